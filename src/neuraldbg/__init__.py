@@ -1,0 +1,1 @@
+"""NeuralDBG: a flight recorder for neural-network training that says why a run failed."""

@@ -1,0 +1,354 @@
+"""The capture stage: rides along with a training program and gives one ``Step`` for each optimizer step.
+
+Where it listens, in a training loop::
+
+    optimizer.zero_grad()
+    output = model(x)            # nn.Module.__call__: inputs, modes;  forward hooks: activations
+    loss = criterion(output, y)
+    loss.backward()              # torch.autograd.backward: loss, its graph, stale gradients;  tensor hooks: output grads
+    optimizer.step()             # pre hook: weights, final gradients, halt;  post hook: updates, the step ends
+
+A step stays open after the post hook until the next pass begins, so that two optimizers stepped after one backward make
+one step.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from neuraldbg.capture import program
+from neuraldbg.capture.guest import Tally
+from neuraldbg.capture.hooks import HookManager
+from neuraldbg.capture.losses import Losses
+from neuraldbg.capture.models import Models
+from neuraldbg.capture.optimizers import Optimizers, Stream
+from neuraldbg.capture.params import Params
+from neuraldbg.capture.patches import Patches
+from neuraldbg.nouns import Fact, FactKey, Layer, Layout, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch.optim import Optimizer
+
+    from neuraldbg.config import CaptureSettings
+
+_FIRST_READINGS = 3
+
+
+class Capture:
+    """Watches models and optimizers, and hands on a step with its layout as soon as it is complete.
+
+    ``emit`` receives each step. ``judge`` sees the loss and the layers' gradient norms before a step is applied and
+    returns a reason to halt or None; ``halt`` is then called with the reason, after the unapplied step was emitted, and
+    is expected to raise.
+    """
+
+    def __init__(
+        self,
+        settings: CaptureSettings,
+        emit: Callable[[Step, Layout], None],
+        *,
+        discover: bool = False,
+        judge: Callable[[float | None, Mapping[str, float]], str | None] | None = None,
+        halt: Callable[[str, int], None] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.tally = Tally()
+        self.hooks = HookManager(layers=None, param_grads=False, settings=settings, tally=self.tally)
+        self.params = Params(self.hooks.table)
+        self.models = Models(self.hooks, self.params, self.flush, discover=discover)
+        self.optimizers = Optimizers(
+            self.params, self.tally, self._relevant, self._begin, self._ready, self._end
+        )
+        self.losses = Losses(self.hooks, self.models, self._before_backward)
+        self.steps = 0
+        self.backwards = 0
+        self._emit, self._judge, self._halt = emit, judge, halt
+        self._patches = Patches()
+        self._open: list[Stream] = []
+        self._pending = False
+        self._closure = False
+        self._facts: list[Fact] = []
+        self._logged: dict[tuple[str, Any], dict[str, Any]] = {}
+        self._layout: Layout | None = None
+        self._layout_key: tuple[int, ...] = ()
+        self._order: tuple[Layer, ...] = ()
+        self._began = self._last = 0.0
+        self._spent = 0.0
+        self._recompiled = False
+        self._refined = 0
+
+    # -- lifecycle ----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._began = self._last = time.perf_counter()
+        self._patches.put(torch.autograd, "backward", lambda f: self.losses.wrap(f, "tensors"))
+        self._patches.put(torch.autograd, "grad", lambda f: self.losses.wrap(f, "outputs"))
+        self._patches.put(nn.Module, "__call__", self.models.wrap_call)
+        self._patches.put(torch.amp.GradScaler, "scale", self.optimizers.wrap_scaler_scale(self._scaled))
+        self._patches.put(torch.amp.GradScaler, "step", self.optimizers.wrap_scaler_step)
+        self.optimizers.start()
+        self._forget_compiled()
+        self._prepare()
+
+    def stop(self) -> None:
+        """Close the last step, and leave torch as it was found."""
+        self.flush()
+        self.optimizers.stop()
+        self._patches.restore()
+        self.hooks.detach()
+        self._forget_compiled()
+
+    def watch(self, module: nn.Module, name: str = "") -> None:
+        """Attach to a model. AttachError if it is attached already."""
+        self.models.watch(module, name)
+
+    def flush(self) -> None:
+        """Close the step that is open, if there is one: whoever asks wants to see it."""
+        if self._pending:
+            self._close()
+
+    def manual_step(self) -> None:
+        """End a step that no hook can see: an optimizer that is not a ``torch.optim.Optimizer``."""
+        if self._pending:
+            self._close()
+        elif self.losses.backwards or self.models.forwards:
+            for w in self.params.by_id.values():
+                self.optimizers.watched[id(w.ref)] = w
+            watched = list(self.optimizers.watched.values())
+            self.params.read_after(watched)
+            self.params.read_before(watched)
+            self._close()
+
+    # -- what the parts tell ------------------------------------------------------------------------------------
+
+    def _relevant(self, opt: Optimizer) -> bool:
+        """Whether an optimizer trains what is watched, or was meant to: its tensors may be copies of the model's."""
+        if any(id(t) in self.params.by_id for group in opt.param_groups for t in group["params"]):
+            return True
+        if self.models.discover:
+            return True
+        known = opt in self.optimizers._by_opt  # noqa: SLF001
+        orphan = all(t.grad is None for group in opt.param_groups for t in group["params"])
+        return known or (orphan and self.losses.backwards > 0)
+
+    def _before_backward(self) -> None:
+        self.flush()
+        self.backwards += 1
+        self.optimizers.before_first_backward(self.steps)
+
+    def _begin(self, stream: Stream, closure: bool) -> None:  # noqa: FBT001 (a callback's second value)
+        if self._pending and stream in self._open:
+            self._close()
+        self._closure = closure
+        if stream not in self._open:
+            self._open.append(stream)
+
+    def _ready(self) -> None:
+        """Final gradients, weights still good: the moment to halt."""
+        if self._judge is None:
+            return
+        self.hooks.table.gather()
+        loss = self.losses.loss(closure=self._closure)
+        reason = self._judge(loss[0] if loss else None, self._layer_norms())
+        if reason is not None:
+            step = self.steps
+            self._close(applied=False)
+            if self._halt is not None:
+                self._halt(reason, step)
+
+    def _end(self, stream: Stream) -> None:
+        self._pending = True
+        if not self.models.entered:  # compiled as a whole: the next pass cannot be seen to begin
+            self._close()
+
+    def _scaled(self, tensor: Tensor, scale: float) -> None:
+        self.losses.scale_of = (weakref.ref(tensor), scale)
+
+    def _layer_norms(self) -> dict[str, float]:
+        squares: dict[str, float] = {}
+        for w in self.optimizers.watched.values():
+            norm = self.params.grad_norm([w])
+            squares[w.layer] = squares.get(w.layer, 0.0) + norm * norm
+        return {layer: math.sqrt(square) for layer, square in squares.items()}
+
+    # -- a step ends --------------------------------------------------------------------------------------------
+
+    def _close(self, *, applied: bool = True) -> None:
+        """Make the step's value and hand it on."""
+        self._pending = False
+        self.hooks.table.gather()
+        now = time.perf_counter()
+        stream = self._open[0] if self._open else None
+        scalars = self._scalars(stream, now, applied=applied)
+        self._learn(stream)
+        step = Step(
+            index=self.steps,
+            stream=stream.index if stream is not None else 0,
+            time=now - self._began,
+            table=self.hooks.table.derive(self.steps),
+            scalars=scalars,
+            facts=tuple(self._facts),
+            applied=applied,
+        )
+        layout = self.layout()
+        self._last = now
+        self._prepare(next_step=True)
+        self._emit(step, layout)
+
+    def _scalars(self, stream: Stream | None, now: float, *, applied: bool) -> dict[str, float]:
+        watched = list(self.optimizers.watched.values())
+        scalars: dict[str, float] = {
+            "backwards": self.losses.backwards,
+            "forwards": self.models.forwards,
+            "evals": self.models.evals,
+            "duration": now - self._last,
+            "overhead": self.tally.seconds - self._spent,
+        }
+        self._spent = self.tally.seconds
+        loss = self.losses.loss(closure=self._closure)
+        if loss is not None:
+            scalars["loss"], scalars["loss_nonfinite"] = loss
+        if self.models.passes:
+            scalars["eval_layers"] = max(done.eval_layers for done in self.models.passes)
+            scalars["batch_size"] = sum(done.batch for done in self.models.passes)
+        if watched:
+            scalars["grad_norm"] = self.params.grad_norm(watched)
+            ratio = self.params.update_ratio(watched) if applied else math.nan
+            if not math.isnan(ratio):
+                scalars["update_ratio"] = ratio
+        if stream is not None:
+            opt = stream.opt()
+            rates = [float(group["lr"]) for group in opt.param_groups if "lr" in group] if opt is not None else []
+            if rates:
+                scalars["lr"] = max(rates)
+            if stream.stale is not None:
+                scalars["stale_grad"] = stream.stale
+        if self.optimizers.loss_scale is not None:
+            scalars["loss_scale"] = self.optimizers.loss_scale
+            scalars["skipped"] = self.optimizers.skipped
+        return scalars
+
+    def _learn(self, stream: Stream | None) -> None:
+        """Log the facts of a step at which they were read."""
+        if self.losses.terms is not None:
+            self._log(FactKey.LOSS, {"stream": stream.index if stream else 0, **self.losses.terms}, "stream")
+        if self.models.passes:
+            for done in {done.model: done for done in self.models.passes}.values():
+                fact = program.modes(done.model.name, done.model.root, done.model.mode_layers)
+                self._log(FactKey.MODES, fact, "model")
+        if self.models.latest is not None:
+            model, described = self.models.latest
+            self._log(FactKey.BATCH, described, "model")
+        if not self._reading():
+            return
+        self._refresh_called()
+        self._log(FactKey.PARAMS, program.parameters(self.params, self.optimizers.rates(), self.hooks.called))
+        self._log(FactKey.PRECISION, program.precision(self.params, scaler=self.optimizers.loss_scale is not None))
+        for each in self._open:
+            opt = each.opt()
+            if opt is not None:
+                self._log(FactKey.OPTIMIZER, program.optimizer(each.index, opt, self.params), "stream")
+        if len(self.losses.edges) != self._refined:
+            self._refined = len(self.losses.edges)
+            self.hooks.refine(self.layout().following_ops)
+
+    def _log(self, key: FactKey, value: dict[str, Any], by: str = "") -> None:
+        identity = (key.value, value.get(by))
+        if self._logged.get(identity) != value:
+            self._logged[identity] = value
+            self._facts.append(Fact(self.steps, key.value, value))
+
+    def _reading(self) -> bool:
+        """Whether this step's graph and facts are read: the first steps of every optimizer, then at powers of two."""
+        many = max(1, len(self.optimizers.streams))
+        if self.steps < _FIRST_READINGS * many:
+            return True
+        below = 1 << (self.steps.bit_length() - 1)
+        return self.steps - below < many
+
+    def _prepare(self, *, next_step: bool = False) -> None:
+        """Clear what the step gathered, and get ready for the next."""
+        self._refresh_called()
+        if next_step:
+            self.steps += 1
+        self._open.clear()
+        self._facts.clear()
+        self.optimizers.watched.clear()
+        self.optimizers.skipped = 0
+        self.models.begin_step()
+        self.losses.begin_step()
+        hooks = self.hooks
+        hooks.table.clear()
+        hooks.step = self.steps
+        hooks.sampled = self.steps % self.settings.every == 0
+        hooks.active = hooks.sampled
+        reading = self._reading()
+        hooks.nodes = {} if reading else None
+        self.models.describe = reading
+
+    def _refresh_called(self) -> None:
+        """Layers inside a compiled graph do not say that they fired: their rows do."""
+        rows = self.hooks.table.rows
+        for path, probe in self.hooks.probes.items():
+            if path not in self.hooks.called and probe.row >= 0 and rows[probe.row][1] > 0:
+                self.hooks.called[path] = None
+
+    # -- what is where ------------------------------------------------------------------------------------------
+
+    def layout(self) -> Layout:
+        """Return the current layout; the same object until something new was seen."""
+        table, called = self.hooks.table, self.hooks.called
+        dtypes = sum(1 for site in table.sites if site.dtype)
+        key = (len(table.sites), dtypes, len(self.hooks.layers), len(called), len(self.losses.edges))
+        if self._layout is None or key != self._layout_key:
+            first = [self.hooks.layers[path] for path in called]
+            rest = [layer for path, layer in self.hooks.layers.items() if path not in called]
+            edges = tuple(self.losses.edges.values())
+            self._layout = Layout((*first, *rest), tuple(table.sites), edges, frozenset(called))
+            self._layout_key = key
+        return self._layout
+
+    def coverage(self) -> dict[str, Any]:
+        """Say how well the program could be seen."""
+        notes = []
+        hooked = self.hooks.probes
+        silent = [path for path in hooked if path not in self.hooks.called]
+        if self.hooks.table.full:
+            notes.append("more sites than the table holds: the last ones are not read")
+        if any(isinstance(m, (nn.TransformerEncoderLayer, nn.TransformerEncoder)) for m in self.hooks.modules.values()):
+            notes.append("hooks switch off the fused fast path of TransformerEncoderLayer in evaluation")
+        if self._recompiled:
+            notes.append("compiled code was compiled again so that it could be watched")
+        if self.hooks.foreign_saves:
+            notes.append("saved tensors are packed (checkpointing or offloading): operands of risky operations not read")
+        if self.tally.errors:
+            notes.append(f"{self.tally.errors} internal errors, the first: {self.tally.first.strip().splitlines()[-1]}")
+        return {
+            "layers": len(hooked),
+            "seen": len(hooked) - len(silent),
+            "never_fired": silent,
+            "notes": notes,
+            "errors": self.tally.errors,
+            "backwards": self.backwards,
+            "models": len(self.models.found),
+            "optimizers": len(self.optimizers.streams),
+        }
+
+    def _forget_compiled(self) -> None:
+        """Hooks set or removed after a graph was compiled are ignored by it: have it compiled again."""
+        dynamo = sys.modules.get("torch._dynamo")
+        if dynamo is None or self.settings.compiled != "observe":
+            return
+        if torch._dynamo.utils.counters["frames"].get("ok", 0):  # noqa: SLF001
+            torch._dynamo.reset()  # noqa: SLF001
+            self._recompiled = True

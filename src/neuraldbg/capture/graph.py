@@ -1,0 +1,121 @@
+"""Walking the autograd graph of a loss: data-flow edges between layers, and the nodes between the last layer and the loss.
+
+What enters is the loss tensor and the map from autograd node to layer that the forward hooks filled; nothing of the
+graph is kept after the walk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.nouns import Edge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Node = Any
+"""torch.autograd.graph.Node: its saved tensors are reached through attributes that differ by operation."""
+
+LIMIT = 20_000
+"""Nodes that one walk visits at most."""
+RISKY = 16
+"""Risky operations that are watched at most: each is read at every step."""
+_SHAPE_ONLY = frozenset(
+    "view reshape t transpose permute unsqueeze squeeze expand slice select clone alias unsafeview asstrided tocopy to split "
+    "splitwithsizes chunk unbind index gather narrow contiguous copyslices copyb detach accumulategrad cat stack".split()
+)
+
+
+def op_name(node: Node) -> str:
+    """Return an operation's name as people write it: ``ReluBackward0`` is "relu"."""
+    name = str(node.name()).rsplit("::", 1)[-1]
+    return name.rstrip("0123456789").removesuffix("Backward").lower()
+
+
+def parents(node: Node) -> Iterator[tuple[Node, int]]:
+    """Return the nodes whose outputs a node consumed, with the output's index."""
+    for parent, index in node.next_functions:
+        if parent is not None:
+            yield parent, index
+
+
+@dataclass
+class Walk:
+    """What one walk found."""
+
+    edges: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    """(source layer, target layer or "loss") -> operations between, nearest to the source first."""
+    loss_nodes: list[Node] = field(default_factory=list)
+    """Nodes between the loss and the first layer outputs, the loss's own first."""
+    risky: list[tuple[str, str, tuple[int, ...]]] = field(default_factory=list)
+    """(operation, layer it feeds or "loss", path of ``next_functions`` indices to it) of numerically risky operations anywhere."""
+    reached: set[Node] = field(default_factory=set)
+    """AccumulateGrad nodes: the leaf tensors that will get a gradient."""
+    truncated: bool = False
+
+    def as_edges(self) -> tuple[Edge, ...]:
+        """Return the edges as values."""
+        return tuple(Edge(source, target, ops) for (source, target), ops in self.edges.items())
+
+
+def walk(root: Node, layers: dict[Node, str], risky: frozenset[str]) -> Walk:
+    """Walk the graph from the loss. ``layers`` maps a layer output's node to its path."""
+    found = Walk()
+    # Each entry: node, the layer (or loss) that consumes what comes here, operations so far, place in ``trail``.
+    queue: list[tuple[Node, str, tuple[str, ...], int]] = [(root, "loss", (), -1)]
+    trail: list[tuple[int, int]] = []  # (entry that led here, index among its next_functions)
+    seen: set[tuple[Node, str]] = set()
+    for node, target, ops, at in _drain(queue):
+        if len(queue) > LIMIT:
+            found.truncated = True
+            break
+        source = layers.get(node)
+        if source is not None and source != target:
+            found.edges.setdefault((source, target), ops)
+            target, ops = source, ()
+        if (node, target) in seen:
+            continue
+        seen.add((node, target))
+        name = op_name(node)
+        if name == "accumulategrad":
+            found.reached.add(node)
+            continue
+        if name in risky and len(found.risky) < RISKY:
+            found.risky.append((name, target, _path(trail, at)))
+        if target == "loss":
+            found.loss_nodes.append(node)
+        if source is None and name not in _SHAPE_ONLY:
+            ops = (name, *ops)[:8]
+        for place, (parent, _) in enumerate(node.next_functions):
+            if parent is not None:
+                trail.append((at, place))
+                queue.append((parent, target, ops, len(trail) - 1))
+    return found
+
+
+def _path(trail: list[tuple[int, int]], at: int) -> tuple[int, ...]:
+    places = []
+    while at >= 0:
+        at, place = trail[at]
+        places.append(place)
+    return tuple(reversed(places))
+
+
+def _drain(queue: list[Any]) -> Iterator[Any]:
+    at = 0
+    while at < len(queue):
+        entry, queue[at] = queue[at], None  # a node must not stay alive here
+        yield entry
+        at += 1
+
+
+def follow(root: Node, path: tuple[int, ...]) -> Node | None:
+    """Return the node at a path of indices, None if the graph has another shape now."""
+    node = root
+    for index in path:
+        places = node.next_functions
+        if index >= len(places) or places[index][0] is None:
+            return None
+        node = places[index][0]
+    return node

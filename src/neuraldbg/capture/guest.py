@@ -1,0 +1,65 @@
+"""We are a guest in the user's process: our errors are counted and said once, and never stop the training.
+
+Under our own tests (environment variable NEURALDBG_STRICT) they raise.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+import traceback
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
+
+from neuraldbg.errors import TrainingHalted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Tally:
+    """Counts internal errors, keeps the first one's traceback, and adds up the seconds we spend."""
+
+    def __init__(self) -> None:
+        self.errors = 0
+        self.first = ""
+        self.seconds = 0.0
+        self.strict = bool(os.environ.get("NEURALDBG_STRICT"))
+
+    def caught(self) -> None:
+        """Note the exception being handled; re-raise it in strict mode."""
+        if self.strict:
+            raise  # noqa: PLE0704 (only called while an exception is handled)
+        self.errors += 1
+        if not self.first:
+            self.first = traceback.format_exc(limit=-4)
+
+
+class HasTally(Protocol):
+    """Anything that carries a tally."""
+
+    tally: Tally
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S", bound=HasTally)
+
+
+def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R | None]:
+    """Time a method that user code triggers, and keep its errors away from the user. TrainingHalted passes."""
+
+    @functools.wraps(method)
+    def wrapper(self: S, *args: P.args, **kwargs: P.kwargs) -> R | None:
+        began = time.perf_counter()
+        try:
+            return method(self, *args, **kwargs)
+        except TrainingHalted:
+            raise
+        except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
+            self.tally.caught()
+            return None
+        finally:
+            self.tally.seconds += time.perf_counter() - began
+
+    return wrapper

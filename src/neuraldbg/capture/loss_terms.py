@@ -1,0 +1,230 @@
+"""What is being optimised, read from the loss's autograd nodes before ``backward`` frees them.
+
+Formulas of the reductions and the integers that encode them: ``at::Reduction`` (none 0, mean 1, sum 2).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from neuraldbg.capture.graph import Node, op_name, parents
+from neuraldbg.capture.op import sample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_KINDS = {
+    "nllloss": "nll",
+    "nllloss2d": "nll",
+    "nlllossnd": "nll",
+    "mseloss": "mse",
+    "smoothl1loss": "smooth_l1",
+    "huberloss": "huber",
+    "binarycrossentropy": "bce",
+    "binarycrossentropywithlogits": "bce_with_logits",
+    "kldiv": "kl_div",
+}
+_REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
+_ELEMENTWISE = {"pow": "squared_error", "abs": "l1", "mul": "squared_error"}
+_HISTOGRAM = 1000
+_CHAIN = 12
+_TARGET_CAP = 65_536
+
+
+def loss_terms(nodes: list[Node], layers: dict[Node, str], types: dict[str, str]) -> list[dict[str, Any]]:
+    """Describe each term of a loss as the LOSS fact does. ``types`` gives a layer's class name by path."""
+    terms = []
+    for node in nodes:
+        kind = _KINDS.get(op_name(node))
+        if kind is not None:
+            terms.append(_fused(node, kind, nodes, layers, types))
+        elif op_name(node) == "sub":
+            term = _written_out(node, nodes, layers, types)
+            if term is not None:
+                terms.append(term)
+    if not terms:
+        terms.extend(_soft_targets(nodes, layers, types))
+    return terms[:8]
+
+
+def _fused(node: Node, kind: str, nodes: list[Node], layers: dict[Node, str], types: dict[str, str]) -> dict[str, Any]:
+    target, given = _saved(node, "target"), _saved(node, "self")
+    reduction = _REDUCTIONS.get(int(getattr(node, "_saved_reduction", 0)), "none")
+    if reduction == "none":
+        reduction = _outer_reduction(nodes)
+    below = next(parents(node), (None, 0))[0]
+    term: dict[str, Any] = {"kind": kind, "reduction": reduction}
+    if kind == "nll" and below is not None and op_name(below) == "logsoftmax":
+        term["kind"] = "cross_entropy"
+        below = next(parents(below), (None, 0))[0]
+    elif kind == "nll" and given is not None:
+        term["input"] = _stats(given)
+    elif given is not None:
+        term["input"] = _stats(given)
+    if given is not None:
+        term["input_shape"] = list(given.shape)
+        axis = 1 if kind == "nll" and given.dim() > 1 else given.dim() - 1
+        term["classes"] = int(given.shape[axis]) if given.dim() else 0
+    if target is not None:
+        term |= {"target_shape": list(target.shape), "target_dtype": str(target.dtype).removeprefix("torch.")}
+        term["target"] = _stats(target)
+        if kind == "nll":
+            term["target_histogram"] = _histogram(target)
+    shapes = _operands(node, given, target)
+    term["operand_shapes"] = shapes
+    term["broadcast"] = _both_grew(shapes)
+    term["fed_by"], term["layer"] = _feeding(below, layers, types)
+    term["normalised"] = any(name in ("softmax", "sigmoid") for name in term["fed_by"])
+    return term
+
+
+def _written_out(node: Node, nodes: list[Node], layers: dict[Node, str], types: dict[str, str]) -> dict[str, Any] | None:
+    """Recognise ``((pred - target) ** 2).mean()`` and its like: a difference that is squared or made absolute."""
+    above = next((n for n in nodes if any(p is node for p, _ in parents(n))), None)
+    if above is None or op_name(above) not in _ELEMENTWISE:
+        return None
+    if op_name(above) == "mul" and [p for p, _ in parents(above)] != [node, node]:
+        return None
+    out = _shape(node, 0)
+    operands = [_shape(parent, index) for parent, index in parents(node)]
+    if out is None or any(o is None for o in operands) or not operands:
+        return None
+    if len(operands) == 1:  # the other operand needs no gradient: what it must have been, where it made the result grow
+        mine = [1] * (len(out) - len(operands[0] or [])) + list(operands[0] or [])
+        other = [o if o != m else 0 for o, m in zip(out, mine, strict=True)]
+        operands.append([o for o in other if o] if any(other) else out)
+    term: dict[str, Any] = {
+        "kind": _ELEMENTWISE[op_name(above)],
+        "reduction": _outer_reduction(nodes),
+        "input_shape": operands[0],
+        "operand_shapes": operands,
+        "broadcast": _both_grew([*operands, out]),
+        "classes": int(out[-1]) if out else 0,
+    }
+    difference = _saved(above, "self")
+    if difference is not None:
+        term["residual"] = _stats(difference)
+    term["fed_by"], term["layer"] = _feeding(next(parents(node), (None, 0))[0], layers, types)
+    term["normalised"] = False
+    return term
+
+
+def _soft_targets(nodes: list[Node], layers: dict[Node, str], types: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """Recognise a cross entropy with probabilities as targets, or written by hand: a log_softmax in the loss."""
+    for node in nodes:
+        if op_name(node) == "logsoftmax":
+            result = _saved(node, "result")
+            shape = list(result.shape) if result is not None else _shape(node, 0) or []
+            fed_by, layer = _feeding(next(parents(node), (None, 0))[0], layers, types)
+            yield {
+                "kind": "cross_entropy",
+                "reduction": _outer_reduction(nodes),
+                "input_shape": shape,
+                "classes": int(shape[-1]) if shape else 0,
+                "operand_shapes": [],
+                "broadcast": False,
+                "fed_by": fed_by,
+                "layer": layer,
+                "normalised": any(name in ("softmax", "sigmoid") for name in fed_by),
+            }
+
+
+def _feeding(node: Node | None, layers: dict[Node, str], types: dict[str, str]) -> tuple[list[str], str | None]:
+    """Name what stands between the last layer with weights and the loss, nearest to the loss first."""
+    names: list[str] = []
+    for _ in range(_CHAIN):
+        if node is None:
+            break
+        layer = layers.get(node)
+        name = op_name(node)
+        if name in ("softmax", "sigmoid", "logsoftmax", "logsigmoid", "relu", "tanh", "exp", "log", "clamp"):
+            names.append(name)
+        elif layer is not None:
+            return names, layer
+        node = next(parents(node), (None, 0))[0]
+        if node is None and layer is not None:
+            return names, layer
+    return names, None
+
+
+def _outer_reduction(nodes: list[Node]) -> str:
+    """Return the reduction that the user wrote around the loss: the first mean or sum from the root."""
+    for node in nodes:
+        name = op_name(node)
+        if name in ("mean", "sum"):
+            return name
+    return "none"
+
+
+def _shape(node: Node, index: int) -> list[int] | None:
+    metadata = getattr(node, "_input_metadata", None)
+    if metadata is None or index >= len(metadata):
+        return None
+    try:
+        return [int(size) for size in metadata[index].shape]
+    except (AttributeError, TypeError, RuntimeError):
+        return None
+
+
+def _saved(node: Node, name: str) -> Tensor | None:
+    try:
+        value = getattr(node, f"_saved_{name}", None)
+    except RuntimeError:  # freed by an earlier backward
+        return None
+    return value if isinstance(value, Tensor) else None
+
+
+def _operands(node: Node, given: Tensor | None, target: Tensor | None) -> list[list[int]]:
+    """Return the shapes as the user wrote them: an expanded axis has stride 0, or an Expand node before it."""
+    shapes = []
+    below = next(parents(node), (None, 0))
+    if below[0] is not None and op_name(below[0]) == "expand":
+        deeper = next(parents(below[0]), None)
+        shape = _shape(*deeper) if deeper is not None else None
+        if shape is not None:
+            shapes.append(shape)
+    elif given is not None:
+        shapes.append(_unexpanded(given))
+    if target is not None:
+        shapes.append(_unexpanded(target))
+    return [*shapes, list(given.shape)] if given is not None and _expanded(given, target) else shapes
+
+
+def _expanded(given: Tensor, target: Tensor | None) -> bool:
+    return target is not None and (_unexpanded(target) != list(target.shape) or _unexpanded(given) != list(given.shape))
+
+
+def _unexpanded(x: Tensor) -> list[int]:
+    sizes = [1 if stride == 0 and size > 1 else size for size, stride in zip(x.shape, x.stride(), strict=True)]
+    while sizes and sizes[0] == 1 and len(sizes) > 1 and x.stride()[len(x.shape) - len(sizes)] == 0:
+        sizes = sizes[1:]
+    return sizes
+
+
+def _both_grew(shapes: list[list[int]]) -> bool:
+    """Whether the result (the last shape) is larger than both operands: (N, 1) against (N,) gives (N, N)."""
+    if len(shapes) < 3:  # noqa: PLR2004 (two operands and the result)
+        return False
+    sizes = [int(torch.Size(shape).numel()) for shape in shapes]
+    return sizes[2] > sizes[0] and sizes[2] > sizes[1] and min(sizes[:2]) > 1
+
+
+def _stats(x: Tensor) -> dict[str, float]:
+    flat = sample(x.detach(), _TARGET_CAP).double()
+    finite = flat[flat.isfinite()]
+    stats: dict[str, float] = {"count": x.numel(), "nonfinite": flat.numel() - finite.numel()}
+    if finite.numel():
+        low, high = torch.aminmax(finite)
+        stats |= {"min": float(low), "max": float(high), "mean": float(finite.mean())}
+        stats["std"] = float(finite.std(unbiased=False))
+    return stats
+
+
+def _histogram(target: Tensor) -> dict[str, int]:
+    if target.is_floating_point() or target.numel() == 0:
+        return {}
+    values, counts = torch.unique(sample(target.detach(), _TARGET_CAP), return_counts=True)
+    return {str(int(v)): int(c) for v, c in zip(values[:_HISTOGRAM].tolist(), counts[:_HISTOGRAM].tolist(), strict=True)}

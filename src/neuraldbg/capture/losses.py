@@ -1,0 +1,187 @@
+"""The backward passes: the loss's value, its graph before it is freed, and gradients left over from the step before."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from neuraldbg.capture import op
+from neuraldbg.capture.graph import follow, op_name, walk
+from neuraldbg.capture.guest import guarded
+from neuraldbg.capture.loss_terms import loss_terms
+from neuraldbg.nouns import Edge, Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from neuraldbg.capture.hooks import HookManager
+    from neuraldbg.capture.models import Models
+
+_RISKY = {
+    "log": "self",
+    "log2": "self",
+    "log10": "self",
+    "log1p": "self",
+    "sqrt": "result",
+    "rsqrt": "result",
+    "reciprocal": "result",
+    "div": "other",
+    "pow": "self",
+    "exp": "result",
+    "acos": "self",
+    "asin": "self",
+    "atanh": "self",
+    "linalgvectornorm": "result",
+    "norm": "result",
+    "std": "result",
+    "var": "self",
+    "xlogy": "self",
+    "logsumexp": "result",
+    "cosinesimilarity": "x1",
+}
+"""Operations that can turn finite values or gradients into non-finite ones, and the saved operand that shows it."""
+_WHAT = {"self": "input", "result": "result", "other": "divisor", "x1": "input"}
+_LOSSES = 4096
+Operand = tuple[str, tuple[int, ...], int]
+"""(operation, path from the loss's node, row)"""
+
+
+class Losses:
+    """Losses of the current step, and what their graphs told."""
+
+    def __init__(self, hooks: HookManager, models: Models, first_backward: Callable[[], None]) -> None:
+        self.hooks = hooks
+        self.models = models
+        self.tally = hooks.tally
+        self.values: list[tuple[Tensor, float]] = []
+        """(detached value, loss scale) of each backward of this step that reached a watched model."""
+        self.backwards = 0
+        self.edges: dict[tuple[str, str], Edge] = {}
+        self.terms: dict[str, Any] | None = None
+        """The LOSS fact of this step without its stream, if a graph was read."""
+        self.scale_of: tuple[weakref.ref[Tensor], float] | None = None
+        """The output of ``GradScaler.scale`` and its scale."""
+        self._first_backward = first_backward
+        self._risky: dict[str, list[Operand]] = {}
+        self._rows: dict[tuple[str, str, int], int | None] = {}
+        self._depth = 0
+
+    def wrap(self, original: Callable[..., Any], roots: str) -> Callable[..., Any]:
+        """Make the function that stands in for ``torch.autograd.backward`` or ``grad``."""
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            if self._depth or torch.compiler.is_compiling():
+                return original(*args, **kwargs)
+            before = self.before(args[0] if args else kwargs.get(roots))
+            self._depth += 1
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._depth -= 1
+                self.after(before)
+
+        wrapped.__name__ = getattr(original, "__name__", roots)
+        wrapped.__doc__ = original.__doc__
+        wrapped.__wrapped__ = original  # type: ignore[attr-defined]
+        return wrapped
+
+    @guarded
+    def before(self, roots: Any) -> tuple[Tensor, float] | None:
+        """Read what is about to be differentiated. Returns the loss, kept if the backward reaches a watched model."""
+        tensors = [roots] if isinstance(roots, Tensor) else [t for t in roots or () if isinstance(t, Tensor)]
+        tensors = [t for t in tensors if t.grad_fn is not None and not op.wrapped(t)]
+        if not tensors:
+            return None
+        self.models.reached = False
+        self._first_backward()
+        for tensor in tensors[:1]:
+            self._read_graph(tensor)
+        value = tensors[0].detach()
+        value = value.clone() if value.dim() == 0 else value.double().mean()
+        return value, self._scale(tensors[0])
+
+    @guarded
+    def after(self, loss: tuple[Tensor, float] | None) -> None:
+        """Keep the loss if the backward reached a watched model."""
+        if loss is None or not (self.models.reached or not self.models.entered):
+            if loss is not None:
+                self.terms = None
+            return
+        self.backwards += 1
+        if len(self.values) < _LOSSES:
+            self.values.append(loss)
+
+    def loss(self, *, closure: bool) -> tuple[float, int] | None:
+        """Return the step's loss and how many of its losses were not finite; None if there was none.
+
+        Micro-batches are averaged; of a closure's evaluations the first counts, made at the step's own weights.
+        """
+        if not self.values:
+            return None
+        values = [float(value) / scale for value, scale in self.values]
+        bad = sum(1 for value in values if not math.isfinite(value))
+        return (values[0] if closure else sum(values) / len(values)), bad
+
+    def begin_step(self) -> None:
+        """Forget the losses of the step before."""
+        self.values.clear()
+        self.backwards = 0
+        self.terms = None
+
+    def _scale(self, root: Tensor) -> float:
+        if self.scale_of is not None and self.scale_of[0]() is root:
+            return self.scale_of[1]
+        return 1.0
+
+    def _read_graph(self, root: Tensor) -> None:
+        nodes = self.hooks.nodes
+        signature = root.grad_fn.name() if root.grad_fn is not None else ""
+        if nodes is not None:
+            found = walk(root.grad_fn, nodes, frozenset(_RISKY) if not self.hooks.foreign_saves else frozenset())
+            for edge in found.as_edges():
+                self.edges.setdefault((edge.source, edge.target), edge)
+            types = {path: layer.type for path, layer in self.hooks.layers.items()}
+            terms = loss_terms(found.loss_nodes, nodes, types)
+            names = list(dict.fromkeys(op_name(node) for node in found.loss_nodes))
+            self.terms = {"ops": names[:24], "terms": terms}
+            self._risky[signature] = self._watch_operands(root.grad_fn, found.risky)
+        for name, path, row in self._risky.get(signature, ()):
+            operand = _operand(root.grad_fn, name, path)
+            if op.observable(operand):
+                self.hooks.table.observe(operand, row)
+
+    def _watch_operands(self, root: Any, risky: list[tuple[str, str, tuple[int, ...]]]) -> list[Operand]:
+        """Give each risky operation a site, named after the layer that it feeds."""
+        numbers: Counter[tuple[str, str]] = Counter()
+        watched: list[Operand] = []
+        for name, layer, path in risky:
+            if _operand(root, name, path) is None:
+                continue
+            key = (name, layer, numbers[name, layer])
+            numbers[name, layer] += 1
+            if key not in self._rows:
+                module = "" if layer == "loss" else layer
+                self._rows[key] = self.hooks.table.add(Site("op", module, key[2], f"{name}.{_WHAT[_RISKY[name]]}"))
+            row = self._rows[key]
+            if row is not None:
+                watched.append((name, path, row))
+        return watched
+
+
+def _operand(root: Any, name: str, path: tuple[int, ...]) -> Tensor | None:
+    """Return the saved tensor that shows whether a risky operation is about to break, None if there is none."""
+    node = follow(root, path)
+    if node is None or op_name(node) != name:
+        return None
+    if name == "pow" and not (isinstance(node._saved_exponent, (int, float)) and node._saved_exponent < 1):  # noqa: SLF001
+        return None  # a square has no pole
+    try:
+        operand = getattr(node, f"_saved_{_RISKY[name]}", None)
+    except RuntimeError:  # freed by an earlier backward
+        return None
+    return operand if isinstance(operand, Tensor) else None

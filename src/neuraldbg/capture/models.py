@@ -1,0 +1,235 @@
+"""Which models are trained: finding them when they are called, and telling training passes from evaluation.
+
+A pass counts as training once a backward reached its output. Evaluation with gradients left on (a forgotten
+``no_grad``) therefore does not look like training in eval mode, and training in eval mode does not look like evaluation.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from neuraldbg.capture import op, program
+from neuraldbg.capture.guest import guarded
+from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.names import find_root, has_parameters, wraps
+from neuraldbg.nouns import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from neuraldbg.capture.hooks import HookManager
+    from neuraldbg.capture.params import Params
+
+_graph_task = torch._C._current_graph_task_id  # noqa: SLF001
+_tracing = torch._C._get_tracing_state  # noqa: SLF001
+_INPUTS = 8
+
+
+@dataclass(eq=False)
+class Model:
+    """A watched model."""
+
+    name: str
+    prefix: str
+    root: nn.Module
+    mode_layers: dict[str, nn.Module]
+    trained_in_train_mode: bool = False
+    trained_in_eval_mode: bool = False
+    entry: weakref.ref[nn.Module] | None = None
+    """The part that the program calls first: the root, unless it never calls that."""
+
+
+@dataclass(eq=False)
+class Pass:
+    """One forward pass with gradients."""
+
+    model: Model
+    training: bool
+    eval_layers: int
+    first: bool
+    """Whether it entered the model at its front: a program may call the parts of a model one after the other."""
+    batch: int = 0
+    committed: bool = False
+
+
+class Models:
+    """The watched models and their current pass."""
+
+    def __init__(
+        self, hooks: HookManager, params: Params, before_pass: Callable[[], None], *, discover: bool
+    ) -> None:
+        self.hooks = hooks
+        self._before_pass = before_pass
+        self._current: Pass | None = None
+        self.params = params
+        self.tally = hooks.tally
+        self.discover = discover
+        self.found: list[Model] = []
+        self.evals = 0
+        self.forwards = 0
+        self.entered = False
+        """Whether any watched model was ever called eagerly (a function compiled as a whole calls none)."""
+        self.reached = False
+        """Whether a backward has reached a watched model's output since this was last cleared."""
+        self.passes: list[Pass] = []
+        """Passes of this step that a backward reached."""
+        self.latest: tuple[Model, Any] | None = None
+        """The newest pass's model and inputs, while the batch is to be described."""
+        self.describe = False
+        self._of: weakref.WeakKeyDictionary[nn.Module, Model | None] = weakref.WeakKeyDictionary()
+        self._input_rows: dict[tuple[str, str], int | None] = {}
+        self._inside = False
+        self._pid = os.getpid()
+        self._thread = threading.get_ident()
+
+    def watch(self, module: nn.Module, name: str = "", *, prefix: str = "") -> Model:
+        """Attach to a model: hooks on its layers, its parameters in the table."""
+        root = wraps(module)
+        name = name or type(root).__name__
+        before = set(self.hooks.modules)
+        self.hooks.attach(root, prefix, name)
+        added = {path: m for path, m in self.hooks.modules.items() if path not in before}
+        for path, child in added.items():
+            self.params.add(path, child)
+        model = Model(name, prefix, root, program.mode_layers(added))
+        self.found.append(model)
+        for child in root.modules():
+            self._of[child] = model
+        self._of[module] = model
+        return model
+
+    def wrap_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Make the function that stands in for ``nn.Module.__call__``."""
+
+        @functools.wraps(original)
+        def __call__(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling() or self._inside or not self.enter(module, args, kwargs):
+                return original(module, *args, **kwargs)
+            self._inside = True
+            try:
+                output = original(module, *args, **kwargs)
+            finally:
+                self._inside = False
+            self.leave(output)
+            return output
+
+        return __call__
+
+    @guarded
+    def enter(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
+        """Begin an outermost call; False if it is none of ours."""
+        if os.getpid() != self._pid or threading.get_ident() != self._thread:
+            return False
+        if _graph_task() != -1 or _tracing() is not None:
+            return False
+        model = self._model_of(module)
+        if model is None:
+            return False
+        self.entered = True
+        self._before_pass()
+        hooks = self.hooks
+        if model.entry is None or wraps(module) is model.root:
+            model.entry = weakref.ref(wraps(module))
+        first = model.entry() is wraps(module)
+        hooks.passes += first
+        self._current = None
+        if not torch.is_grad_enabled():
+            self.evals += first
+            hooks.active = False
+            return True
+        training = model.root.training
+        # A model seen training in train mode, now in eval mode with gradients on, is being evaluated by somebody who
+        # forgot no_grad: do not mix that into the step, unless a backward has shown that it does train like this.
+        evaluating = not training and model.trained_in_train_mode and not model.trained_in_eval_mode
+        hooks.active = not evaluating and hooks.sampled
+        still = sum(1 for layer in model.mode_layers.values() if not layer.training)
+        self._current = Pass(model, training, still, first)
+        if first and not evaluating:
+            self._current.batch = self._read_inputs(model, args, kwargs)
+        return True
+
+    @guarded
+    def leave(self, output: Any) -> None:
+        """End an outermost call: arrange to be told when a backward reaches its output."""
+        current, self._current = self._current, None
+        self.hooks.active = self.hooks.sampled
+        if current is None:
+            return
+        for count, (_, x) in enumerate(leaves(output)):
+            if count == 4:  # noqa: PLR2004 (a pass is reached through its first outputs)
+                break
+            if x.requires_grad and x.grad_fn is not None:
+                x.register_hook(functools.partial(self.commit, current))
+
+    @guarded
+    def commit(self, done: Pass, grad: Tensor) -> None:
+        """Note that a backward reached a pass's output; called by autograd."""
+        self.reached = True
+        if done.committed:
+            return
+        done.committed = True
+        self.passes.append(done)
+        self.forwards += done.first
+        if done.training:
+            done.model.trained_in_train_mode = True
+        else:
+            done.model.trained_in_eval_mode = True
+
+    def begin_step(self) -> None:
+        """Forget the passes of the step before."""
+        self.passes.clear()
+        self.forwards = self.evals = 0
+        self.reached = False
+        self.latest = None
+
+    def _model_of(self, module: nn.Module) -> Model | None:
+        try:
+            return self._of[module]
+        except KeyError:
+            pass
+        except TypeError:  # a module that cannot be hashed
+            return None
+        inner = wraps(module)
+        known = self._of.get(inner)
+        if known is None and self.discover and isinstance(module, nn.Module) and has_parameters(module):
+            known = self._discover(inner)
+        self._of[module] = known
+        return known
+
+    def _discover(self, module: nn.Module) -> Model:
+        root, name, others = find_root(module)
+        root = wraps(root)
+        prefix = name if (self.found or others) else ""
+        taken = {model.prefix for model in self.found}
+        unique, number = prefix, 2
+        while unique in taken:
+            unique, number = f"{prefix or name}{number}", number + 1
+        return self.watch(root, name, prefix=unique)
+
+    def _read_inputs(self, model: Model, args: Any, kwargs: Any) -> int:
+        """Read the statistics of a pass's inputs. Returns the batch size, 0 if there is no tensor."""
+        inputs: Any = args[0] if len(args) == 1 and not kwargs else {**dict(enumerate(args)), **kwargs}
+        size = 0
+        for count, (leaf, x) in enumerate(leaves(inputs)):
+            if count == _INPUTS:
+                break
+            size = size or (int(x.shape[0]) if x.dim() else 1)
+            if not op.observable(x):
+                continue
+            key = (model.name, leaf)
+            if key not in self._input_rows:
+                self._input_rows[key] = self.hooks.table.add(Site("input", model.prefix, 0, leaf))
+            row = self._input_rows[key]
+            if row is not None:
+                self.hooks.table.observe(x, row)
+        if self.describe and self.latest is None:
+            self.latest = (model, program.batch(model.name, inputs))
+        return size

@@ -1,0 +1,126 @@
+"""Names that a person recognises: layer paths without wrappers, a model's variable name, a layer's settings."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from neuraldbg.nouns import Layer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+_INNER = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
+_WRAPPERS = _INNER | {"module"}
+_SETTINGS = (
+    "in_features",
+    "out_features",
+    "in_channels",
+    "out_channels",
+    "kernel_size",
+    "stride",
+    "groups",
+    "num_features",
+    "normalized_shape",
+    "num_embeddings",
+    "embedding_dim",
+    "input_size",
+    "hidden_size",
+    "num_layers",
+    "num_heads",
+    "p",
+    "dropout",
+    "eps",
+    "momentum",
+    "track_running_stats",
+    "negative_slope",
+    "inplace",
+    "dim",
+    "bias",
+)
+_FRAMES = 24
+
+
+def wraps(module: nn.Module) -> nn.Module:
+    """Return the module inside compile, data-parallel and checkpoint wrappers."""
+    while True:
+        children = module._modules  # noqa: SLF001
+        inner = next((children[name] for name in _WRAPPERS if children.get(name) is not None), None)
+        if inner is None or len(children) != 1 or type(module).__module__.split(".")[0] not in ("torch", "fairscale"):
+            return module
+        module = inner
+
+
+def strip(path: str) -> str:
+    """Drop the parts of a module path that wrappers add: ``block._checkpoint_wrapped_module.fc1`` is ``block.fc1``."""
+    return ".".join(part for part in path.split(".") if part not in _INNER)
+
+
+def layer_of(path: str, module: nn.Module, model: str) -> Layer:
+    """Describe a module."""
+    settings: dict[str, float | str | bool] = {}
+    for name in _SETTINGS:
+        value = module.__dict__.get(name, None)
+        if isinstance(value, (bool, int, float, str)):
+            settings[name] = value
+        elif isinstance(value, (tuple, list)) and value and all(isinstance(v, int) for v in value):
+            settings[name] = "x".join(str(v) for v in value)
+    params = tuple(name for name, p in module._parameters.items() if p is not None)  # noqa: SLF001
+    return Layer(path, type(module).__name__, model, not module._modules, params, settings)  # noqa: SLF001
+
+
+def has_parameters(module: nn.Module) -> bool:
+    """Whether the module or a child owns any parameter."""
+    return next(module.parameters(), None) is not None
+
+
+def find_root(module: nn.Module) -> tuple[nn.Module, str, bool]:
+    """Find the whole model that a called module belongs to, by what the calling code holds in its variables.
+
+    Returns the outermost module that contains it, the name of the variable that holds that, and whether the calling
+    code holds other models beside it. A program that calls ``model.encoder(x)`` and ``model.head(z)`` is one model.
+    """
+    best, name, size = module, "", sum(1 for _ in module.modules())
+    others = False
+    for variable, value in _variables():
+        if value is best and not name:
+            name = variable
+        if value is module or not isinstance(value, nn.Module) or torch.jit.is_tracing():
+            continue
+        members = list(value.modules())
+        if any(member is module for member in members):
+            if len(members) > size or (value is best and not name):
+                best, name, size = value, variable, len(members)
+        elif has_parameters(value) and not any(member is value for member in best.modules()):
+            others = True
+    return best, name or type(wraps(best)).__name__, others
+
+
+def _variables() -> Iterator[tuple[str, object]]:
+    """Go through the variables of the calling code, innermost frame first, then its globals."""
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001
+    depth = 0
+    seen_globals: set[int] = set()
+    while frame is not None and depth < _FRAMES:
+        package = str(frame.f_globals.get("__name__", "")).split(".")[0]
+        if package not in ("torch", "neuraldbg"):
+            for name, value in list(frame.f_locals.items()):
+                if isinstance(value, nn.Module):
+                    yield name, value
+                elif name == "self":
+                    yield from _attributes(value)
+            if id(frame.f_globals) not in seen_globals:
+                seen_globals.add(id(frame.f_globals))
+                yield from ((n, v) for n, v in list(frame.f_globals.items()) if isinstance(v, nn.Module))
+        frame = frame.f_back
+        depth += 1
+
+
+def _attributes(value: object) -> Iterator[tuple[str, object]]:
+    held = getattr(value, "__dict__", None)
+    if isinstance(held, dict):
+        yield from ((name, item) for name, item in list(held.items()) if isinstance(item, nn.Module))

@@ -1,0 +1,165 @@
+"""The one statistics operation, ``neuraldbg::observe``: a tensor in, one row of a table grows.
+
+Eager hooks call ``observe_cpu`` or ``observe_device`` directly; a graph traced by torch.compile holds the operator,
+which declares that it mutates the table, so the compiler neither drops it nor breaks the graph. A row accumulates over
+the calls of one step, so micro-batches and repeated calls need no bookkeeping here.
+
+The raw columns, float64: total, count, nonfinite, sum, sum of squares, min, max, zeros, saturated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+TOTAL, COUNT, NONFINITE, SUM, SQUARES, MIN, MAX, ZEROS, SATURATED = range(9)
+WIDTH = 9
+BLOCK = 1024
+"""Elements of one contiguous block: long enough to be read at memory speed, short enough that 64 spread well."""
+
+# Below this a float32 sum of squares has lost digits to the subnormal range, above it may have overflowed.
+_TINY, _HUGE = 1e-30, 1e37
+
+
+def sample(x: Tensor, cap: int) -> Tensor:
+    """Return a 1-D tensor of at most about ``cap`` elements of ``x``, in evenly spaced contiguous blocks.
+
+    A small tensor comes back whole. Deterministic, draws no random numbers, and never copies more than it returns.
+    """
+    numel = x.numel()
+    if numel <= cap:
+        return x.reshape(-1)
+    if not x.is_contiguous():
+        # Rows of the first dimension stay blocks whatever the memory format; a sliced row is copied, not the tensor.
+        while x.dim() > 1 and x.shape[0] == 1:
+            x = x[0]
+        x = x[:: -(-numel // cap)] if x.shape[0] * cap >= numel else x[:1]
+        return sample(x.contiguous(), cap) if x.numel() <= 4 * cap else sample(x[0], cap)
+    blocks = max(cap // BLOCK, 1)
+    size = min(BLOCK, cap)
+    step = (numel - size) // max(blocks - 1, 1)
+    return x.as_strided((blocks, size), (step, 1), x.storage_offset()).reshape(-1)
+
+
+def observable(x: object) -> bool:
+    """Whether the statistics of ``x`` can be read: a dense, real, non-empty tensor with storage."""
+    return (
+        isinstance(x, Tensor)
+        and (x.dtype.is_floating_point)
+        and x.layout is torch.strided
+        and not x.is_meta
+        and not x.is_quantized
+        and x.numel() > 0
+        and not wrapped(x)
+    )
+
+
+def wrapped(x: Tensor) -> bool:
+    """Whether a tensor belongs to a function transform."""
+    # Tensors inside vmap, grad and jvp stand for many values and have no storage of their own.
+    return torch._C._functorch.is_functorch_wrapped_tensor(x)  # noqa: SLF001
+
+
+def observe_cpu(x: Tensor, row: npt.NDArray[np.float64], cap: int, bound: float = 0.0, centre: float = 0.0) -> None:
+    """Add the statistics of a CPU tensor to a row of the table, given as numpy view of shape (WIDTH,).
+
+    ``bound`` > 0 counts elements farther than that from ``centre`` as saturated.
+    """
+    flat = sample(x, cap)
+    if flat.dtype not in (torch.float32, torch.float64):
+        flat = flat.float()
+    count = flat.numel()
+    squares = float(torch.dot(flat, flat))
+    if _TINY < squares < _HUGE:  # everything is finite, and float32 was wide enough
+        low, high = torch.aminmax(flat)
+        total = float(flat.sum())
+        nonfinite, minimum, maximum = 0, float(low), float(high)
+    else:
+        wide = flat.double()
+        finite = wide[wide.isfinite()]
+        nonfinite = count - finite.numel()
+        squares, total = float(torch.dot(finite, finite)), float(finite.sum())
+        minimum, maximum = (float(finite.min()), float(finite.max())) if finite.numel() else (float("inf"), -float("inf"))
+    row[TOTAL] += x.numel()
+    row[COUNT] += count
+    row[NONFINITE] += nonfinite
+    row[SUM] += total
+    row[SQUARES] += squares
+    if minimum < row[MIN]:
+        row[MIN] = minimum
+    if maximum > row[MAX]:
+        row[MAX] = maximum
+    row[ZEROS] += count - int(torch.count_nonzero(flat))
+    if bound:
+        row[SATURATED] += int(torch.count_nonzero((flat - centre).abs() > bound))
+
+
+def observe_device(x: Tensor, table: Tensor, row: int, cap: int, bound: float = 0.0, centre: float = 0.0) -> None:
+    """Add the statistics of a tensor on any device to ``table[row]`` on the same device, without a synchronisation."""
+    flat = sample(x, cap)
+    wide = flat.double() if flat.device.type != "mps" else flat.float()
+    finite = wide.isfinite()
+    safe = torch.where(finite, wide, 0)
+    inf = float("inf")
+    far = ((wide - centre).abs() > bound).sum() if bound else finite.new_zeros((), dtype=torch.int64)
+    new = torch.stack(
+        [
+            wide.new_tensor(float(x.numel())),
+            wide.new_tensor(float(flat.numel())),
+            (~finite).sum().to(wide.dtype),
+            safe.sum(),
+            (safe * safe).sum(),
+            torch.where(finite, wide, inf).min(),
+            torch.where(finite, wide, -inf).max(),
+            (wide == 0).sum().to(wide.dtype),
+            far.to(wide.dtype),
+        ]
+    ).to(table.dtype)
+    old = table[row]
+    summed = old + new
+    summed[MIN] = torch.minimum(old[MIN], new[MIN])
+    summed[MAX] = torch.maximum(old[MAX], new[MAX])
+    table[row] = summed
+
+
+@torch.library.custom_op("neuraldbg::observe", mutates_args=("table",))
+def observe(x: Tensor, table: Tensor, row: int, cap: int, bound: float, centre: float) -> None:
+    """Operator form for compiled graphs; ``table`` has shape (rows, WIDTH)."""
+    if x.numel() == 0 or not x.dtype.is_floating_point:
+        return
+    if x.device.type == "cpu":
+        observe_cpu(x, table[row].numpy(), cap, bound, centre)
+    else:
+        observe_device(x, table, row, cap, bound, centre)
+
+
+@observe.register_fake
+def _(x: Tensor, table: Tensor, row: int, cap: int, bound: float, centre: float) -> None:
+    return None
+
+
+class _Tap(torch.autograd.Function):
+    """Identity whose backward reads the gradient: how a traced graph sees output gradients (a tensor hook breaks it)."""
+
+    @staticmethod
+    def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor, table: Tensor, row: int, cap: int) -> Tensor:  # type: ignore[override]
+        ctx.save_for_backward(table)
+        ctx.row, ctx.cap = row, cap  # type: ignore[attr-defined]
+        return x.clone()  # returning the input itself would break in-place operations after it
+
+    @staticmethod
+    def backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+        (table,) = ctx.saved_tensors  # type: ignore[attr-defined]
+        observe(grad, table, ctx.row, ctx.cap, 0.0, 0.0)  # type: ignore[attr-defined]
+        return grad, None, None, None
+
+
+def tap(x: Tensor, table: Tensor, row: int, cap: int) -> Tensor:
+    """Return ``x`` unchanged, arranged so that its gradient is read in backward; for traced graphs."""
+    return _Tap.apply(x, table, row, cap)  # type: ignore[no-any-return]

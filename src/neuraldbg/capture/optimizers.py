@@ -1,0 +1,204 @@
+"""Optimizers: which step, with which parameters, how the weights stood before and what became of them.
+
+torch calls the global step hooks around ``step`` of every ``torch.optim.Optimizer``, subclasses included. The pre hook
+sees final gradients while the weights are still good.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from neuraldbg.capture import program
+from neuraldbg.capture.guest import guarded
+from neuraldbg.capture.params import Params, Watched, stale_share
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch.utils.hooks import RemovableHandle
+
+    from neuraldbg.capture.guest import Tally
+
+_ALWAYS_CHECKED = 16
+_CHECK_EVERY = 25
+
+
+class Stream:
+    """One optimizer and what is known of it. A stream number stays with an optimizer object."""
+
+    def __init__(self, index: int, opt: Optimizer) -> None:
+        self.index = index
+        self.opt = weakref.ref(opt)
+        self.type = type(opt).__name__
+        self.steps = 0
+        self.stale: float | None = None
+        self.fresh = True
+        """No backward since it last stepped."""
+
+    def tensors(self) -> list[Tensor]:
+        """All tensors of its groups, empty once the optimizer is gone."""
+        opt = self.opt()
+        return [t for group in opt.param_groups for t in group["params"]] if opt is not None else []
+
+
+class Optimizers:
+    """Hooks every optimizer step and tells the capture what happened."""
+
+    def __init__(
+        self,
+        params: Params,
+        tally: Tally,
+        relevant: Callable[[Optimizer], bool],
+        begin: Callable[[Stream, bool], None],
+        ready: Callable[[], None],
+        end: Callable[[Stream], None],
+    ) -> None:
+        self.params = params
+        self.tally = tally
+        self.streams: list[Stream] = []
+        self.watched: dict[int, Watched] = {}
+        """The parameters stepped in the current step, by identity."""
+        self.loss_scale: float | None = None
+        self.skipped = 0
+        self._relevant = relevant
+        self._begin, self._ready, self._end = begin, ready, end
+        self._by_opt: weakref.WeakKeyDictionary[Optimizer, Stream] = weakref.WeakKeyDictionary()
+        self._handles: list[RemovableHandle] = []
+
+    def start(self) -> None:
+        """Set the global hooks."""
+        self._handles = [
+            register_optimizer_step_pre_hook(self._pre),
+            register_optimizer_step_post_hook(self._post),
+        ]
+
+    def stop(self) -> None:
+        """Remove them."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def add(self, opt: Optimizer) -> Stream:
+        """Return an optimizer's stream, made when it is first seen."""
+        stream = self._by_opt.get(opt)
+        if stream is None:
+            stream = self._replacing(opt) or Stream(len(self.streams), opt)
+            if stream.index == len(self.streams):
+                self.streams.append(stream)
+            self._by_opt[opt] = stream
+        return stream
+
+    def _replacing(self, opt: Optimizer) -> Stream | None:
+        """A program that makes its optimizer anew (each epoch, each fold) goes on with the same stream."""
+        for stream in self.streams:
+            if stream.opt() is None and stream.type == type(opt).__name__:
+                stream.opt = weakref.ref(opt)
+                return stream
+        return None
+
+    @guarded
+    def _pre(self, opt: Optimizer, args: Any, kwargs: Any) -> Any:
+        if not self._relevant(opt):
+            return None
+        stream = self.add(opt)
+        closure = kwargs.get("closure") if "closure" in kwargs else (args[1] if len(args) > 1 else None)
+        self._begin(stream, closure is not None)
+        self.params.refresh()
+        scale = getattr(opt, "grad_scale", None)
+        watched = self.params.owned(stream.tensors())
+        self.watched.update({id(w.ref): w for w in watched})
+        if closure is None:
+            self.params.read_before(watched, float(scale) if isinstance(scale, Tensor) else 1.0)
+            self._ready()
+            return None
+        for w in watched:
+            self.params.read_weight(w)
+        return self._with_closure(closure, args, kwargs)
+
+    def _with_closure(self, closure: Callable[[], Any], args: Any, kwargs: Any) -> Any:
+        """Look at the gradients after each evaluation of a closure, so that a bad one can be halted in time."""
+        watched = list(self.watched.values())
+
+        def evaluated() -> Any:
+            value = closure()
+            self._evaluated(watched)
+            return value
+
+        if "closure" in kwargs:
+            return args, {**kwargs, "closure": evaluated}
+        return (args[0], evaluated, *args[2:]), kwargs
+
+    @guarded
+    def _evaluated(self, watched: list[Watched]) -> None:
+        self.params.read_gradients(watched)
+        self._ready()
+
+    @guarded
+    def _post(self, opt: Optimizer, args: Any, kwargs: Any) -> None:
+        stream = self._by_opt.get(opt)
+        if stream is None or not self._relevant(opt):
+            return
+        self.params.read_after(self.params.owned(stream.tensors()))
+        stream.steps += 1
+        stream.fresh = True
+        self._end(stream)
+
+    def before_first_backward(self, step: int) -> None:
+        """Look for gradients that are left from the step before; called at every backward, acts at each first one."""
+        for stream in self.streams:
+            if not stream.fresh:
+                continue
+            stream.fresh = False
+            if step < _ALWAYS_CHECKED or step % _CHECK_EVERY == 0 or (stream.stale or 0.0) > 0:
+                stream.stale = stale_share(stream.tensors())
+            else:
+                stream.stale = None
+
+    def rates(self) -> dict[int, float]:
+        """Learning rate of every tensor of every optimizer seen, by identity."""
+        found: dict[int, float] = {}
+        for stream in self.streams:
+            opt = stream.opt()
+            if opt is not None:
+                found.update(program.learning_rates(opt))
+        return found
+
+    def wrap_scaler_scale(self, note: Callable[[Tensor, float], None]) -> Callable[[Any], Any]:
+        """Make what stands in for ``GradScaler.scale``: it remembers which tensor was scaled, and by how much."""
+
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            def scale(scaler: Any, outputs: Any) -> Any:
+                scaled = original(scaler, outputs)
+                if scaler.is_enabled() and isinstance(scaled, Tensor):
+                    self.loss_scale = float(scaler.get_scale())
+                    note(scaled, self.loss_scale)
+                return scaled
+
+            return scale
+
+        return make
+
+    def wrap_scaler_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Make what stands in for ``GradScaler.step``: it counts steps that the scaler skipped."""
+
+        def step(scaler: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
+            stream = self._by_opt.get(optimizer)
+            before = stream.steps if stream is not None else 0
+            result = original(scaler, optimizer, *args, **kwargs)
+            stream = self._by_opt.get(optimizer)
+            after = stream.steps if stream is not None else 0
+            if scaler.is_enabled() and after == before:
+                self.skipped += 1
+                if stream is not None:
+                    stream.fresh = True
+            return result
+
+        return step

@@ -1,0 +1,184 @@
+"""Parameters at the optimizer's hooks: weights and final gradients before the step, what the step changed after it."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from neuraldbg.capture import op
+from neuraldbg.nouns import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy as np
+    import numpy.typing as npt
+    from torch import Tensor, nn
+
+    from neuraldbg.capture.table import Table
+
+_STALE_HEAD = 4096
+
+
+@dataclass(slots=True)
+class Watched:
+    """A parameter of a watched model."""
+
+    name: str
+    layer: str
+    ref: Tensor
+    param: int | None
+    grad: int | None
+    update: int | None
+    aliases: tuple[str, ...] = ()
+    before: Tensor | None = None
+    whole: bool = False
+    """Read the whole tensor at the next step: a sample of it did not change."""
+    had_grad: bool = False
+
+
+class Params:
+    """All parameters of the watched models, by identity."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.by_id: dict[int, Watched] = {}
+        self._modules: list[tuple[str, nn.Module]] = []
+
+    def add(self, path: str, module: nn.Module) -> None:
+        """Watch the parameters that a module owns itself; a tied one keeps its first name and gains an alias."""
+        self._modules.append((path, module))
+        for name, parameter in module.named_parameters(recurse=False):
+            self._watch(path, name, parameter)
+
+    def _watch(self, path: str, name: str, parameter: Tensor) -> None:
+        label = f"{path}.{name}" if path else name
+        known = self.by_id.get(id(parameter))
+        if known is not None:
+            if label != known.name and label not in known.aliases:
+                known.aliases = (*known.aliases, label)
+            return
+        rows = [self.table.add(Site(kind, path, 0, name)) for kind in ("param", "param_grad", "update")]
+        self.by_id[id(parameter)] = Watched(label, path, parameter, *rows)
+
+    def refresh(self) -> None:
+        """Follow parameters that were replaced: ``load_state_dict(assign=True)``, ``model.to`` of some versions."""
+        by_label = {w.name: w for w in self.by_id.values()}
+        for path, module in self._modules:
+            for name, parameter in module.named_parameters(recurse=False):
+                if id(parameter) in self.by_id and self.by_id[id(parameter)].ref is parameter:
+                    continue
+                known = by_label.get(f"{path}.{name}" if path else name)
+                if known is None:
+                    self._watch(path, name, parameter)
+                else:
+                    self.by_id.pop(id(known.ref), None)
+                    known.ref, known.before = parameter, None
+                    self.by_id[id(parameter)] = known
+
+    def owned(self, tensors: Iterable[Tensor]) -> list[Watched]:
+        """Return the watched ones among some tensors."""
+        found = (self.by_id.get(id(t)) for t in tensors)
+        return [w for w in found if w is not None]
+
+    def read_before(self, watched: Iterable[Watched], scale: float = 1.0) -> None:
+        """Read weights and gradients before the step, and keep a sample of the weights.
+
+        ``scale`` divides the gradients, where a fused optimizer unscales only inside its step.
+        """
+        for w in watched:
+            self.read_weight(w)
+            self._read_gradient(w, scale)
+
+    def read_gradients(self, watched: Iterable[Watched]) -> None:
+        """Read gradients alone: after each evaluation of a closure."""
+        for w in watched:
+            self._read_gradient(w, 1.0)
+
+    def _read_gradient(self, w: Watched, scale: float) -> None:
+        grad = w.ref.grad
+        if grad is None or w.grad is None:
+            return
+        w.had_grad = True
+        if grad.is_sparse:
+            grad = grad.coalesce().values()
+        grad = _local(grad)
+        if op.observable(grad):
+            self.table.reset(w.grad)
+            self.table.observe(grad if scale == 1.0 else grad / scale, w.grad)
+
+    def read_weight(self, w: Watched) -> None:
+        """Read one weight and keep a sample of it for the update."""
+        value = _local(w.ref.detach())
+        if w.param is None or not op.observable(value):
+            return
+        w.before = op.sample(value, value.numel() if w.whole else self.table.cap).clone()
+        self.table.reset(w.param)
+        self.table.observe(value, w.param)
+
+    def read_after(self, watched: Iterable[Watched]) -> None:
+        """Read what the step changed."""
+        for w in watched:
+            before, w.before = w.before, None
+            value = _local(w.ref.detach())
+            if before is None or w.update is None or not op.observable(value):
+                continue
+            after = op.sample(value, value.numel() if w.whole else self.table.cap)
+            if after.shape != before.shape or after.device != before.device:
+                continue
+            self.table.reset(w.update)
+            self.table.observe(after.sub(before), w.update, total=value.numel())
+
+    def grad_norm(self, watched: Iterable[Watched]) -> float:
+        """L2 norm over the gradients read in this step; NaN if one is not finite. Call after ``Table.gather``."""
+        square = 0.0
+        for w in watched:
+            raw = self._raw(w.grad)
+            if raw is not None:
+                square += float("nan") if raw[op.NONFINITE] else float(raw[op.SQUARES] / raw[op.COUNT] * raw[op.TOTAL])
+        return math.sqrt(square)
+
+    def update_ratio(self, watched: Iterable[Watched]) -> float:
+        """Median over matrices of norm(update) / norm(weight), NaN if there is none. Call after ``Table.gather``."""
+        ratios = []
+        for w in watched:
+            update, weight = self._raw(w.update), self._raw(w.param)
+            if update is None or weight is None:
+                continue
+            w.whole = bool(update[op.ZEROS] == update[op.COUNT] < update[op.TOTAL])
+            if w.ref.dim() > 1 and weight[op.SQUARES] > 0 and not update[op.NONFINITE] and not weight[op.NONFINITE]:
+                ratios.append(math.sqrt(update[op.SQUARES] / update[op.COUNT] * weight[op.COUNT] / weight[op.SQUARES]))
+        return statistics.median(ratios) if ratios else math.nan
+
+    def _raw(self, row: int | None) -> npt.NDArray[np.float64] | None:
+        """Return a row's accumulators if its site was seen in this step."""
+        if row is None:
+            return None
+        raw = self.table.raw_row(row)
+        return raw if raw[op.COUNT] > 0 else None
+
+
+def stale_share(tensors: list[Tensor]) -> float:
+    """Return the share of tensors whose gradient is set and not zero. Reads the gradients' heads, then whole ones."""
+    if not tensors:
+        return 0.0
+    nonzero = 0
+    for tensor in tensors:
+        grad = tensor.grad
+        if grad is None:
+            continue
+        if grad.is_sparse:
+            grad = grad.coalesce().values()
+        flat = _local(grad).detach().reshape(-1)
+        nonzero += bool(torch.count_nonzero(flat[:_STALE_HEAD])) or bool(torch.count_nonzero(flat))
+    return nonzero / len(tensors)
+
+
+def _local(x: Tensor) -> Tensor:
+    """Return this rank's shard of a distributed tensor, any other tensor as it is."""
+    to_local = getattr(x, "to_local", None)
+    return to_local() if to_local is not None else x

@@ -1,0 +1,137 @@
+"""Facts about the program at one step: modes, batch, parameters against optimizers, precision. JSON values, no tensors."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.op import observable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from neuraldbg.capture.params import Params
+
+_MODE_LAYERS = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase)  # noqa: SLF001
+_COLUMN_CAP = 262_144
+_SHAPES = 8
+_IMAGE_DIMS = 4
+
+
+def mode_layers(modules: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
+    """Return the layers that behave differently in train and eval mode: dropout that drops, and batch norm."""
+    found = {}
+    for path, module in modules.items():
+        if isinstance(module, _MODE_LAYERS) and getattr(module, "p", 1.0) != 0.0:
+            if isinstance(module, nn.modules.batchnorm._NormBase) and not module.track_running_stats:  # noqa: SLF001
+                continue
+            found[path] = module
+    return found
+
+
+def modes(model: str, root: nn.Module, layers: Mapping[str, nn.Module]) -> dict[str, Any]:
+    """Return the MODES fact."""
+    still = [path for path, module in layers.items() if not module.training]
+    return {"model": model, "training": root.training, "eval_layers": still, "mode_layers": list(layers)}
+
+
+def batch(model: str, inputs: Any) -> dict[str, Any]:
+    """Return the BATCH fact: shape and dtype of every input, and how the columns of 2-D ones differ in scale."""
+    described: dict[str, Any] = {}
+    for leaf, x in leaves(inputs):
+        entry: dict[str, Any] = {"shape": list(x.shape), "dtype": str(x.dtype).removeprefix("torch.")}
+        entry["image"] = x.dim() == _IMAGE_DIMS
+        if observable(x) and x.dim() == 2 and x.shape[0] > 1 and x.numel() <= _COLUMN_CAP:  # noqa: PLR2004
+            columns = x.detach().double()
+            std, mean = columns.std(0, unbiased=False), columns.mean(0)
+            moving = std[(std > 0) & std.isfinite()]
+            entry["column_std_min"] = float(moving.min()) if moving.numel() else 0.0
+            entry["column_std_max"] = float(moving.max()) if moving.numel() else 0.0
+            entry["column_mean_absmax"] = float(mean.abs().max())
+        elif isinstance(x, Tensor) and not x.dtype.is_floating_point and not x.dtype.is_complex and x.numel():
+            low, high = torch.aminmax(x.detach().reshape(-1).long()[:_COLUMN_CAP])
+            entry["min"], entry["max"] = int(low), int(high)
+        described[leaf] = entry
+        if len(described) == _SHAPES:
+            break
+    return {"model": model, "inputs": described}
+
+
+def parameters(params: Params, in_optimizer: Mapping[int, float], called: Iterable[str]) -> dict[str, Any]:
+    """Return the PARAMS fact. ``in_optimizer`` maps the id of each tensor in any group to its learning rate."""
+    fired = set(called)
+    lists: dict[str, list[Any]] = {
+        key: [] for key in ("frozen", "not_in_optimizer", "no_grad", "uncalled", "zero_lr", "tied")
+    }
+    for w in params.by_id.values():
+        if w.ref.grad is not None:
+            w.had_grad = True
+        if w.aliases:
+            lists["tied"].append([w.name, *w.aliases])
+        if not w.ref.requires_grad:
+            if w.layer in fired:
+                lists["frozen"].append(w.name)
+            continue
+        if w.layer not in fired:
+            lists["uncalled"].append(w.name)
+        if not w.had_grad:
+            lists["no_grad"].append(w.name)
+        elif id(w.ref) not in in_optimizer:
+            lists["not_in_optimizer"].append(w.name)
+        elif in_optimizer[id(w.ref)] == 0.0:
+            lists["zero_lr"].append(w.name)
+    return {"total": len(params.by_id), **lists}
+
+
+def optimizer(stream: int, opt: torch.optim.Optimizer, params: Params) -> dict[str, Any]:
+    """Return the OPTIMIZER fact."""
+    tensors = [t for group in opt.param_groups for t in group["params"]]
+    foreign = [t for t in tensors if id(t) not in params.by_id]
+    return {
+        "stream": stream,
+        "type": type(opt).__name__,
+        "groups": [group_settings(group) for group in opt.param_groups],
+        "owned": len(tensors) - len(foreign),
+        "foreign": len(foreign),
+        "foreign_no_grad": sum(1 for t in foreign if t.grad is None),
+        "frozen": sum(1 for t in tensors if not t.requires_grad),
+        "foreign_shapes": [list(t.shape) for t in foreign[:_SHAPES]],
+    }
+
+
+def group_settings(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the numbers of a parameter group."""
+    found: dict[str, Any] = {"params": len(group["params"])}
+    for key in ("lr", "weight_decay", "momentum", "betas", "eps", "nesterov", "amsgrad", "alpha", "max_iter"):
+        value = group.get(key)
+        if isinstance(value, Tensor):
+            value = float(value)
+        if isinstance(value, (int, float, bool)):
+            found[key] = value
+        elif isinstance(value, tuple):
+            found[key] = [float(v) for v in value]
+    return found
+
+
+def learning_rates(opt: torch.optim.Optimizer) -> dict[int, float]:
+    """Return the learning rate of each tensor of an optimizer, by identity; NaN where a group has none."""
+    rates = {}
+    for group in opt.param_groups:
+        lr = group.get("lr", math.nan)
+        for tensor in group["params"]:
+            rates[id(tensor)] = float(lr)
+    return rates
+
+
+def precision(params: Params, *, scaler: bool) -> dict[str, Any]:
+    """Return the PRECISION fact."""
+    devices = {w.ref.device.type for w in params.by_id.values()} or {"cpu"}
+    device = sorted(devices)[-1]
+    on = torch.is_autocast_enabled(device)
+    dtypes = sorted({str(w.ref.dtype).removeprefix("torch.") for w in params.by_id.values()})
+    autocast = str(torch.get_autocast_dtype(device)).removeprefix("torch.") if on else None
+    return {"autocast": autocast, "param_dtypes": dtypes, "scaler": scaler}

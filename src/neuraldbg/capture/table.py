@@ -1,0 +1,192 @@
+"""Rows of numbers, allocated once: raw accumulators in, one ``STATS`` table a step out.
+
+The raw buffer keeps its address for the whole session, so that a compiled graph can write into it. Tensors on another
+device write into a table of their own there; the step boundary brings each over with one copy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from neuraldbg.capture import op
+from neuraldbg.nouns import STATS, Site, column
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from torch import Tensor
+
+class Table:
+    """Accumulates statistics by site over one step."""
+
+    def __init__(self, rows: int, cap: int, window: int) -> None:
+        self.cap = cap
+        self.sites: list[Site] = []
+        self.full = False
+        """Whether a site was refused because all rows are taken."""
+        self._limit = rows
+        self.raw = torch.zeros((rows, op.WIDTH), dtype=torch.float64)
+        """Shape (rows, op.WIDTH), float64, on the CPU."""
+        self.rows: list[npt.NDArray[np.float64]] = list(self.raw.numpy())
+        self._numpy = self.raw.numpy()
+        self._elsewhere: dict[torch.device, Tensor] = {}
+        self.units = Units(window)
+        self.clear()
+
+    def add(self, site: Site) -> int | None:
+        """Give a site its row; None when all rows are taken."""
+        if len(self.sites) >= self._limit:
+            self.full = True
+            return None
+        self.sites.append(site)
+        return len(self.sites) - 1
+
+    def set_dtype(self, row: int, dtype: torch.dtype) -> None:
+        """Note the dtype of a site when it is first seen."""
+        site = self.sites[row]
+        if not site.dtype:
+            self.sites[row] = Site(site.kind, site.module, site.call, site.name, str(dtype).removeprefix("torch."))
+
+    def observe(self, x: Tensor, row: int, bound: float = 0.0, centre: float = 0.0, total: int = 0) -> None:
+        """Add a tensor's statistics to a row. ``x`` must be ``op.observable``; ``total`` if it is a sample of more."""
+        if not self.sites[row].dtype:
+            self.set_dtype(row, x.dtype)
+        x = x.detach()
+        if x.device.type == "cpu":
+            raw = self.rows[row]
+            op.observe_cpu(x, raw, self.cap, bound, centre)
+            if total:
+                raw[op.TOTAL] += total - x.numel()
+        else:
+            op.observe_device(x, self.on(x.device), row, self.cap, bound, centre)
+
+    def on(self, device: torch.device) -> Tensor:
+        """Return the accumulator on a device: shape (rows, op.WIDTH)."""
+        if device.type == "cpu":
+            return self.raw
+        table = self._elsewhere.get(device)
+        if table is None:
+            dtype = torch.float32 if device.type == "mps" else torch.float64
+            table = self._elsewhere[device] = _cleared(self.raw).to(device=device, dtype=dtype)
+        return table
+
+    def gather(self) -> None:
+        """Bring what was accumulated on other devices over: the step's one transfer a device."""
+        for table in self._elsewhere.values():
+            there = table.to(device="cpu", dtype=torch.float64).numpy()
+            here = self._numpy
+            here[:, op.MIN] = np.fmin(here[:, op.MIN], there[:, op.MIN])
+            here[:, op.MAX] = np.fmax(here[:, op.MAX], there[:, op.MAX])
+            for col in (op.TOTAL, op.COUNT, op.NONFINITE, op.SUM, op.SQUARES, op.ZEROS, op.SATURATED):
+                here[:, col] += there[:, col]
+            _cleared(table)
+
+    def raw_row(self, row: int) -> npt.NDArray[np.float64]:
+        """Return a row's accumulators, shape (op.WIDTH,)."""
+        return self.rows[row]
+
+    def reset(self, row: int) -> None:
+        """Forget what one row has accumulated."""
+        raw = self.rows[row]
+        raw[:] = 0.0
+        raw[op.MIN], raw[op.MAX] = np.inf, -np.inf
+
+    def clear(self) -> None:
+        """Start a new step."""
+        self._numpy[:] = 0.0
+        self._numpy[:, op.MIN] = np.inf
+        self._numpy[:, op.MAX] = -np.inf
+
+    def derive(self, step: int) -> npt.NDArray[np.float64]:
+        """Return the step's table, shape (sites, len(STATS)); sites not seen have count 0 and NaN moments."""
+        raw = self._numpy[: len(self.sites)]
+        out = np.full((len(raw), len(STATS)), np.nan)
+        finite = raw[:, op.COUNT] - raw[:, op.NONFINITE]
+        some = finite > 0
+        number = np.where(some, finite, 1.0)
+        mean = raw[:, op.SUM] / number
+        squares = raw[:, op.SQUARES] / number
+        out[:, column("total")] = raw[:, op.TOTAL]
+        out[:, column("count")] = raw[:, op.COUNT]
+        out[:, column("nonfinite")] = raw[:, op.NONFINITE]
+        with np.errstate(over="ignore", invalid="ignore"):
+            moments = {
+                "mean": mean,
+                "std": np.sqrt(np.maximum(squares - mean * mean, 0.0)),
+                "rms": np.sqrt(squares),
+                "min": raw[:, op.MIN],
+                "max": raw[:, op.MAX],
+            }
+        for name, values in moments.items():
+            out[some, column(name)] = values[some]
+        out[:, column("zeros")] = raw[:, op.ZEROS]
+        out[:, column("saturated")] = raw[:, op.SATURATED]
+        out[:, column("units")] = 0.0
+        out[:, column("dead")] = 0.0
+        self.units.derive(step, out)
+        return out
+
+
+class Units:
+    """Which units of a layer have been positive lately: dead is a matter of many batches, not of one."""
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+        self._rows: list[int] = []
+        self._starts: list[int] = []
+        self._sizes: list[int] = []
+        self._highest = np.zeros(0, np.float32)
+        self._fired = np.zeros(0, np.int64)
+        self._views: dict[int, npt.NDArray[np.float32]] = {}
+        self._since: dict[int, int] = {}
+
+    def add(self, row: int, units: int, step: int) -> None:
+        """Begin to watch the units of a site."""
+        if row in self._since:
+            return
+        self._starts.append(len(self._highest))
+        self._sizes.append(units)
+        self._rows.append(row)
+        self._since[row] = step
+        self._highest = np.concatenate([self._highest, np.full(units, -np.inf, np.float32)])
+        self._fired = np.concatenate([self._fired, np.full(units, step - 1, np.int64)])
+        self._views = {
+            r: self._highest[start : start + size]
+            for r, start, size in zip(self._rows, self._starts, self._sizes, strict=True)
+        }
+
+    def observe(self, row: int, x: Tensor, axis: int, cap: int) -> None:
+        """Keep each unit's highest output of the step. ``axis`` is the unit axis of ``x``."""
+        view = self._views.get(row)
+        if view is None or x.shape[axis] != len(view):
+            return
+        x = x.detach()
+        if x.numel() > cap and x.shape[0] > 1 and axis != 0:
+            x = x[:: -(-x.numel() // cap)]
+        others = [d for d in range(x.dim()) if d != axis % x.dim()]
+        highest = x.amax(others) if others else x
+        np.fmax(view, highest.float().cpu().numpy(), out=view)
+
+    def derive(self, step: int, out: npt.NDArray[np.float64]) -> None:
+        """Fill the columns ``units`` and ``dead`` of the sites seen in this step, and start the next."""
+        if not self._rows:
+            return
+        self._fired[self._highest > 0] = step
+        silent = (step - self._fired).astype(np.int64)
+        seen_step = np.isfinite(np.maximum.reduceat(self._highest, self._starts)) if len(self._highest) else None
+        for i, (row, start, size) in enumerate(zip(self._rows, self._starts, self._sizes, strict=True)):
+            if row >= len(out) or (seen_step is not None and not seen_step[i]):
+                continue
+            needed = min(self.window, step - self._since[row] + 1)
+            out[row, column("units")] = size
+            out[row, column("dead")] = int(np.count_nonzero(silent[start : start + size] >= needed))
+        self._highest[:] = -np.inf
+
+
+def _cleared(table: Tensor) -> Tensor:
+    table.zero_()
+    table[:, op.MIN] = float("inf")
+    table[:, op.MAX] = -float("inf")
+    return table

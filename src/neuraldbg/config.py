@@ -1,0 +1,78 @@
+"""Settings: validated, immutable, with one source of defaults.
+
+Thresholds of a detector stand in the detector's own file as a subclass of ``Thresholds``, each with the source of its
+default, and are overridden by detector name: ``NeuralDbg(model, thresholds={"vanishing_gradients": {"floor": 1e-9}})``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from neuraldbg.errors import ConfigError
+
+
+class Thresholds(BaseModel):
+    """Base of every group of settings: unknown names and wrong values are errors, nothing changes later."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class CaptureSettings(Thresholds):
+    """What is read, and how much of it."""
+
+    every: int = Field(1, ge=1, description="Read layer statistics at every n-th step; losses are read at every step.")
+    block_cap: int = Field(
+        65_536, ge=64, description="Elements read of one tensor; a larger one is read in evenly spaced blocks."
+    )
+    compiled: Literal["observe", "outside"] = Field(
+        "observe",
+        description="For torch.compile: `observe` reads inside the compiled graph, `outside` leaves the graph as it "
+        "is and reads only parameters, gradients, inputs and the loss.",
+    )
+    window: int = Field(20, ge=1, description="Steps without a positive output after which a unit counts as dead.")
+    max_calls: int = Field(8, ge=1, description="Calls of one module in a forward pass that keep sites of their own.")
+
+
+class RecordSettings(Thresholds):
+    """What is kept, and for how long."""
+
+    ring: int = Field(100, ge=1, description="Steps kept in the in-memory flight recorder (the crash dump).")
+    full_steps: int = Field(2048, ge=64, description="Recent steps kept at full resolution in the run file.")
+    flush_s: float = Field(0.5, gt=0, description="Seconds after which recorded steps are on disk at the latest.")
+    queue: int = Field(256, ge=1, description="Steps that may wait for the writer.")
+
+
+class TriggerSettings(Thresholds):
+    """When ``halt=True`` stops the training; the defaults are Neural Observer's."""
+
+    grad_threshold: float = Field(100.0, gt=0, description="Halt when a layer's gradient norm exceeds this.")
+    spike_factor: float = Field(3.0, gt=1, description="Halt when the loss exceeds this many times its moving average.")
+
+
+class Settings(Thresholds):
+    """All settings of a session."""
+
+    capture: CaptureSettings = CaptureSettings()
+    record: RecordSettings = RecordSettings()
+    trigger: TriggerSettings = TriggerSettings()
+    thresholds: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="Overrides of detectors' thresholds, by detector name."
+    )
+
+
+S = TypeVar("S", bound=Thresholds)
+
+
+def validated(cls: type[S], values: dict[str, Any], what: str = "setting") -> S:
+    """Build a settings object; ConfigError names each wrong key and what it may be."""
+    try:
+        return cls.model_validate(values)
+    except ValidationError as error:
+        lines = []
+        for problem in error.errors():
+            name = ".".join(str(part) for part in problem["loc"])
+            known = f" (known: {', '.join(sorted(cls.model_fields))})" if problem["type"] == "extra_forbidden" else ""
+            lines.append(f"{what} {name!r}: {problem['msg']}{known}")
+        raise ConfigError("; ".join(lines)) from None

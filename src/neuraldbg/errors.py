@@ -1,0 +1,105 @@
+"""Every error that NeuralDBG raises on purpose, as one tree.
+
+    NeuralDbgError
+    ├── ConfigError          a setting is wrong: the message names it and what it may be
+    ├── UnknownLayer         a name that is no layer: the message lists the nearest ones
+    ├── AttachError          the model or optimizer cannot be watched as asked
+    ├── RunFileError         a saved run cannot be read
+    │   ├── RunNotFound      there is no run at that path
+    │   ├── RunDamaged       the file is not a whole run file
+    │   └── RunTooNew        written by a later NeuralDBG
+    ├── UnknownCause         a cause id that is not in the taxonomy
+    ├── MissingExtra         an optional dependency is not installed: the message says which
+    └── TrainingHalted       ``halt=True`` stopped the training; carries the diagnosis
+
+A message says what happened and what to do. Only the command line exits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from neuraldbg.nouns import Diagnosis
+
+
+class NeuralDbgError(Exception):
+    """The root: ``except NeuralDbgError`` catches everything that this package raises on purpose."""
+
+
+class ConfigError(NeuralDbgError, ValueError):
+    """A setting has a value that it may not have."""
+
+
+class UnknownLayer(NeuralDbgError, KeyError):
+    """No layer has that name. ``suggestions`` holds the nearest names."""
+
+    def __init__(self, name: str, suggestions: Iterable[str] = ()) -> None:
+        self.name = name
+        self.suggestions = tuple(suggestions)
+        hint = f" Did you mean: {', '.join(self.suggestions)}?" if self.suggestions else ""
+        self.message = f"no layer is called {name!r}.{hint}"
+        super().__init__(self.message)
+
+    def __str__(self) -> str:  # KeyError would show the repr of the message
+        return self.message
+
+
+class AttachError(NeuralDbgError, RuntimeError):
+    """The model or the optimizer cannot be watched as asked."""
+
+
+class RunFileError(NeuralDbgError, OSError):
+    """A saved run cannot be read."""
+
+
+class RunNotFound(RunFileError):
+    """There is no run at that path."""
+
+
+class RunDamaged(RunFileError):
+    """The file is not a whole NeuralDBG run file."""
+
+
+class RunTooNew(RunFileError):
+    """The file was written by a later NeuralDBG."""
+
+
+class UnknownCause(NeuralDbgError, KeyError):
+    """No cause of the taxonomy has that id. ``suggestions`` holds the nearest ids."""
+
+    def __init__(self, name: str, suggestions: Iterable[str] = ()) -> None:
+        self.name = name
+        self.suggestions = tuple(suggestions)
+        hint = f" Did you mean: {', '.join(self.suggestions)}?" if self.suggestions else ""
+        self.message = f"no cause is called {name!r}.{hint} `neuraldbg causes` lists them all."
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class MissingExtra(NeuralDbgError, ImportError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs an optional package: pip install 'neuraldbg[{extra}]'")
+
+
+class TrainingHalted(NeuralDbgError, RuntimeError):
+    """Training was stopped before a bad step was applied; the weights are those of the step before.
+
+    ``reason`` is the trigger's sentence, ``step`` the 0-based step that was not applied, and
+    ``diagnosis`` the full diagnosis at that moment.
+    """
+
+    def __init__(self, reason: str, step: int, diagnosis: Diagnosis | None = None) -> None:
+        self.reason = reason
+        self.step = step
+        self.diagnosis = diagnosis
+        super().__init__(f"training halted before step {step} was applied: {reason}")
+
+    def __reduce__(self) -> tuple[Any, ...]:  # an exception crosses processes with its own arguments
+        return (type(self), (self.reason, self.step, self.diagnosis))

@@ -1,0 +1,63 @@
+"""The contract of a cause: one file whose docstring is its page, and one function that weighs the evidence.
+
+A member module defines ``CAUSE = Cause(...)``. Registration is one line, the dotted name, in ``explain/causes/__init__.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+
+NONFINITE = frozenset({"nonfinite_activation", "nonfinite_gradient", "nonfinite_parameter", "nonfinite_loss"})
+"""Events of a run that overflowed."""
+BLOW_UP = NONFINITE | {
+    "exploding_gradients",
+    "gradient_spike",
+    "loss_spike",
+    "loss_divergence",
+    "update_ratio_high",
+    "activation_scale",
+}
+"""Events of a run that blows up, whatever began it."""
+STALL = frozenset({"loss_plateau", "vanishing_gradients", "update_ratio_low", "unchanged_parameters"})
+"""Events of a run that goes nowhere."""
+UNITS = frozenset({"dead_units", "saturated_units"})
+"""Units that stopped working."""
+
+
+class Tier(IntEnum):
+    """How directly a cause's own evidence shows it; a higher tier explains a lower one's symptoms away."""
+
+    PALLIATIVE = 0
+    """Named by symptoms alone, such as a learning rate: true only when no specific cause explains the run."""
+    STATISTICAL = 1
+    """Named by a pattern of statistics over layers or steps."""
+    SPECIFIC = 2
+    """Named by a measurement that few other causes produce: statistics of the batch, of one operation."""
+    CERTAIN = 3
+    """Read from the program itself: wiring of loop, loss graph, modes, optimizer membership."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A cause of the taxonomy."""
+
+    id: str
+    category: str
+    title: str
+    """A few words for lists."""
+    tier: Tier
+    explains: frozenset[str]
+    """Kinds of events that are its consequences, and are explained away by it."""
+    judge: Callable[[Case], Finding | None]
+    """Weigh the evidence for one run; None when there is nothing to say."""
+    page: str
+    """The module's docstring: what it is, how it shows, how it is told apart, what to do."""

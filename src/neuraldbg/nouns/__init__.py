@@ -1,0 +1,54 @@
+"""The values that flow between the stages. Frozen, plain, free of torch; every other module may import them."""
+
+from neuraldbg.nouns.diagnosis import (
+    SCHEMA,
+    VERDICTS,
+    Chain,
+    ChainEdge,
+    ChainNode,
+    Diagnosis,
+    Evidence,
+    Hypothesis,
+    Remedy,
+    Unjudged,
+)
+from neuraldbg.nouns.event import TRANSITIONS, Event
+from neuraldbg.nouns.fact import Fact, FactKey
+from neuraldbg.nouns.json import Json, jsonable
+from neuraldbg.nouns.layout import Edge, Layer, Layout
+from neuraldbg.nouns.run import History, Outcome, RunInfo, RunRecord, Series
+from neuraldbg.nouns.site import KINDS, STATS, Site, column
+from neuraldbg.nouns.step import SCALARS, Step
+
+__all__ = [
+    "KINDS",
+    "SCALARS",
+    "SCHEMA",
+    "STATS",
+    "TRANSITIONS",
+    "VERDICTS",
+    "Chain",
+    "ChainEdge",
+    "ChainNode",
+    "Diagnosis",
+    "Edge",
+    "Event",
+    "Evidence",
+    "Fact",
+    "FactKey",
+    "History",
+    "Hypothesis",
+    "Json",
+    "Layer",
+    "Layout",
+    "Outcome",
+    "Remedy",
+    "RunInfo",
+    "RunRecord",
+    "Series",
+    "Site",
+    "Step",
+    "Unjudged",
+    "column",
+    "jsonable",
+]

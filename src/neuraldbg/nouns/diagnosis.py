@@ -1,0 +1,143 @@
+"""What the explain stage says: verdict, ranked hypotheses with their evidence, and the causal chain."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.nouns.json import jsonable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from neuraldbg.nouns.event import Event
+
+SCHEMA = "neuraldbg.diagnosis/1"
+VERDICTS = ("healthy", "inconclusive", "suspect", "failing")
+"""From best to worst, as ``--fail-on`` orders them."""
+
+
+@dataclass(frozen=True)
+class Unjudged:
+    """Something that could not be judged, and why. Said, never hidden, never raised."""
+
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One measured statement for or against a hypothesis."""
+
+    statement: str
+    supports: bool
+    weight: float = 1.0
+    """Log-odds that it adds (always positive; ``supports`` gives the direction)."""
+    value: float | str | None = None
+    threshold: float | str | None = None
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What to do, in words and as code that fits the user's model."""
+
+    text: str
+    code: str = ""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A cause that may explain the run."""
+
+    cause: str
+    """An id of the taxonomy: ``neuraldbg causes ID`` shows its page."""
+    category: str
+    confidence: float
+    """Probability that this is a cause of what went wrong."""
+    sentence: str
+    """One sentence a stranger understands, with layer and step."""
+    layer: str | None = None
+    step: int | None = None
+    """The first step at which the cause was at work."""
+    evidence: tuple[Evidence, ...] = ()
+    equivalent: tuple[str, ...] = ()
+    """Causes that the evidence cannot tell apart from this one."""
+    remedy: Remedy = field(default_factory=lambda: Remedy(""))
+    verification: Mapping[str, Any] | None = None
+    """The result of a replay with that one thing changed; None while none was made."""
+    rank: int = 0
+    failure: str = "training failure"
+    """What it led to, for the sentence: "gradient vanishing", "loss divergence"."""
+    explains: tuple[str, ...] = ()
+    """Event kinds that follow from it."""
+
+    def __str__(self) -> str:
+        where = f" originated in layer '{self.layer}'" if self.layer else " originated in the training loop"
+        when = f" at step {self.step}" if self.step is not None else ""
+        failure = self.failure[:1].upper() + self.failure[1:]
+        return f"{failure}{where}{when}, likely due to {self.sentence} (confidence: {self.confidence:.2f})"
+
+
+@dataclass(frozen=True)
+class ChainNode:
+    """A point of the causal chain: a cause, an event, or the symptom that the user saw."""
+
+    id: str
+    role: str
+    """``cause``, ``event`` or ``symptom``."""
+    label: str
+    layer: str | None = None
+    step: int | None = None
+
+
+@dataclass(frozen=True)
+class ChainEdge:
+    """One thing led to another."""
+
+    source: str
+    target: str
+    why: str = ""
+    """``data flow``, ``time`` or ``cause``."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The causal chain, in data-flow and time order."""
+
+    nodes: tuple[ChainNode, ...] = ()
+    edges: tuple[ChainEdge, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.nodes)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The answer. ``to_dict()`` is the JSON of ``diagnosis.json``."""
+
+    verdict: str
+    """One of VERDICTS."""
+    summary: str
+    run: Mapping[str, Any] = field(default_factory=dict)
+    symptoms: tuple[str, ...] = ()
+    """What a person would have seen, one phrase each."""
+    events: tuple[Event, ...] = ()
+    hypotheses: tuple[Hypothesis, ...] = ()
+    """Most likely first."""
+    chain: Chain = field(default_factory=Chain)
+    unjudged: tuple[Unjudged, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the diagnosis as strict JSON values (schema ``neuraldbg.diagnosis/1``)."""
+        body = jsonable(self)
+        assert isinstance(body, dict)
+        return {"schema": SCHEMA, **body}
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """Return the diagnosis as JSON text that any parser takes."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def worse_or_equal(self, verdict: str) -> bool:
+        """Whether the verdict is at least as bad as another."""
+        return VERDICTS.index(self.verdict) >= VERDICTS.index(verdict)

@@ -1,0 +1,107 @@
+"""What is where: the layers of the watched models, the sites read in them, and how data flows between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003 (dataclass annotations are read at run time)
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from neuraldbg.nouns.site import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A module of a watched model."""
+
+    path: str
+    """As in Site.module. With several models, those after the first carry their variable's name as a prefix."""
+    type: str
+    """Class name, such as ``Linear``."""
+    model: str
+    """The name of the model it belongs to: the class of the root module, or the variable that holds it."""
+    leaf: bool
+    """Whether it has no child modules."""
+    params: tuple[str, ...] = ()
+    """Names of the parameters it owns itself, ``weight`` and ``bias``."""
+    settings: Mapping[str, float | str | bool] = field(default_factory=dict)
+    """Numbers of its construction that explain behaviour: in_features, out_features, p, momentum, eps, ..."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Data flows from one layer's output into another's input, read from the autograd graph."""
+
+    source: str
+    target: str
+    """A layer path, or "loss"."""
+    ops: tuple[str, ...] = ()
+    """Functional operations on the way, nearest to the source first: ("relu", "add")."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A snapshot: it only ever grows, and a site keeps its row."""
+
+    layers: tuple[Layer, ...] = ()
+    """In order of first call; layers never called come last, in ``named_modules()`` order."""
+    sites: tuple[Site, ...] = ()
+    """Row i of every table is sites[i]."""
+    edges: tuple[Edge, ...] = ()
+    called: frozenset[str] = frozenset()
+    """Paths of the layers whose forward hook has fired."""
+
+    @cached_property
+    def by_path(self) -> dict[str, Layer]:
+        """Layers by path."""
+        return {layer.path: layer for layer in self.layers}
+
+    @cached_property
+    def depth(self) -> dict[str, int]:
+        """Position of each layer in data-flow order: every source comes before its targets.
+
+        Layers are laid out by the edges of the autograd graph; ties, and layers without edges, keep the order of
+        their first call.
+        """
+        position = {layer.path: i for i, layer in enumerate(self.layers)}
+        incoming: dict[str, set[str]] = {path: set() for path in position}
+        outgoing: dict[str, set[str]] = {path: set() for path in position}
+        for edge in self.edges:
+            if edge.source in position and edge.target in position and edge.source != edge.target:
+                incoming[edge.target].add(edge.source)
+                outgoing[edge.source].add(edge.target)
+        order: dict[str, int] = {}
+        waiting = sorted(position, key=position.__getitem__)
+        while waiting:
+            # A recurrent model has cycles: take the earliest called layer when none is free.
+            path = next((p for p in waiting if not incoming[p]), waiting[0])
+            waiting.remove(path)
+            order[path] = len(order)
+            for target in outgoing[path]:
+                incoming[target].discard(path)
+        return order
+
+    @cached_property
+    def following_ops(self) -> dict[str, frozenset[str]]:
+        """For each layer, the functional operation its output goes into first: {"fc1": {"relu"}}."""
+        found: dict[str, set[str]] = {}
+        for edge in self.edges:
+            if edge.ops:
+                found.setdefault(edge.source, set()).add(edge.ops[0])
+        return {path: frozenset(ops) for path, ops in found.items()}
+
+    def rows(self, kind: str, module: str | None = None, name: str | None = None) -> tuple[int, ...]:
+        """Rows of the sites of a kind, optionally of one layer and parameter or leaf name."""
+        return tuple(
+            row
+            for row in self._by_kind.get(kind, ())
+            if (module is None or self.sites[row].module == module) and (name is None or self.sites[row].name == name)
+        )
+
+    @cached_property
+    def _by_kind(self) -> dict[str, tuple[int, ...]]:
+        found: dict[str, list[int]] = {}
+        for row, site in enumerate(self.sites):
+            found.setdefault(site.kind, []).append(row)
+        return {kind: tuple(rows) for kind, rows in found.items()}

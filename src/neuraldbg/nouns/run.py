@@ -1,0 +1,176 @@
+"""A run as a plain value: everything that a diagnosis needs, whether it comes from a live session or from a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from neuraldbg.nouns.layout import Layout
+from neuraldbg.nouns.site import column
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from neuraldbg.nouns.event import Event
+    from neuraldbg.nouns.fact import Fact
+
+    Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
+
+Reduce = Literal["min", "mean", "max"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the watched program ended."""
+
+    kind: str = "running"
+    """``completed``, ``raised``, ``interrupted``, ``halted`` or ``running`` (still going, or killed)."""
+    message: str = ""
+    """For ``raised`` the exception as Python prints it, for ``halted`` the reason."""
+    where: str = ""
+    """For ``raised``: file and line of the user's own code."""
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """What was run, on what, and how well it could be seen."""
+
+    script: str = ""
+    argv: tuple[str, ...] = ()
+    started: float = 0.0
+    """Unix time."""
+    models: tuple[str, ...] = ()
+    optimizers: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """python, torch, neuraldbg."""
+    device: str = "cpu"
+    coverage: Mapping[str, Any] = field(default_factory=dict)
+    """{"layers": int, "seen": int, "never_fired": [path], "notes": [str], "errors": int}."""
+    outcome: Outcome = field(default_factory=Outcome)
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class Series:
+    """One statistic over steps. Where older steps were thinned, one value stands for ``width`` steps."""
+
+    steps: Ints
+    """First step of each value."""
+    values: Floats
+    width: Ints
+    """Steps that each value stands for; 1 is full resolution."""
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def finite(self) -> Series:
+        """Return the values that are finite."""
+        keep = np.isfinite(self.values)
+        return Series(self.steps[keep], self.values[keep], self.width[keep])
+
+    def between(self, first: int, last: int) -> Series:
+        """Return the values of the steps first..last, both included."""
+        keep = (self.steps >= first) & (self.steps <= last)
+        return Series(self.steps[keep], self.values[keep], self.width[keep])
+
+    def at(self, step: int) -> float:
+        """Return the value that stands for a step, NaN if there is none."""
+        hit = np.flatnonzero((self.steps <= step) & (step < self.steps + self.width))
+        return float(self.values[hit[-1]]) if len(hit) else float("nan")
+
+
+@dataclass(frozen=True)
+class History:
+    """What is known of every step: T rows of time, oldest first, full resolution where ``width`` is 1."""
+
+    steps: Ints
+    """Shape (T,): first step of each row."""
+    width: Ints
+    """Shape (T,)."""
+    time: Floats
+    """Shape (T,): seconds since the run began."""
+    stream: Ints
+    """Shape (T,): the optimizer that stepped; that of the first step in a thinned row."""
+    applied: npt.NDArray[np.bool_]
+    """Shape (T,)."""
+    mean: npt.NDArray[np.float32]
+    """Shape (T, sites, len(STATS)): the table, averaged over thinned steps (``nonfinite`` and ``zeros`` are summed)."""
+    low: npt.NDArray[np.float32]
+    high: npt.NDArray[np.float32]
+    """The extremes over thinned steps; equal to ``mean`` at full resolution."""
+    scalars: Mapping[str, Floats]
+    """By scalar name, shape (T,), NaN where it was not measured (means over thinned steps)."""
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def table(self, reduce: Reduce = "mean") -> npt.NDArray[np.float32]:
+        """Return the (T, sites, stats) block for a way of reducing thinned steps."""
+        return {"mean": self.mean, "min": self.low, "max": self.high}[reduce]
+
+    def stat(self, rows: int | list[int] | tuple[int, ...], name: str, reduce: Reduce = "mean") -> Floats:
+        """Return one statistic of one site, shape (T,), or of several, shape (T, len(rows))."""
+        picked = self.table(reduce)[:, rows if isinstance(rows, int) else list(rows), column(name)]
+        return np.asarray(picked, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """The saved record: layout, history, facts, events and how the program ended."""
+
+    info: RunInfo = field(default_factory=RunInfo)
+    layout: Layout = field(default_factory=Layout)
+    history: History = field(default_factory=lambda: empty_history())
+    facts: tuple[Fact, ...] = ()
+    """In step order."""
+    events: tuple[Event, ...] = ()
+    """In order of first step."""
+    steps: int = 0
+    """Optimizer steps in the whole run."""
+
+    def series(self, row: int, stat: str, reduce: Reduce = "mean") -> Series:
+        """One statistic of one site over the steps in which the site was seen."""
+        values = self.history.stat(row, stat, reduce)
+        seen = self.history.stat(row, "count", "max") > 0
+        return Series(self.history.steps[seen], values[seen], self.history.width[seen])
+
+    def scalar(self, name: str, stream: int | None = None) -> Series:
+        """One scalar over the steps in which it was measured; NaN values that were measured are kept for the loss."""
+        values = self.history.scalars.get(name)
+        if values is None:
+            return Series(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
+        keep = ~np.isnan(values)
+        if name == "loss" and "loss_nonfinite" in self.history.scalars:
+            keep |= self.history.scalars["loss_nonfinite"] > 0
+        if stream is not None:
+            keep &= self.history.stream == stream
+        return Series(self.history.steps[keep], values[keep], self.history.width[keep])
+
+    def fact(self, key: str, **match: Any) -> dict[str, Any] | None:
+        """Return the latest value of a fact whose fields equal ``match``; None if it was never learnt."""
+        found = self.facts_of(key, **match)
+        return found[-1].value if found else None
+
+    def facts_of(self, key: str, **match: Any) -> tuple[Fact, ...]:
+        """All versions of a fact, oldest first."""
+        return tuple(f for f in self.facts if f.key == key and all(f.value.get(k) == v for k, v in match.items()))
+
+    def events_of(self, *kinds: str) -> tuple[Event, ...]:
+        """Events of these kinds, earliest first."""
+        return tuple(e for e in self.events if e.kind in kinds)
+
+    @property
+    def streams(self) -> tuple[int, ...]:
+        """The optimizers that stepped."""
+        return tuple(int(s) for s in np.unique(self.history.stream))
+
+
+def empty_history() -> History:
+    """Return a history without steps."""
+    ints, table = np.zeros(0, np.int64), np.zeros((0, 0, 0), np.float32)
+    return History(ints, ints, np.zeros(0), ints, np.zeros(0, bool), table, table, table, {})

@@ -1,0 +1,57 @@
+"""One optimizer step as it leaves the capture stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from neuraldbg.nouns.fact import Fact
+
+SCALARS = {
+    "loss": "value given to backward, averaged over the step's micro-batches; NaN if it is, absent if no loss was seen",
+    "loss_nonfinite": "how many of the step's losses were NaN or Inf",
+    "lr": "largest learning rate over the parameter groups of the optimizer that stepped",
+    "backwards": "backward passes in the step",
+    "forwards": "forward passes with gradients of any watched model in the step",
+    "stale_grad": "share of this optimizer's parameters whose gradient was nonzero before the step's first backward",
+    "eval_layers": "dropout and batch-norm layers in eval mode during forward passes with gradients",
+    "batch_size": "first dimension of the root model's first tensor input, summed over micro-batches",
+    "grad_norm": "L2 norm of this optimizer's final gradients, read before the step",
+    "update_ratio": "median over weight matrices of norm(update)/norm(weight)",
+    "loss_scale": "the gradient scaler's scale, where one is used",
+    "skipped": "steps that the gradient scaler skipped since the last one",
+    "evals": "forward passes without gradients since the last step",
+    "duration": "seconds since the previous step ended",
+    "overhead": "seconds of those that this tool spent",
+}
+"""The scalars a step may carry, and what they mean. A scalar not measured in a step is absent."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimizer step with its micro-steps. Indices are 0-based."""
+
+    index: int
+    stream: int
+    """Which optimizer stepped (0-based, in order of appearance): a GAN's two losses are two streams."""
+    time: float
+    """Seconds since the run began when the step closed."""
+    table: npt.NDArray[np.float64]
+    """Shape (sites known when the step closed, len(STATS)). Later steps may have more rows, never fewer."""
+    scalars: Mapping[str, float] = field(default_factory=dict)
+    """By the names of SCALARS."""
+    facts: tuple[Fact, ...] = ()
+    """What was learnt about the program in this step."""
+    applied: bool = True
+    """False for a step that was halted before the optimizer changed the weights."""
+
+    @property
+    def loss(self) -> float | None:
+        """The step's loss, None if none was seen."""
+        return self.scalars.get("loss")
