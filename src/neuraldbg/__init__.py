@@ -1,1 +1,62 @@
-"""NeuralDBG: a flight recorder for neural-network training that says why a run failed."""
+"""NeuralDBG: a flight recorder for neural-network training that says why a run failed.
+
+Names are loaded when first used, so that reading a saved run never imports torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from neuraldbg.capture.hooks import HookManager
+    from neuraldbg.control.trigger import TriggerEngine
+    from neuraldbg.errors import NeuralDbgError, TrainingHalted
+    from neuraldbg.nouns import Diagnosis, Event, Evidence, Hypothesis, Site, Step
+    from neuraldbg.record.ring import RingBuffer
+    from neuraldbg.saved import Run
+    from neuraldbg.session import NeuralDbg
+
+_HOME = {
+    "Diagnosis": "neuraldbg.nouns",
+    "Event": "neuraldbg.nouns",
+    "Evidence": "neuraldbg.nouns",
+    "HookManager": "neuraldbg.capture.hooks",
+    "Hypothesis": "neuraldbg.nouns",
+    "NeuralDbg": "neuraldbg.session",
+    "NeuralDbgError": "neuraldbg.errors",
+    "RingBuffer": "neuraldbg.record.ring",
+    "Run": "neuraldbg.saved",
+    "Site": "neuraldbg.nouns",
+    "Step": "neuraldbg.nouns",
+    "TrainingHalted": "neuraldbg.errors",
+    "TriggerEngine": "neuraldbg.control.trigger",
+}
+
+__all__ = [
+    "Diagnosis",
+    "Event",
+    "Evidence",
+    "HookManager",
+    "Hypothesis",
+    "NeuralDbg",
+    "NeuralDbgError",
+    "RingBuffer",
+    "Run",
+    "Site",
+    "Step",
+    "TrainingHalted",
+    "TriggerEngine",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        message = f"module 'neuraldbg' has no attribute {name!r}"
+        raise AttributeError(message)
+    return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

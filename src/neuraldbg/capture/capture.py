@@ -94,6 +94,8 @@ class Capture:
         self._patches.put(torch.autograd, "backward", lambda f: self.losses.wrap(f, "tensors"))
         self._patches.put(torch.autograd, "grad", lambda f: self.losses.wrap(f, "outputs"))
         self._patches.put(nn.Module, "__call__", self.models.wrap_call)
+        if hasattr(torch.nn.utils.clip_grad, "_clip_grads_with_norm_"):
+            self._patches.put(torch.nn.utils.clip_grad, "_clip_grads_with_norm_", self.optimizers.wrap_clip)
         self._patches.put(torch.amp.GradScaler, "scale", self.optimizers.wrap_scaler_scale(self._scaled))
         self._patches.put(torch.amp.GradScaler, "step", self.optimizers.wrap_scaler_step)
         self.optimizers.start()
@@ -133,13 +135,17 @@ class Capture:
 
     def _relevant(self, opt: Optimizer) -> bool:
         """Whether an optimizer trains what is watched, or was meant to: its tensors may be copies of the model's."""
-        if any(id(t) in self.params.by_id for group in opt.param_groups for t in group["params"]):
+        if self.models.discover or self._holds_ours(opt):
             return True
-        if self.models.discover:
+        self.params.refresh()  # load_state_dict(assign=True) makes new tensors, and a new optimizer holds those
+        if self._holds_ours(opt):
             return True
         known = opt in self.optimizers._by_opt  # noqa: SLF001
         orphan = all(t.grad is None for group in opt.param_groups for t in group["params"])
         return known or (orphan and self.losses.backwards > 0)
+
+    def _holds_ours(self, opt: Optimizer) -> bool:
+        return any(id(t) in self.params.by_id for group in opt.param_groups for t in group["params"])
 
     def _before_backward(self) -> None:
         self.flush()
@@ -227,12 +233,13 @@ class Capture:
             if not math.isnan(ratio):
                 scalars["update_ratio"] = ratio
         if stream is not None:
-            opt = stream.opt()
-            rates = [float(group["lr"]) for group in opt.param_groups if "lr" in group] if opt is not None else []
-            if rates:
-                scalars["lr"] = max(rates)
+            if stream.lr is not None:
+                scalars["lr"] = stream.lr
             if stream.stale is not None:
                 scalars["stale_grad"] = stream.stale
+        if self.optimizers.clipped is not None:
+            norm, limit = self.optimizers.clipped
+            scalars["unclipped_norm"], scalars["clip_limit"] = float(norm), limit
         if self.optimizers.loss_scale is not None:
             scalars["loss_scale"] = self.optimizers.loss_scale
             scalars["skipped"] = self.optimizers.skipped
@@ -255,9 +262,9 @@ class Capture:
         self._log(FactKey.PARAMS, program.parameters(self.params, self.optimizers.rates(), self.hooks.called))
         self._log(FactKey.PRECISION, program.precision(self.params, scaler=self.optimizers.loss_scale is not None))
         for each in self._open:
-            opt = each.opt()
-            if opt is not None:
-                self._log(FactKey.OPTIMIZER, program.optimizer(each.index, opt, self.params), "stream")
+            if each.fact is not None:
+                self._log(FactKey.OPTIMIZER, each.fact, "stream")
+                each.fact = None
         if len(self.losses.edges) != self._refined:
             self._refined = len(self.losses.edges)
             self.hooks.refine(self.layout().following_ops)
@@ -285,6 +292,7 @@ class Capture:
         self._facts.clear()
         self.optimizers.watched.clear()
         self.optimizers.skipped = 0
+        self.optimizers.clipped = None
         self.models.begin_step()
         self.losses.begin_step()
         hooks = self.hooks
@@ -294,7 +302,7 @@ class Capture:
         hooks.active = hooks.sampled
         reading = self._reading()
         hooks.nodes = {} if reading else None
-        self.models.describe = reading
+        self.models.describe = self.optimizers.reading = reading
 
     def _refresh_called(self) -> None:
         """Layers inside a compiled graph do not say that they fired: their rows do."""
@@ -346,9 +354,9 @@ class Capture:
 
     def _forget_compiled(self) -> None:
         """Hooks set or removed after a graph was compiled are ignored by it: have it compiled again."""
-        dynamo = sys.modules.get("torch._dynamo")
-        if dynamo is None or self.settings.compiled != "observe":
+        frames = sys.modules.get("torch._dynamo.convert_frame")
+        if frames is None or self.settings.compiled != "observe":
             return
-        if torch._dynamo.utils.counters["frames"].get("ok", 0):  # noqa: SLF001
+        if frames.FRAME_COUNTER or torch._dynamo.utils.counters["stats"].get("unique_graphs", 0):  # noqa: SLF001
             torch._dynamo.reset()  # noqa: SLF001
             self._recompiled = True

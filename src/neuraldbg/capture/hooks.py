@@ -200,7 +200,7 @@ class Probe:
     def __init__(self, owner: HookManager, path: str, module: nn.Module) -> None:
         self.owner = owner
         self.path = path
-        self.raw = owner.table.raw
+        self.raw, self.handle = owner.table.raw, owner.table.handle
         self.cap = owner.settings.block_cap
         self.traced = owner.settings.compiled == "observe"
         self.bound, self.centre = kinds.saturation(module)
@@ -248,7 +248,7 @@ class Probe:
             return None
         op.observe(output.detach(), self.raw, self.row, self.cap, self.graph_bound, self.graph_centre)
         if output.requires_grad and self.grad_row >= 0:
-            return op.tap(output, self.raw, self.grad_row, self.cap)
+            return op.tap(output, self.handle, self.grad_row, self.cap)
         return None
 
     @guarded

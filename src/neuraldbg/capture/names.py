@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-import torch
 from torch import nn
 
 from neuraldbg.nouns import Layer
@@ -85,23 +84,33 @@ def find_root(module: nn.Module) -> tuple[nn.Module, str, bool]:
     code holds other models beside it. A program that calls ``model.encoder(x)`` and ``model.head(z)`` is one model.
     """
     best, name, size = module, "", sum(1 for _ in module.modules())
-    others = False
-    for variable, value in _variables():
+    home: object = None
+    held: list[tuple[object, nn.Module]] = []
+    for frame, variable, value in _variables():
+        held.append((frame, value))
         if value is best and not name:
-            name = variable
-        if value is module or not isinstance(value, nn.Module) or torch.jit.is_tracing():
-            continue
-        members = list(value.modules())
-        if any(member is module for member in members):
-            if len(members) > size or (value is best and not name):
-                best, name, size = value, variable, len(members)
-        elif has_parameters(value) and not any(member is value for member in best.modules()):
-            others = True
+            name, home = variable, frame
+        elif value is not best and any(member is best for member in value.modules()):
+            count = sum(1 for _ in value.modules())
+            if count > size:
+                best, name, size, home = value, variable, count, frame
+    beside = (value for frame, value in held if frame == home)
+    others = any(_another(value, best) for value in beside)
     return best, name or type(wraps(best)).__name__, others
 
 
-def _variables() -> Iterator[tuple[str, object]]:
-    """Go through the variables of the calling code, innermost frame first, then its globals."""
+def _another(value: nn.Module, model: nn.Module) -> bool:
+    """Whether a module is a model of its own: no part of the other, and no copy of it (an average, a frozen teacher)."""
+    if not has_parameters(value) or any(member is value for member in model.modules()):
+        return False
+    if any(member is model for member in value.modules()):
+        return False
+    shapes = [[p.shape for p in each.parameters()] for each in (wraps(value), wraps(model))]
+    return shapes[0] != shapes[1]
+
+
+def _variables() -> Iterator[tuple[object, str, nn.Module]]:
+    """Go through the modules in the calling code's variables: (frame, name, module), innermost frame first."""
     frame: FrameType | None = sys._getframe(2)  # noqa: SLF001
     depth = 0
     seen_globals: set[int] = set()
@@ -110,17 +119,18 @@ def _variables() -> Iterator[tuple[str, object]]:
         if package not in ("torch", "neuraldbg"):
             for name, value in list(frame.f_locals.items()):
                 if isinstance(value, nn.Module):
-                    yield name, value
+                    yield depth, name, value
                 elif name == "self":
-                    yield from _attributes(value)
+                    yield from ((depth, n, v) for n, v in _attributes(value))
             if id(frame.f_globals) not in seen_globals:
                 seen_globals.add(id(frame.f_globals))
-                yield from ((n, v) for n, v in list(frame.f_globals.items()) if isinstance(v, nn.Module))
+                module_level = [(n, v) for n, v in list(frame.f_globals.items()) if isinstance(v, nn.Module)]
+                yield from ((id(frame.f_globals), n, v) for n, v in module_level)
         frame = frame.f_back
         depth += 1
 
 
-def _attributes(value: object) -> Iterator[tuple[str, object]]:
+def _attributes(value: object) -> Iterator[tuple[str, nn.Module]]:
     held = getattr(value, "__dict__", None)
     if isinstance(held, dict):
         yield from ((name, item) for name, item in list(held.items()) if isinstance(item, nn.Module))

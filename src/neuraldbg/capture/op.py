@@ -9,7 +9,9 @@ The raw columns, float64: total, count, nonfinite, sum, sum of squares, min, max
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import itertools
+import weakref
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -144,22 +146,51 @@ def _(x: Tensor, table: Tensor, row: int, cap: int, bound: float, centre: float)
     return None
 
 
+@torch.library.custom_op("neuraldbg::observe_gradient", mutates_args=())
+def observe_gradient(grad: Tensor, handle: int, row: int, cap: int) -> Tensor:
+    """Read a gradient on its way: returns it, so that no compiler can leave this out.
+
+    The table is named by its handle: a tensor saved for backward may not be written to before it is used.
+    """
+    table = _tables.get(handle)
+    if table is not None and grad.numel() and grad.dtype.is_floating_point:
+        if grad.device.type == "cpu":
+            observe_cpu(grad, table[row].numpy(), cap)
+        elif table.device == grad.device:
+            observe_device(grad, table, row, cap)
+    return grad.clone()
+
+
+@observe_gradient.register_fake
+def _(grad: Tensor, handle: int, row: int, cap: int) -> Tensor:
+    return torch.empty_like(grad)
+
+
 class _Tap(torch.autograd.Function):
     """Identity whose backward reads the gradient: how a traced graph sees output gradients (a tensor hook breaks it)."""
 
     @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor, table: Tensor, row: int, cap: int) -> Tensor:  # type: ignore[override]
-        ctx.save_for_backward(table)
-        ctx.row, ctx.cap = row, cap  # type: ignore[attr-defined]
+    def forward(ctx: Any, x: Tensor, handle: int, row: int, cap: int) -> Tensor:
+        ctx.handle, ctx.row, ctx.cap = handle, row, cap
         return x.clone()  # returning the input itself would break in-place operations after it
 
     @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
-        (table,) = ctx.saved_tensors  # type: ignore[attr-defined]
-        observe(grad, table, ctx.row, ctx.cap, 0.0, 0.0)  # type: ignore[attr-defined]
-        return grad, None, None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+        return observe_gradient(grad, ctx.handle, ctx.row, ctx.cap), None, None, None
 
 
-def tap(x: Tensor, table: Tensor, row: int, cap: int) -> Tensor:
+def tap(x: Tensor, handle: int, row: int, cap: int) -> Tensor:
     """Return ``x`` unchanged, arranged so that its gradient is read in backward; for traced graphs."""
-    return _Tap.apply(x, table, row, cap)  # type: ignore[no-any-return]
+    return _Tap.apply(x, handle, row, cap)  # type: ignore[no-any-return]
+
+
+# Tables by handle, for as long as their session keeps them: a compiled graph can hold a number, not an object.
+_tables: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
+_handles = itertools.count()
+
+
+def handle_of(table: Tensor) -> int:
+    """Give a table the number by which compiled backward graphs find it."""
+    handle = next(_handles)
+    _tables[handle] = table
+    return handle

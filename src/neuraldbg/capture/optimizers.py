@@ -6,6 +6,7 @@ sees final gradients while the weights are still good.
 
 from __future__ import annotations
 
+import functools
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,13 @@ class Stream:
         self.stale: float | None = None
         self.fresh = True
         """No backward since it last stepped."""
+        self.lr: float | None = None
+        """Largest learning rate of its groups at its last step."""
+        self.rates: dict[int, float] = {}
+        """Learning rate of each tensor when facts were last read, by identity. Kept here because a program may drop its
+        optimizer before the last step is closed."""
+        self.fact: dict[str, Any] | None = None
+        """The OPTIMIZER fact of the current step, where facts are read."""
 
     def tensors(self) -> list[Tensor]:
         """All tensors of its groups, empty once the optimizer is gone."""
@@ -68,6 +76,10 @@ class Optimizers:
         """The parameters stepped in the current step, by identity."""
         self.loss_scale: float | None = None
         self.skipped = 0
+        self.clipped: tuple[Any, float] | None = None
+        """(total norm found, limit) of the last clip_grad_norm_ of the step."""
+        self.reading = True
+        """Whether facts are read in this step."""
         self._relevant = relevant
         self._begin, self._ready, self._end = begin, ready, end
         self._by_opt: weakref.WeakKeyDictionary[Optimizer, Stream] = weakref.WeakKeyDictionary()
@@ -112,6 +124,10 @@ class Optimizers:
         closure = kwargs.get("closure") if "closure" in kwargs else (args[1] if len(args) > 1 else None)
         self._begin(stream, closure is not None)
         self.params.refresh()
+        lrs = [float(group["lr"]) for group in opt.param_groups if "lr" in group]
+        stream.lr = max(lrs) if lrs else None
+        if self.reading:
+            stream.rates = program.learning_rates(opt)
         scale = getattr(opt, "grad_scale", None)
         watched = self.params.owned(stream.tensors())
         self.watched.update({id(w.ref): w for w in watched})
@@ -149,6 +165,8 @@ class Optimizers:
         self.params.read_after(self.params.owned(stream.tensors()))
         stream.steps += 1
         stream.fresh = True
+        if self.reading:
+            stream.fact = program.optimizer(stream.index, opt, self.params)
         self._end(stream)
 
     def before_first_backward(self, step: int) -> None:
@@ -164,12 +182,17 @@ class Optimizers:
 
     def rates(self) -> dict[int, float]:
         """Learning rate of every tensor of every optimizer seen, by identity."""
-        found: dict[int, float] = {}
-        for stream in self.streams:
-            opt = stream.opt()
-            if opt is not None:
-                found.update(program.learning_rates(opt))
-        return found
+        return {key: lr for stream in self.streams for key, lr in stream.rates.items()}
+
+    def wrap_clip(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Make what stands in for the function by which ``clip_grad_norm_`` scales: it knows norm and limit."""
+
+        @functools.wraps(original)
+        def clip(parameters: Any, max_norm: float, total_norm: Any, *args: Any, **kwargs: Any) -> Any:
+            self.clipped = (total_norm.detach() if isinstance(total_norm, Tensor) else total_norm, float(max_norm))
+            return original(parameters, max_norm, total_norm, *args, **kwargs)
+
+        return clip
 
     def wrap_scaler_scale(self, note: Callable[[Tensor, float], None]) -> Callable[[Any], Any]:
         """Make what stands in for ``GradScaler.scale``: it remembers which tensor was scaled, and by how much."""

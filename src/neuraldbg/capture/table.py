@@ -29,6 +29,7 @@ class Table:
         self._limit = rows
         self.raw = torch.zeros((rows, op.WIDTH), dtype=torch.float64)
         """Shape (rows, op.WIDTH), float64, on the CPU."""
+        self.handle = op.handle_of(self.raw)
         self.rows: list[npt.NDArray[np.float64]] = list(self.raw.numpy())
         self._numpy = self.raw.numpy()
         self._elsewhere: dict[torch.device, Tensor] = {}

@@ -1,5 +1,6 @@
 """The values that flow between the stages. Frozen, plain, free of torch; every other module may import them."""
 
+from neuraldbg.nouns.alias import resolve
 from neuraldbg.nouns.diagnosis import (
     SCHEMA,
     VERDICTS,
@@ -51,4 +52,5 @@ __all__ = [
     "Unjudged",
     "column",
     "jsonable",
+    "resolve",
 ]

@@ -99,7 +99,7 @@ class History:
     applied: npt.NDArray[np.bool_]
     """Shape (T,)."""
     mean: npt.NDArray[np.float32]
-    """Shape (T, sites, len(STATS)): the table, averaged over thinned steps (``nonfinite`` and ``zeros`` are summed)."""
+    """Shape (T, sites, len(STATS)): the table, averaged over thinned steps (``nonfinite`` is summed)."""
     low: npt.NDArray[np.float32]
     high: npt.NDArray[np.float32]
     """The extremes over thinned steps; equal to ``mean`` at full resolution."""

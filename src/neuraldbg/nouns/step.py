@@ -23,6 +23,8 @@ SCALARS = {
     "eval_layers": "dropout and batch-norm layers in eval mode during forward passes with gradients",
     "batch_size": "first dimension of the root model's first tensor input, summed over micro-batches",
     "grad_norm": "L2 norm of this optimizer's final gradients, read before the step",
+    "unclipped_norm": "total gradient norm that clip_grad_norm_ found, where it was called",
+    "clip_limit": "the largest norm that clip_grad_norm_ was told to leave",
     "update_ratio": "median over weight matrices of norm(update)/norm(weight)",
     "loss_scale": "the gradient scaler's scale, where one is used",
     "skipped": "steps that the gradient scaler skipped since the last one",

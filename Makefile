@@ -1,0 +1,81 @@
+# `make demo` and `make test` are all that a fresh machine needs: they make the virtual environment themselves.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -qq
+PINS := constraints.txt
+
+# The first Python here that runs and is new enough for the pins (the package itself needs 3.10, the pinned tools 3.11).
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	"$$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
+# Two test processes with one thread each use two cores without fighting over them.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+JOBS ?= 2
+
+.DEFAULT_GOAL := help
+# In their order, also under make -j: the tests already use all cores.
+.NOTPARALLEL:
+.PHONY: help demo test lint types arrows fast slow bench pins clean
+
+help: ## List what can be made
+	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST)
+
+# ---------------------------------------------------------------- environment
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "No Python >= 3.11 with venv found: name one with make PYTHON=..." >&2; exit 1; }
+	"$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+# torch first and pinned: left to the dependencies, pip could fetch a build for graphics cards, gigabytes of it.
+# The build backend comes along, pinned like the rest, instead of anew and unpinned for each build.
+$(VENV)/.base: $(PINS) | $(BIN)/python
+	@echo "Installing into $(VENV), which takes a minute or two ..."
+	$(PIP) install --constraint $(PINS) torch numpy hatchling editables
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(PINS) $(VENV)/.base
+	$(PIP) install --constraint $(PINS) --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+# ---------------------------------------------------------------- demo
+
+demo: $(VENV)/.dev ## A training run that must fail, diagnosed: demo/doomed_digits and demo/crash.png
+	@rm -rf demo && mkdir -p demo
+	$(BIN)/neuraldbg run -o demo/doomed_digits --json demo/diagnosis.json examples/doomed_digits.py
+	$(BIN)/neuraldbg plot demo/doomed_digits -o demo/crash.png
+	@$(BIN)/python -c 'import json, sys; verdict = json.load(open("demo/diagnosis.json"))["verdict"]; \
+		sys.exit(None if verdict == "failing" else f"demo broken: the verdict is {verdict!r}, not failing")'
+	@test -s demo/crash.png && echo "The picture of the crash: demo/crash.png"
+
+# ---------------------------------------------------------------- checks
+
+test: lint types arrows fast slow ## Everything that the continuous integration runs
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+arrows: $(VENV)/.dev
+	$(BIN)/lint-imports --no-logo
+
+fast: $(VENV)/.dev ## The tests that take no training of more than a few seconds
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) --dist loadfile
+
+# Exit status 5 is "no test selected".
+slow: $(VENV)/.dev ## The tests that train for longer
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -m slow -n $(JOBS) || [ $$? -eq 5 ]
+
+# ---------------------------------------------------------------- rest
+
+bench: $(VENV)/.dev ## What watching costs: bare and watched training side by side
+	$(BIN)/python benchmarks/overhead.py
+
+pins: $(VENV)/.dev ## Write the exact versions that are installed now into constraints.txt
+	@{ sed -n '/^#/p' $(PINS); $(BIN)/python -m pip freeze --all --exclude-editable | sed '/^pip==/d; s/+[a-z0-9.]*$$//'; } > $(PINS).new
+	@mv $(PINS).new $(PINS)
+
+clean: ## Remove what these commands made
+	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,0 +1,240 @@
+"""Answers to the questions a person asks of a run while it trains: plain values over a RunRecord. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuraldbg.nouns import STATS, Event, RunRecord, Series, Site, Step, column, jsonable, resolve
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from neuraldbg.nouns import Chain, Diagnosis, Layout
+
+
+class Norms(Mapping[str, float]):
+    """L2 norm by layer over one kind of site, computed only when somebody looks."""
+
+    def __init__(self, table: npt.NDArray[np.float64], layout: Layout, kind: str) -> None:
+        self._table, self._layout, self._kind = table, layout, kind
+        self._values: dict[str, float] | None = None
+
+    def _computed(self) -> dict[str, float]:
+        if self._values is None:
+            squares: dict[str, float] = {}
+            for row in self._layout.rows(self._kind):
+                if row < len(self._table) and self._table[row, column("count")] > 0:
+                    layer = self._layout.sites[row].module
+                    squares[layer] = squares.get(layer, 0.0) + _norm(self._table[row]) ** 2
+            self._values = {layer: float(np.sqrt(square)) for layer, square in squares.items()}
+        return self._values
+
+    def __getitem__(self, layer: str) -> float:
+        return self._computed()[layer]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._computed())
+
+    def __len__(self) -> int:
+        return len(self._computed())
+
+    def __repr__(self) -> str:
+        return repr(self._computed())
+
+
+def norms(step: Step, layout: Layout, kind: str) -> Norms:
+    """Return the layers' norms of a step: kind ``param_grad``, ``activation``, ...; NaN where a value is not finite."""
+    return Norms(step.table, layout, kind)
+
+
+def _norm(row: npt.NDArray[np.floating[Any]]) -> float:
+    """L2 norm of a site from its statistics; NaN if it held a value that is not finite."""
+    if row[column("nonfinite")] > 0:
+        return float("nan")
+    return float(row[column("rms")] * np.sqrt(row[column("total")]))
+
+
+@dataclass(frozen=True)
+class LayerState:
+    """What is known of a layer at one step."""
+
+    layer: str
+    type: str
+    step: int
+    statistics: Mapping[str, Mapping[str, float]]
+    """By site, ``activation``, ``output_grad``, ``param_grad/weight``, ...: the STATS and ``norm``."""
+    events: tuple[Event, ...] = ()
+    """Those of this layer that had begun."""
+    input: Any = field(default=None, repr=False)
+    output: Any = field(default=None, repr=False)
+    gradient: Any = field(default=None, repr=False)
+    """Tensors, only where snapshots of the layer were asked for (``NeuralDbg(model, snapshots=[...])``)."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as strict JSON values, without the tensors."""
+        body = {"layer": self.layer, "type": self.type, "step": self.step, "statistics": self.statistics}
+        return {**body, "events": jsonable(self.events)}  # type: ignore[dict-item]
+
+
+@dataclass(frozen=True)
+class GradientHealth:
+    """How the gradients stand, layer by layer, at the newest step."""
+
+    step: int
+    layers: Mapping[str, str]
+    """Layer -> ``healthy``, ``vanishing``, ``exploding``, ``spike``, ``nonfinite`` or ``no gradient``."""
+    norms: Mapping[str, float]
+    events: tuple[Event, ...] = field(default=())
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing is wrong anywhere."""
+        return all(state in ("healthy", "no gradient") for state in self.layers.values())
+
+
+_STATES = {
+    "vanishing_gradients": "vanishing",
+    "exploding_gradients": "exploding",
+    "gradient_spike": "spike",
+    "nonfinite_gradient": "nonfinite",
+}
+
+
+def inspect(run: RunRecord, name: str, step: int | None = None) -> LayerState:
+    """Return a layer's state at a step, by default the newest. UnknownLayer, or LookupError for a step not kept."""
+    path = resolve(run.layout, name)
+    if not len(run.history):
+        message = "no step has been recorded yet"
+        raise LookupError(message)
+    at = len(run.history) - 1 if step is None else _row_of(run, step)
+    statistics: dict[str, dict[str, float]] = {}
+    for row, site in enumerate(run.layout.sites):
+        values = run.history.mean[at, row]
+        if site.module == path and values[column("count")] > 0:
+            numbers = {stat: float(values[column(stat)]) for stat in STATS}
+            statistics[_site_name(site)] = {**numbers, "norm": _norm(values)}
+    first = int(run.history.steps[at])
+    events = tuple(e for e in run.events if e.layer == path and e.first_step <= first)
+    return LayerState(path, run.layout.by_path[path].type, first, statistics, events)
+
+
+def _row_of(run: RunRecord, step: int) -> int:
+    steps, width = run.history.steps, run.history.width
+    hit = np.flatnonzero((steps <= step) & (step < steps + width))
+    if not len(hit):
+        message = f"step {step} is not recorded: steps {int(steps[0])} to {int(steps[-1] + width[-1] - 1)} are"
+        raise LookupError(message)
+    return int(hit[-1])
+
+
+def _site_name(site: Site) -> str:
+    name = f"{site.kind}/{site.name}" if site.name else site.kind
+    return f"{name}[{site.call}]" if site.call else name
+
+
+def gradient_history(run: RunRecord, name: str) -> Series:
+    """Return the L2 norm over steps of the gradient of a layer's parameters, or at its output if it has none."""
+    path = resolve(run.layout, name)
+    rows = list(run.layout.rows("param_grad", path)) or list(run.layout.rows("output_grad", path))
+    history = run.history
+    if not rows or not len(history):
+        return Series(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
+    count = history.stat(rows, "count", "max")
+    square = history.stat(rows, "rms") ** 2 * history.stat(rows, "total")
+    square[history.stat(rows, "nonfinite") > 0] = np.nan
+    square[count == 0] = 0.0
+    seen = (count > 0).any(axis=1)
+    return Series(history.steps[seen], np.sqrt(square.sum(axis=1))[seen], history.width[seen])
+
+
+def gradient_health(run: RunRecord) -> GradientHealth:
+    """Judge every layer with parameters by the events that are going on at the newest step."""
+    latest = int(run.history.steps[-1]) if len(run.history) else -1
+    layers: dict[str, str] = {}
+    norms_now: dict[str, float] = {}
+    for layer in run.layout.layers:
+        if not layer.params:
+            continue
+        series = gradient_history(run, layer.path)
+        norms_now[layer.path] = float(series.values[-1]) if len(series) else float("nan")
+        layers[layer.path] = "healthy" if len(series) else "no gradient"
+    current = tuple(e for e in run.events_of(*_STATES) if e.last_step >= latest - 1)
+    for event in current:
+        for path in [event.layer, *event.details.get("affected", ())]:
+            if path in layers:
+                layers[path] = _STATES[event.kind]
+    return GradientHealth(latest, layers, norms_now, current)
+
+
+
+
+def chain_for(diagnosis: Diagnosis, name: str) -> Chain:
+    """Return the part of the causal chain that leads to or from a failure.
+
+    ``name`` is an event kind (``vanishing_gradients``), a cause id, a layer, or a word of them. Everything upstream and
+    downstream of the nodes it names is kept; an empty chain means that nothing of that name happened.
+    """
+    chain = diagnosis.chain
+    wanted = name.lower().replace("-", "_").replace(" ", "_")
+    words = {wanted, wanted.removesuffix("s"), wanted.replace("gradient_vanishing", "vanishing_gradients")}
+    seeds = {
+        node.id
+        for node in chain.nodes
+        if node.layer == name or any(word in f"{node.id} {node.label}".lower().replace(" ", "_") for word in words)
+    }
+    forward, backward = _closure(chain, seeds, down=True), _closure(chain, seeds, down=False)
+    kept = forward | backward
+    return type(chain)(
+        tuple(n for n in chain.nodes if n.id in kept),
+        tuple(e for e in chain.edges if e.source in kept and e.target in kept),
+    )
+
+
+def _closure(chain: Chain, seeds: set[str], *, down: bool) -> set[str]:
+    reached, grew = set(seeds), True
+    while grew:
+        grew = False
+        for edge in chain.edges:
+            here, there = (edge.source, edge.target) if down else (edge.target, edge.source)
+            if here in reached and there not in reached:
+                reached.add(there)
+                grew = True
+    return reached
+
+
+@dataclass(frozen=True)
+class Coupling:
+    """Two failures that go together: in time, and in one layer or along the data flow."""
+
+    first: Event
+    second: Event
+    lag: int
+    """Steps from the one's onset to the other's."""
+    why: str
+    """``same layer``, ``data flow`` or ``same step``."""
+
+
+def coupled(events: tuple[Event, ...], layout: Layout, within: int = 5) -> list[Coupling]:
+    """Return pairs of events of different kinds whose onsets lie at most ``within`` steps apart."""
+    linked = {(edge.source, edge.target) for edge in layout.edges}
+    found = []
+    ordered = sorted(events, key=lambda e: e.first_step)
+    for i, first in enumerate(ordered):
+        for second in ordered[i + 1 :]:
+            lag = second.first_step - first.first_step
+            if lag > within:
+                break
+            if first.kind == second.kind:
+                continue
+            pair = (first.layer or "", second.layer or "")
+            if first.layer == second.layer and first.layer is not None:
+                found.append(Coupling(first, second, lag, "same layer"))
+            elif pair in linked or pair[::-1] in linked:
+                found.append(Coupling(first, second, lag, "data flow"))
+            elif lag == 0:
+                found.append(Coupling(first, second, lag, "same step"))
+    return found

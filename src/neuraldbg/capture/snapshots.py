@@ -1,0 +1,110 @@
+"""Whole tensors, on request: input, output and output gradient of chosen layers, within a byte budget.
+
+Off unless asked for by layer pattern, since copies without bound make a tool unusable. The oldest ones go first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import functools
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from neuraldbg.capture.leaves import leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch.utils.hooks import RemovableHandle
+
+
+@dataclass
+class Snapshot:
+    """Detached copies of what went through a layer in the last call of a step, on the CPU."""
+
+    step: int
+    layer: str
+    input: Tensor | None = None
+    output: Tensor | None = None
+    gradient: Tensor | None = None
+    """Of the output; None until a backward brought one."""
+
+    @property
+    def bytes(self) -> int:
+        """Memory that it holds."""
+        held = (self.input, self.output, self.gradient)
+        return sum(t.numel() * t.element_size() for t in held if t is not None)
+
+
+class Snapshots:
+    """Takes copies at the layers that match one of the patterns (``fnmatch``: ``layers.*.attention``)."""
+
+    def __init__(self, patterns: Sequence[str], budget: int) -> None:
+        self.patterns = tuple(patterns)
+        self.budget = budget
+        self.step = 0
+        self._held: OrderedDict[tuple[int, str], Snapshot] = OrderedDict()
+        self._handles: list[RemovableHandle] = []
+        self._attached: set[str] = set()
+
+    def attach(self, path: str, module: nn.Module) -> None:
+        """Hook a layer if it matches, once."""
+        if path not in self._attached and any(fnmatch.fnmatchcase(path, pattern) for pattern in self.patterns):
+            self._attached.add(path)
+            self._handles.append(module.register_forward_hook(_Taker(self, path)))
+
+    def detach(self) -> None:
+        """Remove the hooks; what was taken stays."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def get(self, layer: str, step: int) -> Snapshot | None:
+        """Return what was taken of a layer at a step, if it is still held."""
+        return self._held.get((step, layer))
+
+    def take(self, path: str, args: Any, output: Any) -> None:
+        """Copy a call's first input and first output."""
+        snapshot = Snapshot(self.step, path, _first(args), _first(output))
+        self._held[self.step, path] = snapshot
+        for _, x in leaves(output):
+            if x.requires_grad and x.grad_fn is not None:
+                x.register_hook(functools.partial(self._gradient, snapshot))
+            break
+        self._trim()
+
+    def _gradient(self, snapshot: Snapshot, grad: Tensor) -> None:
+        snapshot.gradient = grad.detach().clone().cpu()
+        self._trim()
+
+    def _trim(self) -> None:
+        held = sum(snapshot.bytes for snapshot in self._held.values())
+        while held > self.budget and len(self._held) > 1:
+            _, oldest = self._held.popitem(last=False)
+            held -= oldest.bytes
+
+
+class _Taker:
+    """The forward hook of one layer; a copy or pickle of it does nothing."""
+
+    def __init__(self, owner: Snapshots, path: str) -> None:
+        self.owner, self.path = owner, path
+
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
+        if not torch.compiler.is_compiling() and torch.is_grad_enabled():
+            self.owner.take(self.path, args, output)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (getattr, (contextlib.nullcontext(), "__exit__"))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return contextlib.nullcontext().__exit__
+
+
+def _first(value: Any) -> Tensor | None:
+    return next((x.detach().clone().cpu() for _, x in leaves(value)), None)

@@ -1,0 +1,57 @@
+"""The command line: ``neuraldbg COMMAND``. Exit status 0 ok, 1 the script failed, 2 wrong use, 3 by ``--fail-on``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from neuraldbg.cli.group import LazyGroup
+from neuraldbg.errors import NeuralDbgError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS = (
+    "causes",
+    "doctor",
+    "explain",
+    "plot",
+    "run",
+)
+"""Each is a file of this folder with a ``COMMAND`` (see ``command.py``), imported only when it is used."""
+
+INTERRUPTED = 130
+"""What a shell reports for a program that ended by Ctrl-C: 128 + SIGINT."""
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status. A run that ended by Ctrl-C raises KeyboardInterrupt again."""
+    try:
+        # The shell has already expanded what it wanted to expand: on Windows too, a script gets what python gives it.
+        result = _group().main(
+            None if args is None else list(args),
+            prog_name="neuraldbg",
+            standalone_mode=False,
+            windows_expand_args=False,
+        )
+        return result() if callable(result) else int(result or 0)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return INTERRUPTED
+    except NeuralDbgError as error:
+        sys.stderr.write(f"neuraldbg: {error}\n")
+        return 2
+
+
+def _group() -> LazyGroup:
+    return LazyGroup(
+        "neuraldbg",
+        members={name: f"neuraldbg.cli.{name}" for name in COMMANDS},
+        help="Says why a neural-network training failed: which cause, which layer, which step, and the fix.",
+        epilog="Start with: neuraldbg run train.py",
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )

@@ -1,0 +1,78 @@
+"""``neuraldbg doctor``: what this installation has, and whether it can do its work here."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from neuraldbg.cli.command import FAILED, OK, Result
+from neuraldbg.cli.run import RUNS
+
+EXTRAS = {
+    "plot": ("matplotlib", "plotext"),
+    "dashboard": ("dash", "plotly", "dash_cytoscape"),
+    "neural": ("lark", "yaml"),
+}
+"""The modules that each extra of pyproject.toml brings."""
+
+
+@click.command("doctor", short_help="Check the installation.")
+def COMMAND() -> Result:  # noqa: N802 (the name is the contract)
+    """Show versions, the statistics implementation in use, the extras installed, and whether runs can be saved here.
+
+    The exit status is 1 if something that `neuraldbg run` needs is missing.
+    """
+    rows = [("python", f"{platform.python_version()} ({sys.executable})")]
+    rows += [(name, _version(name)) for name in ("neuraldbg", "numpy")]
+    torch_ok, torch_rows = _torch()
+    rows += torch_rows
+    rows += [(f"extra {name}", _extra(name, modules)) for name, modules in EXTRAS.items()]
+    folder_ok, folder = _folder(Path.cwd())
+    rows.append(("run folder", folder))
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        click.echo(f"{name:<{width}}  {value}")
+    return OK if torch_ok and folder_ok else FAILED
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _torch() -> tuple[bool, list[tuple[str, str]]]:
+    try:
+        import torch  # noqa: PLC0415 (this command alone asks for it)
+    except Exception as error:  # noqa: BLE001 (a broken installation fails in many ways; which one is the answer)
+        return False, [("torch", f"cannot be imported: {type(error).__name__}: {error}")]
+    device = f"CUDA: {torch.cuda.get_device_name(0)}" if torch.cuda.is_available() else "CPU only"
+    return True, [("torch", f"{torch.__version__} ({device})"), ("statistics", _statistics())]
+
+
+def _statistics() -> str:
+    try:
+        from neuraldbg.capture import op  # noqa: PLC0415
+    except Exception as error:  # noqa: BLE001 (as above)
+        return f"not available: {type(error).__name__}: {error}"
+    return str(getattr(op, "IMPLEMENTATION", "torch"))
+
+
+def _extra(name: str, modules: tuple[str, ...]) -> str:
+    missing = [module for module in modules if find_spec(module) is None]
+    if not missing:
+        return "installed"
+    return f"missing {', '.join(missing)}: pip install 'neuraldbg[{name}]'"
+
+
+def _folder(here: Path) -> tuple[bool, str]:
+    runs = here / RUNS
+    writable = os.access(runs if runs.exists() else here, os.W_OK | os.X_OK)
+    return writable, f"{runs} ({'writable' if writable else 'not writable: give `neuraldbg run -o DIR`'})"

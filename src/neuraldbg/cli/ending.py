@@ -1,0 +1,149 @@
+"""How a program ended, and ending the way it would have ended without us."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from neuraldbg.errors import TrainingHalted
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from neuraldbg.nouns import Outcome
+
+_OURS = str(Path(__file__).resolve().parents[1]) + os.sep
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What the program's top level raised, if anything, without any frame of ours in its traceback."""
+
+    error: BaseException | None = None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was ended by Ctrl-C."""
+        return isinstance(self.error, KeyboardInterrupt)
+
+    def outcome(self, home: Path) -> Outcome:
+        """Return it as the noun that the run file keeps; ``home`` is the folder that paths are shown from."""
+        from neuraldbg.nouns import Outcome  # noqa: PLC0415 (imports numpy, which is the program's to import first)
+
+        error = self.error
+        if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
+            return Outcome("completed")
+        where = _users_line(error, home)
+        if isinstance(error, KeyboardInterrupt):
+            return Outcome("interrupted", "interrupted from the keyboard", where)
+        if isinstance(error, TrainingHalted):
+            return Outcome("halted", str(error), where)
+        return Outcome("raised", "".join(traceback.format_exception_only(type(error), error)).strip(), where)
+
+    def announce(self) -> int:
+        """Say what python would say on standard error, through the program's own excepthook, and return the status.
+
+        The status of a SystemExit is as given; that of Ctrl-C is 130, though ``die_interrupted`` is the true end.
+        """
+        error = self.error
+        if error is None:
+            return 0
+        _flush()
+        if isinstance(error, SystemExit):
+            return _exit_status(error)
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+        if sys.version_info >= (3, 12):
+            sys.last_exc = error
+        try:
+            sys.excepthook(type(error), error, error.__traceback__)
+        except SystemExit as leaving:
+            return _exit_status(leaving)
+        except BaseException as broken:  # noqa: BLE001 (as python: a broken hook is reported, then the error itself)
+            _complain("Error in sys.excepthook:", without_our_frames(broken))
+            _complain("\nOriginal exception was:", error)
+        return 130 if self.interrupted else 1
+
+
+def die_interrupted() -> None:
+    """End by SIGINT as python does after an unhandled KeyboardInterrupt: exit handlers run, then the signal kills.
+
+    Shells and job runners stop a loop or a queue only when the program really died of the signal. The interpreter does
+    this for an exception that reaches it; its traceback was shown already.
+    """
+    sys.excepthook = lambda *_: None
+    raise KeyboardInterrupt
+
+
+def without_our_frames(error: BaseException) -> BaseException:
+    """Take the frames of this package, and python's own import machinery before the first user frame, out of it."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        one.__traceback__ = _users_frames(one.__traceback__)
+        waiting += [link for link in (one.__cause__, one.__context__) if link is not None]
+        waiting += getattr(one, "exceptions", ())
+    return error
+
+
+def _users_frames(trace: TracebackType | None) -> TracebackType | None:
+    kept: list[TracebackType] = []
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith(_OURS) and (kept or not file.startswith("<frozen ")):
+            kept.append(trace)
+        trace = trace.tb_next
+    following: TracebackType | None = None
+    for one in reversed(kept):
+        one.tb_next = following
+        following = one
+    return following
+
+
+def _users_line(error: BaseException, home: Path) -> str:
+    """File and line of the innermost frame that is the user's own code, "" if there is none."""
+    libraries = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+    own = [
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not frame.f_code.co_filename.startswith(("<", *libraries))
+    ]
+    if not own and isinstance(error, SyntaxError) and error.filename:
+        own = [(error.filename, error.lineno or 0)]
+    if not own:
+        return ""
+    file, line = own[-1]
+    path = Path(file)
+    return f"{path.relative_to(home) if path.is_relative_to(home) else path}:{line}"
+
+
+def _exit_status(error: SystemExit) -> int:
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code
+    if sys.stderr is not None:
+        sys.stderr.write(f"{error.code}\n")
+        _flush()
+    return 1
+
+
+def _complain(headline: str, error: BaseException) -> None:
+    if sys.stderr is not None:
+        sys.stderr.write(f"{headline}\n")
+        sys.__excepthook__(type(error), error, error.__traceback__)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):  # replaced, broken or closed by the program
+            continue

@@ -1,0 +1,71 @@
+"""Calls a function right after the program imports a module, and not before.
+
+Importing torch (or numpy) ahead of the program would change the program: thread counts and device settings that it
+puts into the environment before its own ``import torch`` would come too late.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from importlib.abc import MetaPathFinder
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+
+def when_imported(name: str, then: Callable[[], None]) -> Callable[[], None]:
+    """Call ``then`` once the module has been imported (at once if it is), and return a function that forgets it."""
+    if name in sys.modules:
+        then()
+        return lambda: None
+    finder = _Finder(name, then)
+    sys.meta_path.insert(0, finder)
+    return finder.remove
+
+
+class _Finder(MetaPathFinder):
+    """Finds one module as everybody else would, and listens to its loader."""
+
+    def __init__(self, name: str, then: Callable[[], None]) -> None:
+        self.name = name
+        self.then = then
+        self.searching = False
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the module's own spec, its loader listened to; None for every other module."""
+        del path, target
+        if fullname != self.name or self.searching:
+            return None
+        self.searching = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self.searching = False
+        if spec is not None and spec.loader is not None:
+            self._listen(spec)
+        return spec
+
+    def _listen(self, spec: ModuleSpec) -> None:
+        loader = spec.loader
+        assert loader is not None
+        original = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            vars(loader).pop("exec_module", None)
+            original(module)
+            self.remove()
+            self.then()
+
+        # Set on this one instance, so that its type, source and resources are what everybody expects.
+        loader.exec_module = exec_module  # type: ignore[method-assign]
+
+    def remove(self) -> None:
+        """Stop listening."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)

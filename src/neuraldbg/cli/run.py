@@ -1,0 +1,146 @@
+"""``neuraldbg run``: runs a training script unmodified and says at the end what went wrong, and why."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from neuraldbg.cli.command import FAILED, Result, fail_on, json_target, json_to, verdict_status, write_json
+from neuraldbg.cli.ending import die_interrupted
+from neuraldbg.cli.progress import StatusLine
+from neuraldbg.cli.script import execute, resolve
+from neuraldbg.cli.watch import MakeSession, Watch, torch_session
+
+if TYPE_CHECKING:
+    from neuraldbg.cli.ending import Ending
+    from neuraldbg.cli.script import Program
+    from neuraldbg.nouns import Diagnosis
+
+RUNS = "neuraldbg-runs"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for."""
+
+    program: Program
+    folder: Path
+    json: Path | str | None = None
+    fail_on: str | None = None
+    quiet: bool = False
+    home: Path = field(default_factory=Path.cwd)
+    """Where the user's shell is: the program may go elsewhere."""
+
+
+@click.command(
+    "run",
+    context_settings={"allow_interspersed_args": False},
+    options_metavar="[OPTIONS]",
+    short_help="Run a training script and say why it failed.",
+)
+@click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module, as for `python -m`.")
+@click.option("-o", "--out", metavar="DIR", help=f"The run folder [default: {RUNS}/<script>-<time>].")
+@json_to
+@fail_on
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
+def COMMAND(  # noqa: N802 (the name is the contract)
+    module: bool, out: str | None, json_to: str | None, fail_on: str | None, quiet: bool, command: tuple[str, ...]
+) -> Result:
+    """Run SCRIPT as `python SCRIPT ARGS` would, watch its training, and say at the end what went wrong and why.
+
+    Everything after SCRIPT belongs to the script. Its output, exit status and errors are its own; the diagnosis goes
+    to standard error and into the run folder.
+    """
+    program = resolve(command[0], tuple(command[1:]), module=module)
+    folder = Path(out).absolute() if out else free_folder(Path.cwd() / RUNS, program.stem, time.localtime())
+    request = Request(program, folder, json_target(json_to), fail_on, quiet)
+    return lambda: launch(request)
+
+
+def free_folder(above: Path, stem: str, now: time.struct_time) -> Path:
+    """Return a name for the run folder that nobody has taken yet."""
+    name = f"{stem}-{time.strftime('%Y%m%d-%H%M%S', now)}"
+    folder, number = above / name, 1
+    while folder.exists():
+        number += 1
+        folder = above / f"{name}-{number}"
+    return folder
+
+
+def launch(request: Request, make_session: MakeSession = torch_session) -> int:
+    """Run the program under a session, show the diagnosis, and return the exit status of the whole.
+
+    What the program did is saved first, then told as python would tell it, and the diagnosis comes last, right above
+    the prompt.
+    """
+    stderr = sys.stderr
+    status = StatusLine(stderr) if not request.quiet and stderr is not None and stderr.isatty() else None
+    watch = Watch(request.program, request.folder, status, make_session)
+    watch.arm()
+    if status is not None:
+        status.listen()
+    try:
+        ending = execute(request.program)
+    finally:
+        if status is not None and watch.ours:
+            status.close()
+    if not watch.ours:
+        return _leave(ending, ending.announce())
+    diagnosis = _finish(watch, ending)
+    code = ending.announce()
+    _show(request, watch, diagnosis, stderr)
+    if code == 0 and request.fail_on is not None:
+        # A gate that could not judge must not let pass.
+        code = FAILED if diagnosis is None else verdict_status(diagnosis, request.fail_on)
+    return _leave(ending, code)
+
+
+def _finish(watch: Watch, ending: Ending) -> Diagnosis | None:
+    try:
+        return watch.finish(ending)
+    except KeyboardInterrupt:  # a second Ctrl-C: the user does not want to wait
+        watch.problems.append(f"the diagnosis was interrupted; `neuraldbg explain {watch.folder}` gives it")
+        return None
+
+
+def _show(request: Request, watch: Watch, diagnosis: Diagnosis | None, stderr: TextIO | None) -> None:
+    problems = list(watch.problems)
+    if diagnosis is not None and (problem := write_json(diagnosis, request.json)):
+        problems.append(problem)
+    out = next((s for s in (stderr, sys.stderr, sys.__stderr__) if s is not None and not s.closed), None)
+    if out is None:  # the program closed every way to speak; the run folder has it all
+        return
+    try:
+        for problem in problems:
+            out.write(f"neuraldbg: {problem}\n")
+        if diagnosis is not None and not request.quiet:
+            _print(diagnosis, out, watch.session.folder if watch.session else None, request.home)
+        out.flush()
+    except (OSError, ValueError):
+        return
+
+
+def _print(diagnosis: Diagnosis, out: TextIO, folder: Path | None, home: Path) -> None:
+    from rich.console import Console  # noqa: PLC0415 (only now, and never with --quiet)
+
+    from neuraldbg.show.terminal import print_diagnosis  # noqa: PLC0415
+
+    console = Console(file=out)
+    out.write("\n")
+    print_diagnosis(diagnosis, console)
+    if folder is not None:
+        place = shlex.quote(str(folder.relative_to(home) if folder.is_relative_to(home) else folder))
+        out.write(f"\nSaved in {place}\nDraw it with: neuraldbg plot {place}\n")
+
+
+def _leave(ending: Ending, code: int) -> int:
+    if ending.interrupted:
+        die_interrupted()
+    return code

@@ -1,0 +1,116 @@
+"""Puts a session over a program: starts it when the program imports torch, stops it when the program ends.
+
+The session is a guest: whatever goes wrong with it becomes a line in ``problems``, never an error of the program.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from neuraldbg.cli.imports import when_imported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from neuraldbg.cli.ending import Ending
+    from neuraldbg.cli.script import Program
+    from neuraldbg.nouns import Diagnosis, Event, Outcome, Step
+
+    OnStep = Callable[[Step, tuple[Event, ...]], None]
+
+
+class Session(Protocol):
+    """What the command line asks of a session."""
+
+    @property
+    def folder(self) -> Path | None:
+        """The run folder, None when nothing could be written."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why it could not be written."""
+
+    def start(self) -> object:
+        """Begin to watch."""
+
+    def stop(self, outcome: Outcome) -> object:
+        """End watching and write what is left to write."""
+
+    def diagnose(self) -> Diagnosis:
+        """Explain what was seen."""
+
+
+class MakeSession(Protocol):
+    """Builds a session; the default is ``neuraldbg.session.NeuralDbg``, imported when torch is."""
+
+    def __call__(self, *, out: Path, script: str, argv: tuple[str, ...], on_step: OnStep | None) -> Session:
+        """Return a session that has not started."""
+
+
+def torch_session(*, out: Path, script: str, argv: tuple[str, ...], on_step: OnStep | None) -> Session:
+    """Return the real session, which finds models, optimizers, losses and steps by itself."""
+    from neuraldbg.session import NeuralDbg  # noqa: PLC0415 (imports torch)
+
+    session: Session = NeuralDbg(discover=True, out=out, script=script, argv=argv, on_step=on_step)
+    return session
+
+
+class Watch:
+    """One program under one session."""
+
+    def __init__(
+        self, program: Program, folder: Path, on_step: OnStep | None, make_session: MakeSession = torch_session
+    ) -> None:
+        self.program = program
+        self.folder = folder
+        self.on_step = on_step
+        self.make_session = make_session
+        self.session: Session | None = None
+        self.problems: list[str] = []
+        self.home = Path.cwd()
+        self._process = os.getpid()
+
+    def arm(self) -> None:
+        """Start as soon as the program has imported torch."""
+        self._disarm = when_imported("torch", self._start)
+
+    @property
+    def ours(self) -> bool:
+        """False in a child that the program forked: its ending is not that of the run."""
+        return os.getpid() == self._process
+
+    def finish(self, ending: Ending) -> Diagnosis | None:
+        """Stop, save, and explain; None when that was not possible (see ``problems``)."""
+        self._disarm()
+        if self.session is None and not self.problems:
+            self._start()  # a program without torch still gets its answer: nothing was seen, and what was looked for
+        if self.session is None:
+            return None
+        try:
+            self.session.stop(ending.outcome(self.home))
+            diagnosis = self.session.diagnose()
+        except Exception as error:  # noqa: BLE001 (the program's own ending must come through)
+            self._fail("the diagnosis failed", error)
+            return None
+        if self.session.problem:
+            self.problems.append(f"the run was not saved: {self.session.problem}")
+        return diagnosis
+
+    def _start(self) -> None:
+        try:
+            session = self.make_session(
+                out=self.folder, script=self.program.target, argv=self.program.argv, on_step=self.on_step
+            )
+            session.start()
+        except Exception as error:  # noqa: BLE001 (we run inside the program's `import torch`)
+            self._fail("watching could not start, the program runs without it", error)
+        else:
+            self.session = session
+
+    def _fail(self, what: str, error: Exception) -> None:
+        place = traceback.extract_tb(error.__traceback__)[-1:]
+        where = f" ({os.path.basename(place[0].filename)}:{place[0].lineno})" if place else ""  # noqa: PTH119
+        self.problems.append(f"{what}: {type(error).__name__}: {error}{where}")

@@ -1,0 +1,113 @@
+"""Rectified units that are positive for no sample of the last steps.
+
+Judged on layers whose output is rectified: ReLU modules, and layers whose output goes into a functional `relu` first.
+What counts is units that never fire, not zeros: a healthy ReLU layer is zero for half of its inputs or more. A layer
+whose whole output is zero is told within a few steps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from neuraldbg.config import Thresholds
+from neuraldbg.detect.episodes import Episodes, carry
+from neuraldbg.detect.places import COUNT, DEAD, NONFINITE, UNITS, ZEROS, Synced, flow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy.typing as npt
+
+    from neuraldbg.nouns import Event, Layout, Step
+
+    Floats = npt.NDArray[np.float64]
+
+RECTIFIERS = frozenset({"ReLU", "ReLU6", "Threshold"})
+RECTIFYING_OPS = frozenset({"relu", "relu_", "relu6", "threshold", "clamp_min"})
+FEW = 8
+"""Below this many units, only all of them count: a share of a few units says little."""
+
+
+class DeadUnitsThresholds(Thresholds):
+    """When a layer's units have died."""
+
+    share: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="Share of a layer's units that is exceeded. Source: SageMaker Debugger, DeadRelu, threshold_layer 50.",
+    )
+    leave: float = Field(
+        0.4, ge=0, le=1, description="Share at which the episode ends. Source: our own choice of hysteresis."
+    )
+    window: int = Field(
+        20, ge=1, description="Steps in which the layer must have been seen. Source: the window of capture's `dead`."
+    )
+    steps: int = Field(3, ge=1, description="Steps in a row before it counts. Source: our own choice.")
+
+
+class DeadUnits(Synced):
+    """Watches for dead units."""
+
+    name: ClassVar[str] = "dead_units"
+    needs: ClassVar[frozenset[str]] = frozenset({"activation"})
+
+    def __init__(self, thresholds: DeadUnitsThresholds | None = None) -> None:
+        super().__init__()
+        self.thresholds = thresholds or DeadUnitsThresholds()
+        self._picked: npt.NDArray[np.intp] = np.zeros(0, np.intp)
+        self._module: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self._seen: Floats = np.zeros(0)
+        self._episodes = Episodes("dead_units", "activation_regime", enter_steps=self.thresholds.steps, leave_steps=3)
+
+    def build(self, layout: Layout, rows: int) -> None:
+        """Pick the rectified activations in data-flow order."""
+        position = flow(layout)
+        picked: list[tuple[tuple[int, int], int, bool]] = []
+        for row in layout.rows("activation"):
+            if row >= rows:
+                break
+            path = layout.sites[row].module
+            layer = layout.by_path.get(path)
+            module = layer is not None and layer.type in RECTIFIERS
+            if module or layout.following_ops.get(path, frozenset()) & RECTIFYING_OPS:
+                picked.append((position.get(path, (0, 0)), row, module))
+        picked.sort()
+        places = [(layout.sites[row].module, f"activation/{layout.sites[row].label}") for _, row, _ in picked]
+        self._seen = carry(self._episodes.places, places, self._seen, 0.0)
+        self._episodes.resize(places)
+        self._picked = np.array([row for _, row, _ in picked], np.intp)
+        self._module = np.array([module for _, _, module in picked], np.bool_)
+
+    def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
+        """Take one step."""
+        self.sync(step, layout)
+        if not len(self._picked):
+            return []
+        t = self.thresholds
+        rows = step.table[self._picked]
+        count, units, dead = rows[:, COUNT], rows[:, UNITS], rows[:, DEAD]
+        seen = (count > 0) & (units > 0)
+        self._seen += seen
+        # A NaN fires for nothing and is zero for nothing: it is the non-finite detector's.
+        seen &= rows[:, NONFINITE] == 0
+        share = np.divide(dead, units, where=seen, out=np.zeros(len(units)))
+        silent = self._module & seen & (rows[:, ZEROS] >= count)
+        need = np.where(units < FEW, 1.0, 0.0)
+        bad = (seen & (share >= need) & (share > t.share) & (self._seen >= t.window)) | silent
+        calm = seen & ~bad & (share < t.leave)
+
+        def describe(i: int) -> tuple[float, dict[str, Any]]:
+            part = 1.0 if silent[i] else float(share[i])
+            details = {"share": part, "dead": part * float(units[i]), "units": float(units[i]), "threshold": t.share}
+            details |= {"zeros": float(rows[i, ZEROS] / count[i]), "window": t.window, "all_zero": bool(silent[i])}
+            return min(0.98, 0.6 + 0.38 * (part - t.share) / max(1.0 - t.share, 1e-9)), details
+
+        return self._episodes.observe(step.index, bad, calm, describe)
+
+    def ongoing(self) -> Iterable[Event]:
+        """The events that still last."""
+        return self._episodes.ongoing()

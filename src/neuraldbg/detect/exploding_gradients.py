@@ -1,0 +1,207 @@
+"""A layer's gradient has grown out of all proportion.
+
+Three ways (`how` in the details): `history`: far above its own level and above everything that any layer had while all
+was well; `absolute`: large, far above the run's own start, with a loss worse than at the start; `relative`: it grows
+geometrically from the loss toward the input, over at least four layers. A large norm alone is no fault: a summed loss
+or unnormalised targets have large gradients that train well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from neuraldbg.config import Thresholds
+from neuraldbg.detect.episodes import Episodes, carry
+from neuraldbg.detect.places import GradLayers
+from neuraldbg.detect.progress import Progresses
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy.typing as npt
+
+    from neuraldbg.detect.progress import Progress
+    from neuraldbg.nouns import Event, Layout, Step
+
+    Floats = npt.NDArray[np.float64]
+
+SETTLED = 5
+"""Gradients of a layer that make a level."""
+
+
+class ExplodingThresholds(Thresholds):
+    """When a gradient has exploded."""
+
+    growth: float = Field(
+        100.0,
+        gt=1,
+        description="Against the layer's own level (a moving mean of log norms). Source: our own choice, far above "
+        "the factor of 10 that restarts and hard batches give.",
+    )
+    above_peak: float = Field(
+        10.0,
+        gt=1,
+        description="Against the largest norm of any layer while all was well, so that going back to the gradients "
+        "of the start is no explosion. Source: our own choice.",
+    )
+    sudden: float = Field(
+        1e3,
+        gt=1,
+        description="Growth that counts within the first steps, before there is a level. Source: our own choice.",
+    )
+    norm: float = Field(
+        1e3, gt=0, description="L2 norm for `absolute`, an order above Neural Observer's trigger of 100."
+    )
+    own_start: float = Field(
+        10.0, gt=1, description="`absolute` also asks for this growth since the first step. Source: our own choice."
+    )
+    depth_ratio: float = Field(
+        1e3,
+        gt=1,
+        description="Growth from the loss to the input for `relative`. Source: AutoTrainer takes 70 between first "
+        "and last layer; ten-fold to hundred-fold is common in healthy nets, hence an order more, and a"
+        " geometric trend.",
+    )
+    trend: float = Field(
+        0.9,
+        gt=0,
+        le=1,
+        description="Correlation of log norm with depth for `relative`. Source: geometric growth is a line.",
+    )
+    steps: int = Field(3, ge=1, description="Steps in a row before it counts. Source: one step is a gradient spike.")
+    memory: int = Field(50, ge=2, description="Time constant of the level, in steps. Source: our own choice.")
+
+
+class ExplodingGradients:
+    """Watches for exploding gradients."""
+
+    name: ClassVar[str] = "exploding_gradients"
+    needs: ClassVar[frozenset[str]] = frozenset({"param_grad"})
+
+    def __init__(self, thresholds: ExplodingThresholds | None = None) -> None:
+        self.thresholds = t = thresholds or ExplodingThresholds()
+        self._grads = GradLayers(matrices=False)
+        self._layers: tuple[str, ...] = ()
+        self._level: Floats = np.zeros(0)
+        self._seen: Floats = np.zeros(0)
+        self._first: Floats = np.zeros(0)
+        self._by_depth: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self._peak: dict[int, float] = {}
+        self._progress = Progresses()
+        self._episodes = Episodes("exploding_gradients", "gradient_health", enter_steps=t.steps, leave_steps=3)
+
+    def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
+        """Take one step."""
+        progress = self._progress.observe(step)
+        self._grads.sync(step, layout)
+        if self._grads.layers is not self._layers:
+            self._grow(self._grads.layers)
+        if not self._layers:
+            return []
+        t = self.thresholds
+        norms = self._grads.norms(step)
+        usable: npt.NDArray[np.bool_] = norms > 0
+        log = np.log(norms, where=usable, out=np.full(len(norms), -np.inf))
+        peak = self._peak.get(step.stream, 0.0)
+        rise = np.where(self._seen > 0, log - self._level, 0.0)
+        history, absolute = self._grown(norms, rise, peak, progress)
+        bad = history | absolute
+        relative = self._relative(log, usable)
+        if relative is not None:
+            bad = bad | relative
+        if not bad.any():
+            self._learn(step.stream, norms, log, usable)
+            calm = usable & (rise < 0.5 * np.log(t.growth)) & ~self._still_steep(log)
+            return self._episodes.observe(step.index, bad, calm, lambda _: (0.0, {}))
+        self._learn(step.stream, norms, log, usable & ~bad)
+        deepest = int(np.flatnonzero(bad)[-1])
+
+        def describe(i: int) -> tuple[float, dict[str, Any]]:
+            how = "history" if history[i] else "absolute" if absolute[i] else "relative"
+            return self._describe(i, how, norms, rise, deepest=deepest, peak=peak)
+
+        if relative is not None:
+            self._by_depth |= relative
+        calm = usable & ~bad & (rise < 0.5 * np.log(t.growth)) & ~self._still_steep(log)
+        return self._episodes.observe(step.index, bad, calm, describe, bad & self._grads.nonfinite(step))
+
+    def ongoing(self) -> Iterable[Event]:
+        """The events that still last."""
+        return self._episodes.ongoing()
+
+    def _grown(
+        self, norms: Floats, rise: Floats, peak: float, progress: Progress | None
+    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """The layers that have grown far above themselves, and those that are large and worse than at the start."""
+        t = self.thresholds
+        above = (norms > t.above_peak * peak) & (self._seen > 0)
+        if not above.any():
+            return above, above
+        history = above & (rise > np.where(self._seen >= SETTLED, np.log(t.growth), np.log(t.sudden)))
+        worse = progress is not None and not progress.level <= progress.start
+        return history, above & (norms > t.norm) & (norms > t.own_start * self._first) & worse
+
+    def _relative(self, log: Floats, usable: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
+        """The layers of the input side if the norms grow geometrically toward it.
+
+        The first layer stands apart: its gradient scales with the input, which is a matter of data.
+        """
+        rows = np.asarray(np.flatnonzero(usable)[1:], np.intp)
+        if len(rows) < 4:
+            return None
+        values = log[rows]
+        bar = float(np.log(self.thresholds.depth_ratio))
+        if values[0] - values[-1] < bar:
+            return None
+        if -np.corrcoef(np.arange(len(values)), values)[0, 1] < self.thresholds.trend:
+            return None
+        mask = np.zeros(len(log), np.bool_)
+        mask[rows] = values - values[-1] > bar
+        return mask
+
+    def _still_steep(self, log: Floats) -> npt.NDArray[np.bool_]:
+        """Layers told for their place in a geometric growth that is still half as steep, in logarithms."""
+        if not self._by_depth.any():
+            return self._by_depth
+        self._by_depth &= log - log[-1] > 0.5 * np.log(self.thresholds.depth_ratio)
+        return self._by_depth
+
+    def _learn(self, stream: int, norms: Floats, log: Floats, good: npt.NDArray[np.bool_]) -> None:
+        if not good.any():
+            return
+        self._seen += good
+        new = good & (self._seen == 1)
+        self._first[new] = norms[new]
+        weight = 1.0 / np.minimum(np.maximum(self._seen, 1.0), self.thresholds.memory)
+        self._level += np.where(good, weight * (np.where(good, log, 0.0) - self._level), 0.0)
+        self._peak[stream] = max(self._peak.get(stream, 0.0), float(norms[good].max()))
+
+    def _grow(self, layers: tuple[str, ...]) -> None:
+        for name in ("_level", "_seen", "_first"):
+            setattr(self, name, carry(self._layers, layers, getattr(self, name), 0.0))
+        self._by_depth = carry(self._layers, layers, self._by_depth, 0)
+        self._layers = layers
+        self._episodes.resize([(layer, f"param_grad/{layer}") for layer in layers])
+
+    def _describe(
+        self, i: int, how: str, norms: Floats, rise: Floats, *, deepest: int, peak: float
+    ) -> tuple[float, dict[str, Any]]:
+        t = self.thresholds
+        growth = float(np.exp(min(rise[i], 700.0)))
+        details: dict[str, Any] = {
+            "how": how,
+            "norm": float(norms[i]),
+            "growth": growth,
+            "peak_before": peak,
+            "origin": i == deepest,
+            "threshold": {"history": t.growth, "absolute": t.norm, "relative": t.depth_ratio}[how],
+        }
+        if how == "relative":
+            last = np.flatnonzero(norms > 0)[-1]
+            details["ratio"] = float(norms[i] / norms[last])
+            details["reference_layer"] = self._layers[int(last)]
+            return 0.8, details
+        return min(0.99, 0.8 + 0.05 * float(np.log10(max(growth / t.growth, 1.0)))), details

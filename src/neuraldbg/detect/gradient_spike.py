@@ -1,0 +1,161 @@
+"""The gradient norm of one step stands far above those around it.
+
+Judged on the L2 norm of all gradients of an optimizer, in logarithms, against the median and spread of its recent
+norms and against the largest of them; the step that is judged enters the baseline afterwards, and a spike never does.
+A spike that does not even reach the typical norm of the first steps (late in a run whose gradients became small) is
+harmless and not told. The layer named is the one whose gradient rose most against its own level.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from neuraldbg.config import Thresholds
+from neuraldbg.detect.episodes import Episode, carry
+from neuraldbg.detect.places import GradLayers
+from neuraldbg.detect.progress import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy.typing as npt
+
+    from neuraldbg.nouns import Event, Layout, Step
+
+    Floats = npt.NDArray[np.float64]
+
+
+class GradientSpikeThresholds(Thresholds):
+    """When a gradient norm is a spike."""
+
+    sigmas: float = Field(
+        6.0, gt=0, description="Robust standard deviations of the log norm above its median. Source: our own choice."
+    )
+    factor: float = Field(
+        10.0,
+        gt=1,
+        description="Against the median norm. Source: the loss-spike literature (PaLM, OPT logs) shows 10 and more.",
+    )
+    above_high: float = Field(3.0, gt=1, description="Against the largest norm of the window. Source: our own choice.")
+    of_start: float = Field(
+        0.5,
+        ge=0,
+        description="Share of the typical norm of the first window that it must reach. Source: our own choice.",
+    )
+    history: int = Field(
+        20, ge=5, description="Steps of one optimizer before its norms are judged. Source: our own choice."
+    )
+    window: int = Field(128, ge=20, description="Steps in the baseline. Source: our own choice.")
+    patience: int = Field(
+        32,
+        ge=1,
+        description="Steps after which a higher level is taken for the new normal. Source: a quarter of the window,"
+        " which the quartiles bear.",
+    )
+
+
+class _Stream:
+    """The baseline of one optimizer."""
+
+    def __init__(self, window: int) -> None:
+        self.window = Window(window)
+        self.start = math.nan
+        self.held = 0
+        self.episode = Episode("gradient_spike", "gradient_health", leave_steps=2)
+
+
+class GradientSpike:
+    """Watches for gradient spikes."""
+
+    name: ClassVar[str] = "gradient_spike"
+    needs: ClassVar[frozenset[str]] = frozenset({"param_grad"})
+
+    def __init__(self, thresholds: GradientSpikeThresholds | None = None) -> None:
+        self.thresholds = thresholds or GradientSpikeThresholds()
+        self._grads = GradLayers(matrices=False)
+        self._layers: tuple[str, ...] = ()
+        self._level: Floats = np.zeros(0)
+        self._seen: Floats = np.zeros(0)
+        self._streams: dict[int, _Stream] = {}
+
+    def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
+        """Take one step."""
+        self._grads.sync(step, layout)
+        if self._grads.layers is not self._layers:
+            self._level = carry(self._layers, self._grads.layers, self._level, 0.0)
+            self._seen = carry(self._layers, self._grads.layers, self._seen, 0.0)
+            self._layers = self._grads.layers
+        norms = self._grads.norms(step)
+        norm = step.scalars.get("grad_norm")
+        if norm is None:
+            norm = float(np.sqrt(np.nansum(norms * norms)))
+        if not 0.0 < norm < math.inf:
+            return []
+        stream = self._streams.get(step.stream)
+        if stream is None:
+            stream = self._streams[step.stream] = _Stream(self.thresholds.window)
+        return self._judge(step, stream, norm, norms)
+
+    def ongoing(self) -> Iterable[Event]:
+        """The events that still last."""
+        return [event for stream in self._streams.values() for event in stream.episode.ongoing()]
+
+    def _judge(self, step: Step, stream: _Stream, norm: float, norms: Floats) -> list[Event]:
+        t, window, log = self.thresholds, stream.window, math.log(norm)
+        if len(window) < t.history:
+            window.add(log)
+            self._learn(norms)
+            return []
+        median = window.median
+        if math.isnan(stream.start):
+            stream.start = median
+        rise = log - median
+        bar = max(t.sigmas * window.sigma, math.log(t.factor))
+        bad = rise > bar and log > window.high + math.log(t.above_high) and norm > t.of_start * math.exp(stream.start)
+        calm = rise < 0.5 * bar
+        episode = stream.episode
+        # While it lasts, all that is still far above belongs to the spike, highest or not.
+        bad = bad or (episode.active and rise > bar)
+        if bad and not episode.active:
+            layer, details = self._origin(norms)
+            episode.layer = layer
+            episode.site = f"param_grad/{layer}" if layer is not None else ""
+            sigma = window.sigma
+            details |= {"norm": norm, "median": math.exp(median), "ratio": math.exp(min(rise, 700.0))}
+            details |= {
+                "sigmas": rise / sigma if sigma > 0 else None,
+                "threshold": math.exp(bar),
+                "stream": step.stream,
+            }
+            self._details = details
+        events = episode.observe(step.index, bad, calm, lambda: (self._confidence(rise, bar), dict(self._details)))
+        stream.held = stream.held + 1 if bad else 0
+        if not bad or stream.held > t.patience:
+            window.add(log)
+            self._learn(norms)
+        return events
+
+    @staticmethod
+    def _confidence(rise: float, bar: float) -> float:
+        return min(0.98, 0.7 + 0.14 * (rise / bar - 1.0))
+
+    def _learn(self, norms: Floats) -> None:
+        """The moving mean of each layer's log norm."""
+        seen = norms > 0
+        self._seen += seen
+        weight = 1.0 / np.minimum(np.maximum(self._seen, 1.0), 50.0)
+        log = np.log(norms, where=seen, out=self._level.copy())
+        self._level += weight * (log - self._level)
+
+    def _origin(self, norms: Floats) -> tuple[str | None, dict[str, Any]]:
+        known = (norms > 0) & (self._seen >= 5)
+        if not known.any():
+            return None, {}
+        rises = np.where(known, np.log(norms, where=known, out=np.zeros(len(norms))) - self._level, -np.inf)
+        order = np.argsort(-rises, kind="stable")[:5].tolist()
+        factors = {self._layers[i]: float(np.exp(min(rises[i], 700.0))) for i in order if np.isfinite(rises[i])}
+        return self._layers[order[0]], {"layers": factors}

@@ -1,0 +1,166 @@
+"""The loss has risen for good: it has lost what it had learned, or has gone far above where it began.
+
+Two ways (`how` in the details): `rise`: the median of the recent losses stands above the best level by most of all the
+progress made (or, without progress, by the starting level itself) and by several times the present noise;
+`above_start`: the losses themselves are tens of times what was seen up to then, at once or within some tens of steps.
+Where several optimizers have losses of their own (a GAN), a rise of one is part of the game and only the second way
+counts, at a far higher bar.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import Field
+
+from neuraldbg.config import Thresholds
+from neuraldbg.detect.episodes import Episode
+from neuraldbg.detect.progress import Progress, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from neuraldbg.nouns import Event, Layout, Step
+
+CHUNK = 25
+"""Steps between two marks of the ceiling: growth is measured against one to two chunks ago."""
+
+
+class LossDivergenceThresholds(Thresholds):
+    """When a loss has diverged."""
+
+    lost: float = Field(
+        0.7, gt=0, description="Share of the progress made that is lost (`rise`). Source: our own choice."
+    )
+    rise: float = Field(
+        1.0,
+        gt=0,
+        description="Rise without any progress before, in units of the starting level. Source: our own choice: "
+        "doubled.",
+    )
+    least: float = Field(0.25, ge=0, description="Least rise in units of the starting level. Source: our own choice.")
+    sigmas: float = Field(4.0, gt=0, description="The rise in units of the present noise. Source: our own choice.")
+    early_sigmas: float = Field(
+        6.0, gt=0, description="The rise in units of the noise while all was well. Source: our own choice."
+    )
+    factor: float = Field(
+        30.0,
+        gt=1,
+        description="Of all seen a while ago (`above_start`). Source: our own choice; Neural Observer halts at 3.",
+    )
+    adversarial: float = Field(
+        1000.0, gt=1, description="The same where several optimizers have losses of their own. Source: our own choice."
+    )
+    steps: int = Field(3, ge=1, description="Steps in a row for `above_start`. Source: one or two steps are a spike.")
+    rise_steps: int = Field(8, ge=1, description="Steps in a row for `rise`. Source: half the window of its median.")
+    window: int = Field(16, ge=4, description="Losses whose median is the level. Source: our own choice.")
+
+
+class _Stream:
+    """The course of one loss."""
+
+    def __init__(self, t: LossDivergenceThresholds) -> None:
+        self.progress = Progress()
+        self.recent = Window(t.window)
+        self.best = math.inf
+        self.marks = [0.0, 0.0]
+        self.top = 0.0
+        self.count = 0
+        self.high_since: int | None = None
+        self.risen = 0
+        self.episode = Episode("loss_divergence", "loss", enter_steps=t.steps, leave_steps=t.rise_steps)
+        self.episode.site = "loss"
+
+
+class LossDivergence:
+    """Watches for divergence."""
+
+    name: ClassVar[str] = "loss_divergence"
+    needs: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, thresholds: LossDivergenceThresholds | None = None) -> None:
+        self.thresholds = thresholds or LossDivergenceThresholds()
+        self._streams: dict[int, _Stream] = {}
+
+    def observe(self, step: Step, layout: Layout) -> Iterable[Event]:  # noqa: ARG002
+        """Take one step."""
+        loss = step.loss
+        stream = self._streams.get(step.stream)
+        if loss is None:
+            return []
+        if stream is None:
+            stream = self._streams[step.stream] = _Stream(self.thresholds)
+        if math.isfinite(loss):
+            return self._judge(step.index, stream, loss)
+        # A loss that was already far up and is now not even a number has not come back.
+        episode = stream.episode
+        if not (episode.active or episode.run):
+            return []
+        said = self._details(stream, "above_start", stream.recent.high, math.inf)
+        return episode.observe(step.index, True, False, lambda: said, certain=True)
+
+    def ongoing(self) -> Iterable[Event]:
+        """The events that still last."""
+        return [event for stream in self._streams.values() for event in stream.episode.ongoing()]
+
+    def _judge(self, index: int, stream: _Stream, loss: float) -> list[Event]:
+        t, progress, episode = self.thresholds, stream.progress, stream.episode
+        alone = len(self._streams) == 1
+        reference = max(abs(progress.start), stream.marks[0], progress.noise) if progress.count else math.inf
+        far = (t.factor if alone else t.adversarial) * reference
+        above = loss - min(stream.best, progress.start) > far if reference > 0 and progress.count else False
+        if not above:
+            self._learn(stream, loss)
+        stream.recent.add(loss)
+        level = stream.recent.median
+        rise, bar = level - stream.best, self._bar(stream)
+        risen = alone and len(stream.recent) >= t.rise_steps and rise > max(bar, t.sigmas * stream.recent.sigma)
+        stream.risen = stream.risen + 1 if risen else 0
+        if alone and loss - stream.best > bar:
+            stream.high_since = index if stream.high_since is None else stream.high_since
+        elif not risen and not episode.active:
+            stream.high_since = None
+        lasting = stream.risen >= t.rise_steps
+        bad = above or risen if episode.active else above or lasting
+        calm = not bad and rise < 0.5 * bar
+        how = "above_start" if above else "rise"
+        since = stream.high_since if not above and not episode.run else None
+        return episode.observe(
+            index,
+            bad,
+            calm if episode.active else not bad,
+            lambda: self._details(stream, how, level, far if above else stream.best + bar),
+            certain=lasting,
+            since=since,
+        )
+
+    def _bar(self, stream: _Stream) -> float:
+        """How far above the best level is too far."""
+        t, start = self.thresholds, stream.progress.start
+        made = start - stream.best
+        if made > max(0.1 * abs(start), 3.0 * stream.progress.noise):
+            bar = max(t.lost * made, t.least * abs(start))
+        else:
+            bar = t.rise * abs(start)
+        return max(bar, t.early_sigmas * stream.progress.noise)
+
+    def _learn(self, stream: _Stream, loss: float) -> None:
+        stream.progress.add(loss)
+        stream.top = max(stream.top, abs(loss))
+        stream.count += 1
+        if stream.count % CHUNK == 0:
+            stream.marks = [max(stream.marks), stream.top]
+        settled = stream.recent.median if len(stream.recent) >= self.thresholds.window // 2 else stream.progress.level
+        stream.best = min(stream.best, settled)
+
+    def _details(self, stream: _Stream, how: str, level: float, bar: float) -> tuple[float, dict[str, Any]]:
+        start, best = stream.progress.start, stream.best
+        rise = level - best
+        details: dict[str, Any] = {"how": how, "start": start, "best": best, "level": level, "rise": rise}
+        details |= {"noise": stream.recent.sigma, "threshold": bar if math.isfinite(bar) else None}
+        details["factor_of_start"] = level / abs(start) if start else None
+        if how == "above_start":
+            factor = max(level / abs(start), 1.0) if start else 1.0
+            return min(0.99, 0.6 + 0.1 * math.log10(factor)), details
+        return min(0.95, 0.7 + 0.05 * (rise / max(stream.recent.sigma, 1e-12) / self.thresholds.sigmas - 1.0)), details

@@ -1,0 +1,187 @@
+"""The loss does not improve over a long window: it never has, or it has stopped.
+
+The whole run is kept as at most 64 block means of equal length (blocks join when there are too many), so the window
+grows with the run: it is the later half. No improvement means: what a straight line through the window gains is not
+significant against the scatter of its blocks, or is smaller than the loss's own noise from step to step. A loss that
+takes both signs (policy gradients) or plays against another optimizer's (GAN) says nothing by its level and is not
+judged, and neither is a window in which the learning rate still rises (warm-up). A plateau after learning
+(`after_learning`) is how a converged run looks: it has low confidence.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from neuraldbg.config import Thresholds
+from neuraldbg.detect.episodes import Episode
+from neuraldbg.detect.progress import SIGMA_OF_DIFF, START, Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from neuraldbg.nouns import Event, Layout, Step
+
+BLOCKS = 64
+"""Most block means kept; even."""
+
+
+class LossPlateauThresholds(Thresholds):
+    """When a loss stands still."""
+
+    steps: int = Field(
+        100,
+        ge=16,
+        description="Losses before it is judged, half of them the window. Source: our own choice; SageMaker "
+        "Debugger's LossNotDecreasing looks back 10 steps, which is within the noise of any batch.",
+    )
+    sigmas: float = Field(
+        1.0,
+        gt=0,
+        description="Standard errors below zero at which a slope is an improvement. Source: our own choice; one is "
+        "lenient, as a wrong alarm costs more than a late one.",
+    )
+    noise: float = Field(
+        0.5, gt=0, description="Least gain over the window, in units of the step-to-step noise. Source: our own choice."
+    )
+    share: float = Field(
+        0.005,
+        ge=0,
+        description="Least gain over the window, as a share of the starting level. Source: SageMaker Debugger's "
+        "LossNotDecreasing asks for 0.1 percent a step pair; half a percent over a long window is far "
+        "less.",
+    )
+    learned: float = Field(
+        0.1,
+        gt=0,
+        lt=1,
+        description="Fall from the start, as a share of it, after which a plateau is one after learning. Source: "
+        "our own choice; chance level is within a few percent of the start.",
+    )
+    signs: float = Field(
+        0.05, ge=0, le=0.5, description="Share of the rarer sign from which a loss has both. Source: our own choice."
+    )
+    certain_after: int = Field(
+        1000, ge=1, description="Losses after which a run that never improved is sure. Source: our own choice."
+    )
+
+
+class _Stream:
+    """The loss as blocks."""
+
+    def __init__(self) -> None:
+        self.progress = Progress()
+        self.means: list[float] = []
+        self.rates: list[float] = []
+        self.firsts: list[int] = []
+        self.size = 4
+        self.sum = self.rate = self.diff = 0.0
+        self.inside = self.count = self.negative = 0
+        self.first = 0
+        self.details: dict[str, Any] = {}
+        self.confidence = 0.0
+        self.episode = Episode("loss_plateau", "loss", leave_steps=3)
+        self.episode.site = "loss"
+
+    def add(self, index: int, loss: float, rate: float) -> bool:
+        """Take a loss; True when a block is full."""
+        if self.inside == 0:
+            self.first = index
+        if self.count:
+            self.diff += (abs(loss - self.progress.last) - self.diff) / min(self.count, 1000)
+        self.progress.add(loss)
+        self.count += 1
+        self.inside += 1
+        self.negative += loss < 0
+        self.sum += loss
+        self.rate = max(self.rate, rate)
+        if self.inside < self.size:
+            return False
+        self.means.append(self.sum / self.inside)
+        self.rates.append(self.rate)
+        self.firsts.append(self.first)
+        self.inside, self.sum, self.rate = 0, 0.0, 0.0
+        if len(self.means) == BLOCKS:
+            self.means = [(a + b) / 2 for a, b in zip(self.means[::2], self.means[1::2], strict=True)]
+            self.rates = [max(a, b) for a, b in zip(self.rates[::2], self.rates[1::2], strict=True)]
+            self.firsts = self.firsts[::2]
+            self.size *= 2
+        return True
+
+
+class LossPlateau:
+    """Watches for plateaus."""
+
+    name: ClassVar[str] = "loss_plateau"
+    needs: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, thresholds: LossPlateauThresholds | None = None) -> None:
+        self.thresholds = thresholds or LossPlateauThresholds()
+        self._streams: dict[int, _Stream] = {}
+
+    def observe(self, step: Step, layout: Layout) -> Iterable[Event]:  # noqa: ARG002
+        """Take one step."""
+        loss = step.loss
+        if loss is None or not math.isfinite(loss):
+            return []
+        stream = self._streams.get(step.stream)
+        if stream is None:
+            stream = self._streams[step.stream] = _Stream()
+        full = stream.add(step.index, loss, step.scalars.get("lr", 0.0))
+        if not full or stream.count < self.thresholds.steps or len(self._streams) > 1:
+            return []
+        flat, since = self._judge(stream)
+        return stream.episode.observe(
+            step.index, flat, not flat, lambda: (stream.confidence, stream.details), since=since
+        )
+
+    def ongoing(self) -> Iterable[Event]:
+        """The events that still last."""
+        return [event for stream in self._streams.values() for event in stream.episode.ongoing()]
+
+    def _judge(self, stream: _Stream) -> tuple[bool, int]:
+        """Whether the later half of the run is flat, and since when."""
+        t, progress = self.thresholds, stream.progress
+        share = stream.negative / stream.count
+        half = len(stream.means) // 2
+        if t.signs < share < 1 - t.signs or stream.rates[-1] > 1.1 * stream.rates[half] > 0:
+            return False, 0
+        window = np.array(stream.means[half:])
+        at = np.arange(len(window)) - (len(window) - 1) / 2
+        slope = float(at @ window / (at @ at))
+        scatter = window - window.mean() - slope * at
+        error = math.sqrt(float(scatter @ scatter) / max(len(window) - 2, 1) / float(at @ at))
+        noise = SIGMA_OF_DIFF * stream.diff
+        gain, change = -slope * len(window), float(window.mean()) - progress.start
+        significant = slope < -t.sigmas * error
+        flat = not significant or (gain < t.noise * noise and gain < t.share * abs(progress.start))
+        flat = flat or gain < 0.1 * t.share * abs(progress.start)
+        if change > max(3.0 * noise, 0.1 * abs(progress.start)):
+            flat = False  # it stands above its start: that is divergence, or a loss that measures something else
+        if not flat:
+            return False, 0
+        # The start is a mean of a few losses: two of its standard errors.
+        after = -change > max(t.learned * abs(progress.start), 2.0 * noise / math.sqrt(START))
+        never = -change < max(0.02 * abs(progress.start), noise)
+        length = stream.size * len(window)
+        stream.details = {
+            "improvement": -change,
+            "improvement_share": -change / abs(progress.start) if progress.start else None,
+            "start": progress.start,
+            "level": float(window.mean()),
+            "best": progress.best,
+            "window": length,
+            "noise": noise,
+            "slope": slope / stream.size,
+            "slope_error": error / stream.size,
+            "after_learning": after,
+            "never_improved": never,
+        }
+        sure = min(1.0, math.log10(stream.count / t.steps + 1e-9) / math.log10(max(t.certain_after / t.steps, 1.0001)))
+        # Where the noise hides a tenth of the starting level, improvement may hide in it as well.
+        clear = 1.0 / (1.0 + noise / (0.1 * abs(progress.start))) if progress.start else 0.0
+        stream.confidence = 0.2 if after else clear * (0.5 + 0.4 * max(sure, 0.0))
+        return True, stream.firsts[0] if never else stream.firsts[half]

@@ -1,0 +1,133 @@
+"""Which rows of a step's table a detector reads, in data-flow order; computed once for each layout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.nouns import column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy.typing as npt
+
+    from neuraldbg.nouns import Layout, Site, Step
+
+    Rows = npt.NDArray[np.intp]
+
+TOTAL, COUNT, NONFINITE, STD = column("total"), column("count"), column("nonfinite"), column("std")
+RMS, MIN, MAX, ZEROS = column("rms"), column("min"), column("max"), column("zeros")
+UNITS, DEAD, SATURATED = column("units"), column("dead"), column("saturated")
+
+NOT_MATRICES = ("Norm", "PReLU", "LayerScale")
+"""Parts of the types of layers whose ``weight`` is a gain a channel, not a matrix."""
+FAR = 1 << 30
+"""Depth of what lies behind all layers: the loss and the operands of its operations."""
+
+
+def flow(layout: Layout) -> dict[str, tuple[int, int]]:
+    """Position of each layer in data-flow order, leaves before the containers that pass their output on."""
+    depth = layout.depth
+    found = {layer.path: (depth[layer.path], 0) for layer in layout.layers}
+    for layer in layout.layers:
+        if layer.path not in layout.called:
+            continue
+        parts = layer.path.split(".") if layer.path else []
+        for cut in range(len(parts)):
+            above = ".".join(parts[:cut])
+            if above in found:
+                known = found[above]
+                found[above] = (max(depth[layer.path], known[0] if known[1] else -1), len(parts) - cut)
+    return {path: (at, up) for path, (at, up) in found.items()}
+
+
+def depth_of(layout: Layout, site: Site) -> int:
+    """Position in data-flow order: inputs before all layers, the loss behind them."""
+    if site.kind == "input":
+        return -1
+    return layout.depth.get(site.module, FAR)
+
+
+def is_matrix(layout: Layout, site: Site) -> bool:
+    """Whether a parameter is a weight matrix (or kernel), as opposed to a bias or the gain of a norm."""
+    layer = layout.by_path.get(site.module)
+    if layer is not None and any(part in layer.type for part in NOT_MATRICES):
+        return False
+    return "weight" in site.name or site.name in ("kernel", "original1")
+
+
+def is_embedding(layout: Layout, site: Site) -> bool:
+    """Whether a parameter is a lookup table, of which one step touches only some rows."""
+    layer = layout.by_path.get(site.module)
+    return layer is not None and "Embedding" in layer.type
+
+
+def sorted_rows(layout: Layout, rows: Iterable[int]) -> list[int]:
+    """Rows in data-flow order, those of one layer together."""
+    sites = layout.sites
+    return sorted(rows, key=lambda row: (depth_of(layout, sites[row]), sites[row].module, row))
+
+
+class Synced:
+    """Base of what keeps index arrays for a layout: `_build` is called when the layout or the table has grown."""
+
+    def __init__(self) -> None:
+        self._layout: Layout | None = None
+        self._rows = -1
+
+    def sync(self, step: Step, layout: Layout) -> None:
+        """Bring the index arrays up to date."""
+        rows = min(step.table.shape[0], len(layout.sites))
+        if layout is not self._layout or rows != self._rows:
+            self._layout, self._rows = layout, rows
+            self.build(layout, rows)
+
+    def build(self, layout: Layout, rows: int) -> None:
+        """Compute the index arrays over the first ``rows`` sites."""
+        raise NotImplementedError
+
+
+class GradLayers(Synced):
+    """Parameter gradients grouped by layer: one number a layer, in data-flow order.
+
+    ``matrices`` leaves out biases, gains and lookup tables. A layer counts by its largest parameter, so that one
+    parameter without gradient (the recurrent weight of a sequence of length 1) does not condemn its layer.
+    """
+
+    def __init__(self, *, matrices: bool) -> None:
+        super().__init__()
+        self._matrices = matrices
+        self.layers: tuple[str, ...] = ()
+        self.rows: Rows = np.zeros(0, np.intp)
+        self.starts: Rows = np.zeros(0, np.intp)
+        self._sqrt_total: npt.NDArray[np.float64] = np.zeros(0)
+
+    def build(self, layout: Layout, rows: int) -> None:
+        """Group the gradient rows by layer."""
+        sites = layout.sites
+        picked = [row for row in layout.rows("param_grad") if row < rows]
+        if self._matrices:
+            picked = [r for r in picked if is_matrix(layout, sites[r]) and not is_embedding(layout, sites[r])]
+        picked = sorted_rows(layout, picked)
+        modules = [sites[row].module for row in picked]
+        starts = [i for i, module in enumerate(modules) if i == 0 or module != modules[i - 1]]
+        self.rows = np.array(picked, np.intp)
+        self.starts = np.array(starts, np.intp)
+        self.layers = tuple(modules[i] for i in starts)
+
+    def rms(self, step: Step) -> npt.NDArray[np.float64]:
+        """Largest RMS gradient of each layer's parameters, shape (layers,); NaN where none was seen."""
+        return self._largest(step.table[self.rows, RMS])
+
+    def norms(self, step: Step) -> npt.NDArray[np.float64]:
+        """Largest L2 gradient norm of each layer's parameters, shape (layers,); NaN where none was seen."""
+        return self._largest(step.table[self.rows, RMS] * np.sqrt(step.table[self.rows, TOTAL]))
+
+    def nonfinite(self, step: Step) -> npt.NDArray[np.bool_]:
+        """Whether a layer's gradients hold NaN or Inf, shape (layers,)."""
+        return self._largest(step.table[self.rows, NONFINITE]) > 0
+
+    def _largest(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return np.fmax.reduceat(values, self.starts) if len(self.starts) else np.zeros(0)

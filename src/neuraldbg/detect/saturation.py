@@ -1,0 +1,109 @@
+"""Hidden units of a bounded activation sit at its bounds, where its derivative is next to nothing.
+
+Judged on sigmoids, tanhs and their hard versions as modules, and on layers whose output goes into a functional sigmoid
+or tanh first. The last activation of a model is not judged: a confident classifier and a generator's flat background
+saturate for good reason.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from neuraldbg.config import Thresholds
+from neuraldbg.detect.episodes import Episodes
+from neuraldbg.detect.places import COUNT, NONFINITE, SATURATED, Synced, flow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy.typing as npt
+
+    from neuraldbg.nouns import Event, Layer, Layout, Step
+
+    Floats = npt.NDArray[np.float64]
+
+BOUNDED = frozenset({"Sigmoid", "Tanh", "Hardsigmoid", "Hardtanh", "Softsign"})
+BOUNDED_OPS = frozenset({"sigmoid", "tanh"})
+"""Functional ones, measured at the input beyond which the output is within 1% of a bound."""
+
+
+class SaturationThresholds(Thresholds):
+    """When a layer is saturated."""
+
+    share: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="Share of elements at a bound. Source: SageMaker Debugger, SaturatedActivation, threshold_layer"
+        " 50.",
+    )
+    leave: float = Field(
+        0.4, ge=0, le=1, description="Share at which the episode ends. Source: our own choice of hysteresis."
+    )
+    steps: int = Field(5, ge=1, description="Steps in a row before it counts. Source: our own choice.")
+
+
+class Saturation(Synced):
+    """Watches for saturated units."""
+
+    name: ClassVar[str] = "saturation"
+    needs: ClassVar[frozenset[str]] = frozenset({"activation"})
+
+    def __init__(self, thresholds: SaturationThresholds | None = None) -> None:
+        super().__init__()
+        self.thresholds = t = thresholds or SaturationThresholds()
+        self._picked: npt.NDArray[np.intp] = np.zeros(0, np.intp)
+        self._types: tuple[str, ...] = ()
+        self._episodes = Episodes("saturated_units", "activation_regime", enter_steps=t.steps, leave_steps=3)
+
+    def build(self, layout: Layout, rows: int) -> None:
+        """Pick the bounded hidden activations in data-flow order."""
+        position = flow(layout)
+        last: dict[str, int] = {}
+        for layer in layout.layers:
+            if layer.params and layer.path in layout.called:
+                last[layer.model] = max(last.get(layer.model, -1), position[layer.path][0])
+        picked: list[tuple[tuple[int, int], int, str]] = []
+        for row in layout.rows("activation"):
+            found = layout.by_path.get(layout.sites[row].module) if row < rows else None
+            if found is None or position[found.path][0] >= last.get(found.model, -1):
+                continue
+            name = _bounded(found, layout.following_ops.get(found.path, frozenset()))
+            if name:
+                picked.append((position[found.path], row, name))
+        picked.sort()
+        sites = [layout.sites[row] for _, row, _ in picked]
+        self._episodes.resize([(site.module, f"activation/{site.label}") for site in sites])
+        self._picked = np.array([row for _, row, _ in picked], np.intp)
+        self._types = tuple(name for _, _, name in picked)
+
+    def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
+        """Take one step."""
+        self.sync(step, layout)
+        if not len(self._picked):
+            return []
+        t = self.thresholds
+        rows = step.table[self._picked]
+        count = rows[:, COUNT]
+        seen = (count > 0) & (rows[:, NONFINITE] == 0)
+        share = np.divide(rows[:, SATURATED], count, where=seen, out=np.zeros(len(count)))
+        bad = seen & (share >= t.share)
+        calm = seen & (share < t.leave)
+
+        def describe(i: int) -> tuple[float, dict[str, Any]]:
+            details = {"share": float(share[i]), "threshold": t.share, "activation": self._types[i]}
+            return 0.6 + 0.35 * float(share[i] - t.share) / max(1.0 - t.share, 1e-9), details
+
+        return self._episodes.observe(step.index, bad, calm, describe)
+
+    def ongoing(self) -> Iterable[Event]:
+        """The events that still last."""
+        return self._episodes.ongoing()
+
+
+def _bounded(layer: Layer, ops: frozenset[str]) -> str:
+    """Name of the bounded activation that the layer is or goes into, "" if none."""
+    return layer.type if layer.type in BOUNDED else next(iter(sorted(ops & BOUNDED_OPS)), "")

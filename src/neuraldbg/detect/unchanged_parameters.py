@@ -1,0 +1,113 @@
+"""A parameter gets a gradient and a step, and does not change by a single bit.
+
+Told apart in the details: `zero_grad` true, the gradient itself is exactly zero for ever (weight matrices only);
+otherwise the gradient is there and the update is lost. `exact` false: the tensor is larger than what is read of it,
+and only that part is known not to have changed. Parameters without a gradient (frozen, unused) are not judged here:
+that is read from the program as a fact. Nor is a run whose loss has settled, whose last updates may be below the
+precision of the weights, or single steps with learning rate zero.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from neuraldbg.config import Thresholds
+from neuraldbg.detect.episodes import Episodes
+from neuraldbg.detect.matrices import Parameters
+from neuraldbg.detect.places import COUNT, MAX, MIN, NONFINITE, RMS, TOTAL
+from neuraldbg.detect.progress import Progresses
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from neuraldbg.nouns import Event, Layout, Step
+
+
+class UnchangedThresholds(Thresholds):
+    """When a parameter counts as unchanged."""
+
+    steps: int = Field(
+        10,
+        ge=1,
+        description="Steps in a row. Source: SageMaker Debugger's UnchangedTensor takes 3; a first step at learning"
+        " rate zero and branches that open after some steps are healthy.",
+    )
+    zero_grad_steps: int = Field(
+        20,
+        ge=1,
+        description="Steps in a row where the gradient is zero as well. Source: twice the above; a gate or an "
+        "expert may rest.",
+    )
+    smallest: float = Field(
+        1e-30,
+        gt=0,
+        description="RMS gradient below which it is taken for zero. Source: the underflow of float32 products.",
+    )
+
+
+class UnchangedParameters:
+    """Watches for parameters that do not change."""
+
+    name: ClassVar[str] = "unchanged_parameters"
+    needs: ClassVar[frozenset[str]] = frozenset({"param_grad", "update"})
+
+    def __init__(self, thresholds: UnchangedThresholds | None = None) -> None:
+        self.thresholds = t = thresholds or UnchangedThresholds()
+        self._parameters = Parameters()
+        self._version = 0
+        self._progress = Progresses()
+        family = "optimizer_stability"
+        self._lost = Episodes("unchanged_parameters", family, enter_steps=t.steps, leave_steps=t.steps)
+        self._zero = Episodes("unchanged_parameters", family, enter_steps=t.zero_grad_steps, leave_steps=t.steps)
+
+    def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
+        """Take one step."""
+        progress = self._progress.observe(step)
+        p, t = self._parameters, self.thresholds
+        p.sync(step, layout)
+        if p.version != self._version:
+            self._version = p.version
+            self._lost.resize(p.places)
+            self._zero.resize(p.places)
+        if not step.applied or not len(p.update):
+            return []
+        table = step.table
+        still = table[p.update, RMS] == 0
+        if self._lost.idle and self._zero.idle and not still.any():
+            return []
+        count = table[p.update, COUNT]
+        grad = table[p.grad, RMS]
+        seen = (count > 0) & (table[p.grad, COUNT] > 0) & (p.grad >= 0) & (table[p.grad, NONFINITE] == 0)
+        same = seen & still & (table[p.update, MIN] == 0) & (table[p.update, MAX] == 0)
+        if not same.any():
+            nothing = np.zeros_like(same)
+            return self._lost.observe(step.index, nothing, seen, _never) + self._zero.observe(
+                step.index, nothing, seen, _never
+            )
+        exact = count >= table[p.update, TOTAL]
+        if progress is not None and progress.learned():
+            same = np.zeros_like(same)
+        lost = same & (grad > t.smallest)
+        zero = same & ~(grad > t.smallest) & p.matrix & exact
+        lr = step.scalars.get("lr")
+
+        def describe(i: int) -> tuple[float, dict[str, Any]]:
+            none = not grad[i] > t.smallest
+            details = {"exact": bool(exact[i]), "zero_grad": none, "grad_rms": float(grad[i]), "lr": lr}
+            details |= {"read": float(count[i]), "total": float(table[p.update[i], TOTAL])}
+            details["steps"] = t.zero_grad_steps if none else t.steps
+            return (0.5 if none or not exact[i] else 0.95), details
+
+        events = self._lost.observe(step.index, lost, seen & ~lost, describe)
+        return events + self._zero.observe(step.index, zero, seen & ~zero, describe)
+
+    def ongoing(self) -> Iterable[Event]:
+        """The events that still last."""
+        return self._lost.ongoing() + self._zero.ongoing()
+
+
+def _never(_: int) -> tuple[float, dict[str, Any]]:
+    return 0.0, {}

@@ -1,0 +1,99 @@
+"""All detectors at once: a step enters, new and lasting events leave; the events of the run are kept within bounds."""
+
+from __future__ import annotations
+
+import difflib
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.config import validated
+from neuraldbg.detect import DETECTORS
+from neuraldbg.detect.places import FAR, flow
+from neuraldbg.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from neuraldbg.detect.detector import Detector
+    from neuraldbg.nouns import Event, Layout, Step
+
+FIRST = 48
+"""Events of one kind that are kept for good, the earliest."""
+LATEST = 16
+"""Events of one kind kept beyond those, the latest seen."""
+
+
+class Watch:
+    """Runs every detector over the steps of a run.
+
+    ``overrides`` holds thresholds by detector name. ConfigError for a detector or a threshold that does not exist,
+    with the nearest names, and for a value out of range.
+    """
+
+    def __init__(self, overrides: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        overrides = overrides or {}
+        names = {cls.name: cls for cls in DETECTORS}
+        for name in overrides:
+            if name not in names:
+                near = difflib.get_close_matches(name, names, n=3, cutoff=0.4) or sorted(names)
+                msg = f"no detector is called {name!r}. Did you mean: {', '.join(near)}?"
+                raise ConfigError(msg)
+        self.detectors: tuple[Detector, ...] = tuple(
+            _made(cls, overrides[name]) if name in overrides else cls() for name, cls in names.items()
+        )
+        self._kept: dict[str, tuple[dict[Any, Event], OrderedDict[Any, Event]]] = {}
+        self._dropped: dict[str, int] = {}
+        self._layout: Layout | None = None
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Kinds of sites that the detectors read."""
+        return frozenset().union(*(detector.needs for detector in self.detectors))
+
+    def observe(self, step: Step, layout: Layout) -> list[Event]:
+        """Take one step and give the events that began or were brought up to date with it."""
+        self._layout = layout
+        events = [event for detector in self.detectors for event in detector.observe(step, layout)]
+        for event in events:
+            self._keep(event)
+        return events
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events of the run so far, by first step and then by data flow, each with its latest version."""
+        for detector in self.detectors:
+            for event in detector.ongoing():
+                self._refresh(event)
+        position = flow(self._layout) if self._layout is not None else {}
+        merged = [event for first, latest in self._kept.values() for kept in (first, latest) for event in kept.values()]
+        return tuple(
+            sorted(merged, key=lambda e: (e.first_step, *position.get(e.layer or "", (FAR, 0)), e.kind, e.site))
+        )
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """How many events of each kind were let go to keep within bounds; the first of a kind never is."""
+        return dict(self._dropped)
+
+    def _keep(self, event: Event) -> None:
+        first, latest = self._kept.setdefault(event.kind, ({}, OrderedDict()))
+        key = event.key
+        if key in first or len(first) < FIRST:
+            first[key] = event
+            return
+        latest[key] = event
+        latest.move_to_end(key)
+        if len(latest) > LATEST:
+            latest.popitem(last=False)
+            self._dropped[event.kind] = self._dropped.get(event.kind, 0) + 1
+
+    def _refresh(self, event: Event) -> None:
+        for kept in self._kept.get(event.kind, ()):
+            if event.key in kept:
+                kept[event.key] = event
+
+
+def _made(cls: type[Detector], values: Mapping[str, Any]) -> Detector:
+    """Build a detector with thresholds that differ from its defaults."""
+    thresholds = validated(type(cls().thresholds), dict(values), f"threshold of {cls.name}")
+    return cls(thresholds)  # type: ignore[call-arg]

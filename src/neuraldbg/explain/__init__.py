@@ -1,0 +1,128 @@
+"""From a run to its diagnosis: which cause, which layer, which step, how sure, what speaks for and against it.
+
+A RunRecord enters, a Diagnosis leaves. Nothing here imports torch or changes anything: the same record gives the same
+diagnosis, live or from its file. The way: Case (readings) -> causes (one judge each) -> ranking -> verdict, chain.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuraldbg.explain import chain, ranking, verdict
+from neuraldbg.explain.case import Case
+from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.causes import CAUSES, cause
+from neuraldbg.explain.chain import trace
+from neuraldbg.explain.finding import Finding
+from neuraldbg.explain.words import listing
+from neuraldbg.nouns import Chain, Diagnosis, Unjudged
+
+if TYPE_CHECKING:
+    from neuraldbg.nouns import RunRecord
+
+__all__ = ["CAUSES", "Case", "Cause", "Finding", "Tier", "cause", "diagnose", "trace"]
+
+
+def diagnose(run: RunRecord) -> Diagnosis:
+    """Explain a run. Never raises for what the record lacks: that is said in ``unjudged``."""
+    case = Case(run)
+    findings, unjudged = _judge_all(case)
+    hypotheses = verdict.credible(case, ranking.rank(case, findings))
+    certain = verdict.certain_ids({member.id: member.tier for member in CAUSES})
+    judged, summary = verdict.judge(case, hypotheses, certain)
+    top = hypotheses[0] if hypotheses else None
+    drawn = chain.build(case, top) if top is not None or case.trouble.any else Chain()
+    if top is None and case.trouble.any:
+        drawn = chain.build(case, None, case.kinds)
+    return Diagnosis(
+        verdict=judged,
+        summary=summary,
+        run=_about(case),
+        symptoms=_symptoms(case),
+        events=run.events,
+        hypotheses=hypotheses,
+        chain=drawn,
+        unjudged=(*unjudged, *_blind_spots(case)),
+    )
+
+
+def _judge_all(case: Case) -> tuple[list[tuple[Cause, Finding]], list[Unjudged]]:
+    """Ask every cause. A judge that fails on a strange record must not cost the diagnosis."""
+    findings: list[tuple[Cause, Finding]] = []
+    unjudged: list[Unjudged] = []
+    if not len(case.history):
+        return findings, unjudged
+    with np.errstate(all="ignore"):
+        for member in CAUSES:
+            try:
+                finding = member.judge(case)
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, StopIteration) as error:
+                unjudged.append(Unjudged(member.id, f"could not be judged: {type(error).__name__}: {error}"))
+                continue
+            if finding is not None:
+                findings.append((member, finding))
+    return findings, unjudged
+
+
+def _symptoms(case: Case) -> tuple[str, ...]:
+    found = [case.trouble.phrase] if case.trouble.phrase else []
+    outcome = case.run.info.outcome
+    if outcome.kind == "raised" and outcome.message:
+        found.append(f"the script raised {outcome.message.strip().splitlines()[-1]}")
+    elif outcome.kind == "halted":
+        found.append(f"training was halted: {outcome.message}")
+    return tuple(found)
+
+
+def _about(case: Case) -> dict[str, Any]:
+    """What was run, and what watching it cost: overhead is the tool's seconds over the training's own."""
+    run, info = case.run, case.run.info
+    duration = run.history.scalars.get("duration")
+    overhead = run.history.scalars.get("overhead")
+    ratio: float | None = None
+    if duration is not None and overhead is not None:
+        weight = run.history.width.astype(np.float64)
+        spent, whole = float(np.nansum(overhead * weight)), float(np.nansum(duration * weight))
+        ratio = spent / (whole - spent) if whole > spent else None
+    return {
+        "script": info.script,
+        "argv": list(info.argv),
+        "steps": run.steps or len(run.history),
+        "models": list(info.models),
+        "optimizers": list(info.optimizers),
+        "duration_s": float(run.history.time[-1]) if len(run.history) else 0.0,
+        "overhead_ratio": ratio,
+        "coverage": dict(info.coverage),
+        "versions": dict(info.versions),
+        "device": info.device,
+        "seed": info.seed,
+        "outcome": {"kind": info.outcome.kind, "message": info.outcome.message, "where": info.outcome.where},
+    }
+
+
+def _blind_spots(case: Case) -> list[Unjudged]:
+    """What could not be seen in this run, and which causes that leaves open."""
+    found = []
+    if not len(case.history):
+        return [Unjudged("every cause", "no optimizer step was recorded")]
+    if not len(case.loss):
+        found.append(Unjudged("whether the model learns", "no loss was seen at a backward pass"))
+    elif len(case.loss.finite) and case.loss.finite.values.min() < 0 < case.loss.finite.values.max():
+        found.append(Unjudged("whether the loss goes anywhere", "it takes both signs, so its level means nothing"))
+    if not case.terms:
+        found.append(Unjudged("causes in the loss", "the graph of the loss was never read"))
+    elif any(term.get("kind") == "unknown" for term in case.terms):
+        found.append(Unjudged("one term of the loss", "its graph matches no loss that is known"))
+    never = case.run.info.coverage.get("never_fired") or ()
+    if never:
+        found.append(Unjudged(f"activations of {listing(never)}", "their forward hooks never fired"))
+    if case.history.mean.size:
+        total, count = (np.nan_to_num(case.history.mean[-1, :, index]) for index in (0, 1))
+        sampled = int(((count > 0) & (count < total)).sum())
+        if sampled:
+            found.append(
+                Unjudged("single values of large tensors", f"{sampled} sites were read in blocks, not in full")
+            )
+    return found

@@ -1,0 +1,142 @@
+"""The gradient grows on its way back through the depth or through time.
+
+What it is
+    Each layer, or each time step of a recurrence, passes back more gradient than it receives. After many of them
+    the first layers get gradients that are thousands of times those of the last ones, and a few long sequences can
+    produce enormous ones.
+
+How it shows
+    Sudden jumps of gradient norm and loss, NaN after a while; worse for deeper models or longer sequences.
+
+How it is told apart
+    The gradient is measured layer by layer. It is the cause when it grows steadily towards the input from the first
+    step on, or when a recurrent model produces rare huge gradients, while weights and inputs have a usual scale and
+    updates had been of usual size. If updates were too large first and gradients grew afterwards, it is the
+    learning rate.
+
+What to do
+    Clip the gradient norm at the upper end of what is healthy; add normalisation; use gated recurrences.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.explain.cause import BLOW_UP, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.profiles import RECURRENT_TYPES, gradient_profile
+from neuraldbg.explain.words import number, percent
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+RATIO = 1e3
+"""First over last layer's gradient above which it explodes over depth."""
+TIMES = 100.0
+"""Gradient of a recurrent layer over that of the other layers, above which it explodes through time."""
+SPIKE = 20.0
+"""A gradient norm this many times its median is a spike."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh growth over depth at the beginning, and spikes of recurrent models."""
+    weigh = Weighing()
+    layer = _weigh_depth(case, weigh) or _weigh_recurrence(case, weigh)
+    if not weigh.items:
+        return None
+    if case.sound_init is True:
+        weigh.speaks("the initial weights have a usual scale", 0.7)
+    elif case.sound_init is False:
+        weigh.against("the initial weights have the wrong scale, which alone does this", 3.0)
+    built_in = weigh.items[0].statement.startswith("in the first steps")
+    if case.early_update_ratio > 0.1 and not built_in:  # else large updates are what the large gradients do
+        weigh.against(f"updates were too large from the beginning ({number(case.early_update_ratio)} of the weights)", 1.5,
+                      case.early_update_ratio, 0.1)  # fmt: skip
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.5 if case.trouble.broke else 0.7)
+    elif case.learned:
+        weigh.against(f"the model learns: the loss fell by {percent(case.loss.relative)}", 4.0, case.loss.relative)
+    else:
+        weigh.against("the loss shows no consequence", 1.0)
+    norm = case.healthy_grad_norm
+    limit = number(norm) if math.isfinite(norm) and norm > 0 else "1.0"
+    return weigh.conclude(
+        "gradients that grow over the depth" + (f" towards {layer}" if layer else ""),
+        Remedy(
+            f"Clip the gradient norm at {limit}" + (", the upper end of the healthy steps" if norm > 0 else "") + ".",
+            f"loss.backward()\ntorch.nn.utils.clip_grad_norm_(model.parameters(), {limit})\noptimizer.step()",
+        ),
+        layer=layer,
+        step=0 if built_in else case.onset,
+        failure="gradient explosion",
+        equivalent=("init_scale_wrong",) if case.sound_init is None else (),
+    )
+
+
+def _weigh_depth(case: Case, weigh: Weighing) -> str | None:
+    profile = case.gradients
+    if len(profile) < 3 or not profile.values[-1] > 0:
+        return None
+    ratio = float(profile.values[0] / profile.values[-1])
+    if not ratio > RATIO:
+        return None
+    growth = ratio ** (1 / (len(profile) - 1))
+    weigh.speaks(
+        f"in the first steps gradients grow from {number(float(profile.values[-1]))} at {profile.layers[-1]} to "
+        f"{number(float(profile.values[0]))} at {profile.layers[0]}, {number(growth)} times per layer",
+        2.8, ratio, RATIO,
+    )  # fmt: skip
+    if profile.monotone < 0.6:
+        weigh.against("the growth is not steady from layer to layer", 1.5, profile.monotone, 0.6)
+    return profile.layers[0]
+
+
+def _weigh_recurrence(case: Case, weigh: Weighing) -> str | None:
+    """Weigh what a recurrence does: gradients far beyond the other layers', at the first step or in rare spikes."""
+    recurrent = next((layer.path for layer in case.ordered if layer.type in RECURRENT_TYPES), None)
+    if recurrent is None:
+        return None
+    profile = gradient_profile(case, "param_grad")
+    sizes = dict(zip(profile.layers, profile.values, strict=True))
+    others = [value for path, value in sizes.items() if path != recurrent]
+    if others and sizes.get(recurrent, 0.0) > TIMES * max(others):
+        ratio = float(sizes[recurrent] / max(others))
+        weigh.speaks(
+            f"in the first steps gradients of {recurrent} are {number(ratio)} times those of the other layers: they grow "
+            "through time",
+            3.0,
+            ratio,
+            TIMES,
+        )
+        return recurrent
+    norm = case.scalar("grad_norm").finite()
+    usual = float(np.median(norm.values)) if len(norm) >= 5 else float("nan")
+    if len(norm) and float(norm.values.max()) > SPIKE * usual:
+        largest, step = float(norm.values.max()), int(norm.steps[int(np.argmax(norm.values))])
+        weigh.speaks(
+            f"the gradient norm of a recurrent model reached {number(largest)} at step {step}, usual is {number(usual)}",
+            2.5,
+            largest,
+            SPIKE * usual,
+        )
+    elif case.trouble.broke:
+        weigh.speaks("the model is recurrent, so gradients pass through many multiplications", 1.0, recurrent)
+    else:
+        return None
+    return recurrent
+
+
+CAUSE = Cause(
+    id="exploding_depth",
+    category="architecture",
+    title="the gradient grows over the depth",
+    tier=Tier.STATISTICAL,
+    explains=BLOW_UP,
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,130 @@
+"""The initial weights have the wrong scale: signals grow or shrink geometrically from the first step on.
+
+What it is
+    Each layer multiplies the signal by about rms(weight) * sqrt(fan_in). If that number is far from one, the signal
+    explodes or dies on its way through the depth, and the gradient with it on the way back, before any training has
+    happened.
+
+How it shows
+    Too large: a huge first loss, saturated units, NaN within some steps. Too small: all outputs equal, gradients
+    near zero, a loss that stays at the level of guessing.
+
+How it is told apart
+    Weights and activations are read at the first step. The scale of each weight matrix is compared with what He and
+    Glorot ask for, and the activations must show its consequence over depth. If the weights are sound and the
+    signal still fades or grows, it is the depth itself (sigmoid or tanh stacks, no normalisation).
+
+What to do
+    Initialise with ``torch.nn.init.kaiming_normal_`` (ReLU) or ``xavier_uniform_`` (tanh, linear).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.trouble import guessing_loss
+from neuraldbg.explain.words import listing, number
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+    from neuraldbg.explain.profiles import Weight
+
+HIGH = 4.0
+"""rms * sqrt(fan_in) above which a layer amplifies; He et al. 2015 ask for 1.41, Glorot and Bengio 2010 for about 1."""
+LOW = 0.05
+"""Below which it damps; torch's default for Linear is 0.58, GPT-2's scaled residual layers come down to 0.11."""
+GAIN = 3.0
+"""Activation change per layer beyond which the profile is geometric."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the scale of weights and activations at the first step."""
+    known = [w for w in case.weights if w.gain > 0]
+    wrong = [w for w in known if w.gain > HIGH or w.gain < LOW]
+    if not wrong:
+        return None
+    weigh, large = Weighing(), sum(w.gain > HIGH for w in wrong) * 2 >= len(wrong)
+    wrong = [w for w in wrong if (w.gain > HIGH) == large]
+    worst = max(wrong, key=lambda w: abs(math.log(w.gain)))
+    edge = HIGH if large else LOW
+    size = abs(math.log(worst.gain / edge))
+    weigh.speaks(
+        f"{listing([w.layer.path + '.weight' for w in wrong])} began with an rms of {number(worst.rms)}, where "
+        f"about {number(math.sqrt(2 / worst.fan_in))} is usual for {number(worst.fan_in)} inputs",
+        min(2.0 + size, 4.0), worst.gain, edge,
+    )  # fmt: skip
+    if len(wrong) == 1 and len(known) > 2:
+        weigh.against("only one of the layers is like that", 0.7, 1, len(known))
+    if all(w.normed for w in wrong):
+        weigh.against("normalisation layers follow and undo the scale", 2.5)
+    _weigh_profile(case, weigh, large=large)
+    _weigh_course(case, weigh, large=large)
+    return weigh.conclude(
+        f"initial weights that are too {'large' if large else 'small'}: {wrong[0].layer.path}.weight began with an rms of "
+        f"{number(wrong[0].rms)} instead of about {number(math.sqrt(2 / wrong[0].fan_in))}",
+        _remedy(case, wrong),
+        layer=wrong[0].layer.path,
+        step=0,
+        failure=case.trouble.phrase or "a signal that does not survive the depth",
+    )
+
+
+def _weigh_profile(case: Case, weigh: Weighing, *, large: bool) -> None:
+    profile = case.activations
+    if len(profile) < 2 or not profile.ratio > 0:
+        return
+    gain = profile.per_layer
+    towards = gain > GAIN if large else gain < 1 / GAIN
+    if towards:
+        weigh.speaks(
+            f"activations change {number(gain)} times per layer at the first step",
+            2.0,
+            gain,
+            GAIN if large else 1 / GAIN,
+        )
+    elif len(profile) >= 3:
+        weigh.against(
+            f"activations change only {number(gain)} times per layer at the first step",
+            1.5,
+            gain,
+            GAIN if large else 1 / GAIN,
+        )
+
+
+def _weigh_course(case: Case, weigh: Weighing, *, large: bool) -> None:
+    guess = guessing_loss(case)
+    if large and guess > 0 and case.loss.initial > 3 * guess:
+        weigh.speaks(
+            f"the first loss is {number(case.loss.initial)}; guessing would give {number(guess)}",
+            1.0,
+            case.loss.initial,
+            guess,
+        )
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.0)
+    elif case.learned:
+        weigh.against("the model learns all the same", 3.5, case.loss.relative)
+
+
+def _remedy(case: Case, wrong: list[Weight]) -> Remedy:
+    bounded = any(layer.type in ("Sigmoid", "Tanh") for layer in case.layout.layers)
+    call = "torch.nn.init.xavier_uniform_" if bounded else "torch.nn.init.kaiming_normal_"
+    extra = "" if bounded else ', nonlinearity="relu"'
+    lines = [f"{call}(model.get_submodule({w.layer.path!r}).weight{extra})" for w in wrong[:4]]
+    return Remedy("Initialise the weights for the number of inputs of each layer.", "\n".join(lines))
+
+
+CAUSE = Cause(
+    id="init_scale_wrong",
+    category="architecture",
+    title="initial weights of the wrong scale",
+    tier=Tier.SPECIFIC,
+    explains=BLOW_UP | STALL | UNITS,
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,112 @@
+"""Hidden sigmoid or tanh units sit at their bounds, where they pass no gradient.
+
+What it is
+    A sigmoid far from zero is flat: its slope is nearly nothing, and so is the gradient that it passes back. If
+    most of a layer sits at 0 and 1 (or -1 and 1), the layers before it stop learning.
+
+How it shows
+    Activations pile up at the bounds, gradients of earlier layers are tiny, the loss levels off early. It spreads
+    over time.
+
+How it is told apart
+    Elements at a bound are counted for hidden layers only: an output sigmoid at its bounds is a confident answer.
+    Inputs of the wrong scale, too large initial weights and too large steps all end here as well; if one of them is
+    seen, saturation is its consequence.
+
+What to do
+    ReLU or GELU in hidden layers, or a normalisation layer before the activation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.explain.case import BOUNDED_TYPES
+from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.profiles import unit_share
+from neuraldbg.explain.words import number, percent
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+MANY = 0.5
+"""Share of elements at a bound from which a layer passes hardly any gradient (TheDeepChecker's default)."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the saturation of the worst hidden layer."""
+    worst = _worst(case)
+    if worst is None:
+        return None
+    layer, begin, end, step = worst
+    weigh = Weighing()
+    weigh.speaks(
+        f"{percent(end)} of the values of {layer} sit at a bound", 1.5 + 2.5 * (end - MANY) / (1 - MANY), end, MANY
+    )
+    if begin >= 0.8 * end:
+        weigh.speaks("it was so from the first step on", 0.7, begin, MANY)
+    else:
+        ratio = case.scalar("update_ratio").finite().between(0, step).values
+        if len(ratio) and ratio.max() > 0.1:
+            weigh.against(
+                f"it came after updates as large as {number(float(ratio.max()))} of the weights",
+                2.5,
+                float(ratio.max()),
+                0.1,
+            )
+        else:
+            weigh.speaks(f"it spread from {percent(begin)} without large updates", 0.5, begin, end)
+    profile = case.gradients
+    if len(profile) >= 2 and profile.values[0] < 1e-2 * profile.values[-1]:
+        weigh.speaks(f"the gradient before it is {number(float(profile.values[0] / profile.values[-1]))} of that behind it", 0.8,
+                     float(profile.values[0] / profile.values[-1]), 1e-2)  # fmt: skip
+    if case.trouble.kind in ("stuck", "slow"):
+        weigh.speaks(case.trouble.phrase, 1.5)
+    elif case.learned:
+        weigh.against(f"the model learns: the loss fell by {percent(case.loss.relative)}", 3.5, case.loss.relative)
+    else:
+        weigh.against("the loss shows no consequence", 1.0)
+    return weigh.conclude(
+        f"hidden units at the bounds of their activation: {percent(end)} of {layer} pass hardly any gradient",
+        Remedy(
+            "Use an unbounded activation in hidden layers, or normalise before it.",
+            "torch.nn.LayerNorm(width), torch.nn.ReLU()  # instead of torch.nn.Sigmoid() / torch.nn.Tanh()",
+        ),
+        layer=layer,
+        step=step,
+        failure="saturated units",
+    )
+
+
+def _worst(case: Case) -> tuple[str, float, float, int] | None:
+    """Return layer, share at the beginning, share at the end and first step beyond MANY of the worst hidden layer."""
+    weighted = [case.depth(layer.path) for layer in case.layout.layers if layer.params and layer.leaf]
+    last = max(weighted, default=-1)
+    worst: tuple[str, float, float, int] | None = None
+    for row in case.layout.rows("activation"):
+        path = case.layout.sites[row].module
+        if case.depth(path) >= last or not case.follows(path, BOUNDED_TYPES):
+            continue
+        steps, share = unit_share(case, row, "saturated", "count")
+        if not len(share):
+            continue
+        end = float(np.median(share[-max(1, len(share) // 4) :]))
+        if end >= MANY and (worst is None or end > worst[2]):
+            worst = (path, float(share[0]), end, int(steps[int(np.flatnonzero(share >= MANY)[0])]))
+    return worst
+
+
+CAUSE = Cause(
+    id="saturating_activation",
+    category="architecture",
+    title="hidden units at the bounds of their activation",
+    tier=Tier.STATISTICAL,
+    explains=STALL | {"saturated_units"},
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,121 @@
+"""The gradient fades on its way back through the depth.
+
+What it is
+    Each layer passes back less gradient than it receives. A sigmoid passes at most a quarter, a saturated tanh
+    nearly nothing; after ten such layers the first ones receive a millionth. Long recurrences do the same over
+    time.
+
+How it shows
+    The last layers train, the first ones stay where they began. The loss stays at the level of guessing or falls
+    very slowly.
+
+How it is told apart
+    The gradient is measured layer by layer at the first steps: it falls steadily towards the input while the
+    initial weights have a sound scale. With wrong initial weights the activations fade as well, from the first
+    step; a gradient that is small in all layers alike belongs to a model that has converged.
+
+What to do
+    ReLU-like activations, normalisation layers, residual connections; for recurrences, gates (LSTM, GRU).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.profiles import RECURRENT_TYPES, unit_share
+from neuraldbg.explain.words import number, percent
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+RATIO = 1e-3
+"""First over last layer's gradient, below which the first layers hardly learn."""
+PER_LAYER = 0.7
+"""Change per layer below which the fading is geometric."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the gradient's decay over depth at the beginning."""
+    profile = case.gradients
+    if len(profile) < 3 or not profile.values[-1] > 0 or (case.origin is not None and case.origin.step < 3):
+        return None
+    ratio = float(profile.values[0] / profile.values[-1])
+    decay = ratio ** (1 / (len(profile) - 1)) if ratio > 0 else 0.0
+    if not ratio < 0.03:
+        return None
+    weigh, layer = Weighing(), profile.layers[0]
+    if ratio < RATIO and decay < PER_LAYER:
+        weigh.speaks(
+            f"gradients fall from {number(float(profile.values[-1]))} at {profile.layers[-1]} to "
+            f"{number(float(profile.values[0]))} at {layer}, {number(decay)} times per layer",
+            3.0, ratio, RATIO,
+        )  # fmt: skip
+    else:
+        weigh.speaks(f"the first layer's gradient is {number(ratio)} of the last layer's", 1.0, ratio, RATIO)
+    if profile.monotone < 0.6:
+        weigh.against("the fall is not steady from layer to layer", 1.5, profile.monotone, 0.6)
+    bounded = [path for path in case.layout.by_path if case.follows(path, ("Sigmoid", "Tanh", "Softsign"))]
+    recurrent = [layer_.path for layer_ in case.layout.layers if layer_.type in RECURRENT_TYPES]
+    if bounded or recurrent:
+        weigh.speaks(
+            f"{len(bounded) or len(recurrent)} bounded or recurrent layers damp it on the way",
+            1.2,
+            len(bounded) or len(recurrent),
+        )
+    else:
+        weigh.against("no sigmoid, tanh or recurrent layer that would damp it", 1.0)
+    _weigh_rest(case, weigh)
+    return weigh.conclude(
+        f"gradients that fade over the depth: {layer} receives {number(ratio)} of what {profile.layers[-1]} receives",
+        Remedy(
+            "Use ReLU-like activations and normalisation between the layers, or residual connections.",
+            "# instead of torch.nn.Sigmoid() / torch.nn.Tanh() between the layers:\n"
+            "torch.nn.LayerNorm(width), torch.nn.ReLU()\n# or, in forward(): x = x + block(x)",
+        ),
+        layer=layer,
+        step=0,
+        failure="gradient vanishing",
+        equivalent=("init_scale_wrong",) if case.sound_init is None else (),
+    )
+
+
+def _weigh_rest(case: Case, weigh: Weighing) -> None:
+    if case.sound_init is True:
+        weigh.speaks("the initial weights have a usual scale", 0.7)
+    elif case.sound_init is False:
+        weigh.against("the initial weights have the wrong scale, which alone does this", 3.0)
+    if saturated(case):
+        weigh.against("hidden units sit at the bounds of their activation, which alone does this", 2.0)
+    if case.has_norms:
+        weigh.against("normalisation layers stand between", 1.0)
+    if case.trouble.kind in ("stuck", "slow"):
+        weigh.speaks(case.trouble.phrase, 1.5)
+    elif case.learned:
+        weigh.against(f"the model learns: the loss fell by {percent(case.loss.relative)}", 4.0, case.loss.relative)
+    else:
+        weigh.against("the loss shows no consequence", 1.0)
+
+
+def saturated(case: Case) -> bool:
+    """Whether most of some bounded layer sat at its bounds at the first step."""
+    for row in case.layout.rows("activation"):
+        if case.follows(case.layout.sites[row].module, ("Sigmoid", "Tanh")):
+            share = unit_share(case, row, "saturated", "count")[1]
+            if len(share) and share[0] > 0.5:
+                return True
+    return False
+
+
+CAUSE = Cause(
+    id="vanishing_depth",
+    category="architecture",
+    title="the gradient fades over the depth",
+    tier=Tier.STATISTICAL,
+    explains=STALL,
+    judge=judge,
+    page=__doc__ or "",
+)

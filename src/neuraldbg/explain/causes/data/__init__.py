@@ -1,0 +1,1 @@
+"""Causes in the data: inputs and targets."""

@@ -1,0 +1,162 @@
+"""One batch is unlike all others and throws the training off.
+
+What it is
+    A single batch holds values far outside the usual range: a mislabelled unit, a sensor error, a damaged file, an
+    outlier that preprocessing did not clip.
+
+How it shows
+    The loss jumps in one step. Either it comes back within some steps, or the large gradient of that step ruins the
+    weights.
+
+How it is told apart
+    The statistics of each batch are compared with those of the others. It is the cause when the batch of the jump
+    is an extreme outlier and the others are not. If the batch of the jump looks like all others, the cause lies
+    elsewhere.
+
+What to do
+    Look at that batch, clip or drop the sample, and clip the gradient norm so that one batch cannot ruin the
+    weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import number, percent, plural
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+FAR = 10.0
+"""Robust standard deviations (1.4826 MAD) beyond which a batch is an outlier of its own run."""
+FACTOR = 3.0
+"""And it must exceed the usual value this many times, since tight distributions make any deviation look large."""
+HISTORY = 5
+"""Other batches needed to know what is usual."""
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """The most extreme batch of the run."""
+
+    step: int
+    stat: str
+    leaf: str
+    value: float
+    usual: float
+    share: float
+    """Share of batches that are outliers."""
+
+
+def outliers(values: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """Mark the values that lie extremely far above the others, shape (T,)."""
+    usual = float(np.median(values))
+    spread = 1.4826 * float(np.median(np.abs(values - usual)))
+    marked: npt.NDArray[np.bool_] = (values > usual + FAR * spread) & (values > FACTOR * abs(usual) + 1e-12)
+    return marked
+
+
+def find(case: Case) -> Outlier | None:
+    """Return the most extreme batch by its absolute maximum, standard deviation or rms."""
+    best: tuple[float, Outlier] | None = None
+    for row in case.layout.rows("input"):
+        if case.layout.sites[row].dtype.removeprefix("torch.").startswith(("int", "uint", "bool")):
+            continue
+        low, high = case.run.series(row, "min", "min"), case.run.series(row, "max", "max")
+        largest = np.maximum(np.abs(low.values), np.abs(high.values))
+        for stat, values in (("largest value", largest), ("rms", case.run.series(row, "rms", "max").values)):
+            keep = np.isfinite(values)
+            if keep.sum() <= HISTORY:
+                continue
+            steps, kept = low.steps[keep], values[keep]
+            marked = outliers(kept)
+            if marked.any():
+                index, usual = int(np.argmax(kept)), float(np.median(kept))
+                extreme = float(kept[index]) / max(usual, 1e-12)
+                found = Outlier(
+                    int(steps[index]),
+                    stat,
+                    case.layout.sites[row].name,
+                    float(kept[index]),
+                    usual,
+                    float(marked.mean()),
+                )
+                if best is None or extreme > best[0]:
+                    best = (extreme, found)
+    return best[1] if best else None
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh whether the outlying batch and the trouble come together."""
+    odd = find(case)
+    if odd is None:
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"the batch of step {odd.step} has a {odd.stat} of {number(odd.value)}, usual is {number(odd.usual)}",
+        2.5, odd.value, odd.usual,
+    )  # fmt: skip
+    if odd.share > 0.05:
+        weigh.against(
+            f"{percent(odd.share)} of the batches are like that, so it is a property of the data", 2.0, odd.share, 0.05
+        )
+    _weigh_loss(case, odd, weigh)
+    norm = case.scalar("grad_norm").finite()
+    here = norm.at(odd.step)
+    if len(norm) > HISTORY and here > 5 * float(np.median(norm.values)):
+        weigh.speaks(
+            f"its gradient norm is {number(here)}, usual is {number(float(np.median(norm.values)))}", 1.0, here
+        )
+    limit = (
+        case.healthy_grad_norm if case.trouble.broke else float(np.median(norm.values)) if len(norm) else float("nan")
+    )
+    clip = f"torch.nn.utils.clip_grad_norm_(model.parameters(), {number(limit)})" if np.isfinite(limit) else ""
+    return weigh.conclude(
+        f"one batch unlike all others: at step {odd.step} its {odd.stat} is {number(odd.value)} instead of about {number(odd.usual)}",
+        Remedy(
+            "Look at the samples of that batch and drop or clip them; clipping the gradient norm keeps one batch from "
+            "ruining the weights.",
+            f"x = x.clamp(-{number(3 * odd.usual)}, {number(3 * odd.usual)})\n{clip}".strip(),
+        ),
+        step=odd.step,
+        failure=case.trouble.phrase or "a loss spike",
+    )
+
+
+def _weigh_loss(case: Case, odd: Outlier, weigh: Weighing) -> None:
+    """Weigh the loss of that step and of those after it."""
+    loss = case.loss.finite
+    here, others = case.loss.series.at(odd.step), loss.values[loss.steps != odd.step]
+    before = case.loss.finite.between(0, odd.step - 1).values
+    if case.onset is not None and case.onset < odd.step and case.trouble.kind != "stuck":
+        weigh.against(f"the trouble began before, at step {case.onset}", 4.0, case.onset, odd.step)
+        return
+    usual = float(np.median(before if len(before) >= HISTORY else others)) if len(others) else float("nan")
+    if not np.isfinite(here) or here > 2 * usual:
+        weigh.speaks(f"the loss of that step is {number(here)}, before it was {number(usual)}", 2.5, here, 2 * usual)
+    else:
+        weigh.against("the loss of that step is like that of the others", 3.5, here, 2 * usual)
+    if case.trouble.broke and case.onset is not None and odd.step <= case.onset <= odd.step + 3:
+        weigh.speaks(
+            f"the run broke within {plural(case.onset - odd.step + 1, 'step')} of it", 1.5, case.onset, odd.step
+        )
+
+
+CAUSE = Cause(
+    id="bad_batch",
+    category="data",
+    title="one batch unlike all others",
+    tier=Tier.SPECIFIC,
+    explains=BLOW_UP | UNITS,
+    judge=judge,
+    page=__doc__ or "",
+)

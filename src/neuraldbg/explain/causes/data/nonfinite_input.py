@@ -1,0 +1,89 @@
+"""The data itself holds NaN or infinity.
+
+What it is
+    A batch contains values that are not numbers: missing entries of a table, a division by a standard deviation of
+    zero in the preprocessing, a damaged file.
+
+How it shows
+    The loss becomes NaN in the step that meets such a sample, and everything stays NaN from then on, because one
+    step writes it into every weight.
+
+How it is told apart
+    The batch is read before the model sees it. It is the cause when the input is the earliest non-finite place of
+    the run. A mask of minus infinities that the model handles does no harm and is not counted.
+
+What to do
+    Find and repair or drop the samples, and check the batch at the door.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import plural
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh whether the first non-finite value of the run stood in the batch."""
+    for row in case.layout.rows("input"):
+        counts = case.run.series(row, "nonfinite", "max")
+        hit = np.flatnonzero(counts.values > 0)
+        if len(hit):
+            step, count = int(counts.steps[hit[0]]), int(counts.values[hit[0]])
+            leaf = case.layout.sites[row].name
+            return _weigh(case, f"input {leaf!r}" if leaf else "input", step, count, float(np.mean(counts.values > 0)))
+    for fact in case.run.facts_of("loss"):
+        for term in fact.value.get("terms") or ():
+            count = int((term.get("target") or {}).get("nonfinite") or 0)
+            if count:
+                return _weigh(case, "target", fact.step, count, 0.0)
+    return None
+
+
+def _weigh(case: Case, what: str, step: int, count: int, share: float) -> Finding:
+    weigh, origin = Weighing(), case.origin
+    weigh.speaks(f"the {what} of step {step} holds {plural(count, 'value')} that are NaN or infinite", 3.0, count, 0)
+    if origin is None:
+        weigh.against("loss, gradients and weights stayed finite, so the model copes with them", 5.0)
+    elif origin.step < step:
+        weigh.against(f"something else was not finite before, at step {origin.step}", 6.0, origin.step, step)
+    elif origin.step <= step + 1:
+        weigh.speaks(
+            f"it is the earliest non-finite place: loss and gradients follow at step {origin.step}",
+            4.0,
+            origin.step,
+            step,
+        )
+    else:
+        weigh.against(f"everything else stayed finite until step {origin.step}", 3.0, origin.step, step)
+    name = "y" if what == "target" else "x"
+    return weigh.conclude(
+        f"NaN or infinite values in the data: the {what} of step {step} holds {count} of them",
+        Remedy(
+            "Repair or drop the samples, and stop at the door when one comes through.",
+            f"assert torch.isfinite({name}).all(), 'bad sample in this batch'\n"
+            f"keep = torch.isfinite({name}).flatten(1).all(dim=1)  # or drop them\nx, y = x[keep], y[keep]",
+        ),
+        step=step,
+        failure=case.trouble.phrase or "non-finite data",
+    )
+
+
+CAUSE = Cause(
+    id="nonfinite_input",
+    category="data",
+    title="the data holds NaN or infinity",
+    tier=Tier.SPECIFIC,
+    explains=BLOW_UP | UNITS | {"nonfinite_input"},
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,144 @@
+"""Inputs are far from zero mean and unit scale, or their columns differ by orders of magnitude.
+
+What it is
+    Raw pixel values from 0 to 255, prices, years, or a table whose columns have different units are given to the
+    first layer as they are. The first layer's gradients grow with the inputs, so that no single learning rate fits
+    all layers.
+
+How it shows
+    Large activations and gradients in the first layers from the beginning; the loss blows up, jumps, or falls very
+    slowly. A lower learning rate seems to help, but then the rest of the network hardly learns.
+
+How it is told apart
+    Mean, standard deviation and range of the batch are read before the model, for tables also column by column. A
+    normalisation layer right after the input undoes the scale, and ids for an embedding have none; neither is a
+    fault. A model that learns well on such inputs is left in peace.
+
+What to do
+    Subtract the mean and divide by the standard deviation of the training set, column by column.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.profiles import gradient_profile, is_norm
+from neuraldbg.explain.words import number
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case, InputStats
+    from neuraldbg.explain.finding import Finding
+
+LARGE = 10.0
+"""rms above which inputs are far from unit scale (LeCun et al. 1998, Efficient BackProp, ask for about 1)."""
+SMALL = 0.01
+"""rms below which they are tiny."""
+OFFSET = 5.0
+"""|mean| / std beyond which the offset dominates."""
+UNEVEN = 100.0
+"""Ratio of the columns' standard deviations beyond which they differ by orders of magnitude."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the scale of each float input."""
+    if _takes_ids(case):
+        return None
+    findings = [_weigh(case, stats) for stats in case.inputs if not stats.integer]
+    real = [found for found in findings if found is not None]
+    return max(real, key=lambda found: found.log_odds) if real else None
+
+
+def _weigh(case: Case, stats: InputStats) -> Finding | None:
+    weigh = Weighing()
+    what = _scale(stats, weigh)
+    if not what:
+        return None
+    _absorbed(case, weigh)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.5 if case.trouble.broke else 1.2)
+    else:
+        weigh.against("the training runs well on them", 4.0)
+    _first_layer(case, weigh)
+    name = f"input {stats.leaf!r}" if stats.leaf else "input"
+    first = next((w.layer.path for w in case.weights), None)
+    per_column = stats.columns is not None
+    return weigh.conclude(
+        f"inputs that are not normalised: the {name} {what}",
+        Remedy(
+            "Standardise the inputs with the statistics of the training set, also when the model is used later.",
+            "mean, std = x_train.mean(0), x_train.std(0).clamp_min(1e-6)\nx = (x - mean) / std"
+            if per_column
+            else f"x = (x - {number(stats.mean)}) / {number(stats.std or 1.0)}",
+        ),
+        layer=first,
+        step=0,
+        failure=case.trouble.phrase or "badly scaled inputs",
+    )
+
+
+def _scale(stats: InputStats, weigh: Weighing) -> str:
+    """Weigh how far the input is from unit scale, and say it; empty if it is not far."""
+    said = []
+    if stats.rms > LARGE or 0 < stats.rms < SMALL:
+        orders = abs(math.log10(stats.rms / (LARGE if stats.rms > LARGE else SMALL)))
+        weigh.speaks(
+            f"its values have an rms of {number(stats.rms)} (from {number(stats.low)} to {number(stats.high)})",
+            min(1.5 + 1.2 * orders, 4.0), stats.rms, LARGE if stats.rms > LARGE else SMALL,
+        )  # fmt: skip
+        said.append(f"ranges from {number(stats.low)} to {number(stats.high)}")
+    if stats.std > 0 and abs(stats.mean) / stats.std > OFFSET:
+        weigh.speaks(f"its mean is {number(stats.mean)} with a standard deviation of {number(stats.std)}", 1.5,
+                     abs(stats.mean) / stats.std, OFFSET)  # fmt: skip
+        said.append(f"has a mean of {number(stats.mean)} and a standard deviation of {number(stats.std)}")
+    if stats.columns is not None and stats.columns[0] > 0 and stats.columns[1] / stats.columns[0] > UNEVEN:
+        ratio = stats.columns[1] / stats.columns[0]
+        weigh.speaks(f"its columns have standard deviations from {number(stats.columns[0])} to {number(stats.columns[1])}",
+                     2.0, ratio, UNEVEN)  # fmt: skip
+        said.append(f"has columns that differ {number(ratio)} times in scale")
+    return " and ".join(said)
+
+
+def _absorbed(case: Case, weigh: Weighing) -> None:
+    """A normalisation layer near the input undoes its scale."""
+    leaves = [layer for layer in case.ordered if layer.leaf and layer.path in (case.layout.called or {layer.path})]
+    first = [is_norm(layer) for layer in leaves[:2]]
+    if first and first[0]:
+        weigh.against(f"the first layer ({leaves[0].type}) normalises the input", 4.0, leaves[0].path)
+    elif len(first) > 1 and first[1]:
+        weigh.against(f"a {leaves[1].type} follows the first layer and undoes the scale", 2.5, leaves[1].path)
+
+
+def _first_layer(case: Case, weigh: Weighing) -> None:
+    """With large inputs, the gradient of the first weight matrix dominates."""
+    profile = gradient_profile(case, "param_grad")
+    if len(profile) < 3:
+        return
+    rest = float(np.median(profile.values[1:]))
+    if rest > 0 and profile.values[0] > 10 * rest:
+        ratio = float(profile.values[0]) / rest
+        weigh.speaks(
+            f"gradients of {profile.layers[0]} are {number(ratio)} times those of the other layers", 0.8, ratio, 10.0
+        )
+
+
+def _takes_ids(case: Case) -> bool:
+    """Whether the inputs go into an embedding."""
+    first = next((layer for layer in case.ordered if layer.leaf and layer.params), None)
+    return first is not None and first.type.startswith("Embedding")
+
+
+CAUSE = Cause(
+    id="unnormalised_inputs",
+    category="data",
+    title="inputs far from unit scale",
+    tier=Tier.SPECIFIC,
+    explains=BLOW_UP | STALL | UNITS,
+    judge=judge,
+    page=__doc__ or "",
+)

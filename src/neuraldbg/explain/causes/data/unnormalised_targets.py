@@ -1,0 +1,102 @@
+"""Regression targets are far from zero mean and unit scale.
+
+What it is
+    The network starts with outputs near zero, but is asked for values in the thousands, or for small differences on
+    a large offset. Nearly all of the gradient goes into moving the last layer there.
+
+How it shows
+    A huge loss at the beginning; then a blow-up with SGD, or a very slow descent with an adaptive optimizer, which
+    moves the last bias by about the learning rate at each step.
+
+How it is told apart
+    Mean and standard deviation of the targets are read from the graph of the loss, for losses that compare numbers
+    (MSE, L1, Huber). It is the cause when the run is in trouble and the loss has not even reached the variance of
+    the targets, which is what predicting their mean would give. A model that gets below it has coped with the
+    scale.
+
+What to do
+    Standardise the targets, and undo it when predictions are used.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import number
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+REGRESSION = ("mse", "l1", "smooth_l1", "huber", "squared_error")
+LARGE = 10.0
+"""rms of the targets above which they are far from unit scale."""
+SMALL = 1e-3
+"""rms below which they are tiny."""
+OFFSET = 10.0
+"""|mean| / std beyond which the offset dominates."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the scale of the targets of each regression loss."""
+    for term in case.terms:
+        target = term.get("target") or {}
+        mean, std = target.get("mean"), target.get("std")
+        if term.get("kind") in REGRESSION and isinstance(mean, (int, float)) and isinstance(std, (int, float)):
+            found = _weigh(case, term, float(mean), float(std))
+            if found is not None:
+                return found
+    return None
+
+
+def _weigh(case: Case, term: dict[str, Any], mean: float, std: float) -> Finding | None:
+    rms, weigh = math.hypot(mean, std), Weighing()
+    if rms > LARGE or 0 < rms < SMALL:
+        edge = LARGE if rms > LARGE else SMALL
+        weigh.speaks(f"the targets have an rms of {number(rms)} (mean {number(mean)}, standard deviation {number(std)})",
+                     min(1.8 + abs(math.log10(rms / edge)), 4.0), rms, edge)  # fmt: skip
+    if std > 0 and abs(mean) / std > OFFSET and abs(mean) > 1:
+        weigh.speaks(f"their offset is {number(abs(mean) / std)} times their spread", 1.0, abs(mean) / std, OFFSET)
+    if not weigh.items:
+        return None
+    variance, squared = std * std, term.get("kind") in ("mse", "squared_error")
+    best = case.loss.best if len(case.loss) else float("nan")
+    if squared and term.get("reduction") == "mean" and math.isfinite(best) and variance > 0:
+        if best < 0.7 * variance:
+            weigh.against(f"the loss went to {number(best)}, below the variance of the targets: the model copes with "
+                          "their scale", 4.0, best, variance)  # fmt: skip
+        elif len(case.loss) >= 10:
+            weigh.speaks(
+                f"the loss never got below the variance of the targets ({number(variance)})", 1.5, best, variance
+            )
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.5)
+    elif case.learned:
+        weigh.against("the loss falls well", 1.0 if not (squared and best > variance) else 0.2, case.loss.relative)
+    layer = term.get("layer")
+    return weigh.conclude(
+        f"targets that are not normalised: mean {number(mean)}, standard deviation {number(std)}",
+        Remedy(
+            "Standardise the targets for training and undo it when predicting.",
+            f"target = (target - {number(mean)}) / {number(std or 1.0)}\n"
+            f"# later: prediction = model(x) * {number(std or 1.0)} + {number(mean)}",
+        ),
+        layer=layer,
+        step=0,
+        failure=case.trouble.phrase or "badly scaled targets",
+    )
+
+
+CAUSE = Cause(
+    id="unnormalised_targets",
+    category="data",
+    title="regression targets far from unit scale",
+    tier=Tier.SPECIFIC,
+    explains=BLOW_UP | STALL | UNITS,
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,1 @@
+"""Causes of a wrongly wired training program."""

@@ -1,0 +1,109 @@
+"""The model trains in evaluation mode: dropout is off and batch norm uses old statistics.
+
+What it is
+    ``model.eval()`` was called, usually for a validation pass, and ``model.train()`` was not called again. Dropout
+    then does nothing, and batch normalisation uses its running statistics, which no longer follow the data.
+
+How it shows
+    After the first validation the model overfits more than it should (no dropout), or the loss jumps and training
+    becomes unstable (batch norm with statistics that do not fit the weights any more).
+
+How it is told apart
+    The mode is read in every forward pass that builds a graph. It is a fault when the model as a whole is in
+    evaluation mode and has layers that care. Batch norm alone kept in evaluation mode inside a model in training
+    mode is a usual way of fine-tuning, and a frozen model in evaluation mode is a usual part of a loss; neither is
+    a fault.
+
+What to do
+    Call ``model.train()`` after each validation, at the beginning of each epoch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuraldbg.explain.cause import BLOW_UP, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import listing, percent
+from neuraldbg.nouns import FactKey, Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the modes seen in forward passes with gradients."""
+    affected = [fact for fact in case.run.facts_of(FactKey.MODES.value) if fact.value.get("eval_layers")]
+    for fact in {fact.value.get("model"): fact for fact in affected}.values():
+        if not _frozen(case, fact.value):
+            return _weigh(case, fact.value)
+    return None
+
+
+def _weigh(case: Case, modes: dict[str, Any]) -> Finding | None:
+    layers, every = list(modes.get("eval_layers") or ()), list(modes.get("mode_layers") or ())
+    counts = case.scalar("eval_layers")
+    hit = np.flatnonzero(counts.values > 0)
+    versions = case.run.facts_of(FactKey.MODES.value, model=modes.get("model"))
+    start = int(counts.steps[hit[0]]) if len(hit) else next(f.step for f in versions if f.value.get("eval_layers"))
+    if len(counts) and len(hit) < max(2, 0.1 * len(counts)):
+        return None  # evaluations between the steps, not the steps themselves
+    share = float(np.mean(counts.values[hit[0] :] > 0)) if len(hit) else 1.0
+    weigh = Weighing()
+    types = sorted({layer.type for path in layers if (layer := case.layout.by_path.get(path))})
+    if modes.get("training"):
+        weigh.against(
+            "the model itself is in training mode, so single layers were put in evaluation mode on purpose", 3.0
+        )
+        weigh.speaks(f"{listing(layers)} in evaluation mode while training", 1.5, len(layers), 0)
+    else:
+        weigh.speaks(
+            f"the model is in evaluation mode in forward passes that build a graph: {listing(layers)}",
+            4.5,
+            len(layers),
+            0,
+        )
+    if len(layers) == len(every):
+        weigh.speaks(f"all {len(every)} dropout and batch-norm layers are off", 0.7, len(layers), len(every))
+    if share < 0.9:
+        weigh.against(f"only {percent(share)} of the steps since step {start} were affected", 2.5, share, 0.9)
+    evals = case.scalar("evals")
+    if start > 0 and len(evals) and (evals.between(start - 1, start).values > 0).any():
+        weigh.speaks(f"it began at step {start}, right after a pass without gradients (a validation)", 1.0, start)
+    elif start > 0:
+        weigh.speaks(f"the model was in training mode before step {start}", 0.5, start)
+    return weigh.conclude(
+        f"a model left in evaluation mode since step {start}: {listing(types or layers)} do not work as in training",
+        Remedy(
+            "Switch back to training mode after validation, at the beginning of each epoch.",
+            "model.train()\nfor batch in train_loader:\n    ...",
+        ),
+        step=start,
+        failure=case.trouble.phrase or "training in evaluation mode",
+    )
+
+
+def _frozen(case: Case, modes: dict[str, Any]) -> bool:
+    """Whether every parameter of that model is frozen: then evaluation mode is meant."""
+    frozen = set(case.standing("frozen"))
+    mine = [
+        f"{layer.path}.{name}" if layer.path else name
+        for layer in case.layout.layers
+        if layer.model == modes.get("model")
+        for name in layer.params
+    ]
+    return bool(mine) and set(mine) <= frozen
+
+
+CAUSE = Cause(
+    id="eval_mode_left_on",
+    category="loop",
+    title="the model trains in evaluation mode",
+    tier=Tier.CERTAIN,
+    explains=BLOW_UP | {"loss_plateau"},
+    judge=judge,
+    page=__doc__ or "",
+)

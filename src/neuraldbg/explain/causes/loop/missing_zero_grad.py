@@ -1,0 +1,100 @@
+"""Gradients are never cleared: each step adds to those of all steps before.
+
+What it is
+    PyTorch adds every new gradient to the ``.grad`` that is already there. A loop that never calls
+    ``optimizer.zero_grad()`` therefore steps along the sum of all gradients since the beginning, which behaves like
+    an enormous momentum that never decays.
+
+How it shows
+    The gradient norm grows, the loss falls at first, then swings, rises or stalls. With an adaptive optimizer it
+    can look almost normal and only end worse than it should. It is easily taken for a learning rate that is too
+    high.
+
+How it is told apart
+    The gradients of the optimizer's own parameters are looked at just before the first backward pass of each step.
+    They should be empty or zero there. Gradient accumulation (several backward passes for one step) is no fault: at
+    the first pass of the next step the gradients have been cleared. A learning rate that is too high leaves no old
+    gradients.
+
+What to do
+    Call ``optimizer.zero_grad()`` once for each optimizer step, before ``backward``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import number, percent, plural
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+STALE = 0.9
+"""Share of parameters that must carry an old gradient for a step to count as not cleared."""
+REMEDY = Remedy(
+    "Clear the gradients once per optimizer step, before the backward pass.",
+    "optimizer.zero_grad()\nloss.backward()\noptimizer.step()",
+)
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh how many steps began on old gradients."""
+    best: Finding | None = None
+    for stream in case.run.streams:
+        found = _judge_stream(case, stream)
+        if found is not None and (best is None or found.log_odds > best.log_odds):
+            best = found
+    return best
+
+
+def _judge_stream(case: Case, stream: int) -> Finding | None:
+    stale = case.run.scalar("stale_grad", stream)
+    if len(stale) < 3:
+        return None
+    values, steps = stale.values[1:], stale.steps[1:]
+    hit = values >= STALE
+    share = float(hit.mean())
+    if share < 0.5:
+        return None
+    weigh, first = Weighing(), int(steps[np.flatnonzero(hit)[0]])
+    weigh.speaks(
+        f"{percent(float(np.median(values[hit])))} of the optimizer's parameters still carried a gradient before the "
+        f"backward pass, in {int(hit.sum())} of the {plural(len(values), 'step')} after the first",
+        6.5 if share >= 0.9 else 2.5,
+        round(share, 4),
+        STALE,
+    )
+    if share >= 0.9 and len(values) < 5:
+        weigh.against(f"only {plural(len(values) + 1, 'step')} were seen", 1.0, len(values) + 1)
+    if share < 0.9:
+        weigh.against("in the other steps the gradients had been cleared", 1.5, round(1 - share, 4))
+    norm = case.run.scalar("grad_norm", stream).finite().values
+    if len(norm) >= 5:
+        growth = float(np.max(norm[1:20]) / norm[0]) if norm[0] > 0 else float("nan")
+        if growth > 2:
+            weigh.speaks(f"the gradient norm grew {number(growth)} times within the first steps", 0.7, growth, 2.0)
+        elif growth < 1.2:
+            weigh.against("the gradient norm did not grow over the first steps", 0.5, growth, 1.2)
+    return weigh.conclude(
+        "gradients that are never cleared: every step adds to the sum of all gradients before it",
+        REMEDY,
+        step=first,
+        failure=case.trouble.phrase or "gradient accumulation over steps",
+    )
+
+
+CAUSE = Cause(
+    id="missing_zero_grad",
+    category="loop",
+    title="gradients are never cleared",
+    tier=Tier.CERTAIN,
+    explains=BLOW_UP | STALL | UNITS,
+    judge=judge,
+    page=__doc__ or "",
+)

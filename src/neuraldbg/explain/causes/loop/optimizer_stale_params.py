@@ -1,0 +1,87 @@
+"""The optimizer holds tensors that are no longer the model's.
+
+What it is
+    The optimizer was given parameters that the model has since replaced: the model was rebuilt, a layer was
+    exchanged, or the model was loaded or converted in a way that made new tensors, after the optimizer was created.
+    Each step updates the old tensors; the ones that compute the loss stay as they are.
+
+How it shows
+    The loss does not move at all, or, when only some layers were exchanged, exactly those layers stay at their
+    initial values.
+
+How it is told apart
+    It is read from the program: tensors in the optimizer's groups belong to no layer of any model that was called,
+    and they never get a gradient. Learnable tensors outside a model (a loss weight, an image that is optimised) do
+    get gradients and are no fault.
+
+What to do
+    Create the optimizer last, after everything that replaces parameters.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain.case import owner
+from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import listing, plural, rounded
+from neuraldbg.nouns import FactKey, Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the optimizer's tensors that no model owns."""
+    stale = [fact for fact in case.optimizers if _persists(case, fact)]
+    if not stale:
+        return None
+    fact = max(stale, key=lambda value: int(value["foreign_no_grad"]))
+    foreign, dead, owned = (int(fact.get(name) or 0) for name in ("foreign", "foreign_no_grad", "owned"))
+    weigh = Weighing()
+    weigh.speaks(
+        f"{plural(dead, 'tensor')} in the optimizer belong to no model that was called and never got a gradient",
+        4.0, dead, 0,
+    )  # fmt: skip
+    if owned == 0:
+        weigh.speaks("the optimizer holds no parameter of any model that was called", 3.0, owned, 0)
+    left_out = case.standing("not_in_optimizer", 3)
+    if left_out:
+        weigh.speaks(f"{listing(left_out)} of the model get gradients but are in no optimizer", 2.5, len(left_out), 0)
+    elif owned:
+        weigh.against("every parameter of the model that gets a gradient is in an optimizer", 3.0, 0)
+    if foreign > dead:
+        weigh.against("other tensors outside the models do get gradients", 1.0, foreign - dead, 0)
+    if case.trouble.kind in ("stuck", "slow"):
+        weigh.speaks(case.trouble.phrase, 1.0)
+    rate = f", lr={rounded(case.lr)}" if case.lr > 0 else ""
+    return weigh.conclude(
+        f"an optimizer that holds {plural(dead, 'tensor')} which are not the model's: it updates old copies",
+        Remedy(
+            "Create the optimizer after the model has its final parameters: after layers were exchanged, weights "
+            "loaded with assign=True, or the model was wrapped or converted.",
+            f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(){rate})  # after the last change of model",
+        ),
+        layer=owner(left_out[0]) if left_out and owned else None,
+        step=0,
+        failure="an optimizer without effect" if not owned else "an untrained layer",
+    )
+
+
+def _persists(case: Case, fact: dict[str, Any]) -> bool:
+    """Whether the tensors were without gradient in every reading of that optimizer but perhaps the first."""
+    versions = case.run.facts_of(FactKey.OPTIMIZER.value, stream=fact.get("stream", 0))
+    return all(int(v.value.get("foreign_no_grad") or 0) > 0 for v in versions[1:] or versions)
+
+
+CAUSE = Cause(
+    id="optimizer_stale_params",
+    category="loop",
+    title="the optimizer holds tensors that are not the model's",
+    tier=Tier.CERTAIN,
+    explains=STALL | UNITS,
+    judge=judge,
+    page=__doc__ or "",
+)

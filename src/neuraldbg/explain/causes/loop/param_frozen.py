@@ -1,0 +1,134 @@
+"""A layer that should train is frozen: requires_grad is False.
+
+What it is
+    A layer is used in the forward pass, but its parameters have ``requires_grad=False``: a freeze that was left
+    over from an earlier phase, a wrong name pattern, or a loop that froze one layer too many.
+
+How it shows
+    The rest of the network trains around the constant layer. The result is worse than it should be, and nothing
+    fails.
+
+How it is told apart
+    Freezing is read from the program. Whether it is meant is judged by its shape: a whole model, a first part of
+    the network (a pretrained backbone), most of the parameters (adapters are trained instead), or only
+    normalisation layers are usually meant. A layer in the middle, between trained ones, or the output layer,
+    usually is not.
+
+What to do
+    ``requires_grad_(True)`` for the layer, and make sure that the optimizer holds it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from neuraldbg.explain.case import owner
+from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.profiles import is_norm
+from neuraldbg.explain.words import listing, percent
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+MEANT = re.compile(r"backbone|encoder|pretrain|feature|teacher|target|ema|frozen|base_|embed|pos|vgg|lpips|clip", re.IGNORECASE)
+"""Names that people give to parts which they freeze on purpose."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh whether the frozen layers look like a mistake."""
+    names = [n for n in case.standing("frozen") if not _norm(case, n)]
+    names = [n for n in names if not _whole_model(case, n, names)]
+    if not names:
+        return None
+    frozen = {owner(name) for name in names}
+    holders = [layer for layer in case.ordered if layer.params and not is_norm(layer)]
+    trained = [case.depth(layer.path) for layer in holders if layer.path not in frozen]
+    if not trained:
+        return _nothing_trains(case, names)
+    depths = [case.depth(path) for path in frozen]
+    weigh = Weighing()
+    weigh.speaks(f"{listing(names)} have requires_grad=False and are used in the forward pass", 1.5, len(names), 0)
+    if max(depths) < min(trained):
+        weigh.against("only the first part of the network is frozen, as with a pretrained backbone", 3.5)
+    elif min(depths) > max(trained):
+        weigh.speaks("it is the last part of the network that is frozen, which nothing can make up for", 2.0)
+    else:
+        weigh.speaks("trained layers stand before and after the frozen ones", 3.0)
+    share = _share(case, names)
+    if share > 0.5:
+        weigh.against(
+            f"{percent(share)} of the parameters are frozen, as when adapters or a head are trained", 4.0, share, 0.5
+        )
+    if all(MEANT.search(name) for name in names):
+        weigh.against("its name is one that is usually frozen on purpose", 2.5, names[0])
+    if len(names) < sum(1 for n in case.param_names if owner(n) in frozen):
+        weigh.against("the layer's other parameters are trained", 1.0)
+    return weigh.conclude(
+        f"{listing(sorted(frozen, key=case.depth))} being frozen while the layers around are trained",
+        Remedy(
+            "Unfreeze the layer before the optimizer is built; if it is meant to be frozen, this can be ignored.",
+            "\n".join(
+                f"model.get_submodule({path!r}).requires_grad_(True)" for path in sorted(frozen, key=case.depth)[:4]
+            ),
+        ),
+        layer=owner(names[0]),
+        step=0,
+        failure="an untrained layer",
+    )
+
+
+def _nothing_trains(case: Case, names: list[str]) -> Finding:
+    weigh = Weighing()
+    weigh.speaks(f"all {len(names)} parameters of the model are frozen, and the optimizer steps", 6.0, len(names), 0)
+    return weigh.conclude(
+        "all parameters being frozen: the optimizer has nothing that it could change",
+        Remedy("Unfreeze what should be trained.", "model.requires_grad_(True)"),
+        step=0,
+        failure="a model that cannot learn",
+    )
+
+
+def _norm(case: Case, name: str) -> bool:
+    layer = case.layout.by_path.get(owner(name))
+    return layer is not None and is_norm(layer)
+
+
+def _model_of(case: Case, name: str) -> str | None:
+    layer = case.layout.by_path.get(owner(name))
+    return layer.model if layer is not None else None
+
+
+def _whole_model(case: Case, name: str, names: list[str]) -> bool:
+    """Whether the parameter belongs to a model that is frozen as a whole while another one trains."""
+    model = _model_of(case, name)
+    if len({layer.model for layer in case.layout.layers}) < 2:
+        return False
+    mine = [n for n in case.param_names if _model_of(case, n) == model and not _norm(case, n)]
+    return set(mine) <= set(names)
+
+
+def _share(case: Case, names: list[str]) -> float:
+    """Share of the parameters that are frozen: by elements where sizes were recorded, else by tensors."""
+    sizes: dict[str, float] = {}
+    for row in case.layout.rows("param"):
+        total = case.run.series(row, "total").finite().values
+        if len(total):
+            sizes[case.layout.sites[row].label] = float(total[0])
+    if sizes and all(name in sizes for name in case.param_names):
+        return sum(sizes[n] for n in names) / sum(sizes.values())
+    return len(names) / max(len(case.param_names), len(names), 1)
+
+
+CAUSE = Cause(
+    id="param_frozen",
+    category="loop",
+    title="a layer that should train is frozen",
+    tier=Tier.CERTAIN,
+    explains=STALL | UNITS,
+    judge=judge,
+    page=__doc__ or "",
+)

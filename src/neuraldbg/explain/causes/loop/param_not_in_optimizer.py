@@ -1,0 +1,123 @@
+"""Trainable parameters are in no optimizer: they get gradients but never move.
+
+What it is
+    A parameter takes part in the loss and receives a gradient, yet no optimizer holds it. It keeps its initial
+    value for the whole run. Typical reasons: the optimizer was built from a part of the model, a layer was added
+    afterwards, or parameter groups were picked by name and one was missed.
+
+How it shows
+    Often hardly at all: the rest of the network trains around the constant layer and the result is just worse. If
+    the layer is the output layer or the only useful one, the loss stays where it is.
+
+How it is told apart
+    It is read from the program: the parameter has a gradient at the step and is in no parameter group of any
+    optimizer that stepped. Its values are checked too: if they change, something else updates them and it is no
+    fault. Training only a new head on a fixed backbone is often meant; then all layers before the trained part are
+    left out.
+
+What to do
+    Add the parameters to the optimizer, or mark them with ``requires_grad_(False)`` if they are meant to stay.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.explain.case import owner
+from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import listing, plural, rounded
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+VERSIONS = 3
+"""Latest readings of the program in which the parameter must be left out: groups may be added during a run."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh whether the left-out parameters look like a mistake."""
+    names = case.standing("not_in_optimizer", VERSIONS)
+    if not names:
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"{listing(names)} received gradients and are in no parameter group of any optimizer", 5.0, len(names), 0
+    )
+    moved = movement(case, names)
+    if moved is True:
+        weigh.against("their values change during the run, so something else updates them", 7.0)
+    elif moved is False:
+        weigh.speaks("their values never changed during the run", 0.8, 0.0)
+    foreign = max((int(fact.get("foreign_no_grad") or 0) for fact in case.optimizers), default=0)
+    if foreign:
+        weigh.against(
+            f"the optimizer holds {plural(foreign, 'tensor')} that belong to no model and get no gradient, as "
+            "if it had been built before the model was changed",
+            4.0, foreign, 0,
+        )  # fmt: skip
+    if left_out_first(case, names):
+        weigh.against(
+            "everything before the trained layers is left out, as when only a head is trained on a fixed backbone",
+            2.0 if case.trouble.any else 4.0,
+        )
+    layer = owner(names[0])
+    return weigh.conclude(
+        f"{listing(names)} being in no optimizer: {'they get' if len(names) > 1 else 'it gets'} gradients but never "
+        f"{'move' if len(names) > 1 else 'moves'}",
+        _remedy(case, names),
+        layer=layer,
+        step=0,
+        failure="an untrained layer",
+    )
+
+
+def movement(case: Case, names: list[str]) -> bool | None:
+    """Whether any of these parameters changed its values during the run; None if that was not recorded."""
+    known = False
+    for row in case.layout.rows("param"):
+        if case.layout.sites[row].label not in names:
+            continue
+        rms, mean = case.run.series(row, "rms").finite().values, case.run.series(row, "mean").finite().values
+        if len(rms) < 3:
+            continue
+        known = True
+        if np.ptp(rms[1:]) > 1e-6 * abs(rms[0]) or np.ptp(mean[1:]) > 1e-6 * abs(rms[0]):
+            return True
+    return False if known else None
+
+
+def left_out_first(case: Case, names: list[str]) -> bool:
+    """Whether the left-out parameters are all of a first part of the network, and the rest is trained."""
+    chosen = {owner(name) for name in names}
+    depths = [case.depth(layer.path) for layer in case.ordered if layer.params and layer.path not in chosen]
+    deepest = max(case.depth(path) for path in chosen)
+    return bool(depths) and len(chosen) > 1 and deepest < min(depths)
+
+
+def _remedy(case: Case, names: list[str]) -> Remedy:
+    lr = case.lr
+    rate = f", lr={rounded(lr)}" if lr > 0 else ""
+    return Remedy(
+        "Build the optimizer from all parameters, or add the missing ones as a group; freeze them if they are meant to "
+        "stay as they are.",
+        f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(){rate})\n"
+        "# or, for the missing ones only:\n"
+        f"missing = {names[:8]!r}\n"
+        'optimizer.add_param_group({"params": [p for n, p in model.named_parameters() if n in missing]})',
+    )
+
+
+CAUSE = Cause(
+    id="param_not_in_optimizer",
+    category="loop",
+    title="trainable parameters are in no optimizer",
+    tier=Tier.CERTAIN,
+    explains=STALL | UNITS,
+    judge=judge,
+    page=__doc__ or "",
+)

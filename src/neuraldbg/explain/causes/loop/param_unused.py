@@ -1,0 +1,101 @@
+"""A layer is registered but takes no part in the loss.
+
+What it is
+    The model owns parameters that never receive a gradient: the layer is never called in ``forward``, or it is
+    called and its output is thrown away or cut off from the loss (``detach``, ``no_grad``, ``.item()``).
+
+How it shows
+    The layer keeps its initial weights. If it was meant to be used, the model is smaller than intended and learns
+    less than it could; distributed training may even stop with an error about unused parameters.
+
+How it is told apart
+    It is read from the program: the parameter requires a gradient and never has one at any step that was looked at.
+    A layer that was never called is unused; one that was called is cut off. Models that are only run without
+    gradients (target and averaged copies) are no fault, and neither is a part that gets its gradient in other
+    steps.
+
+What to do
+    Wire the layer into ``forward``, or delete it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from neuraldbg.explain.case import owner
+from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import listing
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+SPARE = re.compile(r"pooler|aux|target|teacher|ema|momentum|shadow|mask_token|unused", re.IGNORECASE)
+"""Names of parts that models commonly carry without using them in every task."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the parameters that never got a gradient."""
+    names = [name for name in case.standing("no_grad") if not _had_gradient(case, name)]
+    names = [name for name in names if not _idle_model(case, name, names)]
+    if not names:
+        return None
+    uncalled = set(case.standing("uncalled"))
+    never = [name for name in names if name in uncalled]
+    weigh = Weighing()
+    chosen = never or names
+    layers = list(dict.fromkeys(owner(name) for name in chosen))
+    weigh.speaks(f"{listing(chosen)} require a gradient and never got one", 3.0, len(chosen), 0)
+    if never:
+        weigh.speaks(f"{listing(layers)} was never called in a forward pass", 1.5, len(layers), 0)
+    else:
+        weigh.speaks(f"{listing(layers)} was called, but its output does not reach the loss", 1.0, len(layers), 0)
+    if all(SPARE.search(name) for name in chosen):
+        weigh.against("by its name it is a part that is often left unused", 3.0, chosen[0])
+    if case.trouble.kind in ("stuck", "slow"):
+        weigh.speaks(case.trouble.phrase, 0.5)
+    what = "never being called in the forward pass" if never else "being cut off from the loss"
+    return weigh.conclude(
+        f"{listing(layers)} {what}: its parameters never get a gradient",
+        Remedy(
+            "Use the layer in forward, or delete it."
+            if never
+            else "Look for detach(), no_grad(), .item() or .data between the layer and the loss, or an output not used.",
+            f"# in forward():\nx = self.{layers[0]}(x)" if never and layers[0] else "",
+        ),
+        layer=layers[0],
+        step=0,
+        failure="an untrained layer",
+        equivalent=() if never else ("detached_graph",),
+    )
+
+
+def _had_gradient(case: Case, name: str) -> bool:
+    """Whether the record holds a gradient of that parameter."""
+    for row in case.layout.rows("param_grad", owner(name)):
+        if case.layout.sites[row].label == name and len(case.run.series(row, "rms")):
+            return True
+    return False
+
+
+def _idle_model(case: Case, name: str, names: list[str]) -> bool:
+    """Whether the parameter belongs to a model none of whose parameters gets a gradient, while another one trains."""
+    layer = case.layout.by_path.get(owner(name))
+    if layer is None or len({other.model for other in case.layout.layers}) < 2:
+        return False
+    mine = {n for n in case.param_names if (found := case.layout.by_path.get(owner(n))) and found.model == layer.model}
+    return mine <= set(names) | set(case.standing("frozen"))
+
+
+CAUSE = Cause(
+    id="param_unused",
+    category="loop",
+    title="a layer takes no part in the loss",
+    tier=Tier.CERTAIN,
+    explains=STALL,
+    judge=judge,
+    page=__doc__ or "",
+)

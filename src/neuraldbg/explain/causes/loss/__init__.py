@@ -1,0 +1,1 @@
+"""Causes in what is optimised: the loss is not what is meant."""

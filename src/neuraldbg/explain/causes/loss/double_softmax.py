@@ -1,0 +1,105 @@
+"""Cross entropy is given probabilities: a softmax comes before a loss that has its own.
+
+What it is
+    ``CrossEntropyLoss`` expects raw scores (logits) and applies log-softmax itself. If the model already ends in a
+    softmax, it is applied twice.
+
+How it shows
+    The loss falls slowly and stops at a floor that no model can go below: ln(1 + (C - 1) / e) for C classes, 1.46
+    for ten. Accuracy may still look fair, since the order of the classes is right. Gradients are small.
+
+How it is told apart
+    It is read from the graph of the loss: a softmax lies directly under the cross entropy, and the rows that it is
+    given lie in [0, 1] and sum to 1. A log-softmax there is harmless, since applying it twice changes nothing, and
+    NLLLoss after log-softmax is right.
+
+What to do
+    Give the loss the output of the last linear layer, and use softmax only to read probabilities.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import number
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+
+def floor(classes: int) -> float:
+    """Return the lowest mean cross entropy that probabilities as scores allow: ln(1 + (C - 1) / e).
+
+    The best a row of probabilities can do is 1 at the right class: -ln(e / (e + C - 1)).
+    """
+    return math.log1p((classes - 1) / math.e)
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh each cross entropy of the loss."""
+    for term in case.terms:
+        if term.get("kind") == "cross_entropy":
+            found = _weigh(case, term)
+            if found is not None:
+                return found
+    return None
+
+
+def _weigh(case: Case, term: dict[str, Any]) -> Finding | None:
+    fed = [str(op).lower().replace("_", "") for op in term.get("fed_by") or ()]
+    softmax = any(op.startswith(("softmax", "safesoftmax")) for op in fed)
+    if any(op.startswith(("logsoftmax", "log", "div", "mul")) for op in fed) and term.get("normalised") is not True:
+        return None  # the log of a softmax may be normalised again without harm; a scaled one is a choice
+    if not softmax and not term.get("normalised"):
+        return None
+    weigh = Weighing()
+    if softmax:
+        weigh.speaks("a softmax lies directly under the cross entropy in the graph of the loss", 4.0, "softmax")
+    if term.get("normalised") is True:
+        weigh.speaks("every row given to the cross entropy lies in [0, 1] and sums to 1", 3.5, "probabilities")
+    elif term.get("normalised") is False:
+        weigh.against("the rows given to the cross entropy do not sum to 1", 3.0, "not probabilities")
+    classes = int(term.get("classes") or 0)
+    if classes > 1 and term.get("reduction") == "mean" and len(case.terms) == 1 and len(case.loss):
+        _floor(case, weigh, floor(classes), classes)
+    layer = term.get("layer")
+    return weigh.conclude(
+        "a softmax before the cross entropy, which applies its own: the loss is given probabilities instead of logits",
+        Remedy(
+            "Pass the raw scores to the loss; take the softmax only where probabilities are read.",
+            f"logits = ...  # the output of {layer!r}, without softmax\n"
+            "loss = torch.nn.functional.cross_entropy(logits, target)",
+        ),
+        layer=layer,
+        step=0,
+        failure="a loss that cannot fall below its floor",
+    )
+
+
+def _floor(case: Case, weigh: Weighing, lowest: float, classes: int) -> None:
+    best = float(case.loss.finite.values.min()) if len(case.loss.finite) else float("nan")
+    if best < lowest - 0.01:
+        weigh.against(
+            f"the loss fell to {number(best)}, below what probabilities allow with {classes} classes", 4.0, best, lowest
+        )
+    elif best >= lowest:
+        weigh.speaks(
+            f"the loss never went below {number(lowest)}, the floor for probabilities with {classes} classes",
+            0.5, best, lowest,
+        )  # fmt: skip
+
+
+CAUSE = Cause(
+    id="double_softmax",
+    category="loss",
+    title="softmax before a cross entropy that has its own",
+    tier=Tier.CERTAIN,
+    explains=STALL | UNITS,
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,123 @@
+"""Prediction and target have different shapes, and the loss compares everything with everything.
+
+What it is
+    A prediction of shape (N, 1) minus a target of shape (N,) is not N differences: broadcasting makes an (N, N)
+    table, every prediction against every target. The loss is a number as before, but its minimum is to predict the
+    mean for everything.
+
+How it shows
+    The loss falls to about the variance of the targets and stays there; predictions become constant. PyTorch warns
+    for ``mse_loss``, but not for a loss written by hand.
+
+How it is told apart
+    It is read from the graph of the loss: the operands differ in shape and the result is larger than both. A weight
+    per channel or a number broadcast onto a tensor gives a result no larger than the tensor and is no fault; nor is
+    a table of pairs that is asked for on purpose with dimensions of size 1 on both sides.
+
+What to do
+    Bring both to the same shape: ``prediction.squeeze(-1)`` or ``target.unsqueeze(-1)``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import number
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+KNOWN = ("mse", "l1", "smooth_l1", "huber", "bce", "bce_with_logits", "squared_error")
+
+
+def broadcast_shape(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...] | None:
+    """Return the shape that two shapes broadcast to, None if they do not fit."""
+    size = max(len(first), len(second))
+    left, right = (1,) * (size - len(first)) + tuple(first), (1,) * (size - len(second)) + tuple(second)
+    if any(a != b and 1 not in (a, b) for a, b in zip(left, right, strict=True)):
+        return None
+    return tuple(b if a == 1 else a for a, b in zip(left, right, strict=True))
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh each term of every loss graph that was seen."""
+    seen = [*case.terms, *(t for f in case.run.facts_of("loss") for t in f.value.get("terms") or ())]
+    for term in seen:
+        shapes = term.get("operand_shapes") or [term.get("input_shape"), term.get("target_shape")]
+        if term.get("broadcast") and len(shapes) >= 2 and all(shape is not None for shape in shapes[:2]):
+            found = _weigh(case, term, tuple(shapes[0]), tuple(shapes[1]))
+            if found is not None:
+                return found
+    return None
+
+
+def _weigh(case: Case, term: dict[str, Any], first: tuple[int, ...], second: tuple[int, ...]) -> Finding | None:
+    result = broadcast_shape(first, second)
+    if result is None or math.prod(result) <= max(math.prod(first), math.prod(second)):
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"the operands of the loss have shapes {first} and {second}, and make a table of {result}",
+        4.0, str(result), str(first),
+    )  # fmt: skip
+    if len(first) != len(second):
+        weigh.speaks(
+            "they differ in their number of dimensions, so nobody lined them up on purpose",
+            2.0,
+            len(first),
+            len(second),
+        )
+    else:
+        weigh.against(
+            "both have the same number of dimensions, as in a table of pairs made on purpose", 3.0, len(first)
+        )
+    if term.get("kind") in KNOWN:
+        weigh.speaks(f"the loss ({term['kind']}) compares each prediction with its own target", 1.0, term["kind"])
+    _plateau(case, term, weigh)
+    squeezed = first if len(first) > len(second) else second
+    code = (
+        f"prediction = prediction.squeeze(-1)  # {first} -> {first[:-1]}"
+        if squeezed is first
+        else f"target = target.squeeze(-1)  # {second} -> {second[:-1]}"
+    )
+    layer = term.get("layer")
+    return weigh.conclude(
+        f"a prediction of shape {first} compared with a target of shape {second}: broadcasting compares every "
+        "prediction with every target",
+        Remedy("Bring prediction and target to the same shape before the loss.", code),
+        layer=layer,
+        step=0,
+        failure="a loss that only the mean can minimise",
+    )
+
+
+def _plateau(case: Case, term: dict[str, Any], weigh: Weighing) -> None:
+    """A broadcast squared error cannot go below the variance of the targets."""
+    std = (term.get("target") or {}).get("std")
+    if term.get("kind") not in ("mse", "squared_error") or not isinstance(std, (int, float)) or not len(case.loss):
+        return
+    if term.get("reduction") != "mean" or len(case.terms) != 1 or len(case.loss) < 10:
+        return
+    best, variance = case.loss.best, float(std) ** 2
+    if best < 0.5 * variance:
+        weigh.against(f"the loss fell to {number(best)}, below the variance of the targets", 3.0, best, variance)
+    elif best < 2 * variance:
+        weigh.speaks("the loss stays at about the variance of the targets", 1.0, best, variance)
+
+
+CAUSE = Cause(
+    id="target_broadcast",
+    category="loss",
+    title="prediction and target differ in shape and are broadcast",
+    tier=Tier.CERTAIN,
+    explains=STALL | UNITS,
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,197 @@
+"""An operation in the loss has no finite value or gradient there: log 0, a division by 0, a root at 0.
+
+What it is
+    Some functions are infinite, or have an infinite slope, at values that do occur: ``log(0)``, ``x / 0``, the
+    gradient of ``sqrt`` and of a norm at 0, ``exp`` above 88 in 32-bit numbers. One such element turns loss or
+    gradient into NaN or infinity, and one step spreads it to every weight.
+
+How it shows
+    Training is fine, then everything is NaN from one step to the next, without a rise before it.
+
+How it is told apart
+    The operands of these operations are read in the graph of the loss. At the first bad step the model's inputs and
+    activations are still finite and of usual size, and an operand lies where the function breaks. With a learning
+    rate that is too high updates and activations grow over several steps before anything overflows; with a bad
+    batch the input itself is not finite.
+
+What to do
+    Keep the operand away from the edge (``clamp``, a small constant under the root), or use the combined stable
+    function (``log_softmax``, ``logsumexp``, ``binary_cross_entropy_with_logits``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.explain.cause import NONFINITE, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import number, plural
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+    from neuraldbg.explain.origin import Origin
+
+RISKY = ("log", "sqrt", "div", "norm", "pow", "exp", "reciprocal", "std", "var", "acos", "asin", "atan2")
+EXP_LIMIT = {"float16": 11.0, "bfloat16": 88.0, "float32": 88.7, "float64": 709.0}
+"""ln of the largest number of each format: exp overflows above it."""
+STABLE = {
+    "log": ("Keep the operand of log above zero, or use a function that never forms it.",
+            "torch.log(x.clamp_min(1e-8))  # or log_softmax, logsumexp, binary_cross_entropy_with_logits"),
+    "sqrt": ("The slope of a root at zero is infinite: add a small constant under it.", "torch.sqrt(x + 1e-8)"),
+    "div": ("Keep the divisor away from zero.", "a / (b + 1e-8)  # or a / b.clamp_min(1e-8)"),
+    "norm": ("The gradient of a norm at the zero vector is not defined: add a small constant.",
+             "torch.sqrt(x.pow(2).sum(-1) + 1e-8)  # instead of x.norm(dim=-1)"),
+    "pow": ("A power with an exponent below 1 has an infinite slope at zero.", "x.clamp_min(1e-8).pow(p)"),
+    "exp": ("Bound the argument of exp, or stay in the logarithm.", "torch.exp(x.clamp_max(30))  # or logsumexp"),
+    "std": ("The standard deviation of equal values (or of one value) has no finite gradient.",
+            "torch.sqrt(x.var(dim, unbiased=False) + 1e-8)"),
+    "acos": ("The slope of acos at its ends is infinite: stay inside.", "torch.acos(x.clamp(-1 + 1e-6, 1 - 1e-6))"),
+}  # fmt: skip
+ALIASES = {
+    "reciprocal": "div",
+    "rsqrt": "sqrt",
+    "asin": "acos",
+    "var": "std",
+    "linalg": "norm",
+    "log2": "log",
+    "log10": "log",
+}
+
+
+@dataclass(frozen=True)
+class Edge:
+    """An operand that lies where its operation breaks."""
+
+    op: str
+    operand: str
+    layer: str
+    what: str
+    value: float
+    edge: float
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the operands at the first bad step."""
+    origin = case.origin
+    if origin is None:
+        return None
+    edges = find_edges(case, origin)
+    guessed = [op for op in case.loss_ops if any(word in op.lower() for word in ("log", "sqrt", "div", "norm", "pow"))]
+    guessed = [
+        op for op in guessed if "softmax" not in op.lower() and "crossentropy" not in op.lower().replace("_", "")
+    ]
+    if not edges and not guessed:
+        return None
+    weigh = Weighing()
+    if edges:
+        edge = edges[0]
+        weigh.speaks(f"at step {origin.step} the {edge.operand} of {edge.op} {edge.what}", 4.0, edge.value, edge.edge)
+    else:
+        weigh.speaks(f"the loss contains {guessed[0]}, which can break", 0.7, guessed[0])
+    _weigh_before(case, origin, weigh)
+    op = edges[0].op if edges else guessed[0].lower()
+    kind = next((ALIASES.get(word, word) for word in (*ALIASES, *STABLE) if op.startswith(word)), "div")
+    layer = (edges[0].layer if edges else "") or next((t.get("layer") for t in case.terms if t.get("layer")), None)
+    detail = f"{op} whose {edges[0].operand} {edges[0].what}" if edges else f"{op} in the loss"
+    return weigh.conclude(
+        f"an operation that has no finite value there: {detail}",
+        Remedy(*STABLE[kind]),
+        layer=layer if layer in case.layout.by_path else None,
+        step=origin.step,
+        failure=case.trouble.phrase or "a non-finite value",
+    )
+
+
+def _weigh_before(case: Case, origin: Origin, weigh: Weighing) -> None:
+    """Weigh the state of the model at and before the first bad step."""
+    if origin.has("input"):
+        weigh.against("the input of that step was already not finite", 6.0, origin.step)
+    elif origin.has("activation"):
+        weigh.against("activations were not finite before the loss was computed", 3.0, origin.step)
+    else:
+        weigh.speaks("input and activations of that step were finite", 1.5, origin.step)
+    growth, size = activation_growth(case, origin)
+    if growth > 30 and size > 1e3:
+        weigh.against(f"activations had grown {number(growth)} times before (to {number(size)}), so the run was "
+                      "blowing up already", 3.0, growth, 30.0)  # fmt: skip
+    elif growth <= 30:
+        weigh.speaks("activations had not grown before", 0.7, growth, 30.0)
+    ratio = case.scalar("update_ratio").finite().between(0, origin.step - 1).values
+    if len(ratio) and ratio.max() < 0.1:
+        weigh.speaks(f"updates before were of usual size (at most {number(float(ratio.max()))} of the weights)", 0.7,
+                     float(ratio.max()), 0.1)  # fmt: skip
+    elif len(ratio) and ratio.max() > 1:
+        weigh.against(f"updates before were as large as {number(float(ratio.max()))} of the weights", 2.0,
+                      float(ratio.max()), 1.0)  # fmt: skip
+    if origin.step >= 3 and len(case.loss.finite) >= 3 and not case.loss.early_rise > 3:
+        weigh.speaks(f"the loss was unremarkable for {plural(origin.step, 'step')} before", 0.5, origin.step)
+
+
+def activation_growth(case: Case, origin: Origin) -> tuple[float, float]:
+    """Return how many times the largest activation grew from the first step to the one before the origin, and its size."""
+    rows = case.layout.rows("activation")
+    if not rows or origin.row == 0:
+        return float("nan"), float("nan")
+    low = np.abs(case.history.stat(rows, "min", "min")[: origin.row + 1])
+    high = np.abs(case.history.stat(rows, "max", "max")[: origin.row + 1])
+    size = np.nanmax(np.nan_to_num(np.maximum(low, high)), axis=1)
+    return float(size[-1] / size[0]) if size[0] > 0 else float("nan"), float(size[-1])
+
+
+def find_edges(case: Case, origin: Origin) -> list[Edge]:
+    """Return the operands that lie where their operation breaks at the first bad step."""
+    found = []
+    for row in case.layout.rows("op"):
+        site = case.layout.sites[row]
+        if row >= case.history.mean.shape[1] or not case.history.stat(row, "count", "max")[origin.row] > 0:
+            continue
+        stats = {name: float(case.history.stat(row, name)[origin.row]) for name in ("zeros", "min", "max", "nonfinite")}
+        stats["min"] = float(case.history.stat(row, "min", "min")[origin.row])
+        stats["max"] = float(case.history.stat(row, "max", "max")[origin.row])
+        op, _, operand = site.name.partition(".")
+        verdict = _broken(op.lower(), operand.lower(), stats, site.dtype)
+        if verdict is not None:
+            found.append(Edge(op, operand or "operand", site.module, *verdict))
+    return found
+
+
+def _broken(op: str, operand: str, stats: dict[str, float], dtype: str) -> tuple[str, float, float] | None:
+    """Say in which way an operand is out of its operation's domain; None if it is inside."""
+    zeros, low, high = stats["zeros"], stats["min"], stats["max"]
+    zero = (f"holds {plural(int(zeros), 'exact zero')}", 0.0, 0.0)
+    if op.startswith("log") and not op.startswith(("log1p", "logsumexp", "logsoftmax", "log_softmax")):
+        return (f"goes down to {number(low)}", low, 0.0) if low <= 0 else None
+    if op.startswith(("sqrt", "rsqrt")):
+        if low < 0:
+            return f"goes down to {number(low)}", low, 0.0
+        return zero if zeros > 0 else None
+    if op.startswith(("div", "reciprocal")):
+        return zero if zeros > 0 and (operand in ("other", "") or op.startswith("reciprocal")) else None
+    if op.startswith(("norm", "linalg", "std", "var", "cdist")):
+        return zero if zeros > 0 and operand in ("result", "") else None
+    if op.startswith("pow"):
+        return zero if zeros > 0 and operand in ("self", "input", "") else None
+    if op.startswith("exp"):
+        limit = EXP_LIMIT.get(dtype.removeprefix("torch."), 88.7)
+        if operand == "result" and stats["nonfinite"] > 0:
+            return "overflows to infinity", float("inf"), limit
+        return (f"goes up to {number(high)}", high, limit) if operand != "result" and high > limit else None
+    if op.startswith(("acos", "asin")):
+        return (f"reaches {number(max(-low, high))}", max(-low, high), 1.0) if max(-low, high) >= 1 else None
+    return None
+
+
+CAUSE = Cause(
+    id="unstable_op",
+    category="loss",
+    title="an operation without a finite value or gradient",
+    tier=Tier.SPECIFIC,
+    explains=NONFINITE | {"loss_divergence", "loss_spike", "gradient_spike", "exploding_gradients"},
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,107 @@
+"""The loss is summed where its learning rate expects a mean.
+
+What it is
+    With ``reduction="sum"`` the loss and its gradient grow with the size of the batch. A learning rate that fits a
+    mean is then too large by that factor.
+
+How it shows
+    A large loss from the start, large gradients, and a run that blows up or jumps about with plain SGD. Changing
+    the batch size changes the training.
+
+How it is told apart
+    The reduction is read from the graph of the loss. A sum alone is no fault: with a fitting learning rate, or with
+    an optimizer that rescales its steps (Adam and its kin), it trains well. It is the cause when the steps are too
+    large by about the number of summed elements, and would be usual without it.
+
+What to do
+    Use ``reduction="mean"``, or divide the sum by the batch size.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import number
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+MANY = 8
+"""Summed elements from which the factor matters."""
+CLASSES = {
+    "cross_entropy": "CrossEntropyLoss",
+    "nll": "NLLLoss",
+    "mse": "MSELoss",
+    "squared_error": "MSELoss",
+    "l1": "L1Loss",
+    "smooth_l1": "SmoothL1Loss",
+    "huber": "HuberLoss",
+    "bce": "BCELoss",
+    "bce_with_logits": "BCEWithLogitsLoss",
+    "kl_div": "KLDivLoss",
+}
+"""torch's class for each kind of loss, for the remedy."""
+
+
+def summed(term: dict[str, Any]) -> int:
+    """Return how many elements a term sums over: its targets, by their shape, or its rows."""
+    shape = term.get("target_shape") or (term.get("input_shape") or [])[:1]
+    return math.prod(int(size) for size in shape) if shape else 0
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh each summed term."""
+    for term in case.terms:
+        if term.get("reduction") == "sum" and summed(term) >= MANY:
+            return _weigh(case, term, summed(term))
+    return None
+
+
+def _weigh(case: Case, term: dict[str, Any], count: int) -> Finding:
+    weigh = Weighing()
+    weigh.speaks(f"the loss ({term.get('kind')}) is a sum over {count} elements", 2.0, count, MANY)
+    if case.trouble.broke:
+        weigh.speaks(case.trouble.phrase, 1.5)
+    elif case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 0.5)
+    else:
+        weigh.against("the training runs well, so the learning rate fits the sum", 5.0)
+    if case.adaptive:
+        weigh.against(f"{case.optimizer_name} rescales its steps, so the size of the gradient hardly matters", 3.0)
+    ratio = case.first_update_ratio
+    if ratio > 0.1 and ratio / count < 0.1:
+        weigh.speaks(
+            f"the first updates are {number(ratio)} of the weights; a mean would make them {number(ratio / count)}",
+            2.0, ratio, 0.1,
+        )  # fmt: skip
+    elif ratio / count > 0.1:
+        weigh.against("the updates would be too large even for a mean", 2.0, ratio / count, 0.1)
+    elif ratio < 0.02:
+        weigh.against("the first updates are not too large", 2.0, ratio, 0.02)
+    return weigh.conclude(
+        f"a loss that is summed over {count} elements: gradients are {count} times those of a mean",
+        Remedy(
+            "Take the mean, or divide the learning rate by the number of elements.",
+            f'criterion = torch.nn.{CLASSES.get(str(term.get("kind")), "MSELoss")}(reduction="mean")\n'
+            "# or: loss = loss / batch_size",
+        ),
+        step=0,
+        layer=None,
+        failure=case.trouble.phrase or "large gradients",
+    )
+
+
+CAUSE = Cause(
+    id="wrong_reduction",
+    category="loss",
+    title="the loss is summed where a mean is meant",
+    tier=Tier.SPECIFIC,
+    explains=BLOW_UP | UNITS | (STALL & {"loss_plateau"}),
+    judge=judge,
+    page=__doc__ or "",
+)

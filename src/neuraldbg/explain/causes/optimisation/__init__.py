@@ -1,0 +1,1 @@
+"""Causes in how the loss is optimised."""

@@ -1,0 +1,146 @@
+"""The learning rate is too high: steps overshoot.
+
+What it is
+    Each update is so large that it jumps over the minimum it aims for, and the next gradient is larger still. A
+    healthy update is about a thousandth of the weights' own size; near a tenth and above, training is a random walk
+    or an explosion.
+
+How it shows
+    The loss rises right after the first steps, swings wildly, or becomes NaN; ReLU units die in masses after a
+    jump; classifiers settle on a constant guess.
+
+How it is told apart
+    The ratio norm(update) / norm(weight) is measured at each step, and the loss after the first updates is compared
+    with the one before them. "Lower the learning rate" softens nearly every failure, so this cause is only named
+    when no more specific one (gradients never cleared, a summed loss, inputs or targets of wrong scale, a bad
+    batch, an unstable operation) explains the run.
+
+What to do
+    Divide the learning rate by ten, or so that the update ratio comes to about 1e-3; warm up; clip the gradient
+    norm.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import number, rounded
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+HIGH = 0.1
+"""Update ratio above which steps overshoot; 1e-3 is healthy (Karpathy, CS231n notes)."""
+USUAL = 0.01
+"""Update ratio below which the learning rate is no suspect."""
+RISE = 1.5
+"""The loss within ten steps over the first one, above which the first updates hurt."""
+COMMON_MAX = {"adaptive": 1e-2, "plain": 1.0}
+"""The largest learning rates in common use, for Adam and its kin and for SGD."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the size of the updates and what they did to the loss."""
+    ratio, lr = case.early_update_ratio, case.lr
+    late = case.scalar("update_ratio").finite().values
+    ratio = max(ratio, float(late.max())) if len(late) and late.max() > 10 * HIGH else ratio
+    largest = COMMON_MAX["adaptive" if case.adaptive else "plain"]
+    if not ratio > USUAL and not lr > largest:
+        return None
+    weigh = Weighing()
+    _weigh_updates(weigh, ratio)
+    if lr > largest:
+        weigh.speaks(
+            f"a learning rate of {number(lr)} is beyond what is in common use with {case.optimizer_name} "
+            f"(at most {number(largest)})", min(1.0 + math.log10(lr / largest), 2.0), lr, largest,
+        )  # fmt: skip
+    _weigh_course(case, weigh)
+    updates = case.scalar("update_ratio").finite()
+    over = updates.steps[updates.values > HIGH]
+    size = f", which makes updates as large as {number(ratio)} times the weights" if ratio > USUAL else ""
+    return weigh.conclude(
+        f"a learning rate that is too high: {number(lr)} with {case.optimizer_name}{size}",
+        _remedy(case, ratio),
+        step=int(over[0]) if len(over) else 0,
+        failure=case.trouble.phrase or "unstable training",
+    )
+
+
+def _weigh_updates(weigh: Weighing, ratio: float) -> None:
+    if ratio > HIGH:
+        weigh.speaks(
+            f"updates are as large as {number(ratio)} times the weights",
+            min(2.0 + math.log10(ratio / HIGH), 3.5),
+            ratio,
+            HIGH,
+        )
+    elif ratio > USUAL:
+        weigh.speaks(f"updates are {number(ratio)} of the weights, more than usual", 0.4, ratio, USUAL)
+    elif math.isfinite(ratio):
+        weigh.against(f"updates are {number(ratio)} of the weights, which is usual", 2.0, ratio, USUAL)
+
+
+def _weigh_course(case: Case, weigh: Weighing) -> None:
+    loss, trouble = case.loss, case.trouble
+    if not trouble.any:
+        weigh.against("the training is not in trouble", 3.0 if case.learned else 2.0)
+    elif trouble.kind == "slow":
+        weigh.against("the loss falls slowly and steadily, which large steps do not", 1.0)
+    else:
+        weigh.speaks(trouble.phrase, 1.0)
+    if loss.early_rise > RISE:
+        weigh.speaks(
+            f"within ten steps the loss rose to {number(loss.early_rise)} times its first value",
+            1.5,
+            loss.early_rise,
+            RISE,
+        )
+    elif trouble.broke and case.onset is not None and case.onset > 20 and loss.gain > 0.05:
+        weigh.against(f"the loss fell until step {case.onset} with the same learning rate", 1.0, case.onset)
+    origin = case.origin
+    if origin is not None and not loss.early_rise > RISE and origin.step > 0:
+        before = case.scalar("update_ratio").finite().between(0, origin.step - 1).values
+        if len(before) and before.max() < HIGH:
+            weigh.against("the first NaN came without large updates before it", 2.5, float(before.max()), HIGH)
+    if (
+        trouble.any
+        and all(abs(s.mean) < 10 and 0.05 < s.rms < 10 for s in case.inputs if not s.integer)
+        and case.inputs
+    ):
+        weigh.speaks("inputs are of usual scale and finite", 0.4)
+
+
+def _remedy(case: Case, ratio: float) -> Remedy:
+    lr = case.lr
+    if not lr > 0:
+        return Remedy("Divide the learning rate by ten and watch the update ratio: about 1e-3 is healthy.")
+    # The ratio is proportional to the learning rate for SGD; keep a decade below the limit of healthy steps.
+    scaled = lr * min(0.1, USUAL / ratio) if ratio > 0 else lr / 10
+    suggested = rounded(min(scaled, COMMON_MAX["adaptive" if case.adaptive else "plain"] / 10))
+    norm = case.healthy_grad_norm
+    clip = (
+        f"\n# and, against single large steps, before optimizer.step():\n"
+        f"torch.nn.utils.clip_grad_norm_(model.parameters(), {number(norm)})"
+        if math.isfinite(norm) and norm > 0 and (case.onset or 0) >= 5
+        else ""
+    )
+    return Remedy(
+        f"Lower the learning rate from {number(lr)} to about {suggested}.",
+        f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(), lr={suggested}){clip}",
+    )
+
+
+CAUSE = Cause(
+    id="lr_too_high",
+    category="optimisation",
+    title="the learning rate is too high",
+    tier=Tier.PALLIATIVE,
+    explains=BLOW_UP | UNITS | (STALL & {"loss_plateau", "vanishing_gradients"}),
+    judge=judge,
+    page=__doc__ or "",
+)

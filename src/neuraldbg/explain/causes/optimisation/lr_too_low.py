@@ -1,0 +1,136 @@
+"""The learning rate is too low: training crawls.
+
+What it is
+    Each update changes the weights by a hundred-thousandth of their size or less. The direction is right, but the
+    run would need orders of magnitude more steps.
+
+How it shows
+    The loss falls smoothly and very slowly, or seems not to move at all. Nothing is unstable.
+
+How it is told apart
+    The ratio norm(update) / norm(weight) stays below 1e-5 while gradients are healthy. If gradients themselves
+    vanish with depth, or the loss has already come down and levelled off, the learning rate is not to blame. A
+    warm-up that is still rising is no fault.
+
+What to do
+    Multiply the learning rate by ten until the update ratio comes to about 1e-3.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import number, rounded
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+LOW = 1e-5
+"""Update ratio below which training crawls; 1e-3 is healthy (Karpathy, CS231n notes)."""
+HEALTHY = 1e-3
+COMMON_MIN = {"adaptive": 1e-6, "plain": 1e-5}
+"""The smallest learning rates in common use, for Adam and its kin and for SGD."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the size of the updates and the slope of the loss."""
+    ratio, lr = case.typical_update_ratio, case.lr
+    smallest = COMMON_MIN["adaptive" if case.adaptive else "plain"]
+    if not 0 < ratio < 10 * LOW and not lr < smallest:
+        return None
+    weigh = Weighing()
+    if not ratio > 0:
+        ratio = float("nan")  # weights that do not move at all are frozen, dead or given no gradient
+    if ratio < LOW:
+        weigh.speaks(
+            f"updates are {number(ratio)} of the weights",
+            min(2.5 + math.log10(LOW / max(ratio, 1e-12)), 3.5),
+            ratio,
+            LOW,
+        )
+    elif ratio < 10 * LOW:
+        weigh.speaks(f"updates are {number(ratio)} of the weights, less than usual", 1.0, ratio, LOW)
+    elif math.isfinite(ratio):
+        weigh.against(f"updates are {number(ratio)} of the weights, which is not too small", 2.0, ratio, LOW)
+    if lr < smallest:
+        weigh.speaks(
+            f"a learning rate of {number(lr)} is below what is in common use with {case.optimizer_name}",
+            1.5,
+            lr,
+            smallest,
+        )
+    largest = max((w.moved for w in case.weights if w.moved > 0), default=case.first_update_ratio)
+    if largest > 10 * LOW:
+        weigh.against(
+            f"at the first step the largest update of a layer was {number(largest)} of its weights",
+            4.0,
+            largest,
+            10 * LOW,
+        )
+    _weigh_course(case, weigh)
+    _weigh_gradients(case, weigh)
+    suggested = rounded(_suggest(lr, ratio)) if lr > 0 else "1e-03"
+    size = f", so that each update is {number(ratio)} of the weights" if ratio > 0 else ""
+    return weigh.conclude(
+        f"a learning rate that is too low: {number(lr)} with {case.optimizer_name}{size}",
+        Remedy(
+            f"Raise the learning rate from {number(lr)} to about {suggested}, or step by step until updates are about "
+            "1e-3 of the weights.",
+            f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(), lr={suggested})",
+        ),
+        step=0,
+        failure=case.trouble.phrase or "slow training",
+        equivalent=("schedule_error",) if not lr > 0 else (),
+    )
+
+
+def _weigh_course(case: Case, weigh: Weighing) -> None:
+    trouble, loss = case.trouble, case.loss
+    if trouble.kind in ("slow", "stuck"):
+        weigh.speaks(trouble.phrase, 1.5)
+    elif trouble.broke:
+        weigh.against("the run blew up, which small steps do not do", 4.0)
+    elif case.learned:
+        weigh.against(f"the loss fell by {loss.relative:.0%}", 3.0 if loss.relative > 0.2 else 1.5, loss.relative, 0.2)
+    else:
+        weigh.against("the training is not in trouble", 2.0)
+    rates = case.scalar("lr").finite().values
+    if len(rates) > 2 and rates[-1] > 3 * max(rates[0], 1e-300) and rates[-1] >= rates.max():
+        weigh.against("the learning rate is still being warmed up", 2.5, float(rates[-1]), float(rates[0]))
+
+
+def _weigh_gradients(case: Case, weigh: Weighing) -> None:
+    dtypes = (case.run.fact("precision") or {}).get("param_dtypes") or ()
+    if any("bfloat16" in str(dtype) for dtype in dtypes):
+        weigh.against("weights in bfloat16 lose small updates by themselves", 1.0, "bfloat16")
+    values = case.gradients.values
+    if len(values) >= 3 and values.min() < 1e-4 * values.max():
+        weigh.against("gradients vanish over depth, so it is not the learning rate alone", 1.5, float(values.min()))
+    norms = case.scalar("grad_norm").finite().values
+    if len(norms) and float(np.median(norms)) > 1e-3:
+        weigh.speaks(
+            f"gradients are healthy (median norm {number(float(np.median(norms)))})", 0.7, float(np.median(norms)), 1e-3
+        )
+
+
+def _suggest(lr: float, ratio: float) -> float:
+    """Return the learning rate that brings updates to a healthy size, at most 1e4 times the present one."""
+    return lr * float(np.clip(HEALTHY / ratio, 10, 1e4)) if ratio > 0 else lr * 10
+
+
+CAUSE = Cause(
+    id="lr_too_low",
+    category="optimisation",
+    title="the learning rate is too low",
+    tier=Tier.PALLIATIVE,
+    explains=STALL,
+    judge=judge,
+    page=__doc__ or "",
+)

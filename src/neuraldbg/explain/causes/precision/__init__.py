@@ -1,0 +1,1 @@
+"""Causes in the number format."""

@@ -1,0 +1,102 @@
+"""A value outgrows half precision: numbers above 65504 become infinity.
+
+What it is
+    The largest number that float16 can hold is 65504. An activation, an attention score or a gradient beyond it
+    becomes infinite, and the next operation makes NaN of it.
+
+How it shows
+    NaN in mixed-precision training at a layer with large values, while the same training in float32 or bfloat16 is
+    fine. With a gradient scaler, steps are skipped again and again and the scale falls towards zero.
+
+How it is told apart
+    The number format of each place is recorded. It is the cause when a float16 place comes near the limit before,
+    or at, the first infinity. A few skipped steps at the beginning are the gradient scaler finding its scale, and
+    no fault.
+
+What to do
+    Use bfloat16, or keep the layers with large values in float32.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.explain.cause import NONFINITE, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import number
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns import Site
+
+LIMIT = 65504.0
+"""The largest finite float16 (IEEE 754 binary16)."""
+NEAR = 0.25
+"""Share of the limit from which the next step may overflow."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh how near float16 places came to the limit before the first infinity."""
+    origin = case.origin
+    rows = [i for i, site in enumerate(case.layout.sites[: case.history.mean.shape[1]]) if _half(site)]
+    rows = [row for row in rows if case.layout.sites[row].kind in ("activation", "output_grad", "op")]
+    if not rows or origin is None:
+        return None
+    first = next((site for site in origin.sites if _half(site)), None)
+    upto = slice(0, origin.row + 1)
+    size = np.fmax(
+        np.abs(case.history.stat(rows, "min", "min")[upto]), np.abs(case.history.stat(rows, "max", "max")[upto])
+    )
+    peaks = np.nanmax(np.nan_to_num(size), axis=0)
+    nearest = int(np.argmax(peaks))
+    peak, near = float(peaks[nearest]), case.layout.sites[rows[nearest]]
+    if peak < 0.01 * LIMIT and first is None:
+        return None
+    weigh = Weighing()
+    if peak >= NEAR * LIMIT:
+        weigh.speaks(
+            f"values of {near.label} in float16 reached {number(peak)}, the limit is {number(LIMIT)}", 3.5, peak, LIMIT
+        )
+    else:
+        weigh.against(f"no float16 value came near the limit (largest {number(peak)})", 3.0, peak, NEAR * LIMIT)
+    if origin.first is not None and _half(origin.first):
+        weigh.speaks(f"the first infinity of the run is in float16, at {origin.first.label}", 2.5, origin.step)
+    elif origin.first is not None:
+        weigh.against(
+            f"the first non-finite value is at {origin.first.label}, which is not float16", 2.0, origin.first.dtype
+        )
+    if origin.has("input"):
+        weigh.against("the input of that step was already not finite", 5.0, origin.step)
+    if float(case.early_update_ratio) > 1:
+        weigh.against("updates were huge, so values would outgrow any format", 2.0, case.early_update_ratio, 1.0)
+    layer = (origin.first.module if origin.first is not None and _half(origin.first) else near.module) or None
+    return weigh.conclude(
+        f"values that outgrow half precision: {near.label} reached {number(peak)} in float16, whose limit is 65504",
+        Remedy(
+            "Use bfloat16, which has the range of float32, or keep this layer in float32.",
+            'with torch.autocast("cuda", dtype=torch.bfloat16):\n    ...\n# or, around the layer only:\n'
+            'with torch.autocast("cuda", enabled=False):\n    y = layer(x.float())',
+        ),
+        layer=layer,
+        step=origin.step,
+        failure=case.trouble.phrase or "overflow",
+    )
+
+
+def _half(site: Site) -> bool:
+    return site.dtype.removeprefix("torch.") in ("float16", "half")
+
+
+CAUSE = Cause(
+    id="fp16_overflow",
+    category="precision",
+    title="values outgrow float16",
+    tier=Tier.SPECIFIC,
+    explains=NONFINITE | {"gradient_spike", "exploding_gradients", "loss_spike"},
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,202 @@
+"""What the loss of one optimizer did: a series enters, a summary with levels, noise and its course leaves.
+
+All comparisons are against the series' own noise: 1.4826 times the median absolute deviation of its step-to-step
+differences, over the square root of two (the usual robust estimate of a standard deviation, Rousseeuw and Croux 1993).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.nouns import Series
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+
+ENOUGH = 30
+"""Recorded losses needed before "it does not learn" can be said."""
+FEW = 10
+"""With fewer than this, only drastic changes are believed."""
+WORTH = 0.05
+"""A fall of less than this share of the initial loss is not yet learning."""
+
+
+@dataclass(frozen=True)
+class LossSummary:
+    """Levels and course of one loss. All properties are safe on an empty series."""
+
+    series: Series
+    alone: bool = True
+    """False where several optimizers share the training: a GAN's losses need not fall, only stay bounded."""
+
+    def __len__(self) -> int:
+        return len(self.series)
+
+    @cached_property
+    def finite(self) -> Series:
+        """The finite part."""
+        return self.series.finite()
+
+    @property
+    def _y(self) -> Floats:
+        return self.finite.values
+
+    @cached_property
+    def window(self) -> int:
+        """Steps that a level is taken over: a tenth of the series, at most 50."""
+        return int(np.clip(len(self._y) // 10, 1, 50))
+
+    @property
+    def initial(self) -> float:
+        """The loss of the untrained model: the first finite value; NaN if there is none."""
+        return float(self._y[0]) if len(self._y) else float("nan")
+
+    @property
+    def last(self) -> float:
+        """The level at the end: median over the last window."""
+        return float(np.median(self._y[-self.window :])) if len(self._y) else float("nan")
+
+    @cached_property
+    def best(self) -> float:
+        """The lowest level ever held over a window."""
+        y, k = self._y, self.window
+        if not len(y):
+            return float("nan")
+        return float(np.median(np.lib.stride_tricks.sliding_window_view(y, k), axis=1).min())
+
+    @cached_property
+    def best_step(self) -> int:
+        """The step at which the best level was reached."""
+        if not len(self._y):
+            return 0
+        level = np.median(np.lib.stride_tricks.sliding_window_view(self._y, self.window), axis=1)
+        return int(self.finite.steps[int(level.argmin()) + self.window - 1])
+
+    @cached_property
+    def noise(self) -> float:
+        """Scatter of one step's loss about its course."""
+        if len(self._y) < 3:
+            return 0.0
+        change = np.diff(self._y)
+        return float(1.4826 * np.median(np.abs(change - np.median(change))) / np.sqrt(2))
+
+    @property
+    def peak(self) -> float:
+        """The highest finite value."""
+        return float(self._y.max()) if len(self._y) else float("nan")
+
+    @property
+    def nonfinite_from(self) -> int | None:
+        """First step with a NaN or infinite loss."""
+        bad = np.flatnonzero(~np.isfinite(self.series.values))
+        return int(self.series.steps[bad[0]]) if len(bad) else None
+
+    @property
+    def ends_nonfinite(self) -> bool:
+        """Whether the loss was NaN or infinite when the run ended."""
+        return bool(len(self.series)) and not np.isfinite(self.series.values[-1])
+
+    @cached_property
+    def falling(self) -> bool:
+        """Whether the last third lies below the first third by more than three standard errors."""
+        y = self._y
+        if len(y) < FEW:
+            return False
+        third = len(y) // 3
+        drop = float(np.median(y[:third]) - np.median(y[-third:]))
+        return drop > 3 * self.noise * np.sqrt(2 / third) and drop > 1e-6 * abs(self.initial)
+
+    @cached_property
+    def still_falling(self) -> bool:
+        """Whether the last quarter lies below the quarter before it by more than three standard errors."""
+        y, quarter = self._y, len(self._y) // 4
+        if quarter < 3:
+            return True
+        drop = float(np.median(y[-2 * quarter : -quarter]) - np.median(y[-quarter:]))
+        noise = LossSummary(Series(self.finite.steps[quarter:], y[quarter:], self.finite.width[quarter:])).noise
+        return drop > 3 * noise * np.sqrt(2 / quarter)
+
+    @property
+    def relative(self) -> float:
+        """How much of the initial loss is gone at the end: 0.4 is a fall by 40%, negative is a rise."""
+        scale = abs(self.initial)
+        return (self.initial - self.last) / scale if scale else 0.0
+
+    @property
+    def gain(self) -> float:
+        """The largest fall that was ever held, as a share of the initial loss."""
+        scale = abs(self.initial)
+        return (self.initial - self.best) / scale if scale else 0.0
+
+    @property
+    def learned(self) -> bool:
+        """Whether it fell for good: more than noise, and by a share that is worth something."""
+        if self.ends_nonfinite or self.diverged or len(self) < FEW:
+            return False
+        drop = self.initial - self.last
+        return (self.falling or drop > 4 * self.noise) and self.relative > WORTH
+
+    @cached_property
+    def diverged(self) -> bool:
+        """Whether it ended far above where it began, or lost more than half of what it had learnt."""
+        y = self._y
+        if len(y) < 2 or not np.isfinite(self.initial):
+            return False
+        scale = abs(self.initial)
+        if y.min() < 0:  # a loss that may be negative has no natural scale: believe only an explosion
+            return abs(self.last) > 100 * max(scale, self.noise) and self.last > self.initial
+        if not self.alone:
+            return self.last > 20 * scale + 5 * self.noise
+        factor = 2.0 if len(y) < FEW else 0.5
+        worse = self.last > self.initial + max(5 * self.noise, factor * scale)
+        fallen = self.initial - self.best
+        relapse = (
+            len(y) >= ENOUGH
+            and fallen > max(5 * self.noise, WORTH * scale)
+            and self.last - self.best > max(5 * self.noise, 0.5 * fallen)
+        )
+        return worse or relapse
+
+    @property
+    def diverged_from(self) -> int | None:
+        """The step at which a diverged loss left its level for good."""
+        if not self.diverged:
+            return None
+        level = (self.best + self.last) / 2 if self.best < self.initial else (self.initial + self.last) / 2
+        below = np.flatnonzero(self._y <= level)
+        index = min(int(below[-1]) + 1, len(self._y) - 1) if len(below) else 0
+        return int(self.finite.steps[index])
+
+    @property
+    def early_rise(self) -> float:
+        """The highest of the ten losses after the first, over the first: above 1.5 the first updates hurt."""
+        after = self._y[1:11]
+        if not len(after) or self.initial <= 0:
+            return float("nan")
+        return float(after.max() / self.initial)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether it never fell by more than noise in enough steps."""
+        if len(self._y) < ENOUGH or self.diverged or self.ends_nonfinite or not self.alone:
+            return False
+        best_gain = self.initial - self.best
+        return not self.learned and not self.falling and best_gain <= max(4 * self.noise, WORTH * abs(self.initial))
+
+    @property
+    def slow(self) -> bool:
+        """Whether it falls, but by so little that the run goes nowhere."""
+        return (
+            self.alone
+            and len(self._y) >= ENOUGH
+            and self.falling
+            and not self.diverged
+            and not self.ends_nonfinite
+            and self.gain <= WORTH
+        )

@@ -1,0 +1,79 @@
+"""Where the first NaN or infinity of a run stood: which sites became non-finite first, in the order of causes.
+
+Within one step the order is: input, activations along the data flow, operations of the loss, the loss, gradients
+against the data flow, parameters. A site that is non-finite while loss, gradients and weights stay finite (an
+attention mask of minus infinities) is no origin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.nouns import column
+
+if TYPE_CHECKING:
+    from neuraldbg.nouns import Layout, RunRecord, Site
+
+PHASE = {"input": 0, "activation": 1, "op": 2, "loss": 3, "output_grad": 4, "param_grad": 5, "update": 6, "param": 7}
+"""When in a step a kind of site is computed."""
+_CORE = ("loss", "output_grad", "param_grad", "param")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The first non-finite step and the sites that became non-finite in it, earliest in data flow first."""
+
+    step: int
+    sites: tuple[Site, ...]
+    row: int
+    """Row of the history."""
+
+    @property
+    def first(self) -> Site | None:
+        """The earliest of them; None if only the loss value itself was seen."""
+        return self.sites[0] if self.sites else None
+
+    def has(self, *kinds: str) -> bool:
+        """Whether a site of one of these kinds became non-finite in that step."""
+        return any(site.kind in kinds for site in self.sites)
+
+
+def flow_key(site: Site, layout: Layout) -> tuple[int, int, int]:
+    """Sort key of a site within one step: phase, then depth (backwards for gradients), then call."""
+    phase = PHASE.get(site.kind, 9)
+    depth = layout.depth.get(site.module, 0)
+    return (phase, -depth, -site.call) if phase in (4, 5) else (phase, depth, site.call)
+
+
+def find_origin(run: RunRecord, *, scaled: bool) -> Origin | None:
+    """Return the origin, None for a run that stayed finite.
+
+    With a gradient scaler (``scaled``) non-finite gradients are part of its search for a scale and do not count.
+    """
+    history = run.history
+    if not len(history):
+        return None
+    bad = history.mean[:, :, column("nonfinite")] > 0 if history.mean.size else np.zeros((len(history), 0), bool)
+    kinds = [site.kind for site in run.layout.sites[: bad.shape[1]]]
+    wanted = ("loss", "param") if scaled else _CORE
+    core = np.asarray([kind in wanted for kind in kinds], dtype=bool)
+    hit = bad[:, core].any(axis=1) if core.any() else np.zeros(len(history), bool)
+    lost = history.scalars.get("loss_nonfinite")
+    if lost is not None:
+        hit |= np.nan_to_num(lost) > 0
+    loss = history.scalars.get("loss")
+    if loss is not None:
+        hit |= np.isinf(loss)
+    norm = history.scalars.get("grad_norm")
+    if norm is not None and not scaled:
+        hit |= np.isinf(norm)
+    if not hit.any():
+        return None
+    row = int(np.flatnonzero(hit)[0])
+    before = bad[:row].any(axis=0) & (bad[:row].all(axis=0) if row else False)
+    fresh = np.flatnonzero(bad[row] & ~before)
+    sites = sorted((run.layout.sites[i] for i in fresh), key=lambda site: flow_key(site, run.layout))
+    return Origin(int(history.steps[row]), tuple(sites), row)

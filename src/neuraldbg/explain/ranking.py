@@ -1,0 +1,106 @@
+"""From weighed findings to ranked hypotheses: priors, explaining-away, confidence.
+
+Confidence is the sigmoid of prior + evidence - discount, all in log-odds. The priors and the weights in the causes are
+plain numbers set by reasoning about what each measurement excludes. They are not yet calibrated: fitting them on a corpus of
+known faults, and checking the result with a reliability table, is the next issue. Until then a confidence is a
+consistent ranking, capped below certainty, and not a measured frequency.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from neuraldbg.explain.cause import Tier
+from neuraldbg.nouns import Evidence, Hypothesis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.cause import Cause
+    from neuraldbg.explain.finding import Finding
+
+PRIOR = {Tier.CERTAIN: -2.5, Tier.SPECIFIC: -3.0, Tier.STATISTICAL: -3.0, Tier.PALLIATIVE: -2.0}
+"""Log-odds before any evidence. Learning rates are the most frequent single cause in surveys of faults, hence -2."""
+DISCOUNT = {1: 2.0, 2: 3.0, 3: 4.0}
+"""Log-odds taken from a cause whose consequences one of a tier this much higher explains in full."""
+FLOOR = 0.15
+"""Hypotheses below this confidence are not shown."""
+CREDIBLE = 0.5
+"""From this confidence on a hypothesis is named in the verdict and explains others away."""
+CAP = 4.6
+"""Log-odds are cut here (0.99): an uncalibrated number must not claim certainty."""
+
+
+def sigmoid(log_odds: float) -> float:
+    """Return the probability that belongs to log-odds."""
+    return 1 / (1 + math.exp(-max(-50.0, min(50.0, log_odds))))
+
+
+@dataclass(frozen=True)
+class _Weighed:
+    cause: Cause
+    finding: Finding
+    discounts: tuple[Evidence, ...] = ()
+
+    @property
+    def confidence(self) -> float:
+        taken = sum(item.weight for item in self.discounts)
+        return sigmoid(min(CAP, PRIOR[self.cause.tier] + self.finding.log_odds - taken))
+
+
+def rank(case: Case, findings: Iterable[tuple[Cause, Finding]]) -> tuple[Hypothesis, ...]:
+    """Return the credible hypotheses, most likely first. Independent causes stand beside each other."""
+    weighed: list[_Weighed] = []
+    for cause, finding in sorted(findings, key=lambda pair: (-pair[0].tier, -pair[1].log_odds, pair[0].id)):
+        weighed.append(_explained_away(case, _Weighed(cause, finding), weighed))
+    weighed.sort(key=lambda w: (-round(w.confidence, 6), -w.cause.tier, w.finding.step or 0, w.cause.id))
+    shown = [w for w in weighed if w.confidence >= FLOOR]
+    return tuple(_hypothesis(w, rank) for rank, w in enumerate(shown, start=1))
+
+
+def _explained_away(case: Case, lower: _Weighed, others: list[_Weighed]) -> _Weighed:
+    """Discount a cause by the one higher cause that explains most of what supports it."""
+    rests_on = lower.cause.explains & case.kinds
+    best: Evidence | None = None
+    for higher in others:
+        distance = int(higher.cause.tier) - int(lower.cause.tier)
+        if distance < 1 or higher.confidence < CREDIBLE or not _no_later(higher, lower):
+            continue
+        covered = len(rests_on & higher.cause.explains) / len(rests_on) if rests_on else 0.0
+        weight = DISCOUNT[distance] * covered * higher.confidence
+        if weight > (best.weight if best else 0.0):
+            since = f", at work since step {higher.finding.step}" if higher.finding.step is not None else ""
+            best = Evidence(
+                f"{higher.cause.id} explains the same symptoms and is shown more directly{since}",
+                False, weight, higher.confidence, CREDIBLE,
+            )  # fmt: skip
+    return replace(lower, discounts=(best,)) if best else lower
+
+
+def _no_later(higher: _Weighed, lower: _Weighed) -> bool:
+    """Whether the higher cause was at work no later than the lower one; unknown times do not speak against it."""
+    if higher.finding.step is None or lower.finding.step is None:
+        return True
+    return higher.finding.step <= lower.finding.step + 1  # effects of step 0 are first seen at step 1
+
+
+def _hypothesis(weighed: _Weighed, rank: int) -> Hypothesis:
+    finding, cause = weighed.finding, weighed.cause
+    evidence = sorted((*finding.evidence, *weighed.discounts), key=lambda e: (not e.supports, -e.weight))
+    return Hypothesis(
+        cause=cause.id,
+        category=cause.category,
+        confidence=round(weighed.confidence, 4),
+        sentence=finding.sentence,
+        layer=finding.layer,
+        step=finding.step,
+        evidence=tuple(evidence),
+        equivalent=finding.equivalent,
+        remedy=finding.remedy,
+        rank=rank,
+        failure=finding.failure,
+        explains=tuple(sorted(cause.explains)),
+    )

@@ -1,0 +1,120 @@
+"""What went wrong as a person would see it, before any cause is thought of."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from neuraldbg.explain.loss import ENOUGH, FEW
+from neuraldbg.explain.words import number, plural
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+
+KINDS = {"nonfinite": "nonfinite_loss", "diverged": "loss_divergence", "stuck": "loss_plateau", "slow": "loss_plateau"}
+"""The event kind that each trouble corresponds to."""
+NEAR_GUESS = 0.95
+"""Share of the loss of guessing above which nothing was learnt."""
+LEARNT_ALREADY = 0.5
+"""A loss that begins below this share of the loss of guessing belongs to a model that was trained before."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """The worst thing that happened to the training."""
+
+    kind: str
+    """``nonfinite``, ``diverged``, ``stuck``, ``slow``, ``none``, ``unclear``, ``short`` or ``unseen``."""
+    step: int | None = None
+    phrase: str = ""
+    """What a person would have seen, without a full stop; empty for none."""
+
+    @property
+    def broke(self) -> bool:
+        """Whether the training broke."""
+        return self.kind in ("nonfinite", "diverged")
+
+    @property
+    def any(self) -> bool:
+        """Whether anything went wrong."""
+        return self.kind in KINDS
+
+
+def guessing_loss(case: Case) -> float:
+    """Return the loss of a constant guess, from the loss graph: ln C, ln 2, or the targets' variance; NaN if unknown."""
+    for term in case.terms:
+        kind, target = term.get("kind"), term.get("target") or {}
+        if kind in ("cross_entropy", "nll") and (term.get("classes") or 0) > 1 and term.get("reduction") == "mean":
+            return math.log(float(term["classes"]))
+        if kind in ("bce", "bce_with_logits") and term.get("reduction") == "mean":
+            return math.log(2.0)
+        if kind in ("mse", "squared_error") and term.get("reduction") == "mean":
+            std = target.get("std")
+            return float(std) ** 2 if isinstance(std, (int, float)) else float("nan")
+    return float("nan")
+
+
+def at_guess(case: Case) -> bool:
+    """Whether the loss came to rest at the level of a constant guess: nothing was learnt from the inputs.
+
+    A large first loss (huge inputs or weights) that falls to this level looks like learning and is none.
+    """
+    loss, guess = case.loss, guessing_loss(case)
+    if not guess > 0 or len(loss.finite) < ENOUGH or not loss.alone:
+        return False
+    return loss.last > NEAR_GUESS * guess and loss.best > (NEAR_GUESS - 0.05) * guess and not loss.still_falling
+
+
+def find_trouble(case: Case) -> Trouble:
+    """Return the worst trouble over all optimizers of the run."""
+    origin = case.origin
+    for stream in case.run.streams:
+        loss = case.loss_of(stream)
+        if loss.ends_nonfinite:
+            step = loss.nonfinite_from
+            return Trouble("nonfinite", step, f"the loss became {_bad_value(case, step)} at step {step}")
+    if origin is not None and _ruined(case):
+        return Trouble("nonfinite", origin.step, f"weights or gradients became NaN or infinite at step {origin.step}")
+    for stream in case.run.streams:
+        loss = case.loss_of(stream)
+        if loss.diverged:
+            reference = loss.best if loss.best < 0.95 * loss.initial else loss.initial
+            phrase = f"the loss rose from {number(reference)} to {number(loss.last)}"
+            return Trouble("diverged", loss.diverged_from, phrase)
+    return _course(case)
+
+
+def _course(case: Case) -> Trouble:
+    """Judge whether the main loss goes anywhere."""
+    loss = case.loss
+    if not len(loss):
+        return Trouble("unseen")
+    guess = guessing_loss(case)
+    if not loss.learned and loss.last < LEARNT_ALREADY * guess:
+        return Trouble("none")
+    span = f"in {plural(case.run.steps or len(loss), 'step')} ({number(loss.initial)} to {number(loss.last)})"
+    if loss.stuck and loss.finite.values.min() >= 0:
+        return Trouble("stuck", int(loss.series.steps[0]), f"the loss did not fall {span}")
+    if loss.slow and loss.finite.values.min() >= 0:
+        return Trouble("slow", int(loss.series.steps[0]), f"the loss hardly fell {span}")
+    if at_guess(case) and not loss.diverged:
+        said = f"the loss came to rest at {number(loss.last)}, no better than a constant guess ({number(guess)})"
+        return Trouble("stuck", int(loss.series.steps[0]), said)
+    if loss.learned or not loss.alone:
+        return Trouble("none")
+    return Trouble("short" if len(loss) < FEW else "unclear")
+
+
+def _bad_value(case: Case, step: int | None) -> str:
+    value = case.loss.series.at(step) if step is not None else float("nan")
+    return "infinite" if math.isinf(value) else "NaN"
+
+
+def _ruined(case: Case) -> bool:
+    """Whether weights or gradients were non-finite when the run ended."""
+    history, sites = case.history, case.run.layout.sites
+    rows = [i for i, site in enumerate(sites[: history.mean.shape[1]]) if site.kind in ("param", "param_grad", "loss")]
+    if case.scaled:
+        rows = [i for i in rows if sites[i].kind == "param"]
+    return bool(rows) and bool((history.stat(rows, "nonfinite")[-1] > 0).any())

@@ -1,0 +1,138 @@
+"""The verdict: failing, suspect, healthy or inconclusive, with one sentence that a stranger understands.
+
+- ``failing``: it broke (NaN, divergence), or it learns nothing and a credible cause says that it will not.
+- ``suspect``: it trains, but a credible cause is at work that is likely to hurt the result; or it learns nothing and no
+  cause was found.
+- ``healthy``: it trains and nothing credible speaks against it. Events alone never make a run suspect.
+- ``inconclusive``: too little was seen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neuraldbg.explain.cause import Tier
+from neuraldbg.explain.loss import FEW
+from neuraldbg.explain.ranking import CREDIBLE
+from neuraldbg.explain.words import number, percent, plural
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.nouns import Hypothesis
+
+SURE = 0.9
+"""From this confidence on the summary does not say "most likely"."""
+UNRELATED = (
+    "FileNotFoundError", "ModuleNotFoundError", "ImportError", "KeyError", "PermissionError", "SyntaxError", "NameError",
+    "AttributeError", "TypeError", "OSError", "MemoryError",
+)  # fmt: skip
+"""Exceptions that say nothing about the training itself."""
+
+
+def credible(case: Case, hypotheses: tuple[Hypothesis, ...]) -> tuple[Hypothesis, ...]:
+    """Return the hypotheses worth showing: for a run without trouble, only those that stand on their own."""
+    if case.trouble.any or _halted(case):
+        return hypotheses
+    return tuple(h for h in hypotheses if h.confidence >= CREDIBLE)
+
+
+def judge(case: Case, hypotheses: tuple[Hypothesis, ...], certain: frozenset[str]) -> tuple[str, str]:
+    """Return verdict and summary. ``certain`` holds the ids of causes read from the program itself."""
+    named = [h for h in hypotheses if h.confidence >= CREDIBLE]
+    top = named[0] if named else None
+    steps = case.run.steps or len(case.history)
+    if steps == 0:
+        return "inconclusive", _nothing_seen(case)
+    ending = _ending(case)
+    trouble = case.trouble
+    if trouble.broke or (trouble.any and top is not None) or (_halted(case) and top is not None):
+        what = trouble.phrase or f"training was halted: {case.run.info.outcome.message}"
+        return "failing", _sentence("Training fails", what, top, hypotheses) + ending
+    sure = [h for h in named if h.cause in certain]
+    if steps < FEW and not sure:
+        if _halted(case):
+            return "suspect", _sentence("Training was halted", case.run.info.outcome.message, top, hypotheses)
+        return (
+            "inconclusive",
+            f"Only {plural(steps, 'step')} were seen: too few to judge, and nothing is plainly wrong.{ending}",
+        )
+    if top is not None:
+        others = f" ({len(named) - 1} more below)" if len(named) > 1 else ""
+        return (
+            "suspect",
+            f"The model trains, but a fault is likely to hurt the result: {top.sentence}{_place(top)}{others}.{ending}",
+        )
+    if trouble.any or _halted(case):
+        what = trouble.phrase or f"training was halted: {case.run.info.outcome.message}"
+        return "suspect", _sentence("Something is wrong", what, None, hypotheses) + ending
+    if trouble.kind == "unclear" and len(case.loss) < 100:
+        return "inconclusive", f"{_course(case)} in {plural(steps, 'step')}: too few to tell.{ending}"
+    return "healthy", f"No problem found in {plural(steps, 'step')}: {_course(case, lower=True)}.{ending}"
+
+
+def certain_ids(tiers: dict[str, Tier]) -> frozenset[str]:
+    """Return the ids of the causes that are read from the program itself."""
+    return frozenset(id_ for id_, tier in tiers.items() if tier is Tier.CERTAIN)
+
+
+def _sentence(head: str, what: str, top: Hypothesis | None, hypotheses: tuple[Hypothesis, ...]) -> str:
+    if top is not None:
+        sure = "because of" if top.confidence >= SURE else "most likely because of"
+        return f"{head} {sure} {top.sentence}{_place(top)} ({what})."
+    if hypotheses:
+        first = hypotheses[0]
+        return f"{head}: {what}. No cause is sure; the most likely is {first.cause} ({percent(first.confidence)})."
+    return f"{head}: {what}. None of the known causes explains it."
+
+
+def _place(hypothesis: Hypothesis) -> str:
+    """Say layer and step, unless the sentence does already."""
+    layer = (
+        f", in layer {hypothesis.layer!r}" if hypothesis.layer and hypothesis.layer not in hypothesis.sentence else ""
+    )
+    step = hypothesis.step
+    when = "" if not step or f"step {step}" in hypothesis.sentence else f", since step {step}"
+    return layer + when
+
+
+def _course(case: Case, *, lower: bool = False) -> str:
+    loss = case.loss
+    if not len(loss):
+        text = "No loss was seen"
+    elif loss.learned:
+        text = f"The loss fell from {number(loss.initial)} to {number(loss.last)}"
+    else:
+        text = f"The loss went from {number(loss.initial)} to {number(loss.last)}"
+    return text[:1].lower() + text[1:] if lower else text
+
+
+def _halted(case: Case) -> bool:
+    return case.run.info.outcome.kind == "halted"
+
+
+def _ending(case: Case) -> str:
+    """Mention how the script ended, where that is not the usual way."""
+    outcome = case.run.info.outcome
+    if outcome.kind == "raised":
+        where = f" at {outcome.where}" if outcome.where else ""
+        first = outcome.message.strip().splitlines()[-1] if outcome.message.strip() else "an exception"
+        unrelated = first.startswith(UNRELATED) and not case.trouble.broke
+        return f" The script ended with {first}{where}{', which has nothing to do with the training' if unrelated else ''}."
+    return " The run was interrupted." if outcome.kind == "interrupted" else ""
+
+
+def _nothing_seen(case: Case) -> str:
+    """Say what was looked for and what of it was found."""
+    info, layout = case.run.info, case.layout
+    calls = len(layout.called)
+    models = f"{plural(len(info.models), 'model')} ({', '.join(info.models[:3])})" if info.models else "no model"
+    found = [
+        "0 optimizer steps",
+        f"{plural(len(info.optimizers), 'optimizer')}" if info.optimizers else "no optimizer",
+        f"{'a loss' if case.run.facts_of('loss') else 'no backward pass'}",
+        f"{models}, {plural(calls, 'layer')} called",
+    ]
+    return (
+        "No training step was seen. Looked for: steps of any torch optimizer, backward passes, and calls of torch modules. "
+        f"Found: {'; '.join(found)}.{_ending(case)}"
+    )

@@ -1,0 +1,47 @@
+"""How numbers and names are written in evidence, so that every cause says them alike."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def number(value: float) -> str:
+    """Write a measured number with three significant digits: ``0.00123``, ``2.3``, ``4.1e+07``, ``NaN``."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Inf" if value > 0 else "-Inf"
+    if value == int(value) and abs(value) < 1e6:
+        return str(int(value))
+    return f"{value:.3g}"
+
+
+def percent(share: float) -> str:
+    """Write a share between 0 and 1 as a percentage: ``97%``; never a false ``100%`` or ``0%``."""
+    if 0.99 < share < 1:
+        return ">99%"
+    if 0 < share < 0.01:
+        return "<1%"
+    return f"{share:.0%}"
+
+
+def listing(names: Iterable[str], limit: int = 3) -> str:
+    """Write names for a sentence: ``fc1.weight, fc1.bias and 4 more``."""
+    every = list(names)
+    if len(every) <= limit + 1:
+        return " and ".join(filter(None, [", ".join(every[:-1]), every[-1] if every else ""]))
+    return f"{', '.join(every[:limit])} and {len(every) - limit} more"
+
+
+def plural(count: int, noun: str) -> str:
+    """Write a count with its noun: ``1 step``, ``3 steps``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def rounded(value: float) -> str:
+    """Write a value to try, such as a learning rate, with one significant digit: ``0.03``, ``2e-05``."""
+    return f"{value:.0e}" if value < 1e-3 else f"{float(f'{value:.0e}'):g}"

@@ -1,0 +1,247 @@
+"""A run file, or a database in memory, to a RunRecord.
+
+Reads a file that is being written, one that a killed process left, and one on a read-only disk.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sqlite3
+import tempfile
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.errors import RunDamaged, RunFileError, RunNotFound, RunTooNew
+from neuraldbg.nouns import STATS, History, Layout, RunInfo, RunRecord
+from neuraldbg.nouns.run import empty_history
+from neuraldbg.record import codec, schema
+from neuraldbg.record.block import UNSEEN, Block
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+_RANK_FILE = re.compile(r"rank(\d+)\.ndbg")
+_MAGIC = b"SQLite format 3\x00"
+
+
+def read_run(path: str | Path, rank: int = 0) -> RunRecord:
+    """Read a run: a run folder, a folder above it that holds a single run, or a ``.ndbg`` file.
+
+    Raises RunNotFound, RunDamaged or RunTooNew, each with what to do. The file may be written at the moment, or be
+    what a killed process left.
+    """
+    file = find_run(Path(path), rank)
+    _check_head(file)
+    try:
+        with _opened(file) as db:
+            return load(db, str(file))
+    except sqlite3.Error as error:
+        raise _damaged(str(file), error) from error
+    except RunFileError:
+        raise
+    except OSError as error:
+        raise RunFileError(f"{file} cannot be read: {error.strerror or error}.") from error
+
+
+def find_run(path: Path, rank: int = 0) -> Path:
+    """Return the run file that a path stands for; RunNotFound says what there is instead."""
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        raise RunNotFound(f"there is no run at {path}: no such file or folder.")
+    name = schema.FILE_NAME.format(rank=rank)
+    if (path / name).is_file():
+        return path / name
+    ranks = sorted(int(match[1]) for file in path.iterdir() if (match := _RANK_FILE.fullmatch(file.name)))
+    if ranks:
+        raise RunNotFound(f"{path} holds no rank {rank}; it has rank {', '.join(map(str, ranks))}.")
+    runs = sorted((*path.glob(f"*/{name}"), *path.glob(f"*/*/{name}")), key=_age)
+    if len(runs) == 1:
+        return runs[0]
+    if not runs:
+        raise RunNotFound(f"there is no run in {path}: neither it nor a folder below holds a {name}.")
+    listed = "\n".join(f"  {run.parent}" for run in runs[:10])
+    more = f"\n  and {len(runs) - 10} more" if len(runs) > 10 else ""
+    raise RunNotFound(f"{path} holds {len(runs)} runs: name one of them, newest first:\n{listed}{more}")
+
+
+def _age(run: Path) -> float:
+    # Steps go to the log first.
+    return -max(file.stat().st_mtime for file in (run, Path(f"{run}-wal")) if file.exists())
+
+
+def _check_head(file: Path) -> None:
+    try:
+        with file.open("rb") as opened:
+            head = opened.read(len(_MAGIC))
+    except OSError as error:
+        raise RunFileError(f"{file} cannot be read: {error.strerror or error}.") from error
+    if not head:
+        raise RunDamaged(f"{file} is empty: the run ended before anything was recorded, or the copy failed.")
+    if head != _MAGIC:
+        raise RunDamaged(f"{file} is no NeuralDBG run file. Name the run's folder or its rank0.ndbg.")
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[sqlite3.Connection]:
+    try:
+        db = _probed(file.absolute().as_uri() + "?mode=ro")
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error):
+            raise RunFileError(f"{file} is locked by another process: try again.") from error
+        log = Path(f"{file}-wal")
+        if not log.exists() or log.stat().st_size == 0:
+            # A read-only place, where SQLite cannot make the companions it asks for, and there is no log to read.
+            db = _probed(file.absolute().as_uri() + "?immutable=1")
+        else:
+            with (
+                tempfile.TemporaryDirectory(prefix="neuraldbg-") as folder,
+                closing(_copied(file, log, folder, error)) as copy,
+            ):
+                yield copy
+            return
+    with closing(db):
+        yield db
+
+
+def _probed(uri: str) -> sqlite3.Connection:
+    db = sqlite3.connect(uri, uri=True, timeout=5.0, isolation_level=None)
+    try:
+        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _copied(file: Path, log: Path, folder: str, error: sqlite3.Error) -> sqlite3.Connection:
+    try:
+        copy = Path(shutil.copy(file, folder))
+        shutil.copy(log, folder)
+    except OSError as failure:
+        raise RunFileError(f"{file} cannot be opened in place ({error}) nor copied: {failure}.") from failure
+    return _probed(copy.as_uri())
+
+
+def load(db: sqlite3.Connection, name: str) -> RunRecord:
+    """Read the record from an open database as of one moment; ``name`` is for messages."""
+    try:
+        db.execute("BEGIN")
+        try:
+            _check_version(db, name)
+            return _record(db)
+        finally:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+    except (sqlite3.Error, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(name, error) from error
+
+
+def _check_version(db: sqlite3.Connection, name: str) -> None:
+    if db.execute("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
+        raise RunDamaged(f"{name} is an SQLite file, but not a NeuralDBG run file.")
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version > schema.SCHEMA_VERSION:
+        raise RunTooNew(
+            f"{name} was written by {_author(db)} in version {version} of the run file; this NeuralDBG reads up to "
+            f"version {schema.SCHEMA_VERSION}. Upgrade it: pip install -U neuraldbg"
+        )
+
+
+def _author(db: sqlite3.Connection) -> str:
+    try:
+        (text,) = db.execute("SELECT value FROM meta WHERE key = 'info'").fetchone()
+        return f"NeuralDBG {json.loads(text)['versions']['neuraldbg']}"
+    except (sqlite3.Error, ValueError, KeyError, TypeError):
+        return "a later NeuralDBG"
+
+
+def _damaged(name: str, error: Exception) -> RunDamaged:
+    return RunDamaged(
+        f"{name} is damaged ({error}). If it was copied, copy it again together with the files that end in -wal and "
+        f"-shm; else save what can be saved with: sqlite3 {name} .recover"
+    )
+
+
+def _record(db: sqlite3.Connection) -> RunRecord:
+    meta = dict(db.execute("SELECT key, value FROM meta"))
+    layout = Layout(
+        layers=schema.layers_from(meta.get("layers", "[]")),
+        sites=tuple(schema.site_from(text) for (text,) in db.execute("SELECT value FROM site ORDER BY row")),
+        edges=schema.edges_from(meta.get("edges", "[]")),
+        called=frozenset(json.loads(meta.get("called", "[]"))),
+    )
+    blocks = [codec.decode(body) for (body,) in db.execute("SELECT body FROM block ORDER BY ordinal")]
+    facts = db.execute("SELECT step, key, value FROM fact ORDER BY id")
+    events = db.execute("SELECT value FROM event ORDER BY first_step, id")
+    return RunRecord(
+        info=schema.info_from(meta["info"]) if "info" in meta else RunInfo(),
+        layout=layout,
+        history=_history(blocks, len(layout.sites), json.loads(meta["stats"])),
+        facts=tuple(schema.fact_from(*row) for row in facts),
+        events=tuple(schema.event_from(text) for (text,) in events),
+        steps=sum(int(block.folded.sum()) for block in blocks),
+    )
+
+
+def _history(blocks: Sequence[Block], sites: int, stats: Sequence[str]) -> History:
+    if not blocks:
+        return empty_history()
+    order = np.argsort(np.concatenate([block.ordinal for block in blocks]), kind="stable")
+    sites = max(sites, *(block.mean.shape[1] for block in blocks))
+    mean = _table([block.mean for block in blocks], order, sites, stats)
+    binned = any(block.binned for block in blocks)
+    return History(
+        steps=np.concatenate([block.steps for block in blocks])[order],
+        width=np.concatenate([block.width for block in blocks])[order],
+        time=np.concatenate([block.time for block in blocks])[order],
+        stream=np.concatenate([block.stream for block in blocks])[order],
+        applied=np.concatenate([block.applied for block in blocks])[order],
+        mean=mean,
+        low=_table([block.low for block in blocks], order, sites, stats) if binned else mean,
+        high=_table([block.high for block in blocks], order, sites, stats) if binned else mean,
+        scalars=_scalars(blocks, order),
+    )
+
+
+def _table(
+    tables: Sequence[npt.NDArray[np.float32]], order: npt.NDArray[np.intp], sites: int, stats: Sequence[str]
+) -> npt.NDArray[np.float32]:
+    """Lay (T_i, S_i, K) tables into one (T, sites, STATS) in the order of time, by the names of the file's columns."""
+    laid = np.empty((len(order), sites, len(STATS)), np.float32)
+    row_of = np.empty(len(order), np.intp)
+    row_of[order] = np.arange(len(order))
+    known = [(stats.index(name), column) for column, name in enumerate(STATS) if name in stats]
+    same = list(stats) == list(STATS)
+    first = 0
+    for table in tables:
+        rows = row_of[first : first + len(table)]
+        first += len(table)
+        seen = table.shape[1]
+        if same:
+            laid[rows, :seen] = table
+        else:
+            laid[rows, :seen] = UNSEEN
+            for source, column in known:
+                laid[rows, :seen, column] = table[:, :, source]
+        laid[rows, seen:] = UNSEEN
+    return laid
+
+
+def _scalars(blocks: Sequence[Block], order: npt.NDArray[np.intp]) -> dict[str, npt.NDArray[np.float64]]:
+    names = dict.fromkeys(name for block in blocks for name in block.names)
+    found = {}
+    for name in names:
+        parts = [
+            block.scalars[:, block.names.index(name)] if name in block.names else np.full(len(block), np.nan)
+            for block in blocks
+        ]
+        found[name] = np.concatenate(parts)[order]
+    return found

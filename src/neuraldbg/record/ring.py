@@ -1,0 +1,129 @@
+"""The flight recorder in memory: the last steps of per-layer norms, written out as strict JSON when training crashes.
+
+What enters is one row a step; what leaves is a JSON file. Constant memory: the oldest row goes when a new one comes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from neuraldbg.errors import ConfigError, RunFileError
+from neuraldbg.nouns import jsonable
+
+
+class _Row(NamedTuple):
+    step: int
+    timestamp: float
+    loss: float | None
+    grad_norms: Mapping[str, Any]
+    act_norms: Mapping[str, Any]
+
+
+class RingBuffer:
+    """Keeps the last ``capacity`` steps.
+
+    >>> buffer = RingBuffer(capacity=100)
+    >>> buffer.add(0, {"fc1": 0.5}, {"fc1": 1.2}, 2.3)
+    >>> len(buffer)
+    1
+    """
+
+    def __init__(self, capacity: int = 100) -> None:
+        if capacity < 1:
+            raise ConfigError(f"setting 'capacity': a ring buffer keeps at least 1 step, not {capacity}")
+        self.capacity = int(capacity)
+        self._rows: deque[_Row] = deque(maxlen=self.capacity)
+
+    def add(
+        self,
+        step: int,
+        grad_norms: Mapping[str, Any],
+        act_norms: Mapping[str, Any],
+        loss: float | None = None,
+    ) -> None:
+        """Record one step: L2 norms by layer, and the loss (a number or a one-element tensor).
+
+        A mutable mapping is copied, since a loop may reuse it; any other mapping is kept as it is and read when the
+        buffer is saved.
+        """
+        value = None if loss is None else float(loss)
+        self._rows.append(_Row(int(step), time.time(), value, _kept(grad_norms), _kept(act_norms)))
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The rows, oldest first: step, timestamp (Unix time), loss, grad_norms, act_norms."""
+        return [
+            {**row._asdict(), "grad_norms": _norms(row.grad_norms), "act_norms": _norms(row.act_norms)}
+            for row in self._rows
+        ]
+
+    def save_json(self, path: str | os.PathLike[str], trigger_reason: str | None = None) -> Path:
+        """Write the crash dump as strict JSON (a NaN is the string "NaN") and return its path.
+
+        The file appears whole or not at all. Missing folders are made; RunFileError (an OSError) if the place cannot
+        be written.
+        """
+        target = Path(path)
+        history = self.history
+        dump = {
+            "metadata": {
+                "capacity": self.capacity,
+                "trigger_reason": trigger_reason,
+                "dump_timestamp": time.time(),
+                "captured_steps": len(history),
+            },
+            "history": history,
+        }
+        # The process may be dying while it writes: nobody must find half a file.
+        partial = target.with_name(f".{target.name}.{os.getpid()}.part")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_text(json.dumps(jsonable(dump), allow_nan=False, indent=1), encoding="utf-8")
+            partial.replace(target)
+        except OSError as error:
+            raise RunFileError(
+                f"the crash dump cannot be written to {target}: {error.strerror or error}. Choose another folder."
+            ) from error
+        finally:
+            _remove(partial)
+        return target
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self._rows.clear()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        return f"RingBuffer(capacity={self.capacity}, steps={len(self)})"
+
+
+def _kept(norms: Mapping[str, Any]) -> Mapping[str, Any]:
+    return dict(norms) if isinstance(norms, MutableMapping) else norms
+
+
+def _norms(norms: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain floats, whatever number type (numpy, torch) a loop put in."""
+    return {str(layer): _number(value) for layer, value in norms.items()}
+
+
+def _number(value: Any) -> Any:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return value
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        # Only reached after a failed write that is already being reported.
+        return

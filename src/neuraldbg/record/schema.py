@@ -1,0 +1,184 @@
+"""The run file: one SQLite database a rank. Its tables, how one is opened for writing, and our values as its JSON.
+
+Tables: ``meta`` (info, layers, edges, ... as JSON by name), ``site`` (one row a site, in row order), ``block`` (blobs
+of rows of time, see codec.py), ``fact`` and ``event`` (one JSON row each). JSON in the file is strict.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from neuraldbg.nouns import STATS, Edge, Event, Fact, Layer, Outcome, RunInfo, Site, jsonable
+
+SCHEMA_VERSION = 1
+# 1  2026-11  first version: meta, site, block, fact, event
+APPLICATION_ID = 0x4E444247  # "NDBG", so that `file` and we know the database for ours
+FILE_NAME = "rank{rank}.ndbg"
+TABLES = ("meta", "site", "block", "fact", "event")
+
+_CREATE = f"""
+PRAGMA page_size = 8192;
+PRAGMA synchronous = OFF;
+BEGIN;
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE site (row INTEGER PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE block (
+    id INTEGER PRIMARY KEY,
+    level INTEGER NOT NULL,      -- rows are bins of 16**level steps
+    open INTEGER NOT NULL,       -- 1: will be merged with those that follow
+    ordinal INTEGER NOT NULL,    -- steps recorded before its first
+    rows INTEGER NOT NULL,
+    first_step INTEGER NOT NULL,
+    last_step INTEGER NOT NULL,
+    body BLOB NOT NULL
+);
+CREATE TABLE fact (id INTEGER PRIMARY KEY, step INTEGER NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL);
+CREATE INDEX fact_key ON fact (key, id);
+CREATE TABLE event (
+    id INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL,
+    layer TEXT NOT NULL,
+    site TEXT NOT NULL,
+    first_step INTEGER NOT NULL,
+    value TEXT NOT NULL,
+    UNIQUE (kind, layer, site, first_step)
+);
+INSERT INTO meta VALUES ('stats', '{json.dumps(STATS)}');
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {SCHEMA_VERSION};
+COMMIT;
+"""  # noqa: S608 (only constants are put in)
+
+
+def create_file(folder: Path, rank: int) -> tuple[sqlite3.Connection, Path]:
+    """Make a new run file and open it for writing; OSError or sqlite3.Error if that cannot be.
+
+    A run file that is already there is kept under another name (``rank0.1.ndbg``).
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILE_NAME.format(rank=rank)
+    _move_aside(path)
+    # A reader must never meet a file without its tables.
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    fresh.unlink(missing_ok=True)
+    try:
+        db = _connect(str(fresh))
+        try:
+            db.executescript(_CREATE)
+        finally:
+            db.close()
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
+    db = _connect(str(path))
+    # NORMAL syncs at checkpoints only: a killed process loses nothing, a power cut the last moments.
+    db.executescript(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; "
+        f"PRAGMA wal_autocheckpoint = 1000; PRAGMA journal_size_limit = {16 << 20};"
+    )
+    return db, path
+
+
+def create_memory() -> sqlite3.Connection:
+    """Make the same database in memory."""
+    db = _connect(":memory:")
+    db.executescript(_CREATE)
+    return db
+
+
+def _connect(name: str) -> sqlite3.Connection:
+    # The recorder hands the connection between threads under its own lock, and begins transactions itself.
+    return sqlite3.connect(name, timeout=5.0, isolation_level=None, check_same_thread=False)
+
+
+def _move_aside(path: Path) -> None:
+    if not path.exists():
+        return
+    number = 1
+    while (other := path.with_name(f"{path.stem}.{number}{path.suffix}")).exists():
+        number += 1
+    path.replace(other)
+    for suffix in ("-wal", "-shm"):
+        companion = Path(f"{path}{suffix}")
+        if companion.exists():
+            companion.replace(f"{other}{suffix}")
+
+
+def rescue(db: sqlite3.Connection) -> tuple[sqlite3.Connection, bool]:
+    """Copy a database that can no longer be written to memory; the second value is whether all of it came along."""
+    try:
+        copy = create_memory()
+        db.backup(copy)
+        if copy.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok":
+            return copy, True
+    except sqlite3.Error:
+        pass  # The file itself is broken: take what can still be read, row by row.
+    copy = create_memory()
+    for table in TABLES:
+        try:
+            for row in db.execute(f"SELECT * FROM {table}"):  # noqa: S608 (a name from the tuple above)
+                copy.execute(f"INSERT OR REPLACE INTO {table} VALUES ({','.join('?' * len(row))})", row)  # noqa: S608
+        except sqlite3.Error:
+            continue
+    return copy, False
+
+
+def dumps(value: Any) -> str:
+    """Return strict JSON text."""
+    return json.dumps(jsonable(value), allow_nan=False, separators=(",", ":"))
+
+
+_REVIVED = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+
+
+def revived(value: Any) -> Any:
+    """Turn the strings that stand for non-finite numbers in strict JSON back into those numbers."""
+    if isinstance(value, str):
+        return _REVIVED.get(value, value)
+    if isinstance(value, list):
+        return [revived(item) for item in value]
+    if isinstance(value, dict):
+        return {key: revived(item) for key, item in value.items()}
+    return value
+
+
+def info_from(text: str) -> RunInfo:
+    """Read the JSON of ``meta['info']``."""
+    raw = json.loads(text)
+    for name in ("argv", "models", "optimizers"):
+        raw[name] = tuple(raw[name])
+    raw["outcome"] = Outcome(**raw["outcome"])
+    return RunInfo(**raw)
+
+
+def site_from(text: str) -> Site:
+    """Read one row of ``site``."""
+    return Site(**json.loads(text))
+
+
+def layers_from(text: str) -> tuple[Layer, ...]:
+    """Read the JSON of ``meta['layers']``."""
+    return tuple(
+        Layer(**{**raw, "params": tuple(raw["params"]), "settings": revived(raw["settings"])})
+        for raw in json.loads(text)
+    )
+
+
+def edges_from(text: str) -> tuple[Edge, ...]:
+    """Read the JSON of ``meta['edges']``."""
+    return tuple(Edge(**{**raw, "ops": tuple(raw["ops"])}) for raw in json.loads(text))
+
+
+def event_from(text: str) -> Event:
+    """Read one row of ``event``."""
+    raw = json.loads(text)
+    return Event(**{**raw, "details": revived(raw["details"]), "confidence": revived(raw["confidence"])})
+
+
+def fact_from(step: int, key: str, text: str) -> Fact:
+    """Read one row of ``fact``."""
+    return Fact(step, key, revived(json.loads(text)))

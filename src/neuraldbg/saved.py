@@ -1,0 +1,34 @@
+"""A run read back from disk: ``Run.load(path).diagnose()`` says the same as the live session did, without torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from neuraldbg.explain import diagnose
+from neuraldbg.nouns import RunRecord
+from neuraldbg.record import read_run
+
+if TYPE_CHECKING:
+    import os
+
+    from neuraldbg.nouns import Diagnosis
+
+
+@dataclass(frozen=True)
+class Run(RunRecord):
+    """The saved record of a run, with its front door."""
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Run:
+        """Read a run folder, a folder above it that holds a single run, or a ``.ndbg`` file.
+
+        Raises RunNotFound, RunDamaged or RunTooNew.
+        """
+        record = read_run(Path(path))
+        return cls(**{field.name: getattr(record, field.name) for field in fields(RunRecord)})
+
+    def diagnose(self) -> Diagnosis:
+        """Explain the run: the diagnosis that the live session gave."""
+        return diagnose(self)

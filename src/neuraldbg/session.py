@@ -1,0 +1,351 @@
+"""The front door: wires capture, record, detect and explain together, and decides nothing itself.
+
+::
+
+    with NeuralDbg(model) as dbg:
+        for x, y in batches:
+            optimizer.zero_grad()
+            loss_fn(model(x), y).backward()
+            optimizer.step()
+    print(dbg.explain_failure()[0])
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import time
+import traceback
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg import answers
+from neuraldbg.capture import Capture
+from neuraldbg.capture.snapshots import Snapshots
+from neuraldbg.config import Settings, validated
+from neuraldbg.control import TriggerEngine
+from neuraldbg.detect.watch import Watch
+from neuraldbg.errors import AttachError, ConfigError, TrainingHalted
+from neuraldbg.explain import diagnose
+from neuraldbg.nouns import Outcome, RunInfo
+from neuraldbg.record import Recorder, RingBuffer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+
+    from torch import nn
+    from torch.optim import Optimizer
+
+    from neuraldbg.nouns import Chain, Diagnosis, Event, Hypothesis, Layout, RunRecord, Series, Step
+
+_RECENT = 2
+"""Steps back in which an event that was seen still counts as going on."""
+_active: NeuralDbg | None = None
+
+
+class NeuralDbg:
+    """Rides along with the training of a model, and says why it failed.
+
+    ``with NeuralDbg(model) as dbg:`` around an existing loop is all; steps, losses and optimizers are found by
+    themselves. ``model`` may be None with ``discover=True``: then every model that is called is watched.
+
+    ``halt=True`` stops training with TrainingHalted before a bad step is applied, the weights still good; a
+    ``TriggerEngine`` in its place brings its own thresholds. ``out`` is a folder for the run file, ``snapshots`` patterns
+    of layers whose tensors are kept (``snapshot_bytes`` at most), ``settings`` and ``thresholds`` override defaults of
+    ``neuraldbg.config`` and of detectors. Raises AttachError, ConfigError.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | None = None,
+        optimizer: Optimizer | None = None,
+        *,
+        halt: bool | TriggerEngine = False,
+        out: str | os.PathLike[str] | None = None,
+        discover: bool = False,
+        snapshots: Sequence[str] = (),
+        snapshot_bytes: int = 64 * 2**20,
+        settings: Mapping[str, Any] | None = None,
+        thresholds: Mapping[str, Mapping[str, Any]] | None = None,
+        script: str = "",
+        argv: Sequence[str] = (),
+        on_step: Callable[[Step, tuple[Event, ...]], None] | None = None,
+    ) -> None:
+        values = dict(settings or {})
+        if thresholds is not None:
+            values["thresholds"] = {name: dict(group) for name, group in thresholds.items()}
+        self.settings = validated(Settings, values)
+        if model is None and not discover:
+            message = "NeuralDbg needs a model, or discover=True to find the models by itself"
+            raise ConfigError(message)
+        self._check(model, optimizer)
+        self._model, self._optimizer, self._discover = model, optimizer, discover
+        self._triggers = self._engine(halt)
+        self._watch = Watch(self.settings.thresholds)
+        self._capture = Capture(
+            self.settings.capture,
+            self._step,
+            discover=discover,
+            judge=self._triggers.check if self._triggers else None,
+            halt=self._halt,
+        )
+        self._snapshots = Snapshots(snapshots, snapshot_bytes) if snapshots else None
+        self._ring = RingBuffer(self.settings.record.ring)
+        self._on_step = on_step
+        self._breakpoints: list[tuple[str, Callable[[Event], None] | None]] = []
+        self._info = RunInfo(script=script, argv=tuple(argv), versions=_versions())
+        self._recorder: Recorder | None = None
+        self._wanted = Path(out) if out is not None else None
+        self._offset = 0
+        self._count = 0
+        self._running = False
+        self._saved: Diagnosis | None = None
+
+    # -- lifecycle ----------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> NeuralDbg:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.stop(_outcome(error))
+
+    def start(self) -> None:
+        """Attach. AttachError if another session is running: two would read each other's hooks."""
+        global _active  # noqa: PLW0603 (torch's hooks are global too: one session at a time)
+        if _active is not None:
+            message = "another NeuralDbg session is running; stop it first, or watch both models with discover=True"
+            raise AttachError(message)
+        self._info = replace(self._info, started=time.time())
+        self._recorder = Recorder(self._wanted, self.settings.record, self._info)
+        _active, self._running = self, True
+        try:
+            self._capture.start()
+            if self._model is not None:
+                self._capture.watch(self._model)
+                self._attach_snapshots()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self, outcome: Outcome | None = None) -> None:
+        """Detach, leave torch as it was found, and save the run. Does nothing when not running."""
+        global _active  # noqa: PLW0603
+        if not self._running:
+            return
+        self._running, _active = False, None
+        self._capture.stop()
+        if self._snapshots is not None:
+            self._snapshots.detach()
+        self._update_info(outcome or Outcome("completed"))
+        assert self._recorder is not None
+        self._saved = diagnose(self._recorder.record())
+        self._recorder.close()
+        self._save(self._saved)
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the run is saved, None if it is kept in memory."""
+        return self._wanted if self._recorder is not None and self._recorder.problem is None else None
+
+    @property
+    def problem(self) -> str | None:
+        """Why the run could not be saved, None if nothing is wrong."""
+        return self._recorder.problem if self._recorder is not None else None
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps so far."""
+        self._capture.flush()
+        return self._count
+
+    # -- the answer ---------------------------------------------------------------------------------------------
+
+    def record(self) -> RunRecord:
+        """Return everything recorded so far as a plain value."""
+        if self._recorder is None:
+            message = "the session was never started: use `with NeuralDbg(model) as dbg:` or start()"
+            raise AttachError(message)
+        if self._running:
+            self._capture.flush()
+            self._update_info(Outcome("running"))
+        return self._recorder.record()
+
+    def diagnose(self) -> Diagnosis:
+        """Say what happened and why, so far or, after the end, for the whole run."""
+        return self._saved if self._saved is not None else diagnose(self.record())
+
+    def explain_failure(self) -> list[Hypothesis]:
+        """Return the likely causes of the failure, most likely first; empty if nothing is known to be wrong."""
+        return list(self.diagnose().hypotheses)
+
+    def get_causal_hypotheses(self) -> list[Hypothesis]:
+        """Return the ranked hypotheses over all failures seen."""
+        return self.explain_failure()
+
+    def trace_causal_chain(self, failure: str) -> Chain:
+        """Return the causal chain through a failure name, event kind, cause id or layer; empty if there was none."""
+        return answers.chain_for(self.diagnose(), failure)
+
+    def detect_coupled_failures(self) -> list[answers.Coupling]:
+        """Return pairs of failures that set in together, in one layer or along the data flow."""
+        run = self.record()
+        return answers.coupled(run.events, run.layout)
+
+    # -- questions while it runs --------------------------------------------------------------------------------
+
+    def capture_step(self, step: int | None = None) -> None:
+        """Close the current step now; needed only for optimizers that are no ``torch.optim.Optimizer``.
+
+        ``step`` is the loop's own number: ``inspect(layer, step=...)`` then uses the same numbering.
+        """
+        before = self._count
+        self._capture.manual_step()
+        if step is not None and self._count:
+            closed = self._count - 1
+            if self._count > before or closed + self._offset != step:
+                self._offset = step - closed
+
+    def has_vanishing_gradients(self) -> bool:
+        """Whether gradients vanish in any layer at the newest step."""
+        return self._going_on("vanishing_gradients")
+
+    def has_exploding_gradients(self) -> bool:
+        """Whether gradients explode or are not finite in any layer at the newest step."""
+        return self._going_on("exploding_gradients", "nonfinite_gradient")
+
+    def inspect_layer(self, layer_name: str) -> answers.LayerState:
+        """Return a layer's newest statistics. UnknownLayer lists the nearest names."""
+        return self.inspect(layer_name)
+
+    def inspect(self, layer_name: str, step: int | None = None) -> answers.LayerState:
+        """Return a layer's statistics at a step, with tensors where snapshots were asked for."""
+        index = None if step is None else step - self._offset
+        state = answers.inspect(self.record(), layer_name, index)
+        taken = self._snapshots.get(state.layer, state.step) if self._snapshots is not None else None
+        if taken is None:
+            return state
+        return replace(state, input=taken.input, output=taken.output, gradient=taken.gradient)
+
+    def get_gradient_history(self, layer_name: str) -> Series:
+        """Return the norm of a layer's gradient over steps."""
+        return answers.gradient_history(self.record(), layer_name)
+
+    def analyze_gradient_health(self) -> answers.GradientHealth:
+        """Judge the gradients of every layer at the newest step."""
+        return answers.gradient_health(self.record())
+
+    def add_breakpoint(self, kind: str, action: Callable[[Event], None] | None = None) -> None:
+        """Call ``action`` with the first event of each episode of a kind; without one, enter Python's debugger."""
+        self._breakpoints.append((kind, action))
+
+    # -- wiring -------------------------------------------------------------------------------------------------
+
+    def _step(self, step: Step, layout: Layout) -> None:
+        """Take a step from capture: detect, record, remember, tell."""
+        assert self._recorder is not None
+        events = self._watch.observe(step, layout)
+        self._count = step.index + 1
+        self._recorder.put(step, layout, events)
+        grads, acts = answers.norms(step, layout, "param_grad"), answers.norms(step, layout, "activation")
+        self._ring.add(step.index, grads, acts, step.loss)
+        if self._snapshots is not None:
+            self._snapshots.step = self._count
+            if self._discover:
+                self._attach_snapshots()
+        if self._on_step is not None:
+            self._on_step(step, tuple(events))
+        for event in events:
+            for kind, action in self._breakpoints:
+                if event.kind == kind and event.first_step == event.last_step:
+                    (action or _debugger)(event)
+
+    def _attach_snapshots(self) -> None:
+        if self._snapshots is not None:
+            for path, module in self._capture.hooks.modules.items():
+                self._snapshots.attach(path, module)
+
+    def _halt(self, reason: str, step: int) -> None:
+        assert self._recorder is not None
+        self._update_info(Outcome("halted", reason))
+        raise TrainingHalted(reason, step, diagnose(self._recorder.record()))
+
+    def _going_on(self, *kinds: str) -> bool:
+        self._capture.flush()
+        newest = self._count - 1
+        return any(e.kind in kinds and e.last_step > newest - _RECENT for e in self._watch.events)
+
+    def _update_info(self, outcome: Outcome) -> None:
+        capture = self._capture
+        self._info = replace(
+            self._info,
+            models=tuple(model.name for model in capture.models.found),
+            optimizers=tuple(stream.type for stream in capture.optimizers.streams),
+            coverage=capture.coverage(),
+            outcome=outcome,
+        )
+        assert self._recorder is not None
+        self._recorder.update_info(self._info)
+
+    def _save(self, diagnosis: Diagnosis) -> None:
+        folder = self.folder
+        if folder is None:
+            return
+        try:
+            (folder / "diagnosis.json").write_text(diagnosis.to_json() + "\n", encoding="utf-8")
+            if diagnosis.verdict == "failing":
+                self._ring.save_json(folder / "crash.json", trigger_reason=diagnosis.summary)
+        except OSError as error:
+            assert self._recorder is not None
+            self._recorder.problem = f"cannot write to {folder}: {error}"
+
+    def _engine(self, halt: bool | TriggerEngine) -> TriggerEngine | None:  # noqa: FBT001 (the public keyword's value)
+        if isinstance(halt, TriggerEngine):
+            return halt
+        trigger = self.settings.trigger
+        return TriggerEngine(trigger.grad_threshold, trigger.spike_factor, above_start=True) if halt else None
+
+    def _check(self, model: nn.Module | None, optimizer: Optimizer | None) -> None:
+        if model is None:
+            return
+        if not hasattr(model, "named_modules"):
+            message = f"expected a torch.nn.Module, got {type(model).__name__}"
+            raise AttachError(message)
+        owned = {id(p) for p in model.parameters()}
+        if not owned:
+            message = f"{type(model).__name__} has no parameters, so there is no training to watch"
+            raise AttachError(message)
+        if optimizer is not None and not any(id(p) in owned for g in optimizer.param_groups for p in g["params"]):
+            message = f"the optimizer holds no parameter of {type(model).__name__}: it was made for another model"
+            raise AttachError(message)
+
+
+def _outcome(error: BaseException | None) -> Outcome:
+    if error is None:
+        return Outcome("completed")
+    if isinstance(error, KeyboardInterrupt):
+        return Outcome("interrupted")
+    if isinstance(error, TrainingHalted):
+        return Outcome("halted", error.reason)
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return Outcome("raised", "".join(traceback.format_exception_only(error)).strip(), where)
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in ("torch", "neuraldbg"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "unknown"
+    return found
+
+
+def _debugger(event: Event) -> None:
+    print(f"NeuralDBG breakpoint: {json.dumps(event.details, default=str)[:500]}")  # noqa: T201 (an interactive stop)
+    breakpoint()  # noqa: T100

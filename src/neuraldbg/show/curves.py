@@ -1,0 +1,182 @@
+"""What the crash picture shows, as numbers: the window of steps, one curve per layer, the guilty layers.
+
+All of it is free of matplotlib, so that it can be tested as values and drawn by something else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.nouns import Series
+
+if TYPE_CHECKING:
+    from neuraldbg.nouns import Diagnosis, RunRecord
+
+MOST, BEFORE, AFTER = 500, 100, 50
+"""A failure within the first MOST steps is shown from the start, a later one with BEFORE steps; at least AFTER follow
+it, where the run has them and there is still a loss to see."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One layer over the steps of the window."""
+
+    layer: str
+    series: Series
+    """Non-negative; NaN where nothing finite was measured."""
+    nonfinite: int | None
+    """The first step of the window with a NaN or an infinity, None if there is none."""
+    zero: int | None
+    """The step from which on it is exactly zero, which a log axis cannot show; None if it is not so at the end."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Everything that is drawn."""
+
+    loss: Series
+    gradients: tuple[Curve, ...]
+    """L2 norm of each layer's weight gradient, in data-flow order."""
+    activations: tuple[Curve, ...]
+    """Root mean square of each layer's output, in data-flow order."""
+    guilty: tuple[str, ...]
+    """The layers to be drawn strongly."""
+    charge: str
+    """Why: ``guilty`` when the first cause names them, ``hit first`` when they only show its first effect."""
+    failure: int | None
+    """The step at which it went wrong, None for a run that did not."""
+    failure_label: str
+    first: int
+    last: int
+    steps: int
+    """Of the whole run."""
+
+    @cached_property
+    def span(self) -> int:
+        """Steps shown, at least one."""
+        return max(1, self.last - self.first)
+
+    @property
+    def zoomed(self) -> bool:
+        """Whether only a part of the run is shown."""
+        return self.span + 1 < self.steps
+
+
+def picture(run: RunRecord, diagnosis: Diagnosis) -> Picture:
+    """Choose what to show of a run."""
+    failure, label = _failure(run, diagnosis)
+    first, last = _window(run, failure, over=label.startswith("loss not finite"))
+    rank = run.layout.depth
+    rows: dict[str, dict[str, int]] = {"param_grad": {}, "activation": {}}
+    for row, site in enumerate(run.layout.sites):
+        # One curve a layer: its weight (or, without one, its first parameter), its first call and first output leaf.
+        if site.kind in rows and (site.name == "weight" or site.module not in rows[site.kind]):
+            rows[site.kind].setdefault(site.module, row)
+            if site.name == "weight":
+                rows[site.kind][site.module] = row
+    curves = {
+        kind: tuple(
+            curve
+            for layer, row in sorted(found.items(), key=lambda item: rank.get(item[0], len(rank)))
+            if len((curve := _curve(run, layer, row, kind, first, last)).series)
+        )
+        for kind, found in rows.items()
+    }
+    guilty, charge = _marked(diagnosis, {c.layer for found in curves.values() for c in found})
+    return Picture(
+        loss=run.scalar("loss").between(first, last),
+        gradients=curves["param_grad"],
+        activations=_leaves(run, curves["activation"]),
+        guilty=guilty,
+        charge=charge,
+        failure=failure,
+        failure_label=label,
+        first=first,
+        last=last,
+        steps=run.steps,
+    )
+
+
+def _curve(run: RunRecord, layer: str, row: int, kind: str, first: int, last: int) -> Curve:
+    series = run.series(row, "rms", "max").between(first, last)
+    if kind == "param_grad":
+        total = run.series(row, "total", "max").between(first, last)
+        series = Series(series.steps, series.values * np.sqrt(total.values), series.width)
+    bad = run.series(row, "nonfinite", "max").between(first, last)
+    hit = np.flatnonzero(bad.values > 0)
+    return Curve(layer, series, int(bad.steps[hit[0]]) if len(hit) else None, _zero_from(series))
+
+
+def _zero_from(series: Series) -> int | None:
+    other = np.flatnonzero(series.values != 0)
+    start = int(other[-1]) + 1 if len(other) else 0
+    return int(series.steps[start]) if start < len(series) else None
+
+
+def _leaves(run: RunRecord, curves: tuple[Curve, ...]) -> tuple[Curve, ...]:
+    """Without the containers, whose output is that of their last layer; a model of containers alone keeps them."""
+    known = run.layout.by_path
+    kept = tuple(c for c in curves if c.layer not in known or known[c.layer].leaf)
+    return kept or curves
+
+
+def _failure(run: RunRecord, diagnosis: Diagnosis) -> tuple[int | None, str]:
+    """The moment that a person would call the failure: the loss's end, or else the first thing that went wrong."""
+    if diagnosis.verdict not in ("failing", "suspect"):
+        return None, ""
+    loss = run.scalar("loss")
+    broken = np.flatnonzero(~np.isfinite(loss.values))
+    if len(broken):
+        step = int(loss.steps[broken[0]])
+        return step, f"loss not finite from step {step:,}"
+    if run.info.outcome.kind in ("raised", "halted") and run.steps:
+        word = {"raised": "error", "halted": "halted"}[run.info.outcome.kind]
+        return run.steps - 1, f"{word} after step {run.steps - 1:,}"
+    if diagnosis.events:
+        event = min(diagnosis.events, key=lambda e: (e.transition != "loss", e.first_step))
+        where = f" in {event.layer}" if event.layer else ""
+        return event.first_step, f"{event.kind.replace('_', ' ')}{where}, step {event.first_step:,}"
+    if diagnosis.hypotheses and diagnosis.hypotheses[0].step is not None:
+        step = diagnosis.hypotheses[0].step
+        return step, f"{diagnosis.hypotheses[0].cause.replace('_', ' ')}, step {step:,}"
+    return None, ""
+
+
+def _window(run: RunRecord, failure: int | None, *, over: bool) -> tuple[int, int]:
+    """The steps to show: those that lead to the failure, and some after it; few when the loss is gone for good."""
+    steps = run.history.steps
+    if not len(steps):
+        return 0, 0
+    first, last = int(steps[0]), int(steps[-1] + run.history.width[-1] - 1)
+    if failure is None:
+        return first, last
+    if failure - first > MOST:
+        first = failure - BEFORE
+    end = failure + max(10 if over else AFTER, (failure - first) // 2)
+    return first, last if last - end < 0.1 * (last - first) else end
+
+
+def _marked(diagnosis: Diagnosis, drawn: set[str]) -> tuple[tuple[str, ...], str]:
+    """The layers to draw strongly and the word for them: what the cause names, else where its effect was seen first."""
+    if diagnosis.verdict not in ("failing", "suspect"):
+        return (), ""
+    for hypothesis in diagnosis.hypotheses[:1]:
+        if found := _drawn(hypothesis.layer, drawn):
+            return found, "guilty"
+    events = sorted(diagnosis.events, key=lambda event: event.first_step)
+    for layer in [node.layer for node in diagnosis.chain.nodes] + [event.layer for event in events]:
+        if found := _drawn(layer, drawn):
+            return found, "hit first"
+    return (), ""
+
+
+def _drawn(layer: str | None, drawn: set[str]) -> tuple[str, ...]:
+    """The curves that a name stands for: its own, that of a parameter's layer, or those of all layers in it."""
+    if not layer:
+        return ()
+    own = [one for one in sorted(drawn) if one == layer or (one and layer.startswith(f"{one}."))]
+    return tuple(own or [one for one in sorted(drawn) if one.startswith(f"{layer}.")])

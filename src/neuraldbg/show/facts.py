@@ -1,0 +1,30 @@
+"""One line of facts about a run: what ran, how long, and what watching it cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.show.text import duration, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NAMES = 2
+"""Models or optimizers named before the list is cut."""
+
+
+def facts_line(run: Mapping[str, Any], between: str) -> str:
+    """Join the facts that the diagnosis carries; those it does not carry are left out."""
+    parts = [str(run["script"])] if run.get("script") else []
+    if isinstance(run.get("steps"), int):
+        parts.append(f"{run['steps']:,} step{'' if run['steps'] == 1 else 's'}")
+    for key in ("models", "optimizers"):
+        names = [str(name) for name in run.get(key) or ()]
+        if names:
+            parts.append(listed(names, NAMES).replace(": --json", ""))
+    if isinstance(run.get("duration_s"), (int, float)):
+        parts.append(duration(run["duration_s"]))
+    ratio = run.get("overhead_ratio")
+    if isinstance(ratio, (int, float)) and ratio >= 0:
+        parts.append(f"overhead {100 * ratio:.2g}%")
+    return between.join(parts)

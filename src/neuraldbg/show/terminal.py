@@ -1,0 +1,229 @@
+"""The terminal face: a diagnosis as text that is read in ten seconds.
+
+The verdict and the one sentence come first, then the likely causes with what speaks for and against each and the fix,
+then the chain of events. Works at any width from 40 columns, without colour, and in ASCII.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from neuraldbg.show.chain import chain_lines
+from neuraldbg.show.facts import facts_line
+from neuraldbg.show.marks import ASCII, UNICODE, VERDICT_STYLE, Marks
+from neuraldbg.show.text import listed, number, plain, says, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console, ConsoleOptions, OverflowMethod, RenderableType, RenderResult
+
+    from neuraldbg.nouns import Diagnosis, Evidence, Hypothesis
+
+WIDEST = 100
+"""Columns; longer lines are hard to read."""
+FULL = 3
+"""Causes that get a block of their own."""
+FULL_CONFIDENCE = 0.2
+"""Below it a cause gets one line even among the first three: a long block would bury the likely one."""
+BRIEF, FOR, AGAINST, SYMPTOMS, UNJUDGED, EQUIVALENT = 4, 4, 3, 4, 4, 4
+"""How many of each are shown before the list is cut."""
+
+
+def render(diagnosis: Diagnosis, width: int | None = None) -> RenderableType:
+    """Return the diagnosis as something that a rich console prints, at most ``width`` columns wide."""
+    return _Face(diagnosis, width)
+
+
+def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
+    """Print the diagnosis."""
+    console.print(render(diagnosis), crop=False)  # a line of code that is too long is wrapped by the terminal, not cut
+
+
+@dataclass(frozen=True)
+class _Face:
+    """Waits for the console, which knows the width and the encoding."""
+
+    diagnosis: Diagnosis
+    width: int | None
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = min(options.max_width, self.width or WIDEST)
+        face = _Writer(ASCII if options.ascii_only else UNICODE, options.encoding, width)
+        segments = console.render(Group(*face.all(self.diagnosis)), options.update(width=width, highlight=False))
+        for line in Segment.split_lines(segments):
+            yield from _without_trailing_blanks(line)
+            yield Segment.line()
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        del console
+        return Measurement(min(40, options.max_width), min(options.max_width, self.width or WIDEST))
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Turns the parts of a diagnosis into renderables with one set of signs and one encoding."""
+
+    marks: Marks
+    encoding: str
+    width: int
+
+    def all(self, diagnosis: Diagnosis) -> Iterator[RenderableType]:
+        """Give every part in reading order; parts without content are left out."""
+        yield from self.headline(diagnosis)
+        full = [h for i, h in enumerate(diagnosis.hypotheses[:FULL]) if i == 0 or h.confidence >= FULL_CONFIDENCE]
+        if full:
+            yield self.heading("Likely cause" if len(full) == 1 else "Likely causes")
+            for i, hypothesis in enumerate(full):
+                if i:
+                    yield Text()
+                yield from self.cause(hypothesis, i + 1)
+        yield from self.brief(diagnosis.hypotheses[len(full) :])
+        if diagnosis.chain:
+            yield self.heading("How it came about")
+            for line, style in chain_lines(diagnosis.chain, self.marks):
+                yield Padding(self.text(line, style), (0, 0, 0, 2))
+        if diagnosis.unjudged:
+            yield self.heading("Not judged")
+            for one in diagnosis.unjudged[:UNJUDGED]:
+                yield self.item(self.marks.sigil, f"{one.what}: {one.reason}", "dim")
+            yield from self.cut(len(diagnosis.unjudged) - UNJUDGED)
+        facts = facts_line(diagnosis.run, f" {self.marks.dot} ")
+        if facts:
+            yield Text()
+            yield self.text(facts, "dim")
+        if diagnosis.hypotheses:
+            yield self.text(f"neuraldbg causes {diagnosis.hypotheses[0].cause} explains the cause.", "dim")
+
+    def headline(self, diagnosis: Diagnosis) -> Iterator[RenderableType]:
+        """The verdict as a sign, a word and a colour, then the one sentence and what a person would have seen."""
+        style = VERDICT_STYLE.get(diagnosis.verdict, "bold")
+        word = f"{self.marks.verdict.get(diagnosis.verdict, '?')} {diagnosis.verdict.upper()}"
+        rule = self.marks.rule * max(0, self.width - len(word) - 1)
+        yield Text.assemble((word, style), " ", (rule, "dim"))
+        yield self.text(sentence(diagnosis.summary), "bold")
+        told = diagnosis.summary.lower()
+        symptoms = [s for s in diagnosis.symptoms if s.lower() not in told]
+        for symptom in symptoms[:SYMPTOMS]:
+            yield self.item(self.marks.sigil, symptom)
+        yield from self.cut(len(symptoms) - SYMPTOMS)
+
+    def cause(self, cause: Hypothesis, rank: int) -> Iterator[RenderableType]:
+        """A block: name, probability, place, sentence, evidence for and against, and the fix."""
+        place = "".join(f" {self.marks.dot} {part}" for part in _place(cause))
+        yield Text.assemble(
+            (f"{rank}. ", "bold"),
+            (self.clean(cause.cause), "bold"),
+            f"  {percent(cause.confidence)} sure",
+            (self.clean(place), "dim"),
+        )
+        failure = cause.failure[:1].upper() + cause.failure[1:]
+        yield self.indented(self.text(sentence(f"{failure}, likely due to {cause.sentence}")))
+        for supports, sign, style, most in ((True, "+", "green", FOR), (False, "-", "red", AGAINST)):
+            evidence = [e for e in cause.evidence if e.supports is supports]
+            for one in evidence[:most]:
+                yield self.item(sign, _statement(one), sign_style=style, indent=3)
+            yield from self.cut(len(evidence) - most, indent=5)
+        if cause.equivalent:
+            names = listed(list(cause.equivalent), EQUIVALENT)
+            yield self.item("=", f"cannot be told apart from {names}", sign_style="cyan", indent=3)
+        if cause.verification:
+            told = ", ".join(f"{key} {number(value)}" for key, value in cause.verification.items())
+            yield self.item("*", f"tried: {told}", sign_style="cyan", indent=3)
+        yield from self.remedy(cause)
+
+    def remedy(self, cause: Hypothesis) -> Iterator[RenderableType]:
+        """What to do, in words and as code; code is never wrapped, so that it can be copied."""
+        if cause.remedy.text:
+            yield self.indented(Text.assemble(("Fix: ", "bold green"), self.clean(sentence(cause.remedy.text))))
+        for line in cause.remedy.code.strip("\n").splitlines():
+            shown = Text.assemble((f"     {self.marks.code} ", "green"), self.clean(line.expandtabs(4)))
+            shown.no_wrap, shown.overflow = True, "ignore"
+            yield shown
+
+    def brief(self, causes: tuple[Hypothesis, ...]) -> Iterator[RenderableType]:
+        """The unlikely causes, a line each."""
+        if not causes:
+            return
+        yield self.heading("Less likely")
+        table = Table.grid(padding=(0, 2))
+        table.add_column(justify="right", min_width=5)
+        cut: OverflowMethod = "ellipsis" if self.marks is UNICODE else "crop"
+        table.add_column(no_wrap=True, overflow=cut)
+        table.add_column(ratio=1, no_wrap=True, overflow=cut)
+        for cause in causes[:BRIEF]:
+            place = ", ".join(_place(cause))
+            table.add_row(percent(cause.confidence), self.text(cause.cause), self.text(place, "dim"))
+        yield Padding(table, (0, 0, 0, 1))
+        yield from self.cut(len(causes) - BRIEF, indent=3)
+
+    def heading(self, title: str) -> RenderableType:
+        """A title with a blank line above it."""
+        return Group(Text(), Text(title, style="bold underline" if self.marks is UNICODE else "bold"))
+
+    def item(self, sign: str, words: str, style: str = "", sign_style: str = "dim", indent: int = 2) -> RenderableType:
+        """A list item whose further lines hang under its first word."""
+        grid = Table.grid(padding=(0, 1))
+        grid.add_column(width=1)
+        grid.add_column(ratio=1)
+        grid.add_row(Text(sign, style=f"bold {sign_style}"), self.text(words, style))
+        return Padding(grid, (0, 0, 0, indent))
+
+    def cut(self, more: int, indent: int = 4) -> Iterator[RenderableType]:
+        """Say how many were left out, if any were."""
+        if more > 0:
+            yield Padding(Text(f"(+{more} more: --json)", style="dim"), (0, 0, 0, indent))
+
+    def indented(self, what: RenderableType, by: int = 3) -> RenderableType:
+        """Move to the right."""
+        return Padding(what, (0, 0, 0, by))
+
+    def text(self, words: str, style: str = "") -> Text:
+        """Words of the diagnosis as text: never markup, never a control character."""
+        return Text(self.clean(words), style=style)
+
+    def clean(self, words: str) -> str:
+        """Make words of the diagnosis safe for this terminal."""
+        return plain(words, self.encoding)
+
+
+def _without_trailing_blanks(line: list[Segment]) -> list[Segment]:
+    """Take away what tables pad with: piped text should not end in spaces."""
+    while line and not line[-1].text.strip(" "):
+        line = line[:-1]
+    if line:
+        last = line[-1]
+        line = [*line[:-1], Segment(last.text.rstrip(" "), last.style)]
+    return line
+
+
+def percent(confidence: float) -> str:
+    """Return a probability in per cent; what is not certain never reads as 100 % or 0 %."""
+    shown = round(100 * confidence)
+    if shown >= 100 and confidence < 1:
+        return ">99%"
+    return "<1%" if shown <= 0 < confidence else f"{shown}%"
+
+
+def _place(cause: Hypothesis) -> list[str]:
+    layer = [cause.layer] if cause.layer else []
+    return layer + ([f"step {cause.step:,}"] if cause.step is not None else [])
+
+
+def _statement(evidence: Evidence) -> str:
+    """The statement with its measured numbers, those that it does not give itself."""
+    value, threshold = evidence.value, evidence.threshold
+    told = []
+    if value is not None and not says(evidence.statement, value):
+        told.append(number(value))
+    if threshold is not None and not says(evidence.statement, threshold):
+        told.append(f"limit {number(threshold)}")
+    return evidence.statement + (f" [{', '.join(told)}]" if told else "")

@@ -1,0 +1,69 @@
+"""Words and numbers of a run as safe text for a terminal or a picture."""
+
+from __future__ import annotations
+
+import math
+import re
+
+_NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_UNSAFE = {0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A), *range(0xD800, 0xE000)}
+"""Direction marks, line separators and lone surrogates: they would reorder, break or fail to print the line."""
+
+
+def plain(text: str, encoding: str = "utf-8", keep: str = "") -> str:
+    """Return the text with control characters, and what the encoding cannot say, written as escapes.
+
+    Names of layers and scripts come from the user's program: they may hold anything, and must not steer the terminal.
+    """
+    shown = "".join(c if c in keep or _harmless(c) else c.encode("unicode_escape").decode() for c in text)
+    return shown.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _harmless(char: str) -> bool:
+    code = ord(char)
+    return code >= 0x20 and not 0x7F <= code < 0xA0 and code not in _UNSAFE
+
+
+def number(value: float | str | None) -> str:
+    """Return a number with the digits that matter: 0.00123, 4.2, 12,345, 3.1e-08."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    if float(value).is_integer() and abs(value) < 1e6:
+        return f"{int(value):,}"
+    size = abs(value)
+    return f"{value:.3g}" if 1e-4 <= size < 1e4 or size < 1e-4 or size >= 1e6 else f"{value:,.0f}"
+
+
+def says(statement: str, value: float | str) -> bool:
+    """Whether a sentence already gives a number, within the rounding of its digits (1 %)."""
+    if isinstance(value, str):
+        return value.lower() in statement.lower()
+    if not math.isfinite(value):
+        return number(value).lower().lstrip("-") in statement.lower()
+    found = (float(match.replace(",", "")) for match in _NUMBER.findall(statement) if match.strip("+-,"))
+    percent = 100.0 * value  # a share is often said in per cent
+    return any(math.isclose(abs(n), abs(v), rel_tol=0.01, abs_tol=1e-12) for n in found for v in (value, percent))
+
+
+def duration(seconds: float) -> str:
+    """Return a time span as people say it: 0.42 s, 12.3 s, 4 min 10 s, 3 h 5 min."""
+    if seconds < 60:
+        return f"{seconds:.2g} s" if seconds < 1 else f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def listed(items: list[str], most: int) -> str:
+    """Join names with commas; a long list is cut, and says so."""
+    more = f" (+{len(items) - most} more: --json)" if len(items) > most else ""
+    return ", ".join(items[:most]) + more
+
+
+def sentence(text: str) -> str:
+    """Return the text with a full stop, unless it ends like a sentence already."""
+    text = text.strip()
+    return text if not text or text.endswith((".", "!", "?", ":")) else f"{text}."

@@ -1,0 +1,114 @@
+"""torch.compile: one graph, no break, seen whether attached before or after the first compiled call."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from tests.capture.riding import ride
+
+X, Y = torch.randn(32, 16, generator=torch.Generator().manual_seed(1)), torch.arange(32) % 4
+
+
+def model() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(16, 32), nn.ReLU(inplace=True), nn.LayerNorm(32), nn.Linear(32, 4))
+
+
+def train(call: nn.Module, parameters: list[nn.Parameter], steps: int = 4) -> list[float]:
+    opt, losses = torch.optim.Adam(parameters, lr=0.01), []
+    for _ in range(steps):
+        opt.zero_grad()
+        loss = F.cross_entropy(call(X), Y)
+        loss.backward()
+        opt.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler() -> None:
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("when", ["attached before", "attached after", "compiled in place", "discovered"])
+def test_a_compiled_model_is_seen_like_an_eager_one(when: str) -> None:
+    plain = model()
+    eager = ride(lambda: train(plain, list(plain.parameters())), plain)
+    net = model()
+    call: nn.Module = net
+    if when == "compiled in place":
+        net.compile(fullgraph=True)
+    else:
+        call = torch.compile(net, fullgraph=True)
+    if when == "attached after":
+        call(X).sum().backward()
+        net.zero_grad()
+    watched = () if when == "discovered" else (net,)
+    seen = ride(lambda: train(call, list(net.parameters())), *watched)
+    assert len(seen.steps) == 4
+    assert seen.scalars("loss") == pytest.approx(eager.scalars("loss"), rel=1e-5)
+    for kind in ("activation", "output_grad"):
+        for layer in ("0", "1", "2", "3"):
+            assert seen.norm(kind, layer) == pytest.approx(eager.norm(kind, layer), rel=1e-4), (kind, layer)
+    assert not torch._dynamo.utils.counters["graph_break"]
+
+
+def test_nothing_recompiles_after_the_first_step() -> None:
+    net = model()
+    call = torch.compile(net, fullgraph=True)
+    frames = []
+
+    def program() -> None:
+        train(call, list(net.parameters()), 2)
+        frames.append(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+        train(call, list(net.parameters()), 12)
+        frames.append(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+
+    ride(program, net)
+    assert frames[0] == frames[1] == 1
+
+
+def test_training_is_bitwise_the_same_here_and_the_graph_can_be_left_alone() -> None:
+    bare = model()
+    expected = train(torch.compile(bare, fullgraph=True), list(bare.parameters()))
+    for mode in ("observe", "outside"):
+        torch._dynamo.reset()
+        net = model()
+        call = torch.compile(net, fullgraph=True)
+        losses: list[float] = []
+        seen = ride(lambda call=call, net=net, losses=losses: losses.extend(train(call, list(net.parameters()))), net, compiled=mode)
+        assert losses == expected
+        assert seen.seen("activation", "0") is (mode == "observe")
+        assert seen.seen("param_grad", "0", name="weight")
+        assert all(torch.equal(a, b) for a, b in zip(net.parameters(), bare.parameters(), strict=True))
+
+
+def test_a_whole_training_function_compiled_is_still_seen() -> None:
+    net = model()
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    @torch.compile
+    def loss_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(net(x), y)
+
+    losses = []
+
+    def program() -> None:
+        for _ in range(3):
+            opt.zero_grad()
+            loss = loss_of(X, Y)
+            loss.backward()
+            opt.step()
+            losses.append(loss.item())
+
+    seen = ride(program, net)
+    assert len(seen.steps) == 3
+    assert seen.scalars("loss") == pytest.approx(losses)
+    assert seen.seen("activation", "0")
+    assert not torch._dynamo.utils.counters["graph_break"]

@@ -1,0 +1,178 @@
+"""Loss spike, divergence and plateau: what must fire, when, with which numbers, and what must stay silent."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.detect.builder import Stream, chain, decay, feed, losses
+
+from neuraldbg.detect.loss_divergence import LossDivergence
+from neuraldbg.detect.loss_plateau import LossPlateau
+from neuraldbg.detect.loss_spike import LossSpike
+
+ALL = (LossSpike, LossDivergence, LossPlateau)
+LAYOUT = chain(2)
+
+
+def rng(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@pytest.mark.parametrize("detector", ALL)
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    offset=st.sampled_from([0.0, -5.0, 100.0, -2.3]),
+    noise=st.sampled_from([0.0, 0.02, 0.1]),
+)
+def test_healthy_descent_is_silent_at_any_level(detector, seed, offset, noise):
+    values = decay(300) + offset + noise * rng(seed).standard_normal(300)
+    assert [e for e in feed(detector(), LAYOUT, losses(values)) if not e.details.get("after_learning")] == []
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), sigma=st.sampled_from([0.3, 1.0, 1.5]))
+def test_heavy_tailed_positive_noise_is_no_spike_and_no_divergence(seed, sigma):
+    values = np.exp(sigma * rng(seed).standard_normal(500))
+    assert feed(LossSpike(), LAYOUT, losses(values)) == []
+    assert feed(LossDivergence(), LAYOUT, losses(values)) == []
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_policy_gradient_losses_around_zero_are_silent(seed):
+    values = 0.3 * rng(seed).standard_normal(600) - 0.05
+    for detector in ALL:
+        assert feed(detector(), LAYOUT, losses(values)) == []
+
+
+def test_lasting_spike_has_first_and_last_step_and_the_oracle_level():
+    values = 1.0 + 0.02 * rng(0).standard_normal(200)
+    values[120:126] = 4.0
+    (event,) = feed(LossSpike(), LAYOUT, losses(values))
+    assert (event.first_step, event.last_step, event.kind) == (120, 125, "loss_spike")
+    assert event.details["level"] == pytest.approx(np.median(values[:120]), abs=0.01)
+    assert event.confidence == 0.9
+
+
+def test_lone_spike_is_less_sure_and_needs_a_batch():
+    values = 1.0 + 0.02 * rng(0).standard_normal(200)
+    values[150] = 9.0
+    (event,) = feed(LossSpike(), LAYOUT, losses(values))
+    assert (event.first_step, event.last_step, event.confidence) == (150, 150, 0.5)
+    assert feed(LossSpike(), LAYOUT, losses(values, batch_size=4)) == []
+
+
+def test_spike_does_not_poison_the_baseline():
+    values = 1.0 + 0.02 * rng(1).standard_normal(300)
+    values[100:110] = values[150:160] = 5.0
+    events = feed(LossSpike(), LAYOUT, losses(values))
+    assert [(e.first_step, e.last_step) for e in events] == [(100, 109), (150, 159)]
+
+
+def test_warm_restart_is_no_spike():
+    values = np.concatenate([decay(200, tau=30), decay(200, start=0.9, tau=30)]) + 0.01 * rng(0).standard_normal(400)
+    stream = Stream(LAYOUT)
+    steps = [stream.step(float(v), lr=0.1 if i % 200 < 20 else 0.01) for i, v in enumerate(values)]
+    assert feed(LossSpike(), LAYOUT, steps) == []
+    assert feed(LossDivergence(), LAYOUT, steps) == []
+
+
+def test_far_above_start_from_step_one_diverges_at_step_one():
+    values = [2.3, *(2.3e4 * np.exp(0.3 * rng(0).standard_normal(30)))]
+    (event,) = feed(LossDivergence(), LAYOUT, losses(values))
+    assert (event.first_step, event.last_step) == (1, 30)
+    assert event.details["how"] == "above_start"
+    assert event.details["start"] == 2.3
+    assert event.confidence > 0.9
+    (spike,) = feed(LossSpike(), LAYOUT, losses(values))
+    assert spike.first_step == 1
+
+
+def test_divergence_into_nan_is_told_at_once():
+    (event,) = feed(LossDivergence(), LAYOUT, losses([2.3, 2.2, 1e6, math.nan, math.nan]))
+    assert (event.first_step, event.last_step) == (2, 4)
+
+
+def test_collapse_to_chance_after_learning_diverges():
+    values = np.concatenate([decay(150), np.full(100, 2.303)]) + 0.02 * rng(0).standard_normal(250)
+    (event,) = feed(LossDivergence(), LAYOUT, losses(values))
+    assert 150 <= event.first_step <= 152
+    assert event.last_step == 249
+    assert event.details["how"] == "rise"
+    assert event.details["best"] == pytest.approx(values[130:150].min(), abs=0.1)
+
+
+def test_divergence_ends_when_the_loss_comes_back():
+    values = np.concatenate([decay(150), np.full(40, 2.3), decay(150, start=2.3, tau=10)])
+    (event,) = feed(LossDivergence(), LAYOUT, losses(values + 0.02 * rng(0).standard_normal(340)))
+    assert 185 <= event.last_step <= 205
+
+
+def test_adversarial_losses_may_rise():
+    layout = chain(2)
+    stream = Stream(layout)
+    noise = rng(0).standard_normal((300, 2))
+    steps = []
+    for i in range(300):
+        steps.append(stream.step(1.38 * math.exp(-i / 100) + 0.05 * noise[i, 0], stream=0))
+        steps.append(stream.step(0.7 + i / 100 + 0.3 * noise[i, 1], stream=1))
+    for detector in ALL:
+        assert feed(detector(), layout, steps) == []
+
+
+def test_never_learned_plateau_from_the_start():
+    values = 2.303 + 0.03 * rng(0).standard_normal(600)
+    (event,) = feed(LossPlateau(), LAYOUT, losses(values))
+    assert event.first_step == 0
+    assert event.last_step >= 550
+    assert not event.details["after_learning"]
+    assert event.details["never_improved"]
+    assert event.details["noise"] == pytest.approx(0.03, rel=0.15)
+    assert event.details["level"] == pytest.approx(2.303, abs=0.01)
+    assert event.confidence > 0.6
+
+
+def test_plateau_slope_agrees_with_numpy():
+    values = 5.0 - 1e-6 * np.arange(256) + 0.1 * np.sin(np.arange(256) * 1.7)
+    (event,) = feed(LossPlateau(), LAYOUT, losses(values))
+    window = int(event.details["window"])
+    assert event.details["slope"] == pytest.approx(np.polyfit(np.arange(window), values[-window:], 1)[0], abs=3e-4)
+
+
+def test_converged_plateau_is_after_learning_and_unsure():
+    values = decay(1000, end=0.1) + 0.01 * rng(0).standard_normal(1000)
+    events = feed(LossPlateau(), LAYOUT, losses(values))
+    assert events
+    assert all(e.details["after_learning"] and e.confidence <= 0.2 for e in events)
+
+
+def test_plateau_ends_when_learning_begins():
+    values = np.concatenate([np.full(300, 2.3), decay(400, tau=100)]) + 0.02 * rng(0).standard_normal(700)
+    first = feed(LossPlateau(), LAYOUT, losses(values))[0]
+    assert first.first_step == 0
+    assert 295 <= first.last_step < 450
+
+
+def test_warm_up_and_short_runs_have_no_plateau():
+    values = 2.303 + 0.03 * rng(0).standard_normal(400)
+    stream = Stream(LAYOUT)
+    assert feed(LossPlateau(), LAYOUT, [stream.step(float(v), lr=1e-6 * (i + 1)) for i, v in enumerate(values)]) == []
+    assert feed(LossPlateau(), LAYOUT, losses(values[:60])) == []
+
+
+def test_million_step_state_stays_small():
+    detector = LossPlateau()
+    stream = Stream(LAYOUT)
+    for i in range(20_000):
+        stream.index = i
+        detector.observe(losses([1.0 + (i % 7) * 0.01], layout=LAYOUT)[0], LAYOUT) if i < 200 else None
+        if i >= 200:
+            detector._streams[0].add(i, 1.0 + (i % 7) * 0.01, 0.0)
+    kept = detector._streams[0]
+    assert len(kept.means) <= 64
+    assert kept.size * len(kept.means) + kept.inside == 20_000

@@ -1,0 +1,94 @@
+"""The shape of the house: who may import whom, what is free of torch, and habits that can be checked by reading."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tomllib
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "neuraldbg"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+TORCH_ROOMS = {"capture", "replay", "profile", "integrations", "session", "session.py"}
+"""Where torch is imported, or where those that import it are wired together."""
+
+
+def name(path):
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def dotted(path):
+    parts = ("neuraldbg", *path.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_the_arrows_of_the_design_hold():
+    done = subprocess.run(
+        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as main; main()", "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_all_that_is_no_capture_runs_without_torch():
+    """Not only as written: importing every such module must not bring torch in by any way."""
+    modules = [dotted(p) for p in SOURCES if p.relative_to(PACKAGE).parts[0] not in TORCH_ROOMS]
+    modules = [module for module in modules if not module.endswith("__main__")]
+    code = (
+        "import importlib, sys\n"
+        f"for module in {modules!r}:\n"
+        "    importlib.import_module(module)\n"
+        "    if 'torch' in sys.modules: sys.exit(f'{module} imports torch')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_each_file_says_first_what_it_is(path):
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), "a module starts with its docstring"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_each_file_can_be_read_in_one_sitting(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, "about 200 lines a file: split it"
+    assert path.stem not in {"utils", "util", "helpers", "misc", "common"}, "name it after what it holds"
+
+
+def test_nothing_of_one_machine_is_written_down():
+    """No folder of the machine that it was written on, and no host to install from."""
+    own = Path(__file__).resolve()
+    written = [p for p in ROOT.glob("*") if p.is_file() and p.name != ".git"]
+    for folder in (".ci", "src", "tests", "examples", "benchmarks", "docs"):
+        written += [p for p in (ROOT / folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+    marks = ("/" + "root/", "/" + "home/", "file:" + "//", "--index" + "-url", "--find" + "-links")
+    for path in written:
+        if path == own or path.suffix in {".png", ".ndbg", ".so"}:
+            continue
+        text = path.read_text(encoding="utf-8", errors="ignore")
+        assert not [mark for mark in marks if mark in text], path.relative_to(ROOT)
+
+
+def test_everything_that_is_installed_for_the_tests_is_pinned():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    asked = project["dependencies"] + extras["plot"] + extras["dev"]
+    asked = {re.match(r"[\w.-]+", line).group().lower().replace("_", "-") for line in asked} - {"neuraldbg"}
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = dict(line.lower().replace("_", "-").split("==") for line in lines if line and not line.startswith("#"))
+    assert asked <= set(pins), "make pins"
+    assert not [pin for pin in pins.values() if "+" in pin], "a pin names a version, not one machine's build of it"
+
+
+def test_the_commands_that_contributors_are_told_exist():
+    told = set(re.findall(r"`make (\w+)`", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))
+    made = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert {"demo", "test"} <= told <= made
