@@ -104,13 +104,16 @@ _STATES = {
 }
 
 
-def inspect(run: RunRecord, name: str, step: int | None = None) -> LayerState:
-    """Return a layer's state at a step, by default the newest. UnknownLayer, or LookupError for a step not kept."""
+def inspect(run: RunRecord, name: str, step: int | None = None, start: int = 0) -> LayerState:
+    """Return a layer's state at a step, by default the newest. UnknownLayer, or LookupError for a step not kept.
+
+    ``start`` is the number that the caller gives to the first step.
+    """
     path = resolve(run.layout, name)
     if not len(run.history):
         message = "no step has been recorded yet"
         raise LookupError(message)
-    at = len(run.history) - 1 if step is None else _row_of(run, step)
+    at = len(run.history) - 1 if step is None else _row_of(run, step - start, start)
     statistics: dict[str, dict[str, float]] = {}
     for row, site in enumerate(run.layout.sites):
         values = run.history.mean[at, row]
@@ -119,14 +122,15 @@ def inspect(run: RunRecord, name: str, step: int | None = None) -> LayerState:
             statistics[_site_name(site)] = {**numbers, "norm": _norm(values)}
     first = int(run.history.steps[at])
     events = tuple(e for e in run.events if e.layer == path and e.first_step <= first)
-    return LayerState(path, run.layout.by_path[path].type, first, statistics, events)
+    return LayerState(path, run.layout.by_path[path].type, first + start, statistics, events)
 
 
-def _row_of(run: RunRecord, step: int) -> int:
+def _row_of(run: RunRecord, step: int, start: int) -> int:
     steps, width = run.history.steps, run.history.width
     hit = np.flatnonzero((steps <= step) & (step < steps + width))
     if not len(hit):
-        message = f"step {step} is not recorded: steps {int(steps[0])} to {int(steps[-1] + width[-1] - 1)} are"
+        known = f"{int(steps[0]) + start} to {int(steps[-1] + width[-1] - 1) + start}"
+        message = f"step {step + start} is not recorded: steps {known} are"
         raise LookupError(message)
     return int(hit[-1])
 

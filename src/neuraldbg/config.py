@@ -24,7 +24,7 @@ class CaptureSettings(Thresholds):
 
     every: int = Field(1, ge=1, description="Read layer statistics at every n-th step; losses are read at every step.")
     block_cap: int = Field(
-        65_536, ge=64, description="Elements read of one tensor; a larger one is read in evenly spaced blocks."
+        16_384, ge=64, description="Elements read of one tensor; a larger one is read in evenly spaced blocks."
     )
     compiled: Literal["observe", "outside"] = Field(
         "observe",
@@ -73,6 +73,16 @@ def validated(cls: type[S], values: dict[str, Any], what: str = "setting") -> S:
         lines = []
         for problem in error.errors():
             name = ".".join(str(part) for part in problem["loc"])
-            known = f" (known: {', '.join(sorted(cls.model_fields))})" if problem["type"] == "extra_forbidden" else ""
+            extra = problem["type"] == "extra_forbidden"
+            known = f" (known: {', '.join(_known(cls, problem['loc']))})" if extra else ""
             lines.append(f"{what} {name!r}: {problem['msg']}{known}")
         raise ConfigError("; ".join(lines)) from None
+
+
+def _known(cls: type[BaseModel], where: tuple[int | str, ...]) -> list[str]:
+    """Return the names that may stand in the group in which the last name of ``where`` stands."""
+    for part in where[:-1]:
+        inner = cls.model_fields[str(part)].annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            cls = inner
+    return sorted(cls.model_fields)

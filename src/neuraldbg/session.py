@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg import answers
 from neuraldbg.capture import Capture
+from neuraldbg.capture.checks import check
 from neuraldbg.capture.snapshots import Snapshots
 from neuraldbg.config import Settings, validated
 from neuraldbg.control import TriggerEngine
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 _RECENT = 2
 """Steps back in which an event that was seen still counts as going on."""
+_TELL_EVERY = 256
+"""Steps after which the run file is told anew how well the program could be seen."""
 _active: NeuralDbg | None = None
 
 
@@ -56,7 +59,7 @@ class NeuralDbg:
     ``halt=True`` stops training with TrainingHalted before a bad step is applied, the weights still good; a
     ``TriggerEngine`` in its place brings its own thresholds. ``out`` is a folder for the run file, ``snapshots`` patterns
     of layers whose tensors are kept (``snapshot_bytes`` at most), ``settings`` and ``thresholds`` override defaults of
-    ``neuraldbg.config`` and of detectors. Raises AttachError, ConfigError.
+    ``neuraldbg.config`` and of detectors. Raises AttachError, ConfigError, UnknownLayer.
     """
 
     def __init__(
@@ -82,7 +85,8 @@ class NeuralDbg:
         if model is None and not discover:
             message = "NeuralDbg needs a model, or discover=True to find the models by itself"
             raise ConfigError(message)
-        self._check(model, optimizer)
+        if model is not None:
+            check(model, optimizer)
         self._model, self._optimizer, self._discover = model, optimizer, discover
         self._triggers = self._engine(halt)
         self._watch = Watch(self.settings.thresholds)
@@ -93,7 +97,9 @@ class NeuralDbg:
             judge=self._triggers.check if self._triggers else None,
             halt=self._halt,
         )
-        self._snapshots = Snapshots(snapshots, snapshot_bytes) if snapshots else None
+        self._snapshots = Snapshots(snapshots, snapshot_bytes, lambda: self._capture.steps) if snapshots else None
+        if self._snapshots is not None and model is not None:
+            self._snapshots.check(model)
         self._ring = RingBuffer(self.settings.record.ring)
         self._on_step = on_step
         self._breakpoints: list[tuple[str, Callable[[Event], None] | None]] = []
@@ -104,6 +110,7 @@ class NeuralDbg:
         self._count = 0
         self._running = False
         self._saved: Diagnosis | None = None
+        self._told: Layout | None = None
 
     # -- lifecycle ----------------------------------------------------------------------------------------------
 
@@ -119,6 +126,9 @@ class NeuralDbg:
         global _active  # noqa: PLW0603 (torch's hooks are global too: one session at a time)
         if _active is not None:
             message = "another NeuralDbg session is running; stop it first, or watch both models with discover=True"
+            raise AttachError(message)
+        if self._recorder is not None:
+            message = "this session has ended; make a new NeuralDbg to watch again"
             raise AttachError(message)
         self._info = replace(self._info, started=time.time())
         self._recorder = Recorder(self._wanted, self.settings.record, self._info)
@@ -161,7 +171,7 @@ class NeuralDbg:
     def steps(self) -> int:
         """Optimizer steps so far."""
         self._capture.flush()
-        return self._count
+        return self._capture.steps
 
     # -- the answer ---------------------------------------------------------------------------------------------
 
@@ -173,7 +183,9 @@ class NeuralDbg:
         if self._running:
             self._capture.flush()
             self._update_info(Outcome("running"))
-        return self._recorder.record()
+        record = self._recorder.record()
+        # Before the first step nothing is recorded, but the layers have their names.
+        return record if record.layout.layers else replace(record, layout=self._capture.layout())
 
     def diagnose(self) -> Diagnosis:
         """Say what happened and why, so far or, after the end, for the whole run."""
@@ -203,12 +215,9 @@ class NeuralDbg:
 
         ``step`` is the loop's own number: ``inspect(layer, step=...)`` then uses the same numbering.
         """
-        before = self._count
         self._capture.manual_step()
-        if step is not None and self._count:
-            closed = self._count - 1
-            if self._count > before or closed + self._offset != step:
-                self._offset = step - closed
+        if step is not None and self._capture.steps:
+            self._offset = step - (self._capture.steps - 1)
 
     def has_vanishing_gradients(self) -> bool:
         """Whether gradients vanish in any layer at the newest step."""
@@ -224,16 +233,16 @@ class NeuralDbg:
 
     def inspect(self, layer_name: str, step: int | None = None) -> answers.LayerState:
         """Return a layer's statistics at a step, with tensors where snapshots were asked for."""
-        index = None if step is None else step - self._offset
-        state = answers.inspect(self.record(), layer_name, index)
-        taken = self._snapshots.get(state.layer, state.step) if self._snapshots is not None else None
+        state = answers.inspect(self.record(), layer_name, step, self._offset)
+        taken = self._snapshots.get(state.layer, state.step - self._offset) if self._snapshots is not None else None
         if taken is None:
             return state
         return replace(state, input=taken.input, output=taken.output, gradient=taken.gradient)
 
     def get_gradient_history(self, layer_name: str) -> Series:
         """Return the norm of a layer's gradient over steps."""
-        return answers.gradient_history(self.record(), layer_name)
+        found = answers.gradient_history(self.record(), layer_name)
+        return replace(found, steps=found.steps + self._offset)
 
     def analyze_gradient_health(self) -> answers.GradientHealth:
         """Judge the gradients of every layer at the newest step."""
@@ -242,6 +251,7 @@ class NeuralDbg:
     def add_breakpoint(self, kind: str, action: Callable[[Event], None] | None = None) -> None:
         """Call ``action`` with the first event of each episode of a kind; without one, enter Python's debugger."""
         self._breakpoints.append((kind, action))
+        self._capture.batch = 1  # a breakpoint must stop at its step
 
     # -- wiring -------------------------------------------------------------------------------------------------
 
@@ -251,12 +261,13 @@ class NeuralDbg:
         events = self._watch.observe(step, layout)
         self._count = step.index + 1
         self._recorder.put(step, layout, events)
+        if layout is not self._told or self._count % _TELL_EVERY == 0:  # so that a killed run's file says what ran
+            self._told = layout
+            self._update_info(Outcome("running"))
         grads, acts = answers.norms(step, layout, "param_grad"), answers.norms(step, layout, "activation")
         self._ring.add(step.index, grads, acts, step.loss)
-        if self._snapshots is not None:
-            self._snapshots.step = self._count
-            if self._discover:
-                self._attach_snapshots()
+        if self._snapshots is not None and self._discover:
+            self._attach_snapshots()
         if self._on_step is not None:
             self._on_step(step, tuple(events))
         for event in events:
@@ -289,6 +300,7 @@ class NeuralDbg:
             outcome=outcome,
         )
         assert self._recorder is not None
+        self._recorder.tell(self._watch.events)
         self._recorder.update_info(self._info)
 
     def _save(self, diagnosis: Diagnosis) -> None:
@@ -308,20 +320,6 @@ class NeuralDbg:
             return halt
         trigger = self.settings.trigger
         return TriggerEngine(trigger.grad_threshold, trigger.spike_factor, above_start=True) if halt else None
-
-    def _check(self, model: nn.Module | None, optimizer: Optimizer | None) -> None:
-        if model is None:
-            return
-        if not hasattr(model, "named_modules"):
-            message = f"expected a torch.nn.Module, got {type(model).__name__}"
-            raise AttachError(message)
-        owned = {id(p) for p in model.parameters()}
-        if not owned:
-            message = f"{type(model).__name__} has no parameters, so there is no training to watch"
-            raise AttachError(message)
-        if optimizer is not None and not any(id(p) in owned for g in optimizer.param_groups for p in g["params"]):
-            message = f"the optimizer holds no parameter of {type(model).__name__}: it was made for another model"
-            raise AttachError(message)
 
 
 def _outcome(error: BaseException | None) -> Outcome:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import pty
 import subprocess
 import sys
 
@@ -15,6 +14,7 @@ from tests.cli.helpers import DRIVER
 from neuraldbg.cli.progress import StatusLine
 from neuraldbg.nouns import Event, Step
 
+pty = pytest.importorskip("pty")
 STEP = np.zeros((0, 12))
 WIPE = "\r\x1b[2K"
 

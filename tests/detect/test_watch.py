@@ -53,7 +53,7 @@ def test_needs_is_the_union():
     assert Watch().needs == {"input", "activation", "op", "output_grad", "param_grad", "param", "update"}
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10_000), n=st.sampled_from([1, 10, 150]), noise=st.sampled_from([0.0, 0.1, 0.5]))
 def test_a_healthy_run_has_no_event(seed, n, noise):
     layout = chain(5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,7 +83,8 @@ class Build:
             self.scalar(scalar, value)
         self.fact("loss", stream=0, ops=["NllLoss", "LogSoftmax"], terms=[self.term()])
         self.fact("batch", model="Net", inputs={"": {"shape": [self.batch, w], "dtype": "float32",
-                  "column_std_min": 0.9, "column_std_max": 1.1, "column_mean_absmax": 0.1, "image": False}})  # fmt: skip
+                  "column_std_min": 0.9, "column_std_max": 1.1, "column_mean_absmax": 0.1,
+                  "image": False}})  # fmt: skip
         self.fact("modes", model="Net", training=True, eval_layers=[], mode_layers=[])
         self.params()
         self.fact("optimizer", **self.group())
@@ -91,7 +93,8 @@ class Build:
         """One term of the loss graph."""
         return {
             "kind": "cross_entropy", "reduction": "mean", "input_shape": [self.batch, 10], "target_shape": [self.batch],
-            "operand_shapes": [[self.batch, 10], [self.batch]], "broadcast": False, "fed_by": [], "layer": f"fc{self.depth}",
+            "operand_shapes": [[self.batch, 10], [self.batch]], "broadcast": False,
+            "fed_by": [], "layer": f"fc{self.depth}",
             "target": {"min": 0, "max": 9, "mean": 4.5, "std": 2.9, "nonfinite": 0, "count": self.batch},
             "input": {"min": -1, "max": 1, "mean": 0, "std": 0.5, "nonfinite": 0, "count": self.batch * 10},
             "target_dtype": "int64", "classes": 10, "normalised": False, **changes,
@@ -214,7 +217,7 @@ class Build:
         leaves = [layer.path for layer in self.layers]
         layout = Layout(
             tuple(self.layers), tuple(self.sites),
-            tuple(Edge(a, b) for a, b in zip(leaves, leaves[1:], strict=False)), frozenset(leaves),
+            tuple(Edge(a, b) for a, b in itertools.pairwise(leaves)), frozenset(leaves),
         )  # fmt: skip
         history = History(
             np.arange(n), np.ones(n, np.int64), np.arange(n) * 0.01, self.stream, np.ones(n, bool), table, table, table,

@@ -140,6 +140,23 @@ def test_hardly_anything_to_draw(shown, tmp_path):
     assert (tmp_path / "a.png").stat().st_size > 1000
 
 
+def test_a_gradient_that_dies_is_marked_at_the_bottom_edge():
+    grad = np.ones((60, 6))
+    grad[7:, 2] = 0.0
+    grad[7:9, 3] = 0.0  # comes back
+    figure = crash_figure(record(SIX, np.ones(60), grad, np.ones((60, 6))), EXPLODING)
+    (mark,) = [line for line in figure.axes[1].lines if line.get_marker() == "^"]
+    assert (list(mark.get_xdata()), list(mark.get_ydata())) == ([7], [0.0])
+    assert mark.get_label() == "exactly 0\nfrom step 7 on"
+    assert not [line for line in figure.axes[2].lines if line.get_marker() == "^"]
+
+
+def test_a_layer_that_only_suffers_is_not_called_guilty():
+    likely = replace(EXPLODING.hypotheses[0], layer=None)
+    grad = crash_figure(run(), replace(EXPLODING, hypotheses=(likely,))).axes[1]
+    assert next(line.get_label() for line in grad.lines if line.get_color() == STRONG) == "conv2 (hit first)"
+
+
 def test_where_the_failure_is():
     quiet = run(fail=9999, nan=False)
     diagnosis = replace(EXPLODING, events=())

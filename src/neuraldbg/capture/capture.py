@@ -18,7 +18,7 @@ import math
 import sys
 import time
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -38,9 +38,29 @@ if TYPE_CHECKING:
 
     from torch.optim import Optimizer
 
+    from neuraldbg.capture.table import Raw
     from neuraldbg.config import CaptureSettings
 
 _FIRST_READINGS = 3
+_UNITS_EVERY = 4
+"""Steps between two readings of the units' activity, after the first window of steps."""
+_BACKLOG_S = 0.25
+"""Seconds that a closed step may wait: well below the second that a killed process may lose."""
+_BATCH = 16
+"""Steps put aside before they are worked on together: working on one at a time finds every cache cold."""
+
+
+class Closed(NamedTuple):
+    """A step that is over, its table not yet derived."""
+
+    index: int
+    stream: int
+    time: float
+    scalars: dict[str, float]
+    facts: tuple[Fact, ...]
+    applied: bool
+    layout: Layout
+    taken: Raw
 
 
 class Capture:
@@ -64,7 +84,7 @@ class Capture:
         self.tally = Tally()
         self.hooks = HookManager(layers=None, param_grads=False, settings=settings, tally=self.tally)
         self.params = Params(self.hooks.table)
-        self.models = Models(self.hooks, self.params, self.flush, discover=discover)
+        self.models = Models(self.hooks, self.params, self._close_open, discover=discover)
         self.optimizers = Optimizers(
             self.params, self.tally, self._relevant, self._begin, self._ready, self._end
         )
@@ -74,6 +94,9 @@ class Capture:
         self._emit, self._judge, self._halt = emit, judge, halt
         self._patches = Patches()
         self._open: list[Stream] = []
+        self.batch = _BATCH
+        self._read_until = -1
+        self._backlog: list[Closed] = []
         self._pending = False
         self._closure = False
         self._facts: list[Fact] = []
@@ -115,7 +138,11 @@ class Capture:
         self.models.watch(module, name)
 
     def flush(self) -> None:
-        """Close the step that is open, if there is one: whoever asks wants to see it."""
+        """Close the step that is open, and hand on all that are closed: whoever asks wants to see them."""
+        self._close_open()
+        self._deliver()
+
+    def _close_open(self) -> None:
         if self._pending:
             self._close()
 
@@ -148,7 +175,7 @@ class Capture:
         return any(id(t) in self.params.by_id for group in opt.param_groups for t in group["params"])
 
     def _before_backward(self) -> None:
-        self.flush()
+        self._close_open()
         self.backwards += 1
         self.optimizers.before_first_backward(self.steps)
 
@@ -190,26 +217,38 @@ class Capture:
     # -- a step ends --------------------------------------------------------------------------------------------
 
     def _close(self, *, applied: bool = True) -> None:
-        """Make the step's value and hand it on."""
+        """Put the step aside, and hand on what has gathered if it is time."""
         self._pending = False
         self.hooks.table.gather()
         now = time.perf_counter()
         stream = self._open[0] if self._open else None
         scalars = self._scalars(stream, now, applied=applied)
         self._learn(stream)
-        step = Step(
-            index=self.steps,
-            stream=stream.index if stream is not None else 0,
-            time=now - self._began,
-            table=self.hooks.table.derive(self.steps),
-            scalars=scalars,
-            facts=tuple(self._facts),
-            applied=applied,
+        closed = Closed(
+            self.steps,
+            stream.index if stream is not None else 0,
+            now - self._began,
+            scalars,
+            tuple(self._facts),
+            applied,
+            self.layout(),
+            self.hooks.table.take(),
         )
-        layout = self.layout()
+        self._backlog.append(closed)
         self._last = now
         self._prepare(next_step=True)
-        self._emit(step, layout)
+        if not applied or len(self._backlog) >= self.batch or closed.time - self._backlog[0].time > _BACKLOG_S:
+            self._deliver()
+
+    def _deliver(self) -> None:
+        """Hand on the steps that were put aside, in order."""
+        backlog, self._backlog = self._backlog, []
+        for closed in backlog:
+            table = self.hooks.table.derive(closed.index, closed.taken)
+            step = Step(
+                closed.index, closed.stream, closed.time, table, closed.scalars, closed.facts, applied=closed.applied
+            )
+            self._emit(step, closed.layout)
 
     def _scalars(self, stream: Stream | None, now: float, *, applied: bool) -> dict[str, float]:
         watched = list(self.optimizers.watched.values())
@@ -249,25 +288,36 @@ class Capture:
         """Log the facts of a step at which they were read."""
         if self.losses.terms is not None:
             self._log(FactKey.LOSS, {"stream": stream.index if stream else 0, **self.losses.terms}, "stream")
-        if self.models.passes:
-            for done in {done.model: done for done in self.models.passes}.values():
-                fact = program.modes(done.model.name, done.model.root, done.model.mode_layers)
-                self._log(FactKey.MODES, fact, "model")
+        for done in self.models.passes:
+            if done.modes is not None:
+                self._log(FactKey.MODES, done.modes, "model")
         if self.models.latest is not None:
             model, described = self.models.latest
             self._log(FactKey.BATCH, described, "model")
-        if not self._reading():
+        new = [each for each in self._open if each.fact is not None]
+        if new:
+            self._read_until = max(self._read_until, self.steps + 1) if not self._reading() else self._read_until
+        if not new and not self._reading():
             return
+        self._read_unstepped()
         self._refresh_called()
         self._log(FactKey.PARAMS, program.parameters(self.params, self.optimizers.rates(), self.hooks.called))
         self._log(FactKey.PRECISION, program.precision(self.params, scaler=self.optimizers.loss_scale is not None))
-        for each in self._open:
-            if each.fact is not None:
-                self._log(FactKey.OPTIMIZER, each.fact, "stream")
-                each.fact = None
+        for each in new:
+            self._log(FactKey.OPTIMIZER, each.fact or {}, "stream")
+            each.fact = None
         if len(self.losses.edges) != self._refined:
             self._refined = len(self.losses.edges)
-            self.hooks.refine(self.layout().following_ops)
+            layout = self.layout()
+            self.hooks.refine(layout.following_ops, frozenset(edge.source for edge in layout.edges))
+
+    def _read_unstepped(self) -> None:
+        """Read the parameters that no optimizer holds: whether they get gradients, and whether they move."""
+        held = self.optimizers.rates()
+        others = [w for key, w in self.params.by_id.items() if key not in held and key not in self.optimizers.watched]
+        if others:
+            self.params.read_weights(others, keep=False)
+            self.params.read_gradients(others)
 
     def _log(self, key: FactKey, value: dict[str, Any], by: str = "") -> None:
         identity = (key.value, value.get(by))
@@ -278,7 +328,7 @@ class Capture:
     def _reading(self) -> bool:
         """Whether this step's graph and facts are read: the first steps of every optimizer, then at powers of two."""
         many = max(1, len(self.optimizers.streams))
-        if self.steps < _FIRST_READINGS * many:
+        if self.steps <= self._read_until or self.steps < _FIRST_READINGS * many:
             return True
         below = 1 << (self.steps.bit_length() - 1)
         return self.steps - below < many
@@ -296,12 +346,12 @@ class Capture:
         self.models.begin_step()
         self.losses.begin_step()
         hooks = self.hooks
-        hooks.table.clear()
         hooks.step = self.steps
         hooks.sampled = self.steps % self.settings.every == 0
         hooks.active = hooks.sampled
+        hooks.reads_units = self.steps < self.settings.window or self.steps % _UNITS_EVERY == 0
         reading = self._reading()
-        hooks.nodes = {} if reading else None
+        hooks.nodes = hooks.marks if reading else None
         self.models.describe = self.optimizers.reading = reading
 
     def _refresh_called(self) -> None:
@@ -335,6 +385,8 @@ class Capture:
             notes.append("more sites than the table holds: the last ones are not read")
         if any(isinstance(m, (nn.TransformerEncoderLayer, nn.TransformerEncoder)) for m in self.hooks.modules.values()):
             notes.append("hooks switch off the fused fast path of TransformerEncoderLayer in evaluation")
+        if any(isinstance(m, torch.jit.ScriptModule) for m in self.hooks.modules.values()):
+            notes.append("TorchScript modules take no hooks: of their layers only parameters and gradients are read")
         if self._recompiled:
             notes.append("compiled code was compiled again so that it could be watched")
         if self.hooks.foreign_saves:

@@ -1,7 +1,7 @@
 """Walking the autograd graph of a loss: data-flow edges between layers, and the nodes between the last layer and the loss.
 
-What enters is the loss tensor and the map from autograd node to layer that the forward hooks filled; nothing of the
-graph is kept after the walk.
+What enters is the loss tensor and the marks that the forward hooks left on the nodes of the layers' outputs; nothing of
+the graph is kept after the walk.
 """
 
 from __future__ import annotations
@@ -25,6 +25,23 @@ _SHAPE_ONLY = frozenset(
     "view reshape t transpose permute unsqueeze squeeze expand slice select clone alias unsafeview asstrided tocopy to split "
     "splitwithsizes chunk unbind index gather narrow contiguous copyslices copyb detach accumulategrad cat stack".split()
 )
+
+
+class Marks:
+    """Which layer's output a node made, written on the node itself.
+
+    A dictionary of nodes would keep the graph of a pass without a backward alive (an evaluation with gradients left on),
+    and with it the activations.
+    """
+
+    def put(self, node: Node, layer: str) -> None:
+        """Mark a node, unless a layer inside has marked it already: both gave the same tensor."""
+        node.metadata.setdefault(self, layer)
+
+    def get(self, node: Node) -> str | None:
+        """Return the layer whose output the node made, None if none did."""
+        layer: str | None = node.metadata.get(self)
+        return layer
 
 
 def op_name(node: Node) -> str:
@@ -59,8 +76,8 @@ class Walk:
         return tuple(Edge(source, target, ops) for (source, target), ops in self.edges.items())
 
 
-def walk(root: Node, layers: dict[Node, str], risky: frozenset[str]) -> Walk:
-    """Walk the graph from the loss. ``layers`` maps a layer output's node to its path."""
+def walk(root: Node, layers: Marks, risky: frozenset[str]) -> Walk:
+    """Walk the graph from the loss. ``layers`` tells a layer output's node."""
     found = Walk()
     # Each entry: node, the layer (or loss) that consumes what comes here, operations so far, place in ``trail``.
     queue: list[tuple[Node, str, tuple[str, ...], int]] = [(root, "loss", (), -1)]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.capture import kinds, op
+from neuraldbg.capture.graph import Marks
 from neuraldbg.capture.guest import Tally, guarded
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.names import layer_of, strip, wraps
@@ -64,10 +65,13 @@ class HookManager:
         """Whether activations are read now: off in passes without gradients, and between logged steps."""
         self.sampled = True
         """Whether this step is one of those whose activations are read."""
+        self.reads_units = True
+        """Whether the activity of units is read in this step."""
         self.passes = 0
         """Counts forward passes: call indices start again with each."""
-        self.nodes: dict[Any, str] | None = None
-        """Autograd node -> layer path while the loss graph of this step is to be read, else None."""
+        self.marks = Marks()
+        self.nodes: Marks | None = None
+        """Where nodes are marked with their layer while the loss graph of this step is to be read, else None."""
         self.foreign_saves = False
         """Whether saved-tensor hooks (checkpointing, offloading) were seen: then no saved tensor is touched."""
         self.called: dict[str, None] = {}
@@ -146,6 +150,9 @@ class HookManager:
         self.modules[path] = module
         if isinstance(module, _CONTAINERS) or (not path and module._modules):  # noqa: SLF001
             return
+        if isinstance(module, torch.jit.ScriptModule):  # takes no hooks: parameters and gradients are read all the same
+            self.called.setdefault(path)
+            return
         probe = self.probes[path] = Probe(self, path, module)
         self._handles.append(module.register_forward_hook(probe))
 
@@ -169,10 +176,11 @@ class HookManager:
         if op.observable(grad):
             self.table.observe(grad, row)
 
-    def refine(self, following: dict[str, frozenset[str]]) -> None:
-        """Use what the loss graph told about the functional activation behind each layer."""
+    def refine(self, following: dict[str, frozenset[str]], sources: frozenset[str]) -> None:
+        """Use what the loss graph told: the functional activation behind each layer, of those whose output it reached."""
         for path, probe in self.probes.items():
-            probe.refine(following.get(path, frozenset()))
+            if path in sources:
+                probe.refine(following.get(path, frozenset()))
 
     def never_fired(self) -> list[str]:
         """Hooked layers that have not been called."""
@@ -270,7 +278,7 @@ class Probe:
             if slot.activation is None:
                 continue
             owner.table.observe(x, slot.activation, self.bound, self.centre)
-            if self.counts_units:
+            if self.counts_units and owner.reads_units:
                 self.read_units(module, x, slot.activation)
             self.follow(x, slot)
 
@@ -293,7 +301,7 @@ class Probe:
             slot.hooked = self.owner.passes
         nodes = self.owner.nodes
         if nodes is not None:
-            nodes.setdefault(node, self.path)
+            nodes.put(node, self.path)
 
     def read_units(self, module: nn.Module, x: Tensor, row: int) -> None:
         """Note which units were positive."""
@@ -307,7 +315,7 @@ class Probe:
     def refine(self, following: Iterable[str]) -> None:
         """Watch units only before a rectifier, and saturation of a functional sigmoid or tanh at its input."""
         names = set(following)
-        if names and not self.always_units:
+        if not self.always_units:
             self.counts_units = self.counts_units and bool(names & {"relu", "relu6", "threshold"})
         for name in names & kinds.PRE_ACTIVATION.keys():
             if not self.bound:

@@ -16,6 +16,8 @@ from neuraldbg.capture.op import sample
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from neuraldbg.capture.graph import Marks
+
 _KINDS = {
     "nllloss": "nll",
     "nllloss2d": "nll",
@@ -34,7 +36,7 @@ _CHAIN = 12
 _TARGET_CAP = 65_536
 
 
-def loss_terms(nodes: list[Node], layers: dict[Node, str], types: dict[str, str]) -> list[dict[str, Any]]:
+def loss_terms(nodes: list[Node], layers: Marks, types: dict[str, str]) -> list[dict[str, Any]]:
     """Describe each term of a loss as the LOSS fact does. ``types`` gives a layer's class name by path."""
     terms = []
     for node in nodes:
@@ -50,7 +52,7 @@ def loss_terms(nodes: list[Node], layers: dict[Node, str], types: dict[str, str]
     return terms[:8]
 
 
-def _fused(node: Node, kind: str, nodes: list[Node], layers: dict[Node, str], types: dict[str, str]) -> dict[str, Any]:
+def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks, types: dict[str, str]) -> dict[str, Any]:
     target, given = _saved(node, "target"), _saved(node, "self")
     reduction = _REDUCTIONS.get(int(getattr(node, "_saved_reduction", 0)), "none")
     if reduction == "none":
@@ -74,14 +76,14 @@ def _fused(node: Node, kind: str, nodes: list[Node], layers: dict[Node, str], ty
         if kind == "nll":
             term["target_histogram"] = _histogram(target)
     shapes = _operands(node, given, target)
-    term["operand_shapes"] = shapes
+    term["operand_shapes"] = shapes[:2]
     term["broadcast"] = _both_grew(shapes)
     term["fed_by"], term["layer"] = _feeding(below, layers, types)
     term["normalised"] = any(name in ("softmax", "sigmoid") for name in term["fed_by"])
     return term
 
 
-def _written_out(node: Node, nodes: list[Node], layers: dict[Node, str], types: dict[str, str]) -> dict[str, Any] | None:
+def _written_out(node: Node, nodes: list[Node], layers: Marks, types: dict[str, str]) -> dict[str, Any] | None:
     """Recognise ``((pred - target) ** 2).mean()`` and its like: a difference that is squared or made absolute."""
     above = next((n for n in nodes if any(p is node for p, _ in parents(n))), None)
     if above is None or op_name(above) not in _ELEMENTWISE:
@@ -112,7 +114,7 @@ def _written_out(node: Node, nodes: list[Node], layers: dict[Node, str], types: 
     return term
 
 
-def _soft_targets(nodes: list[Node], layers: dict[Node, str], types: dict[str, str]) -> Iterator[dict[str, Any]]:
+def _soft_targets(nodes: list[Node], layers: Marks, types: dict[str, str]) -> Iterator[dict[str, Any]]:
     """Recognise a cross entropy with probabilities as targets, or written by hand: a log_softmax in the loss."""
     for node in nodes:
         if op_name(node) == "logsoftmax":
@@ -132,7 +134,7 @@ def _soft_targets(nodes: list[Node], layers: dict[Node, str], types: dict[str, s
             }
 
 
-def _feeding(node: Node | None, layers: dict[Node, str], types: dict[str, str]) -> tuple[list[str], str | None]:
+def _feeding(node: Node | None, layers: Marks, types: dict[str, str]) -> tuple[list[str], str | None]:
     """Name what stands between the last layer with weights and the loss, nearest to the loss first."""
     names: list[str] = []
     for _ in range(_CHAIN):

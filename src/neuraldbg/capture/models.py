@@ -57,6 +57,8 @@ class Pass:
     first: bool
     """Whether it entered the model at its front: a program may call the parts of a model one after the other."""
     batch: int = 0
+    modes: dict[str, Any] | None = None
+    """The MODES fact as of the pass, where facts are read: by the step's end an evaluation may have changed them."""
     committed: bool = False
 
 
@@ -89,6 +91,8 @@ class Models:
         self._inside = False
         self._pid = os.getpid()
         self._thread = threading.get_ident()
+        self._trained = False
+        """Whether a backward has reached a pass of that thread."""
 
     def watch(self, module: nn.Module, name: str = "", *, prefix: str = "") -> Model:
         """Attach to a model: hooks on its layers, its parameters in the table."""
@@ -126,9 +130,9 @@ class Models:
     @guarded
     def enter(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
         """Begin an outermost call; False if it is none of ours."""
-        if os.getpid() != self._pid or threading.get_ident() != self._thread:
+        if os.getpid() != self._pid or _graph_task() != -1 or _tracing() is not None:
             return False
-        if _graph_task() != -1 or _tracing() is not None:
+        if threading.get_ident() != self._thread and not self._take_over():
             return False
         model = self._model_of(module)
         if model is None:
@@ -152,8 +156,21 @@ class Models:
         hooks.active = not evaluating and hooks.sampled
         still = sum(1 for layer in model.mode_layers.values() if not layer.training)
         self._current = Pass(model, training, still, first)
+        if self.describe:
+            self._current.modes = program.modes(model.name, model.root, model.mode_layers)
         if first and not evaluating:
             self._current.batch = self._read_inputs(model, args, kwargs)
+        return True
+
+    def _take_over(self) -> bool:
+        """Whether this thread is the one that trains: the first one with a backward, until it ends.
+
+        A program may train in a thread of its own while the one that imported torch shows a window; another may serve
+        predictions while the first trains, and that must not end a step.
+        """
+        if not torch.is_grad_enabled() or (self._trained and _alive(self._thread)):
+            return False
+        self._thread, self._trained = threading.get_ident(), False
         return True
 
     @guarded
@@ -172,7 +189,7 @@ class Models:
     @guarded
     def commit(self, done: Pass, grad: Tensor) -> None:
         """Note that a backward reached a pass's output; called by autograd."""
-        self.reached = True
+        self.reached = self._trained = True
         if done.committed:
             return
         done.committed = True
@@ -233,3 +250,7 @@ class Models:
         if self.describe and self.latest is None:
             self.latest = (model, program.batch(model.name, inputs))
         return size
+
+
+def _alive(thread: int) -> bool:
+    return any(each.ident == thread for each in threading.enumerate())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import TYPE_CHECKING
 
 from torch import nn
+from torch.jit import ScriptModule
 
 from neuraldbg.nouns import Layer
 
@@ -41,13 +43,15 @@ _SETTINGS = (
     "dim",
     "bias",
 )
+_OURS_ALONE = 3
+"""References to a frame's dictionary of variables that only we look at: the frame's, ours, and the count's own."""
 _FRAMES = 24
 
 
 def wraps(module: nn.Module) -> nn.Module:
     """Return the module inside compile, data-parallel and checkpoint wrappers."""
     while True:
-        children = module._modules  # noqa: SLF001
+        children = dict(module._modules.items())  # noqa: SLF001 (a ScriptModule's is no dict)
         inner = next((children[name] for name in _WRAPPERS if children.get(name) is not None), None)
         if inner is None or len(children) != 1 or type(module).__module__.split(".")[0] not in ("torch", "fairscale"):
             return module
@@ -69,7 +73,8 @@ def layer_of(path: str, module: nn.Module, model: str) -> Layer:
         elif isinstance(value, (tuple, list)) and value and all(isinstance(v, int) for v in value):
             settings[name] = "x".join(str(v) for v in value)
     params = tuple(name for name, p in module._parameters.items() if p is not None)  # noqa: SLF001
-    return Layer(path, type(module).__name__, model, not module._modules, params, settings)  # noqa: SLF001
+    kind = str(module.original_name) if isinstance(module, ScriptModule) else type(module).__name__
+    return Layer(path, kind, model, not module._modules, params, settings)  # noqa: SLF001
 
 
 def has_parameters(module: nn.Module) -> bool:
@@ -89,18 +94,23 @@ def find_root(module: nn.Module) -> tuple[nn.Module, str, bool]:
     for frame, variable, value in _variables():
         held.append((frame, value))
         if value is best and not name:
-            name, home = variable, frame
+            name, home = _told(variable), frame
         elif value is not best and any(member is best for member in value.modules()):
             count = sum(1 for _ in value.modules())
             if count > size:
-                best, name, size, home = value, variable, count, frame
+                best, name, size, home = value, _told(variable), count, frame
     beside = (value for frame, value in held if frame == home)
     others = any(_another(value, best) for value in beside)
     return best, name or type(wraps(best)).__name__, others
 
 
+def _told(variable: str) -> str:
+    """Return a variable's name if it tells anything: a ``forward`` that is called directly holds the model as self."""
+    return "" if variable == "self" else variable
+
+
 def _another(value: nn.Module, model: nn.Module) -> bool:
-    """Whether a module is a model of its own: no part of the other, and no copy of it (an average, a frozen teacher)."""
+    """Whether a module is a model of its own: no part of the other, no copy of it (an average, a frozen teacher)."""
     if not has_parameters(value) or any(member is value for member in model.modules()):
         return False
     if any(member is model for member in value.modules()):
@@ -117,7 +127,7 @@ def _variables() -> Iterator[tuple[object, str, nn.Module]]:
     while frame is not None and depth < _FRAMES:
         package = str(frame.f_globals.get("__name__", "")).split(".")[0]
         if package not in ("torch", "neuraldbg"):
-            for name, value in list(frame.f_locals.items()):
+            for name, value in _locals(frame):
                 if isinstance(value, nn.Module):
                     yield depth, name, value
                 elif name == "self":
@@ -128,6 +138,21 @@ def _variables() -> Iterator[tuple[object, str, nn.Module]]:
                 yield from ((id(frame.f_globals), n, v) for n, v in module_level)
         frame = frame.f_back
         depth += 1
+
+
+def _locals(frame: FrameType) -> list[tuple[str, object]]:
+    """Return a frame's variables, and do not let the look at them keep them alive.
+
+    Before Python 3.13, reading ``f_locals`` of a function makes a dictionary that the frame keeps until it ends: in a
+    ``main()`` that trains for days, that would hold the first batch, graph and optimizer. It is emptied unless somebody
+    else holds it (a ``locals()`` that the program stored) or a debugger will write it back.
+    """
+    held = frame.f_locals
+    found = list(held.items())
+    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        if sys.gettrace() is None and sys.getrefcount(held) <= _OURS_ALONE:
+            held.clear()
+    return found
 
 
 def _attributes(value: object) -> Iterator[tuple[str, nn.Module]]:

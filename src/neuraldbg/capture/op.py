@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
+import numpy as np
 import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
 TOTAL, COUNT, NONFINITE, SUM, SQUARES, MIN, MAX, ZEROS, SATURATED = range(9)
@@ -49,23 +49,25 @@ def sample(x: Tensor, cap: int) -> Tensor:
     return x.as_strided((blocks, size), (step, 1), x.storage_offset()).reshape(-1)
 
 
-def observable(x: object) -> bool:
+_READABLE = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
+_ORDINARY = (Tensor, torch.nn.Parameter)
+
+
+def observable(x: object) -> TypeGuard[Tensor]:
     """Whether the statistics of ``x`` can be read: a dense, real, non-empty tensor with storage."""
     return (
         isinstance(x, Tensor)
-        and (x.dtype.is_floating_point)
+        and x.dtype in _READABLE
         and x.layout is torch.strided
-        and not x.is_meta
-        and not x.is_quantized
         and x.numel() > 0
+        and not x.is_meta
+        and (type(x) in _ORDINARY or not x.is_quantized)
         and not wrapped(x)
     )
 
 
-def wrapped(x: Tensor) -> bool:
-    """Whether a tensor belongs to a function transform."""
-    # Tensors inside vmap, grad and jvp stand for many values and have no storage of their own.
-    return torch._C._functorch.is_functorch_wrapped_tensor(x)  # noqa: SLF001
+# Tensors inside vmap, grad and jvp stand for many values and have no storage of their own.
+wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001 (no public name)
 
 
 def observe_cpu(x: Tensor, row: npt.NDArray[np.float64], cap: int, bound: float = 0.0, centre: float = 0.0) -> None:
@@ -76,12 +78,12 @@ def observe_cpu(x: Tensor, row: npt.NDArray[np.float64], cap: int, bound: float 
     flat = sample(x, cap)
     if flat.dtype not in (torch.float32, torch.float64):
         flat = flat.float()
-    count = flat.numel()
+    values = flat.numpy()  # on small tensors numpy's reductions take half the time of torch's
+    count = values.size
     squares = float(torch.dot(flat, flat))
     if _TINY < squares < _HUGE:  # everything is finite, and float32 was wide enough
-        low, high = torch.aminmax(flat)
-        total = float(flat.sum())
-        nonfinite, minimum, maximum = 0, float(low), float(high)
+        total = float(np.add.reduce(values))
+        nonfinite, minimum, maximum = 0, float(np.minimum.reduce(values)), float(np.maximum.reduce(values))
     else:
         wide = flat.double()
         finite = wide[wide.isfinite()]
@@ -97,7 +99,8 @@ def observe_cpu(x: Tensor, row: npt.NDArray[np.float64], cap: int, bound: float 
         row[MIN] = minimum
     if maximum > row[MAX]:
         row[MAX] = maximum
-    row[ZEROS] += count - int(torch.count_nonzero(flat))
+    if minimum <= 0 <= maximum:
+        row[ZEROS] += np.count_nonzero(values == 0)
     if bound:
         row[SATURATED] += int(torch.count_nonzero((flat - centre).abs() > bound))
 

@@ -48,6 +48,8 @@ class Stream:
         self.rates: dict[int, float] = {}
         """Learning rate of each tensor when facts were last read, by identity. Kept here because a program may drop its
         optimizer before the last step is closed."""
+        self.new = True
+        """Whether its optimizer object has not finished a step yet."""
         self.fact: dict[str, Any] | None = None
         """The OPTIMIZER fact of the current step, where facts are read."""
 
@@ -109,10 +111,11 @@ class Optimizers:
         return stream
 
     def _replacing(self, opt: Optimizer) -> Stream | None:
-        """A program that makes its optimizer anew (each epoch, each fold) goes on with the same stream."""
+        """A program that makes its optimizer anew (each epoch) for the same parameters goes on with the same stream."""
+        mine = {id(t) for group in opt.param_groups for t in group["params"]}
         for stream in self.streams:
-            if stream.opt() is None and stream.type == type(opt).__name__:
-                stream.opt = weakref.ref(opt)
+            if stream.opt() is None and stream.type == type(opt).__name__ and mine == stream.rates.keys():
+                stream.opt, stream.new = weakref.ref(opt), True
                 return stream
         return None
 
@@ -126,7 +129,7 @@ class Optimizers:
         self.params.refresh()
         lrs = [float(group["lr"]) for group in opt.param_groups if "lr" in group]
         stream.lr = max(lrs) if lrs else None
-        if self.reading:
+        if self.reading or stream.new:
             stream.rates = program.learning_rates(opt)
         scale = getattr(opt, "grad_scale", None)
         watched = self.params.owned(stream.tensors())
@@ -135,8 +138,7 @@ class Optimizers:
             self.params.read_before(watched, float(scale) if isinstance(scale, Tensor) else 1.0)
             self._ready()
             return None
-        for w in watched:
-            self.params.read_weight(w)
+        self.params.read_weights(watched)
         return self._with_closure(closure, args, kwargs)
 
     def _with_closure(self, closure: Callable[[], Any], args: Any, kwargs: Any) -> Any:
@@ -164,8 +166,10 @@ class Optimizers:
             return
         self.params.read_after(self.params.owned(stream.tensors()))
         stream.steps += 1
-        stream.fresh = True
-        if self.reading:
+        for each in self.streams:  # the backward of another loss may have filled these gradients: look again before the next
+            each.fresh = True
+        if self.reading or stream.new:
+            stream.new = False
             stream.fact = program.optimizer(stream.index, opt, self.params)
         self._end(stream)
 

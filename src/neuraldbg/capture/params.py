@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from neuraldbg.capture.table import Table
 
 _STALE_HEAD = 4096
+_SMALL = 4096
+"""Elements up to which parameters are read together: biases, norms, small matrices."""
 
 
 @dataclass(slots=True)
@@ -48,6 +50,8 @@ class Params:
         self.table = table
         self.by_id: dict[int, Watched] = {}
         self._modules: list[tuple[str, nn.Module]] = []
+        self._joint: tuple[list[Watched], Tensor] | None = None
+        """The small weights of the current step before it, one after the other, and whose they are."""
 
     def add(self, path: str, module: nn.Module) -> None:
         """Watch the parameters that a module owns itself; a tied one keeps its first name and gains an alias."""
@@ -62,7 +66,11 @@ class Params:
             if label != known.name and label not in known.aliases:
                 known.aliases = (*known.aliases, label)
             return
-        rows = [self.table.add(Site(kind, path, 0, name)) for kind in ("param", "param_grad", "update")]
+        dtype = str(parameter.dtype).removeprefix("torch.")
+        kinds = ("param", "param_grad", "update")
+        rows = [self.table.add(Site(kind, path, 0, name, dtype)) for kind in kinds]
+        if rows[-1] is None:
+            rows = [None, None, None]
         self.by_id[id(parameter)] = Watched(label, path, parameter, *rows)
 
     def refresh(self) -> None:
@@ -85,53 +93,67 @@ class Params:
         found = (self.by_id.get(id(t)) for t in tensors)
         return [w for w in found if w is not None]
 
-    def read_before(self, watched: Iterable[Watched], scale: float = 1.0) -> None:
+    def read_before(self, watched: list[Watched], scale: float = 1.0) -> None:
         """Read weights and gradients before the step, and keep a sample of the weights.
 
         ``scale`` divides the gradients, where a fused optimizer unscales only inside its step.
         """
+        self.read_weights(watched)
+        self.read_gradients(watched, scale)
+
+    def read_weights(self, watched: list[Watched], *, keep: bool = True) -> None:
+        """Read the weights, and keep a sample of each for the update."""
+        values = [(w, _local(w.ref.detach())) for w in watched if w.param is not None]
+        small, large = _by_size(values)
+        self._joint = None
+        if small:
+            flat = torch.cat([value.reshape(-1) for _, value in small])
+            if keep:
+                self._joint = ([w for w, _ in small], flat)
+            self.table.replace_many(flat, [value.numel() for _, value in small], [_row(w.param) for w, _ in small])
+        for w, value in large:
+            if keep:
+                w.before = op.sample(value, value.numel() if w.whole else self.table.cap).clone()
+            self.table.reset(_row(w.param))
+            self.table.observe(value, _row(w.param))
+
+    def read_gradients(self, watched: list[Watched], scale: float = 1.0) -> None:
+        """Read the gradients alone: as ``read_before`` does, or after each evaluation of a closure."""
+        values = []
         for w in watched:
-            self.read_weight(w)
-            self._read_gradient(w, scale)
+            grad = w.ref.grad
+            if grad is None or w.grad is None:
+                continue
+            w.had_grad = True
+            grad = _local(grad.coalesce().values() if grad.is_sparse else grad).detach()
+            values.append((w, grad if scale == 1.0 else grad / scale))
+        small, large = _by_size(values)
+        if small:
+            flat = torch.cat([grad.reshape(-1) for _, grad in small])
+            self.table.replace_many(flat, [grad.numel() for _, grad in small], [_row(w.grad) for w, _ in small])
+        for w, grad in large:
+            self.table.reset(_row(w.grad))
+            self.table.observe(grad, _row(w.grad))
 
-    def read_gradients(self, watched: Iterable[Watched]) -> None:
-        """Read gradients alone: after each evaluation of a closure."""
-        for w in watched:
-            self._read_gradient(w, 1.0)
-
-    def _read_gradient(self, w: Watched, scale: float) -> None:
-        grad = w.ref.grad
-        if grad is None or w.grad is None:
-            return
-        w.had_grad = True
-        if grad.is_sparse:
-            grad = grad.coalesce().values()
-        grad = _local(grad)
-        if op.observable(grad):
-            self.table.reset(w.grad)
-            self.table.observe(grad if scale == 1.0 else grad / scale, w.grad)
-
-    def read_weight(self, w: Watched) -> None:
-        """Read one weight and keep a sample of it for the update."""
-        value = _local(w.ref.detach())
-        if w.param is None or not op.observable(value):
-            return
-        w.before = op.sample(value, value.numel() if w.whole else self.table.cap).clone()
-        self.table.reset(w.param)
-        self.table.observe(value, w.param)
-
-    def read_after(self, watched: Iterable[Watched]) -> None:
+    def read_after(self, watched: list[Watched]) -> None:
         """Read what the step changed."""
+        if self._joint is not None:
+            owners, before = self._joint
+            self._joint = None
+            values = [_local(w.ref.detach()).reshape(-1) for w in owners]
+            after = torch.cat(values)
+            if after.shape == before.shape:
+                sizes = [value.numel() for value in values]
+                self.table.replace_many(after.sub(before), sizes, [_row(w.update) for w in owners])
         for w in watched:
-            before, w.before = w.before, None
+            old, w.before = w.before, None
             value = _local(w.ref.detach())
-            if before is None or w.update is None or not op.observable(value):
+            if old is None or not op.observable(value):
                 continue
-            after = op.sample(value, value.numel() if w.whole else self.table.cap)
-            if after.shape != before.shape or after.device != before.device:
-                continue
-            self.table.reset(w.update)
-            self.table.observe(after.sub(before), w.update, total=value.numel())
+            new = op.sample(value, value.numel() if w.whole else self.table.cap)
+            if new.shape == old.shape and new.device == old.device:
+                self.table.reset(_row(w.update))
+                self.table.observe(new.sub(old), _row(w.update), total=value.numel())
 
     def grad_norm(self, watched: Iterable[Watched]) -> float:
         """L2 norm over the gradients read in this step; NaN if one is not finite. Call after ``Table.gather``."""
@@ -160,6 +182,20 @@ class Params:
             return None
         raw = self.table.raw_row(row)
         return raw if raw[op.COUNT] > 0 else None
+
+
+def _by_size(values: list[tuple[Watched, Tensor]]) -> tuple[list[tuple[Watched, Tensor]], list[tuple[Watched, Tensor]]]:
+    """Split what can be read into small CPU tensors, read together, and all others."""
+    readable = [(w, value) for w, value in values if op.observable(value)]
+    small = [(w, value) for w, value in readable if value.numel() <= _SMALL and value.device.type == "cpu"]
+    large = [(w, value) for w, value in readable if value.numel() > _SMALL or value.device.type != "cpu"]
+    return small, large
+
+
+def _row(row: int | None) -> int:
+    """Return a row that is known to exist: the three rows of a parameter are made together, or not at all."""
+    assert row is not None
+    return row
 
 
 def stale_share(tensors: list[Tensor]) -> float:

@@ -6,6 +6,7 @@ Off unless asked for by layer pattern, since copies without bound make a tool un
 from __future__ import annotations
 
 import contextlib
+import difflib
 import fnmatch
 import functools
 from collections import OrderedDict
@@ -16,9 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.names import strip, wraps
+from neuraldbg.errors import UnknownLayer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch.utils.hooks import RemovableHandle
 
@@ -44,13 +47,20 @@ class Snapshot:
 class Snapshots:
     """Takes copies at the layers that match one of the patterns (``fnmatch``: ``layers.*.attention``)."""
 
-    def __init__(self, patterns: Sequence[str], budget: int) -> None:
+    def __init__(self, patterns: Sequence[str], budget: int, now: Callable[[], int]) -> None:
         self.patterns = tuple(patterns)
         self.budget = budget
-        self.step = 0
+        self._now = now
         self._held: OrderedDict[tuple[int, str], Snapshot] = OrderedDict()
         self._handles: list[RemovableHandle] = []
         self._attached: set[str] = set()
+
+    def check(self, model: nn.Module) -> None:
+        """Raise UnknownLayer for a pattern that matches no layer of a model: it would take nothing, silently."""
+        paths = [strip(path) or type(model).__name__ for path, _ in wraps(model).named_modules()]
+        for pattern in self.patterns:
+            if not fnmatch.filter(paths, pattern):
+                raise UnknownLayer(pattern, difflib.get_close_matches(pattern, paths, n=3, cutoff=0.4) or paths[:3])
 
     def attach(self, path: str, module: nn.Module) -> None:
         """Hook a layer if it matches, once."""
@@ -70,8 +80,9 @@ class Snapshots:
 
     def take(self, path: str, args: Any, output: Any) -> None:
         """Copy a call's first input and first output."""
-        snapshot = Snapshot(self.step, path, _first(args), _first(output))
-        self._held[self.step, path] = snapshot
+        step = self._now()
+        snapshot = Snapshot(step, path, _first(args), _first(output))
+        self._held[step, path] = snapshot
         for _, x in leaves(output):
             if x.requires_grad and x.grad_fn is not None:
                 x.register_hook(functools.partial(self._gradient, snapshot))

@@ -6,7 +6,7 @@ device write into a table of their own there; the step boundary brings each over
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -63,6 +63,28 @@ class Table:
         else:
             op.observe_device(x, self.on(x.device), row, self.cap, bound, centre)
 
+    def replace_many(self, flat: Tensor, sizes: list[int], rows: list[int]) -> None:
+        """Set many rows at once from the tensors that lie one after the other in ``flat``, on the CPU.
+
+        One pass for all small parameters: a call for each would spend its time outside the arithmetic.
+        """
+        values = flat.double().numpy()
+        starts = np.cumsum([0, *sizes[:-1]])
+        finite = np.isfinite(values)
+        out = np.zeros((len(rows), op.WIDTH))
+        out[:, op.TOTAL] = out[:, op.COUNT] = sizes
+        low = high = values
+        if not finite.all():
+            out[:, op.NONFINITE] = np.add.reduceat(~finite, starts, dtype=np.int64)
+            low, high = np.where(finite, values, np.inf), np.where(finite, values, -np.inf)
+            values = np.where(finite, values, 0.0)
+        out[:, op.SUM] = np.add.reduceat(values, starts)
+        out[:, op.SQUARES] = np.add.reduceat(values * values, starts)
+        out[:, op.MIN] = np.minimum.reduceat(low, starts)
+        out[:, op.MAX] = np.maximum.reduceat(high, starts)
+        out[:, op.ZEROS] = np.add.reduceat((values == 0) & finite, starts, dtype=np.int64)
+        self._numpy[rows] = out
+
     def on(self, device: torch.device) -> Tensor:
         """Return the accumulator on a device: shape (rows, op.WIDTH)."""
         if device.type == "cpu":
@@ -100,9 +122,15 @@ class Table:
         self._numpy[:, op.MIN] = np.inf
         self._numpy[:, op.MAX] = -np.inf
 
-    def derive(self, step: int) -> npt.NDArray[np.float64]:
-        """Return the step's table, shape (sites, len(STATS)); sites not seen have count 0 and NaN moments."""
-        raw = self._numpy[: len(self.sites)]
+    def take(self) -> Raw:
+        """Return a copy of what the step gathered, to be derived later, and start the next step."""
+        taken = Raw(self._numpy[: len(self.sites)].copy(), self.units.take())
+        self.clear()
+        return taken
+
+    def derive(self, step: int, taken: Raw | None = None) -> npt.NDArray[np.float64]:
+        """Return a step's table, shape (sites, len(STATS)); sites not seen have count 0 and NaN moments."""
+        raw = self._numpy[: len(self.sites)] if taken is None else taken.raw
         out = np.full((len(raw), len(STATS)), np.nan)
         finite = raw[:, op.COUNT] - raw[:, op.NONFINITE]
         some = finite > 0
@@ -126,7 +154,8 @@ class Table:
         out[:, column("saturated")] = raw[:, op.SATURATED]
         out[:, column("units")] = 0.0
         out[:, column("dead")] = 0.0
-        self.units.derive(step, out)
+        if taken is not None:
+            self.units.derive(step, taken.highest, out)
         return out
 
 
@@ -142,6 +171,7 @@ class Units:
         self._fired = np.zeros(0, np.int64)
         self._views: dict[int, npt.NDArray[np.float32]] = {}
         self._since: dict[int, int] = {}
+        self._latest: dict[int, tuple[int, int]] = {}
 
     def add(self, row: int, units: int, step: int) -> None:
         """Begin to watch the units of a site."""
@@ -170,20 +200,39 @@ class Units:
         highest = x.amax(others) if others else x
         np.fmax(view, highest.float().cpu().numpy(), out=view)
 
-    def derive(self, step: int, out: npt.NDArray[np.float64]) -> None:
-        """Fill the columns ``units`` and ``dead`` of the sites seen in this step, and start the next."""
-        if not self._rows:
-            return
-        self._fired[self._highest > 0] = step
-        silent = (step - self._fired).astype(np.int64)
-        seen_step = np.isfinite(np.maximum.reduceat(self._highest, self._starts)) if len(self._highest) else None
-        for i, (row, start, size) in enumerate(zip(self._rows, self._starts, self._sizes, strict=True)):
-            if row >= len(out) or (seen_step is not None and not seen_step[i]):
-                continue
-            needed = min(self.window, step - self._since[row] + 1)
-            out[row, column("units")] = size
-            out[row, column("dead")] = int(np.count_nonzero(silent[start : start + size] >= needed))
+    def take(self) -> npt.NDArray[np.float32]:
+        """Return each unit's highest output of the step, and start the next."""
+        highest = self._highest.copy()
         self._highest[:] = -np.inf
+        return highest
+
+    def derive(self, step: int, highest: npt.NDArray[np.float32], out: npt.NDArray[np.float64]) -> None:
+        """Fill the columns ``units`` and ``dead`` of the sites seen in a step. Steps must come in order."""
+        known = len(highest)
+        if not known:
+            return
+        sites = int(np.searchsorted(self._starts, known))
+        rows, starts = np.array(self._rows[:sites]), np.array(self._starts[:sites])
+        self._fired[:known][highest > 0] = step
+        needed = np.minimum(self.window, step - np.array([self._since[row] for row in rows]) + 1)
+        sizes = np.array(self._sizes[:sites])
+        silent = step - self._fired[:known] >= np.repeat(needed, sizes)
+        seen = np.isfinite(np.maximum.reduceat(highest, starts))
+        dead = np.add.reduceat(silent, starts, dtype=np.int64)
+        for i in np.flatnonzero(seen):
+            self._latest[int(rows[i])] = (int(sizes[i]), int(dead[i]))
+        for row, (units, silent_units) in self._latest.items():  # units are not read at every step
+            if out[row, column("count")] > 0:
+                out[row, column("units")], out[row, column("dead")] = units, silent_units
+
+
+class Raw(NamedTuple):
+    """One step's accumulators, copied."""
+
+    raw: npt.NDArray[np.float64]
+    """Shape (sites, op.WIDTH)."""
+    highest: npt.NDArray[np.float32]
+    """Shape (units of all watched sites,): each unit's highest output, -inf where its site was not seen."""
 
 
 def _cleared(table: Tensor) -> Tensor:

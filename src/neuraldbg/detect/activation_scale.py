@@ -39,7 +39,7 @@ class ActivationScaleThresholds(Thresholds):
         1e3,
         gt=1,
         description="Between the first and the last layer. Source: He et al. 2015 and Glorot and Bengio 2010 aim at"
-        " 1; SageMaker Debugger's PoorWeightInitialization takes 10 between neighbouring variances.",
+        " 1; our own choice of what is out of scale.",
     )
     trend: float = Field(
         0.9, gt=0, le=1, description="Correlation of log std with depth. Source: geometric growth is a straight line."

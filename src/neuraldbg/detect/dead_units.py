@@ -38,7 +38,8 @@ class DeadUnitsThresholds(Thresholds):
         0.5,
         gt=0,
         le=1,
-        description="Share of a layer's units that is exceeded. Source: SageMaker Debugger, DeadRelu, threshold_layer 50.",
+        description="Share of a layer's units that is exceeded. Source: SageMaker Debugger, DeadRelu, "
+        "threshold_layer 50.",
     )
     leave: float = Field(
         0.4, ge=0, le=1, description="Share at which the episode ends. Source: our own choice of hysteresis."

@@ -61,9 +61,9 @@ class ExplodingThresholds(Thresholds):
     depth_ratio: float = Field(
         1e3,
         gt=1,
-        description="Growth from the loss to the input for `relative`. Source: AutoTrainer takes 70 between first "
-        "and last layer; ten-fold to hundred-fold is common in healthy nets, hence an order more, and a"
-        " geometric trend.",
+        description="Growth from the loss to the input for `relative`. Source: AutoTrainer takes 70 between the "
+        "norms of first and last layer; an order more by our own choice, and a geometric trend, as "
+        "single ratios of 10 to 100 are common in healthy nets.",
     )
     trend: float = Field(
         0.9,

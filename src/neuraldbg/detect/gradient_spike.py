@@ -38,7 +38,7 @@ class GradientSpikeThresholds(Thresholds):
     factor: float = Field(
         10.0,
         gt=1,
-        description="Against the median norm. Source: the loss-spike literature (PaLM, OPT logs) shows 10 and more.",
+        description="Against the median norm. Source: our own choice.",
     )
     above_high: float = Field(3.0, gt=1, description="Against the largest norm of the window. Source: our own choice.")
     of_start: float = Field(

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from neuraldbg.config import Thresholds
 from neuraldbg.detect.episodes import Episode
-from neuraldbg.detect.progress import SIGMA_OF_DIFF, START, Progress
+from neuraldbg.detect.progress import START, Progress, Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 BLOCKS = 64
 """Most block means kept; even."""
+OUT_OF_NOISE = 10.0
+"""Improvement, in units of the noise, that cannot be chance."""
+MEDIAN_OF_DIFF = 0.954
+"""Median absolute difference of two normal values, in standard deviations: 0.6745 times the root of 2."""
 
 
 class LossPlateauThresholds(Thresholds):
@@ -78,7 +82,8 @@ class _Stream:
         self.rates: list[float] = []
         self.firsts: list[int] = []
         self.size = 4
-        self.sum = self.rate = self.diff = 0.0
+        self.changes = Window(128)
+        self.sum = self.rate = 0.0
         self.inside = self.count = self.negative = 0
         self.first = 0
         self.details: dict[str, Any] = {}
@@ -91,7 +96,7 @@ class _Stream:
         if self.inside == 0:
             self.first = index
         if self.count:
-            self.diff += (abs(loss - self.progress.last) - self.diff) / min(self.count, 1000)
+            self.changes.add(abs(loss - self.progress.last))
         self.progress.add(loss)
         self.count += 1
         self.inside += 1
@@ -154,7 +159,7 @@ class LossPlateau:
         slope = float(at @ window / (at @ at))
         scatter = window - window.mean() - slope * at
         error = math.sqrt(float(scatter @ scatter) / max(len(window) - 2, 1) / float(at @ at))
-        noise = SIGMA_OF_DIFF * stream.diff
+        noise = stream.changes.median / MEDIAN_OF_DIFF
         gain, change = -slope * len(window), float(window.mean()) - progress.start
         significant = slope < -t.sigmas * error
         flat = not significant or (gain < t.noise * noise and gain < t.share * abs(progress.start))
@@ -184,4 +189,6 @@ class LossPlateau:
         # Where the noise hides a tenth of the starting level, improvement may hide in it as well.
         clear = 1.0 / (1.0 + noise / (0.1 * abs(progress.start))) if progress.start else 0.0
         stream.confidence = 0.2 if after else clear * (0.5 + 0.4 * max(sure, 0.0))
+        if -change > OUT_OF_NOISE * noise:  # a small share of a large offset may be all there was to learn
+            stream.confidence = min(stream.confidence, 0.4)
         return True, stream.firsts[0] if never else stream.firsts[half]

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from neuraldbg.config import Thresholds
 from neuraldbg.detect.episodes import Episode
-from neuraldbg.detect.progress import IQR_OF_SIGMA, Progress, Window
+from neuraldbg.detect.progress import IQR_OF_SIGMA, START, Progress, Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +49,10 @@ class LossSpikeThresholds(Thresholds):
         "choice.",
     )
     sudden: float = Field(
-        100.0, gt=1, description="Against all before, while there is no baseline. Source: our own choice."
+        100.0,
+        gt=1,
+        description="Against all before, while there is no baseline; ten times as much against one or two losses. "
+        "Source: our own choice.",
     )
     small_batch: int = Field(
         16,
@@ -128,7 +131,9 @@ class LossSpike:
             calm, how = excess < 0.5 * max(t.sigmas * sigma, least), "window"
             bar = center + max(t.sigmas * sigma, least, t.lasting * reach)
         else:
-            center, sigma, bar = stream.progress.level, stream.progress.noise, t.sudden * stream.largest
+            center, sigma = stream.progress.level, stream.progress.noise
+            # One or two losses may be near zero by chance.
+            bar = stream.largest * t.sudden * (1.0 if stream.progress.count >= START else 10.0)
             lone = bad = 0 < bar < loss
             calm, how = not bad, "first steps"
         if bad and (not episode.active or loss > stream.details["loss"]):

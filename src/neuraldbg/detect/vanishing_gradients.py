@@ -46,8 +46,8 @@ class VanishingThresholds(Thresholds):
         gt=0,
         lt=1,
         description="RMS gradient against the largest of the layers nearer to the loss. Source: AutoTrainer uses "
-        "1e-3 between first and last layer; one order stricter, as healthy profiles here spread over up"
-        " to three orders.",
+        "1e-3 between the norms of first and last layer; one order stricter by our own choice, silent "
+        "on the healthy programs it was tried on.",
     )
     ratio_floor: float = Field(
         1e-6,

@@ -111,8 +111,10 @@ def _blind_spots(case: Case) -> list[Unjudged]:
         found.append(Unjudged("whether the model learns", "no loss was seen at a backward pass"))
     elif len(case.loss.finite) and case.loss.finite.values.min() < 0 < case.loss.finite.values.max():
         found.append(Unjudged("whether the loss goes anywhere", "it takes both signs, so its level means nothing"))
-    if not case.terms:
+    if not case.run.facts_of("loss"):
         found.append(Unjudged("causes in the loss", "the graph of the loss was never read"))
+    elif not case.terms:
+        found.append(Unjudged("kind and reduction of the loss", "its graph matches no loss that is known"))
     elif any(term.get("kind") == "unknown" for term in case.terms):
         found.append(Unjudged("one term of the loss", "its graph matches no loss that is known"))
     never = case.run.info.coverage.get("never_fired") or ()

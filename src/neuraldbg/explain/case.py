@@ -49,7 +49,7 @@ class InputStats:
 
 
 class Case:
-    """Cached accessors over a RunRecord. Everything is about the main optimizer (most steps) unless it says otherwise."""
+    """Cached accessors over a RunRecord, about the main optimizer (most steps) unless they say otherwise."""
 
     def __init__(self, run: RunRecord) -> None:
         self.run = run

@@ -1,6 +1,7 @@
 """The contract of a cause: one file whose docstring is its page, and one function that weighs the evidence.
 
-A member module defines ``CAUSE = Cause(...)``. Registration is one line, the dotted name, in ``explain/causes/__init__.py``.
+A member module defines ``CAUSE = Cause(...)``. Registration is one line, the dotted name, in
+``explain/causes/__init__.py``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The causal chain: from the cause over the events that follow from it, in time and along the data flow, to the symptom."""
+"""The causal chain: from the cause over the events that follow, in time and along the data flow, to the symptom."""
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.case import Case, is_symptom
@@ -113,7 +114,7 @@ def _label(event: Event, group: list[Event]) -> str:
 
 
 def _edges(nodes: list[ChainNode]) -> Iterable[ChainEdge]:
-    for source, target in zip(nodes, nodes[1:], strict=False):
+    for source, target in itertools.pairwise(nodes):
         if source.role == "cause":
             why = "cause"
         elif source.step is not None and source.step == target.step and target.role == "event":

@@ -7,8 +7,12 @@ They add up to the prior of the cause's tier in ``ranking``.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from neuraldbg.nouns import Evidence, Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.cause import Tier
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,8 @@ class Finding:
     failure: str = "training failure"
     """What it led to: "gradient vanishing", "loss divergence"."""
     equivalent: tuple[str, ...] = ()
+    tier: Tier | None = None
+    """Set where this run shows the cause more directly than its kind usually is."""
 
     @property
     def log_odds(self) -> float:
@@ -67,6 +73,7 @@ class Weighing:
         step: int | None = None,
         failure: str = "training failure",
         equivalent: tuple[str, ...] = (),
+        tier: Tier | None = None,
     ) -> Finding:
         """Close the weighing."""
-        return Finding(sentence, tuple(self.items), remedy, layer or None, step, failure, equivalent)
+        return Finding(sentence, tuple(self.items), remedy, layer or None, step, failure, equivalent, tier)

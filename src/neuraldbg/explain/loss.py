@@ -120,7 +120,7 @@ class LossSummary:
             return True
         drop = float(np.median(y[-2 * quarter : -quarter]) - np.median(y[-quarter:]))
         noise = LossSummary(Series(self.finite.steps[quarter:], y[quarter:], self.finite.width[quarter:])).noise
-        return drop > 3 * noise * np.sqrt(2 / quarter)
+        return bool(drop > 3 * noise * np.sqrt(2 / quarter))
 
     @property
     def relative(self) -> float:
@@ -155,11 +155,14 @@ class LossSummary:
             return self.last > 20 * scale + 5 * self.noise
         factor = 2.0 if len(y) < FEW else 0.5
         worse = self.last > self.initial + max(5 * self.noise, factor * scale)
+        # A loss that jumps about far above its start has a large noise and no level: nearly all of it is too high.
+        worse |= len(y) >= FEW and float(np.quantile(y[len(y) // 2 :], 0.1)) > self.initial + scale
         fallen = self.initial - self.best
         relapse = (
             len(y) >= ENOUGH
             and fallen > max(5 * self.noise, WORTH * scale)
             and self.last - self.best > max(5 * self.noise, 0.5 * fallen)
+            and not self.still_falling  # on its way back: a new task, a recovered spike
         )
         return worse or relapse
 
@@ -187,7 +190,8 @@ class LossSummary:
         if len(self._y) < ENOUGH or self.diverged or self.ends_nonfinite or not self.alone:
             return False
         best_gain = self.initial - self.best
-        return not self.learned and not self.falling and best_gain <= max(4 * self.noise, WORTH * abs(self.initial))
+        down = self.falling and self.last < self.initial  # back from an early jump to where it began is not down
+        return not self.learned and not down and best_gain <= max(4 * self.noise, WORTH * abs(self.initial))
 
     @property
     def slow(self) -> bool:
@@ -198,5 +202,6 @@ class LossSummary:
             and self.falling
             and not self.diverged
             and not self.ends_nonfinite
+            and self.last < self.initial
             and self.gain <= WORTH
         )

@@ -145,7 +145,7 @@ def activation_profile(case: Case) -> Profile:
 
 
 def unit_share(case: Case, row: int, stat: str, of: str) -> tuple[Floats, Floats]:
-    """Return steps and share (0 to 1) of dead units (``dead``, ``units``) or saturated elements (``saturated``, ``count``)."""
+    """Return steps and share (0 to 1) of dead units (``dead`` of ``units``) or saturated elements (of ``count``)."""
     end = case.origin.step - 1 if case.origin is not None else case.run.steps  # behind a NaN every unit looks dead
     part, whole = case.run.series(row, stat).between(0, end), case.run.series(row, of).between(0, end)
     keep = (whole.values > 0) & np.isfinite(part.values)

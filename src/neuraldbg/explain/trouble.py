@@ -42,7 +42,7 @@ class Trouble:
 
 
 def guessing_loss(case: Case) -> float:
-    """Return the loss of a constant guess, from the loss graph: ln C, ln 2, or the targets' variance; NaN if unknown."""
+    """Return the loss of a constant guess, from the loss graph: ln C, ln 2, the targets' variance; NaN if unknown."""
     for term in case.terms:
         kind, target = term.get("kind"), term.get("target") or {}
         if kind in ("cross_entropy", "nll") and (term.get("classes") or 0) > 1 and term.get("reduction") == "mean":

@@ -23,9 +23,18 @@ if TYPE_CHECKING:
 SURE = 0.9
 """From this confidence on the summary does not say "most likely"."""
 UNRELATED = (
-    "FileNotFoundError", "ModuleNotFoundError", "ImportError", "KeyError", "PermissionError", "SyntaxError", "NameError",
-    "AttributeError", "TypeError", "OSError", "MemoryError",
-)  # fmt: skip
+    "AttributeError",
+    "FileNotFoundError",
+    "ImportError",
+    "KeyError",
+    "MemoryError",
+    "ModuleNotFoundError",
+    "NameError",
+    "OSError",
+    "PermissionError",
+    "SyntaxError",
+    "TypeError",
+)
 """Exceptions that say nothing about the training itself."""
 
 
@@ -117,7 +126,8 @@ def _ending(case: Case) -> str:
         where = f" at {outcome.where}" if outcome.where else ""
         first = outcome.message.strip().splitlines()[-1] if outcome.message.strip() else "an exception"
         unrelated = first.startswith(UNRELATED) and not case.trouble.broke
-        return f" The script ended with {first}{where}{', which has nothing to do with the training' if unrelated else ''}."
+        remark = ", which has nothing to do with the training" if unrelated else ""
+        return f" The script ended with {first}{where}{remark}."
     return " The run was interrupted." if outcome.kind == "interrupted" else ""
 
 
@@ -133,6 +143,6 @@ def _nothing_seen(case: Case) -> str:
         f"{models}, {plural(calls, 'layer')} called",
     ]
     return (
-        "No training step was seen. Looked for: steps of any torch optimizer, backward passes, and calls of torch modules. "
+        "No training step was seen. Looked for: steps of any torch optimizer, backward passes, calls of torch modules. "
         f"Found: {'; '.join(found)}.{_ending(case)}"
     )

@@ -51,6 +51,10 @@ class Backlog:
             self._fold_excess()
         return False
 
+    def tell(self, events: Sequence[Event]) -> None:
+        """Take newer versions of events."""
+        self._batch.events.update((event.key, event) for event in events)
+
     def inform(self, info: RunInfo) -> None:
         """Take the newest information about the run."""
         self._batch.info = info
@@ -59,7 +63,7 @@ class Backlog:
         """Give what waits, and start anew."""
         self._fold_excess()
         batch, puts, stamps = self._batch, self._puts, self._stamps
-        late = (batch.facts, batch.events)
+        late = (batch.facts, batch.events)  # what excess steps brought, and what was told: newer than the puts
         batch.facts, batch.events = [], {}
         for step, events in puts:
             self._keep(step, events)

@@ -90,6 +90,13 @@ class Recorder:
         if waiting * 2 >= self._settings.queue and not self._wake.is_set():
             self._wake.set()
 
+    def tell(self, events: Sequence[Event]) -> None:
+        """Record newer versions of events: a lasting one is given again only now and then while it lasts."""
+        if self._closed or self._forked:
+            return
+        with self._backlog_lock:
+            self._backlog.tell(events)
+
     def update_info(self, info: RunInfo) -> None:
         """Record what is newly known about the run as a whole, such as how it ended. To be done before ``close``."""
         self._info = info

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 MOST, BEFORE, AFTER = 500, 100, 50
 """A failure within the first MOST steps is shown from the start, a later one with BEFORE steps; at least AFTER follow
 it, where the run has them and there is still a loss to see."""
+TRIM = 0.25
+"""What follows is cut only if that takes away at least this share of the picture."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ def _window(run: RunRecord, failure: int | None, *, over: bool) -> tuple[int, in
     if failure - first > MOST:
         first = failure - BEFORE
     end = failure + max(10 if over else AFTER, (failure - first) // 2)
-    return first, last if last - end < 0.1 * (last - first) else end
+    return first, last if last - end < TRIM * (last - first) else end
 
 
 def _marked(diagnosis: Diagnosis, drawn: set[str]) -> tuple[tuple[str, ...], str]:

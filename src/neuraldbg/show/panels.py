@@ -138,7 +138,7 @@ def _binned(steps: Floats, values: Floats) -> tuple[Floats, Floats, Floats, Floa
 
 
 def _edges(axes: Axes, curves: Sequence[Curve], shown: Picture) -> None:
-    """Mark where layers stopped being finite (at the top) or became zero (at the bottom); a crowd at once is one mark."""
+    """Mark where layers stopped being finite (top edge) or became zero (bottom edge), a crowd at once with one mark."""
     guilty = {c.nonfinite for c in curves if c.nonfinite is not None and c.layer in shown.guilty}
     others = {c.nonfinite for c in curves if c.nonfinite is not None} - guilty
     for steps, color, who in ((others, FAILURE, "others "), (guilty, STRONG, "")):

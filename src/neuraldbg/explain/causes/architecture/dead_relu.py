@@ -58,7 +58,8 @@ def judge(case: Case) -> Finding | None:
     weigh = Weighing()
     whole = worst.end >= 0.995
     weigh.speaks(
-        f"{percent(worst.end)} of the units of {worst.layer} were positive for no sample" + (", so no gradient passes" if whole else ""),
+        f"{percent(worst.end)} of the units of {worst.layer} were positive for no sample"
+        + (", so no gradient passes" if whole else ""),
         3.5 if whole else 1.5 + 2.5 * (worst.end - MANY) / (1 - MANY), worst.end, MANY,
     )  # fmt: skip
     if worst.begin >= 0.8 * worst.end:
@@ -78,7 +79,7 @@ def judge(case: Case) -> Finding | None:
     return weigh.conclude(
         f"ReLU units that are dead: {percent(worst.end)} of {worst.layer} output zero for all data",
         Remedy(
-            "Let units recover: LeakyReLU or GELU, zero biases with He initialisation, or normalisation before the ReLU.",
+            "Let units recover: LeakyReLU or GELU, zero biases with He initialisation, or a normalisation layer.",
             "torch.nn.LeakyReLU(0.01)  # instead of torch.nn.ReLU()\n"
             'torch.nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")\ntorch.nn.init.zeros_(layer.bias)',
         ),
@@ -92,8 +93,8 @@ def _weigh_death(case: Case, weigh: Weighing, worst: Dying) -> None:
     ratio = case.scalar("update_ratio").finite().between(0, worst.step).values
     if len(ratio) and ratio.max() > 0.05:
         weigh.against(
-            f"they died by step {worst.step}, after updates as large as {number(float(ratio.max()))} of the weights: that "
-            "points at the learning rate", 3.0, float(ratio.max()), 0.05,
+            f"they died by step {worst.step}, after updates as large as {number(float(ratio.max()))} of the weights: "
+            "that points at the learning rate", 3.0, float(ratio.max()), 0.05,
         )  # fmt: skip
     else:
         weigh.speaks(f"they died by step {worst.step} without large updates", 0.3, worst.step)

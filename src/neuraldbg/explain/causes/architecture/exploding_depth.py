@@ -53,9 +53,9 @@ def judge(case: Case) -> Finding | None:
         weigh.speaks("the initial weights have a usual scale", 0.7)
     elif case.sound_init is False:
         weigh.against("the initial weights have the wrong scale, which alone does this", 3.0)
-    built_in = weigh.items[0].statement.startswith("in the first steps")
+    built_in = weigh.items[0].statement.startswith(("in the first steps", "at first"))
     if case.early_update_ratio > 0.1 and not built_in:  # else large updates are what the large gradients do
-        weigh.against(f"updates were too large from the beginning ({number(case.early_update_ratio)} of the weights)", 1.5,
+        weigh.against(f"updates were too large at once ({number(case.early_update_ratio)} of the weights)", 1.5,
                       case.early_update_ratio, 0.1)  # fmt: skip
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.5 if case.trouble.broke else 0.7)
@@ -107,9 +107,18 @@ def _weigh_recurrence(case: Case, weigh: Weighing) -> str | None:
     if others and sizes.get(recurrent, 0.0) > TIMES * max(others):
         ratio = float(sizes[recurrent] / max(others))
         weigh.speaks(
-            f"in the first steps gradients of {recurrent} are {number(ratio)} times those of the other layers: they grow "
-            "through time",
+            f"in the first steps gradients of {recurrent} are {number(ratio)} times those of the other layers: they "
+            "grow through time",
             3.0,
+            ratio,
+            TIMES,
+        )
+        return recurrent
+    ratio = _through_time(case, recurrent)
+    if ratio > TIMES:
+        weigh.speaks(
+            f"at first values of {recurrent} reach {number(ratio)} times its largest input: they grow through time",
+            3.5,
             ratio,
             TIMES,
         )
@@ -119,7 +128,7 @@ def _weigh_recurrence(case: Case, weigh: Weighing) -> str | None:
     if len(norm) and float(norm.values.max()) > SPIKE * usual:
         largest, step = float(norm.values.max()), int(norm.steps[int(np.argmax(norm.values))])
         weigh.speaks(
-            f"the gradient norm of a recurrent model reached {number(largest)} at step {step}, usual is {number(usual)}",
+            f"the gradient norm of a recurrent model was {number(largest)} at step {step}, usual is {number(usual)}",
             2.5,
             largest,
             SPIKE * usual,
@@ -129,6 +138,14 @@ def _weigh_recurrence(case: Case, weigh: Weighing) -> str | None:
     else:
         return None
     return recurrent
+
+
+def _through_time(case: Case, recurrent: str) -> float:
+    """Return how many times the largest input a recurrence's largest output is at the first step; NaN if unknown."""
+    outputs = [case.run.series(row, "max") for row in case.layout.rows("activation", recurrent)]
+    largest = max((float(series.values[0]) for series in outputs if len(series)), default=float("nan"))
+    entering = max((max(abs(s.low), abs(s.high)) for s in case.inputs if not s.integer), default=float("nan"))
+    return largest / entering if entering > 0 else float("nan")
 
 
 CAUSE = Cause(

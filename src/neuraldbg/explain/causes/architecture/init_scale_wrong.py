@@ -65,8 +65,8 @@ def judge(case: Case) -> Finding | None:
     _weigh_profile(case, weigh, large=large)
     _weigh_course(case, weigh, large=large)
     return weigh.conclude(
-        f"initial weights that are too {'large' if large else 'small'}: {wrong[0].layer.path}.weight began with an rms of "
-        f"{number(wrong[0].rms)} instead of about {number(math.sqrt(2 / wrong[0].fan_in))}",
+        f"initial weights that are too {'large' if large else 'small'}: {wrong[0].layer.path}.weight began with an rms "
+        f"of {number(wrong[0].rms)} instead of about {number(math.sqrt(2 / wrong[0].fan_in))}",
         _remedy(case, wrong),
         layer=wrong[0].layer.path,
         step=0,

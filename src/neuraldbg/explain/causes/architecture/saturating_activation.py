@@ -51,20 +51,20 @@ def judge(case: Case) -> Finding | None:
     if begin >= 0.8 * end:
         weigh.speaks("it was so from the first step on", 0.7, begin, MANY)
     else:
-        ratio = case.scalar("update_ratio").finite().between(0, step).values
-        if len(ratio) and ratio.max() > 0.1:
+        updates = case.scalar("update_ratio").finite().between(0, step).values
+        if len(updates) and updates.max() > 0.1:
             weigh.against(
-                f"it came after updates as large as {number(float(ratio.max()))} of the weights",
+                f"it came after updates as large as {number(float(updates.max()))} of the weights",
                 2.5,
-                float(ratio.max()),
+                float(updates.max()),
                 0.1,
             )
         else:
             weigh.speaks(f"it spread from {percent(begin)} without large updates", 0.5, begin, end)
     profile = case.gradients
     if len(profile) >= 2 and profile.values[0] < 1e-2 * profile.values[-1]:
-        weigh.speaks(f"the gradient before it is {number(float(profile.values[0] / profile.values[-1]))} of that behind it", 0.8,
-                     float(profile.values[0] / profile.values[-1]), 1e-2)  # fmt: skip
+        ratio = float(profile.values[0] / profile.values[-1])
+        weigh.speaks(f"the gradient before it is {number(ratio)} of that behind it", 0.8, ratio, 1e-2)
     if case.trouble.kind in ("stuck", "slow"):
         weigh.speaks(case.trouble.phrase, 1.5)
     elif case.learned:

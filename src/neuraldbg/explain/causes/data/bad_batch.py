@@ -121,7 +121,8 @@ def judge(case: Case) -> Finding | None:
     )
     clip = f"torch.nn.utils.clip_grad_norm_(model.parameters(), {number(limit)})" if np.isfinite(limit) else ""
     return weigh.conclude(
-        f"one batch unlike all others: at step {odd.step} its {odd.stat} is {number(odd.value)} instead of about {number(odd.usual)}",
+        f"one batch unlike all others: at step {odd.step} its {odd.stat} is {number(odd.value)} instead of "
+        f"about {number(odd.usual)}",
         Remedy(
             "Look at the samples of that batch and drop or clip them; clipping the gradient norm keeps one batch from "
             "ruining the weights.",

@@ -40,16 +40,16 @@ def judge(case: Case) -> Finding | None:
         if len(hit):
             step, count = int(counts.steps[hit[0]]), int(counts.values[hit[0]])
             leaf = case.layout.sites[row].name
-            return _weigh(case, f"input {leaf!r}" if leaf else "input", step, count, float(np.mean(counts.values > 0)))
+            return _weigh(case, f"input {leaf!r}" if leaf else "input", step, count)
     for fact in case.run.facts_of("loss"):
         for term in fact.value.get("terms") or ():
             count = int((term.get("target") or {}).get("nonfinite") or 0)
             if count:
-                return _weigh(case, "target", fact.step, count, 0.0)
+                return _weigh(case, "target", fact.step, count)
     return None
 
 
-def _weigh(case: Case, what: str, step: int, count: int, share: float) -> Finding:
+def _weigh(case: Case, what: str, step: int, count: int) -> Finding:
     weigh, origin = Weighing(), case.origin
     weigh.speaks(f"the {what} of step {step} holds {plural(count, 'value')} that are NaN or infinite", 3.0, count, 0)
     if origin is None:

@@ -98,8 +98,9 @@ def _scale(stats: InputStats, weigh: Weighing) -> str:
         said.append(f"has a mean of {number(stats.mean)} and a standard deviation of {number(stats.std)}")
     if stats.columns is not None and stats.columns[0] > 0 and stats.columns[1] / stats.columns[0] > UNEVEN:
         ratio = stats.columns[1] / stats.columns[0]
-        weigh.speaks(f"its columns have standard deviations from {number(stats.columns[0])} to {number(stats.columns[1])}",
-                     2.0, ratio, UNEVEN)  # fmt: skip
+        low, high = number(stats.columns[0]), number(stats.columns[1])
+        weigh.speaks(f"its columns have standard deviations from {low} to {high}", 2.0,
+                      ratio, UNEVEN)  # fmt: skip
         said.append(f"has columns that differ {number(ratio)} times in scale")
     return " and ".join(said)
 

@@ -57,7 +57,7 @@ def _weigh(case: Case, term: dict[str, Any], mean: float, std: float) -> Finding
     rms, weigh = math.hypot(mean, std), Weighing()
     if rms > LARGE or 0 < rms < SMALL:
         edge = LARGE if rms > LARGE else SMALL
-        weigh.speaks(f"the targets have an rms of {number(rms)} (mean {number(mean)}, standard deviation {number(std)})",
+        weigh.speaks(f"the targets have a mean of {number(mean)} and a standard deviation of {number(std)}",
                      min(1.8 + abs(math.log10(rms / edge)), 4.0), rms, edge)  # fmt: skip
     if std > 0 and abs(mean) / std > OFFSET and abs(mean) > 1:
         weigh.speaks(f"their offset is {number(abs(mean) / std)} times their spread", 1.0, abs(mean) / std, OFFSET)

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 def judge(case: Case) -> Finding | None:
     """Weigh the optimizer's tensors that no model owns."""
+    if not case.layout.called:
+        return None  # no model was seen, so nobody's tensors can be told from the model's
     stale = [fact for fact in case.optimizers if _persists(case, fact)]
     if not stale:
         return None
@@ -62,7 +64,7 @@ def judge(case: Case) -> Finding | None:
         Remedy(
             "Create the optimizer after the model has its final parameters: after layers were exchanged, weights "
             "loaded with assign=True, or the model was wrapped or converted.",
-            f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(){rate})  # after the last change of model",
+            f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(){rate})  # last of all",
         ),
         layer=owner(left_out[0]) if left_out and owned else None,
         step=0,

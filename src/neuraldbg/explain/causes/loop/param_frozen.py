@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
     from neuraldbg.explain.finding import Finding
 
-MEANT = re.compile(r"backbone|encoder|pretrain|feature|teacher|target|ema|frozen|base_|embed|pos|vgg|lpips|clip", re.IGNORECASE)
+MEANT = re.compile(
+    r"backbone|encoder|pretrain|feature|teacher|target|ema|frozen|base_|embed|pos|vgg|lpips|clip", re.IGNORECASE
+)
 """Names that people give to parts which they freeze on purpose."""
 
 
@@ -48,7 +50,7 @@ def judge(case: Case) -> Finding | None:
     holders = [layer for layer in case.ordered if layer.params and not is_norm(layer)]
     trained = [case.depth(layer.path) for layer in holders if layer.path not in frozen]
     if not trained:
-        return _nothing_trains(case, names)
+        return _nothing_trains(names)
     depths = [case.depth(path) for path in frozen]
     weigh = Weighing()
     weigh.speaks(f"{listing(names)} have requires_grad=False and are used in the forward pass", 1.5, len(names), 0)
@@ -81,7 +83,7 @@ def judge(case: Case) -> Finding | None:
     )
 
 
-def _nothing_trains(case: Case, names: list[str]) -> Finding:
+def _nothing_trains(names: list[str]) -> Finding:
     weigh = Weighing()
     weigh.speaks(f"all {len(names)} parameters of the model are frozen, and the optimizer steps", 6.0, len(names), 0)
     return weigh.conclude(

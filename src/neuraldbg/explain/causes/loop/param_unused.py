@@ -63,7 +63,7 @@ def judge(case: Case) -> Finding | None:
         Remedy(
             "Use the layer in forward, or delete it."
             if never
-            else "Look for detach(), no_grad(), .item() or .data between the layer and the loss, or an output not used.",
+            else "Look for detach(), no_grad(), .item() or .data between layer and loss, or an unused output.",
             f"# in forward():\nx = self.{layers[0]}(x)" if never and layers[0] else "",
         ),
         layer=layers[0],

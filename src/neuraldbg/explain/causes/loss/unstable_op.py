@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import NONFINITE, Cause, Tier
+from neuraldbg.explain.domains import broken
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.words import number, plural
 from neuraldbg.nouns import Remedy
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
     from neuraldbg.explain.origin import Origin
 
-RISKY = ("log", "sqrt", "div", "norm", "pow", "exp", "reciprocal", "std", "var", "acos", "asin", "atan2")
-EXP_LIMIT = {"float16": 11.0, "bfloat16": 88.0, "float32": 88.7, "float64": 709.0}
-"""ln of the largest number of each format: exp overflows above it."""
 STABLE = {
     "log": ("Keep the operand of log above zero, or use a function that never forms it.",
             "torch.log(x.clamp_min(1e-8))  # or log_softmax, logsumexp, binary_cross_entropy_with_logits"),
@@ -54,6 +52,9 @@ STABLE = {
 }  # fmt: skip
 ALIASES = {
     "reciprocal": "div",
+    "xlogy": "log",
+    "atanh": "acos",
+    "cosine": "norm",
     "rsqrt": "sqrt",
     "asin": "acos",
     "var": "std",
@@ -133,7 +134,7 @@ def _weigh_before(case: Case, origin: Origin, weigh: Weighing) -> None:
 
 
 def activation_growth(case: Case, origin: Origin) -> tuple[float, float]:
-    """Return how many times the largest activation grew from the first step to the one before the origin, and its size."""
+    """Return how many times the largest activation grew between the first step and the origin, and its size there."""
     rows = case.layout.rows("activation")
     if not rows or origin.row == 0:
         return float("nan"), float("nan")
@@ -154,36 +155,10 @@ def find_edges(case: Case, origin: Origin) -> list[Edge]:
         stats["min"] = float(case.history.stat(row, "min", "min")[origin.row])
         stats["max"] = float(case.history.stat(row, "max", "max")[origin.row])
         op, _, operand = site.name.partition(".")
-        verdict = _broken(op.lower(), operand.lower(), stats, site.dtype)
+        verdict = broken(op.lower(), operand.lower(), stats, site.dtype)
         if verdict is not None:
             found.append(Edge(op, operand or "operand", site.module, *verdict))
     return found
-
-
-def _broken(op: str, operand: str, stats: dict[str, float], dtype: str) -> tuple[str, float, float] | None:
-    """Say in which way an operand is out of its operation's domain; None if it is inside."""
-    zeros, low, high = stats["zeros"], stats["min"], stats["max"]
-    zero = (f"holds {plural(int(zeros), 'exact zero')}", 0.0, 0.0)
-    if op.startswith("log") and not op.startswith(("log1p", "logsumexp", "logsoftmax", "log_softmax")):
-        return (f"goes down to {number(low)}", low, 0.0) if low <= 0 else None
-    if op.startswith(("sqrt", "rsqrt")):
-        if low < 0:
-            return f"goes down to {number(low)}", low, 0.0
-        return zero if zeros > 0 else None
-    if op.startswith(("div", "reciprocal")):
-        return zero if zeros > 0 and (operand in ("other", "") or op.startswith("reciprocal")) else None
-    if op.startswith(("norm", "linalg", "std", "var", "cdist")):
-        return zero if zeros > 0 and operand in ("result", "") else None
-    if op.startswith("pow"):
-        return zero if zeros > 0 and operand in ("self", "input", "") else None
-    if op.startswith("exp"):
-        limit = EXP_LIMIT.get(dtype.removeprefix("torch."), 88.7)
-        if operand == "result" and stats["nonfinite"] > 0:
-            return "overflows to infinity", float("inf"), limit
-        return (f"goes up to {number(high)}", high, limit) if operand != "result" and high > limit else None
-    if op.startswith(("acos", "asin")):
-        return (f"reaches {number(max(-low, high))}", max(-low, high), 1.0) if max(-low, high) >= 1 else None
-    return None
 
 
 CAUSE = Cause(

@@ -101,7 +101,7 @@ CAUSE = Cause(
     category="loss",
     title="the loss is summed where a mean is meant",
     tier=Tier.SPECIFIC,
-    explains=BLOW_UP | UNITS | (STALL & {"loss_plateau"}),
+    explains=BLOW_UP | UNITS | (STALL & {"loss_plateau", "vanishing_gradients"}),
     judge=judge,
     page=__doc__ or "",
 )

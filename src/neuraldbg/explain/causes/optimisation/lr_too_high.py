@@ -65,9 +65,10 @@ def judge(case: Case) -> Finding | None:
     size = f", which makes updates as large as {number(ratio)} times the weights" if ratio > USUAL else ""
     return weigh.conclude(
         f"a learning rate that is too high: {number(lr)} with {case.optimizer_name}{size}",
-        _remedy(case, ratio),
+        _remedy(case, case.first_update_ratio if case.first_update_ratio > USUAL else ratio),
         step=int(over[0]) if len(over) else 0,
         failure=case.trouble.phrase or "unstable training",
+        tier=Tier.SPECIFIC if lr > 10 * largest else None,
     )
 
 
@@ -126,7 +127,7 @@ def _remedy(case: Case, ratio: float) -> Remedy:
     clip = (
         f"\n# and, against single large steps, before optimizer.step():\n"
         f"torch.nn.utils.clip_grad_norm_(model.parameters(), {number(norm)})"
-        if math.isfinite(norm) and norm > 0 and (case.onset or 0) >= 5
+        if math.isfinite(norm) and norm > 0 and (case.onset or 0) >= 5 and not case.loss.early_rise > RISE
         else ""
     )
     return Remedy(

@@ -1,0 +1,146 @@
+"""Programs that do not train plainly in the main thread: threads, distributed data parallel, warnings as errors."""
+
+from __future__ import annotations
+
+import pytest
+from tests.end_to_end.place import DATA, HEAD, MODEL, TRAIN, Place, record, script
+
+
+def test_training_in_a_thread(place: Place) -> None:
+    done = place.run(
+        source=script(
+            MODEL,
+            """
+        import threading
+        def train():
+            opt = torch.optim.Adam(model.parameters(), lr=1e-2)
+            for a, b in batches(40):
+                opt.zero_grad()
+                F.cross_entropy(model(a), b).backward()
+                opt.step()
+            print("trained")
+        thread = threading.Thread(target=train)
+        thread.start()
+        thread.join()
+        """,
+        )
+    )
+    assert (done.status, done.out) == (0, "trained\n"), done.err
+    run = record(done)
+    assert run.info.coverage["errors"] == 0, run.info.coverage
+    assert run.steps == 40
+    assert len(run.scalar("loss")) == 40
+    assert run.info.models == ("model",)
+    assert run.diagnose().verdict == "healthy"
+
+
+def test_a_second_thread_that_evaluates_while_the_first_trains(place: Place) -> None:
+    done = place.run(
+        source=script(
+            MODEL,
+            """
+        import copy, threading
+        other, stop = copy.deepcopy(model), threading.Event()
+        def serve():
+            while not stop.is_set():
+                with torch.no_grad():
+                    other(x)
+                    model(x)
+        thread = threading.Thread(target=serve)
+        """,
+            "opt = torch.optim.Adam(model.parameters(), lr=1e-2)\n",
+            """
+        for step, (a, b) in enumerate(batches(60)):
+            opt.zero_grad()
+            F.cross_entropy(model(a), b).backward()
+            opt.step()
+            if step == 5:
+                thread.start()
+        stop.set()
+        thread.join()
+        """,
+        )
+    )
+    assert done.status == 0, done.err
+    run = record(done)
+    assert run.info.coverage["errors"] == 0, run.info.coverage
+    assert run.steps == 60
+    assert run.scalar("batch_size").values.tolist() == [32.0] * 60
+    assert run.diagnose().verdict == "healthy"
+
+
+@pytest.mark.slow
+def test_distributed_data_parallel_of_one(place: Place) -> None:
+    done = place.run(
+        source=HEAD
+        + DATA
+        + """
+import os, torch.distributed as dist
+dist.init_process_group("gloo", init_method="file://" + os.path.abspath("store"), rank=0, world_size=1)
+"""
+        + MODEL
+        + """
+ddp = nn.parallel.DistributedDataParallel(model)
+opt = torch.optim.Adam(ddp.parameters(), lr=1e-2)
+for a, b in batches(40):
+    opt.zero_grad()
+    loss = F.cross_entropy(ddp(a), b)
+    loss.backward()
+    opt.step()
+print(repr(loss.item()))
+dist.destroy_process_group()
+"""
+    )
+    plain = place.python(
+        "-c", "import os; os.path.exists('store') and os.remove('store'); exec(open('train.py').read())"
+    )
+    assert (done.status, done.out) == (0, plain.out), done.err
+    run = record(done)
+    assert run.info.coverage["errors"] == 0, run.info.coverage
+    assert run.steps == 40
+    assert {layer.path for layer in run.layout.layers} >= {"0", "2"}
+    assert run.info.coverage["never_fired"] == []
+    assert run.diagnose().verdict == "healthy"
+
+
+def test_we_warn_of_nothing(place: Place) -> None:
+    """Warnings as errors, once torch is in: ours would end the program."""
+    done = place.run(
+        source=HEAD
+        + "import warnings\nwarnings.simplefilter('error')\n"
+        + DATA
+        + MODEL
+        + TRAIN.format(steps=30)
+        + "print('trained')\n"
+    )
+    assert (done.status, done.out) == (0, "trained\n"), done.err
+    assert record(done).info.coverage["errors"] == 0
+
+
+def test_a_program_that_looks_at_its_surroundings(place: Place) -> None:
+    """It changes folder, default types and the seed; nothing of ours may turn up in its numbers or places."""
+    source = (
+        HEAD
+        + """
+import os, random, sys
+torch.set_default_dtype(torch.float64)
+torch.set_grad_enabled(True)
+random.seed(0)
+"""
+        + DATA
+        + MODEL
+        + """
+os.makedirs("elsewhere", exist_ok=True)
+os.chdir("elsewhere")
+"""
+        + TRAIN.format(steps=30)
+        + """
+print(loss.item(), random.random(), torch.rand(1).item(), sorted(os.listdir(".")), torch.get_num_threads())
+print(__name__, sys.argv, sorted(k for k in globals() if not k.startswith("__")))
+"""
+    )
+    place.write("train.py", source)
+    plain = place.python("train.py", "a", "--run")
+    done = place.run("train.py", "a", "--run")
+    assert (done.status, done.out) == (0, plain.out), done.err
+    assert done.diagnosis["verdict"] == "healthy"
