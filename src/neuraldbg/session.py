@@ -106,7 +106,7 @@ class NeuralDbg:
         self._info = RunInfo(script=script, argv=tuple(argv), versions=_versions())
         self._recorder: Recorder | None = None
         self._wanted = Path(out) if out is not None else None
-        self._offset = 0
+        self._offset = self._numbered = 0
         self._count = 0
         self._running = False
         self._saved: Diagnosis | None = None
@@ -216,8 +216,9 @@ class NeuralDbg:
         ``step`` is the loop's own number: ``inspect(layer, step=...)`` then uses the same numbering.
         """
         self._capture.manual_step()
-        if step is not None and self._capture.steps:
-            self._offset = step - (self._capture.steps - 1)
+        if step is not None and self._capture.steps > self._numbered:
+            self._numbered = self._capture.steps
+            self._offset = step - (self._numbered - 1)
 
     def has_vanishing_gradients(self) -> bool:
         """Whether gradients vanish in any layer at the newest step."""

@@ -33,7 +33,7 @@ for a, b in batches(80):
 )
 VANISHING = script(
     """
-model = nn.Sequential(nn.Linear(8, 16), 
+model = nn.Sequential(nn.Linear(8, 16),
     *[m for _ in range(12) for m in (nn.Sigmoid(), nn.Linear(16, 16))], nn.Linear(16, 3))
 """,
     TRAIN.format(steps=120),

@@ -158,6 +158,22 @@ def gradient_penalty(watch: Any) -> Result:
     return model, losses, N
 
 
+def grad_by_hand(watch: Any) -> Result:
+    """No ``backward`` at all: ``autograd.grad``, and gradients set by hand."""
+    model = Mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    losses = []
+    with watch(model):
+        for _ in range(N):
+            x, y = vectors()
+            loss = F.cross_entropy(model(x), y)
+            for p, grad in zip(model.parameters(), torch.autograd.grad(loss, list(model.parameters())), strict=True):
+                p.grad = grad
+            optimizer.step()
+            losses.append(loss.detach().clone())
+    return model, losses, N
+
+
 def two_backwards(watch: Any) -> Result:
     model = Mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
@@ -274,7 +290,8 @@ ODDITIES = {
     program.__name__: program
     for program in (
         spectral_norm, weight_norm, lazy_layers, sparse_embedding, complex_weights, scripted, data_parallel,
-        fused_optimizer, packed_sequences, checkpointed, vector_loss, gradient_penalty, two_backwards,
+        fused_optimizer, packed_sequences, checkpointed, vector_loss, gradient_penalty,
+        grad_by_hand, two_backwards,
         step_in_backward, q_learning, new_head,
         under(lambda: Setting(torch.set_default_dtype, torch.float64, torch.float32), conv, "double_by_default"),
         under(lambda: Setting(torch.use_deterministic_algorithms, True, False), conv, "deterministic_algorithms"),

@@ -196,3 +196,23 @@ def test_tied_names_and_parameters_as_layer_names() -> None:
         optimizer.step()
         assert dbg.inspect("0.weight").layer == "0"
         assert dbg.inspect("Linear_2").layer == dbg.inspect("dense2").layer == dbg.inspect("linear2").layer == "1"
+
+
+@pytest.mark.parametrize("clear_first", [False, True])
+def test_capture_step_after_every_micro_batch_counts_the_optimizers_steps(clear_first: bool) -> None:
+    model = Mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with NeuralDbg(model) as dbg:
+        for micro in range(12):
+            x, y = vectors()
+            if clear_first and micro % 4 == 0:
+                optimizer.zero_grad()
+            (F.cross_entropy(model(x), y) / 4).backward()
+            if micro % 4 == 3:
+                optimizer.step()
+                if not clear_first:
+                    optimizer.zero_grad()
+            dbg.capture_step(micro)
+    assert dbg.steps == 3
+    assert dbg.record().scalar("backwards").values.tolist() == [4.0] * 3
+    assert dbg.inspect("fc1", step=11).step == 11

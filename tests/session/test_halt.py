@@ -105,7 +105,7 @@ def test_a_closure_is_halted_inside_the_optimizer() -> None:
         calls.append(float(loss.detach()))
         return loss
 
-    with pytest.raises(TrainingHalted) as caught, NeuralDbg(model, halt=True):
+    with pytest.raises(TrainingHalted) as caught, NeuralDbg(model, halt=True):  # noqa: PT012
         while len(good) < 10:
             before = weights(model)
             optimizer.step(closure)

@@ -39,3 +39,16 @@ def test_bitwise_and_every_step(name: str, discover: bool) -> None:
     assert run.steps == expected, (run.steps, expected)
     assert len(run.scalar("loss")) == expected
     assert dbg.diagnose().verdict in ("healthy", "inconclusive", "suspect"), dbg.diagnose().summary
+
+
+@pytest.mark.parametrize("name", ["gradient_penalty", "grad_by_hand"])
+def test_autograd_grad_is_no_backward(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves ``.grad`` alone, so it tells nothing of a missing zero_grad; alone in a step, it is the loss."""
+    monkeypatch.setattr("tests.session.oddities.N", 60)
+    torch.manual_seed(0)
+    with NeuralDbg(discover=True) as dbg:
+        _, losses, _ = ODDITIES[name](lambda model: contextlib.nullcontext())
+    run = dbg.record()
+    assert run.scalar("loss").values.tolist() == pytest.approx([float(loss) for loss in losses], rel=1e-5)
+    assert run.scalar("backwards").values.tolist() == [1.0] * 60
+    assert "missing_zero_grad" not in [h.cause for h in dbg.diagnose().hypotheses]

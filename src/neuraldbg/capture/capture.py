@@ -14,6 +14,7 @@ one step.
 
 from __future__ import annotations
 
+import gc
 import math
 import sys
 import time
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from neuraldbg.capture import program
 from neuraldbg.capture.guest import Tally
@@ -35,8 +37,6 @@ from neuraldbg.nouns import Fact, FactKey, Layer, Layout, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from torch.optim import Optimizer
 
     from neuraldbg.capture.table import Raw
     from neuraldbg.config import CaptureSettings
@@ -99,6 +99,7 @@ class Capture:
         self._backlog: list[Closed] = []
         self._pending = False
         self._closure = False
+        self._by_hand: bool | None = None
         self._facts: list[Fact] = []
         self._logged: dict[tuple[str, Any], dict[str, Any]] = {}
         self._layout: Layout | None = None
@@ -147,16 +148,26 @@ class Capture:
             self._close()
 
     def manual_step(self) -> None:
-        """End a step that no hook can see: an optimizer that is not a ``torch.optim.Optimizer``."""
+        """End a step that no hook can see: an optimizer that is not a ``torch.optim.Optimizer``.
+
+        Where there is one of torch's, its steps are what counts: this may be called after every micro-batch.
+        """
         if self._pending:
             self._close()
-        elif self.losses.backwards or self.models.forwards:
+        elif (self.losses.backwards or self.models.forwards) and not self._has_optimizer():
             for w in self.params.by_id.values():
                 self.optimizers.watched[id(w.ref)] = w
             watched = list(self.optimizers.watched.values())
             self.params.read_after(watched)
             self.params.read_before(watched)
             self._close()
+
+    def _has_optimizer(self) -> bool:
+        """Whether an optimizer of torch holds what is watched, though it may not have stepped yet."""
+        if not self.optimizers.streams and self._by_hand is None:
+            made = (o for o in gc.get_objects() if issubclass(type(o), Optimizer))
+            self._by_hand = not any(self._holds_ours(opt) for opt in made)
+        return bool(self.optimizers.streams) or not self._by_hand
 
     # -- what the parts tell ------------------------------------------------------------------------------------
 
@@ -174,10 +185,11 @@ class Capture:
     def _holds_ours(self, opt: Optimizer) -> bool:
         return any(id(t) in self.params.by_id for group in opt.param_groups for t in group["params"])
 
-    def _before_backward(self) -> None:
+    def _before_backward(self, accumulates: bool) -> None:
         self._close_open()
         self.backwards += 1
-        self.optimizers.before_first_backward(self.steps)
+        if accumulates:  # autograd.grad leaves .grad alone, and may come before zero_grad
+            self.optimizers.before_first_backward(self.steps)
 
     def _begin(self, stream: Stream, closure: bool) -> None:  # noqa: FBT001 (a callback's second value)
         if self._pending and stream in self._open:

@@ -167,7 +167,7 @@ class HookManager:
     def _accumulated(self, row: int, parameter: Tensor) -> None:
         grad = parameter.grad
         if grad is not None and op.observable(grad):
-            self.table.reset(row)  # .grad is a running sum over micro-batches: the last reading counts
+            self.table.reset([row])  # .grad is a running sum over micro-batches: the last reading counts
             self.table.observe(grad, row)
 
     @guarded

@@ -54,13 +54,14 @@ Operand = tuple[str, tuple[int, ...], int]
 class Losses:
     """Losses of the current step, and what their graphs told."""
 
-    def __init__(self, hooks: HookManager, models: Models, first_backward: Callable[[], None]) -> None:
+    def __init__(self, hooks: HookManager, models: Models, first_backward: Callable[[bool], None]) -> None:
         self.hooks = hooks
         self.models = models
         self.tally = hooks.tally
         self.values: list[tuple[Tensor, float]] = []
         """(detached value, loss scale) of each backward of this step that reached a watched model."""
-        self.backwards = 0
+        self.asides: list[tuple[Tensor, float]] = []
+        """The same of each ``autograd.grad``: a gradient penalty, or all there is in a loop that sets ``.grad`` itself."""
         self.edges: dict[tuple[str, str], Edge] = {}
         self.terms: dict[str, Any] | None = None
         """The LOSS fact of this step without its stream, if a graph was read."""
@@ -73,17 +74,18 @@ class Losses:
 
     def wrap(self, original: Callable[..., Any], roots: str) -> Callable[..., Any]:
         """Make the function that stands in for ``torch.autograd.backward`` or ``grad``."""
+        accumulates = roots == "tensors"
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             if self._depth or torch.compiler.is_compiling():
                 return original(*args, **kwargs)
-            before = self.before(args[0] if args else kwargs.get(roots))
+            before = self.before(args[0] if args else kwargs.get(roots), accumulates)
             self._depth += 1
             try:
                 return original(*args, **kwargs)
             finally:
                 self._depth -= 1
-                self.after(before)
+                self.after(before, accumulates)
 
         wrapped.__name__ = getattr(original, "__name__", roots)
         wrapped.__doc__ = original.__doc__
@@ -91,46 +93,51 @@ class Losses:
         return wrapped
 
     @guarded
-    def before(self, roots: Any) -> tuple[Tensor, float] | None:
+    def before(self, roots: Any, accumulates: bool) -> tuple[Tensor, float] | None:
         """Read what is about to be differentiated. Returns the loss, kept if the backward reaches a watched model."""
         tensors = [roots] if isinstance(roots, Tensor) else [t for t in roots or () if isinstance(t, Tensor)]
         tensors = [t for t in tensors if t.grad_fn is not None and not op.wrapped(t)]
         if not tensors:
             return None
         self.models.reached = False
-        self._first_backward()
-        for tensor in tensors[:1]:
-            self._read_graph(tensor)
+        self._first_backward(accumulates)
+        if accumulates or not self.values:
+            self._read_graph(tensors[0])
         value = tensors[0].detach()
         value = value.clone() if value.dim() == 0 else value.double().mean()
         return value, self._scale(tensors[0])
 
     @guarded
-    def after(self, loss: tuple[Tensor, float] | None) -> None:
+    def after(self, loss: tuple[Tensor, float] | None, accumulates: bool) -> None:
         """Keep the loss if the backward reached a watched model."""
         if loss is None or not (self.models.reached or not self.models.entered):
             if loss is not None:
                 self.terms = None
             return
-        self.backwards += 1
-        if len(self.values) < _LOSSES:
-            self.values.append(loss)
+        kept = self.values if accumulates else self.asides
+        if len(kept) < _LOSSES:
+            kept.append(loss)
+
+    @property
+    def backwards(self) -> int:
+        """Backward passes of this step that reached a watched model."""
+        return len(self.values or self.asides)
 
     def loss(self, *, closure: bool) -> tuple[float, int] | None:
         """Return the step's loss and how many of its losses were not finite; None if there was none.
 
         Micro-batches are averaged; of a closure's evaluations the first counts, made at the step's own weights.
         """
-        if not self.values:
+        if not (self.values or self.asides):
             return None
-        values = [float(value) / scale for value, scale in self.values]
+        values = [float(value) / scale for value, scale in self.values or self.asides]
         bad = sum(1 for value in values if not math.isfinite(value))
         return (values[0] if closure else sum(values) / len(values)), bad
 
     def begin_step(self) -> None:
         """Forget the losses of the step before."""
         self.values.clear()
-        self.backwards = 0
+        self.asides.clear()
         self.terms = None
 
     def _scale(self, root: Tensor) -> float:

@@ -156,7 +156,7 @@ class Optimizers:
 
     @guarded
     def _evaluated(self, watched: list[Watched]) -> None:
-        self.params.read_gradients(watched)
+        self.params.read_gradients(watched, again=True)
         self._ready()
 
     @guarded

@@ -112,13 +112,13 @@ class Params:
                 self._joint = ([w for w, _ in small], flat)
             self.table.replace_many(flat, [value.numel() for _, value in small], [_row(w.param) for w, _ in small])
         for w, value in large:
+            before = op.sample(value, value.numel() if w.whole else self.table.cap).clone()
             if keep:
-                w.before = op.sample(value, value.numel() if w.whole else self.table.cap).clone()
-            self.table.reset(_row(w.param))
-            self.table.observe(value, _row(w.param))
+                w.before = before
+            self.table.observe(before, _row(w.param), total=value.numel())
 
-    def read_gradients(self, watched: list[Watched], scale: float = 1.0) -> None:
-        """Read the gradients alone: as ``read_before`` does, or after each evaluation of a closure."""
+    def read_gradients(self, watched: list[Watched], scale: float = 1.0, *, again: bool = False) -> None:
+        """Read the gradients alone: as ``read_before`` does, or ``again`` after each evaluation of a closure."""
         values = []
         for w in watched:
             grad = w.ref.grad
@@ -131,8 +131,9 @@ class Params:
         if small:
             flat = torch.cat([grad.reshape(-1) for _, grad in small])
             self.table.replace_many(flat, [grad.numel() for _, grad in small], [_row(w.grad) for w, _ in small])
+        if large and again:
+            self.table.reset([_row(w.grad) for w, _ in large])
         for w, grad in large:
-            self.table.reset(_row(w.grad))
             self.table.observe(grad, _row(w.grad))
 
     def read_after(self, watched: list[Watched]) -> None:
@@ -152,7 +153,6 @@ class Params:
                 continue
             new = op.sample(value, value.numel() if w.whole else self.table.cap)
             if new.shape == old.shape and new.device == old.device:
-                self.table.reset(_row(w.update))
                 self.table.observe(new.sub(old), _row(w.update), total=value.numel())
 
     def grad_norm(self, watched: Iterable[Watched]) -> float:

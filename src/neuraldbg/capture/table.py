@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from neuraldbg.capture import op
+from neuraldbg.capture.stage import Stage, segments
 from neuraldbg.nouns import STATS, Site, column
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Table:
         self.rows: list[npt.NDArray[np.float64]] = list(self.raw.numpy())
         self._numpy = self.raw.numpy()
         self._elsewhere: dict[torch.device, Tensor] = {}
+        self._stage = Stage(cap)
         self.units = Units(window)
         self.clear()
 
@@ -55,35 +57,24 @@ class Table:
         if not self.sites[row].dtype:
             self.set_dtype(row, x.dtype)
         x = x.detach()
-        if x.device.type == "cpu":
-            raw = self.rows[row]
-            op.observe_cpu(x, raw, self.cap, bound, centre)
-            if total:
-                raw[op.TOTAL] += total - x.numel()
-        else:
+        if x.device.type != "cpu":
             op.observe_device(x, self.on(x.device), row, self.cap, bound, centre)
+            return
+        if self._stage.crowded:
+            self.settle()
+        if bound or not self._stage.put(x, row):
+            op.observe_cpu(x, self.rows[row], self.cap, bound, centre)
+        if total:
+            self.rows[row][op.TOTAL] += total - x.numel()
+
+    def settle(self) -> None:
+        """Reduce what was put aside, so that the rows can be read."""
+        if len(self._stage):
+            self._stage.settle(self._numpy)
 
     def replace_many(self, flat: Tensor, sizes: list[int], rows: list[int]) -> None:
-        """Set many rows at once from the tensors that lie one after the other in ``flat``, on the CPU.
-
-        One pass for all small parameters: a call for each would spend its time outside the arithmetic.
-        """
-        values = flat.double().numpy()
-        starts = np.cumsum([0, *sizes[:-1]])
-        finite = np.isfinite(values)
-        out = np.zeros((len(rows), op.WIDTH))
-        out[:, op.TOTAL] = out[:, op.COUNT] = sizes
-        low = high = values
-        if not finite.all():
-            out[:, op.NONFINITE] = np.add.reduceat(~finite, starts, dtype=np.int64)
-            low, high = np.where(finite, values, np.inf), np.where(finite, values, -np.inf)
-            values = np.where(finite, values, 0.0)
-        out[:, op.SUM] = np.add.reduceat(values, starts)
-        out[:, op.SQUARES] = np.add.reduceat(values * values, starts)
-        out[:, op.MIN] = np.minimum.reduceat(low, starts)
-        out[:, op.MAX] = np.maximum.reduceat(high, starts)
-        out[:, op.ZEROS] = np.add.reduceat((values == 0) & finite, starts, dtype=np.int64)
-        self._numpy[rows] = out
+        """Set many rows at once from the tensors that lie one after the other in ``flat``, on the CPU."""
+        self._numpy[rows] = segments(flat.double().numpy(), np.array(sizes))
 
     def on(self, device: torch.device) -> Tensor:
         """Return the accumulator on a device: shape (rows, op.WIDTH)."""
@@ -96,7 +87,8 @@ class Table:
         return table
 
     def gather(self) -> None:
-        """Bring what was accumulated on other devices over: the step's one transfer a device."""
+        """Make all rows readable: reduce what was put aside, and bring over what other devices hold, one copy each."""
+        self.settle()
         for table in self._elsewhere.values():
             there = table.to(device="cpu", dtype=torch.float64).numpy()
             here = self._numpy
@@ -110,14 +102,15 @@ class Table:
         """Return a row's accumulators, shape (op.WIDTH,)."""
         return self.rows[row]
 
-    def reset(self, row: int) -> None:
-        """Forget what one row has accumulated."""
-        raw = self.rows[row]
-        raw[:] = 0.0
-        raw[op.MIN], raw[op.MAX] = np.inf, -np.inf
+    def reset(self, rows: list[int]) -> None:
+        """Forget what some rows have accumulated in this step."""
+        self.settle()
+        self._numpy[rows] = 0.0
+        self._numpy[rows, op.MIN], self._numpy[rows, op.MAX] = np.inf, -np.inf
 
     def clear(self) -> None:
         """Start a new step."""
+        self.settle()
         self._numpy[:] = 0.0
         self._numpy[:, op.MIN] = np.inf
         self._numpy[:, op.MAX] = -np.inf
