@@ -77,7 +77,7 @@ class LayerState:
     def to_dict(self) -> dict[str, Any]:
         """Return it as strict JSON values, without the tensors."""
         body = {"layer": self.layer, "type": self.type, "step": self.step, "statistics": self.statistics}
-        return {**body, "events": jsonable(self.events)}  # type: ignore[dict-item]
+        return {**body, "events": jsonable(self.events)}
 
 
 @dataclass(frozen=True)
@@ -172,8 +172,6 @@ def gradient_health(run: RunRecord) -> GradientHealth:
             if path in layers:
                 layers[path] = _STATES[event.kind]
     return GradientHealth(latest, layers, norms_now, current)
-
-
 
 
 def chain_for(diagnosis: Diagnosis, name: str) -> Chain:

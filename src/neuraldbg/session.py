@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
 import platform
 import time
 import traceback
@@ -35,11 +34,13 @@ from neuraldbg.nouns import Outcome, RunInfo
 from neuraldbg.record import Recorder, RingBuffer
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from torch import nn
     from torch.optim import Optimizer
+    from typing_extensions import Self
 
     from neuraldbg.nouns import Chain, Diagnosis, Event, Hypothesis, Layout, RunRecord, Series, Step
 
@@ -57,9 +58,9 @@ class NeuralDbg:
     themselves. ``model`` may be None with ``discover=True``: then every model that is called is watched.
 
     ``halt=True`` stops training with TrainingHalted before a bad step is applied, the weights still good; a
-    ``TriggerEngine`` in its place brings its own thresholds. ``out`` is a folder for the run file, ``snapshots`` patterns
-    of layers whose tensors are kept (``snapshot_bytes`` at most), ``settings`` and ``thresholds`` override defaults of
-    ``neuraldbg.config`` and of detectors. Raises AttachError, ConfigError, UnknownLayer.
+    ``TriggerEngine`` in its place brings its own thresholds. ``out`` is a folder for the run file, ``snapshots``
+    patterns of layers whose tensors are kept (``snapshot_bytes`` at most), ``settings`` and ``thresholds`` override
+    defaults of ``neuraldbg.config`` and of detectors. Raises AttachError, ConfigError, UnknownLayer.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class NeuralDbg:
 
     # -- lifecycle ----------------------------------------------------------------------------------------------
 
-    def __enter__(self) -> NeuralDbg:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -123,7 +124,7 @@ class NeuralDbg:
 
     def start(self) -> None:
         """Attach. AttachError if another session is running: two would read each other's hooks."""
-        global _active  # noqa: PLW0603 (torch's hooks are global too: one session at a time)
+        global _active
         if _active is not None:
             message = "another NeuralDbg session is running; stop it first, or watch both models with discover=True"
             raise AttachError(message)
@@ -144,7 +145,7 @@ class NeuralDbg:
 
     def stop(self, outcome: Outcome | None = None) -> None:
         """Detach, leave torch as it was found, and save the run. Does nothing when not running."""
-        global _active  # noqa: PLW0603
+        global _active
         if not self._running:
             return
         self._running, _active = False, None
@@ -316,7 +317,7 @@ class NeuralDbg:
             assert self._recorder is not None
             self._recorder.problem = f"cannot write to {folder}: {error}"
 
-    def _engine(self, halt: bool | TriggerEngine) -> TriggerEngine | None:  # noqa: FBT001 (the public keyword's value)
+    def _engine(self, halt: bool | TriggerEngine) -> TriggerEngine | None:
         if isinstance(halt, TriggerEngine):
             return halt
         trigger = self.settings.trigger

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
-
 from tests.capture.riding import ride
+from torch import nn
 
 X, Y = torch.randn(32, 16, generator=torch.Generator().manual_seed(1)), torch.arange(32) % 4
 
@@ -82,7 +81,11 @@ def test_training_is_bitwise_the_same_here_and_the_graph_can_be_left_alone() -> 
         net = model()
         call = torch.compile(net, fullgraph=True)
         losses: list[float] = []
-        seen = ride(lambda call=call, net=net, losses=losses: losses.extend(train(call, list(net.parameters()))), net, compiled=mode)
+        seen = ride(
+            lambda call=call, net=net, losses=losses: losses.extend(train(call, list(net.parameters()))),
+            net,
+            compiled=mode,
+        )
         assert losses == expected
         assert seen.seen("activation", "0") is (mode == "observe")
         assert seen.seen("param_grad", "0", name="weight")

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.capture.riding import ride
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from neuraldbg.capture import HookManager
-from tests.capture.riding import ride
 
 
 def net(*layers: nn.Module) -> nn.Sequential:
@@ -80,7 +80,9 @@ def test_nested_outputs_are_walked(wrap: str) -> None:  # trap 4
 
         def forward(self, x: torch.Tensor) -> object:
             h = self.fc(x)
-            return {"dict": {"logits": h * 2, "hidden": (h,)}, "list": [h * 2, [h]], "dataclass": Output(h * 2, (h,))}[wrap]
+            return {"dict": {"logits": h * 2, "hidden": (h,)}, "list": [h * 2, [h]], "dataclass": Output(h * 2, (h,))}[
+                wrap
+            ]
 
     class Model(nn.Module):
         def __init__(self) -> None:
@@ -94,7 +96,9 @@ def test_nested_outputs_are_walked(wrap: str) -> None:  # trap 4
     model = Model()
     seen = ride(lambda: step(model, torch.randn(3, 4)), model)
     first, second = ("0", "1.0") if wrap == "list" else ("logits", "hidden.0")
-    assert seen.norm("activation", "inner", name=first) == pytest.approx(2 * seen.norm("activation", "inner", name=second))
+    assert seen.norm("activation", "inner", name=first) == pytest.approx(
+        2 * seen.norm("activation", "inner", name=second)
+    )
     assert seen.seen("output_grad", "inner", name=first)
 
 
@@ -166,7 +170,9 @@ def test_a_reused_module_has_a_site_for_each_call() -> None:  # trap 9
     model, x = Twice(), torch.randn(8, 4)
     first = model.fc(x)
     second = model.fc(torch.tanh(first))
-    seen = ride(lambda: [step(model, x, opt) for opt in [torch.optim.SGD(model.parameters(), lr=0.0)] for _ in range(2)], model)
+    seen = ride(
+        lambda: [step(model, x, opt) for opt in [torch.optim.SGD(model.parameters(), lr=0.0)] for _ in range(2)], model
+    )
     for at in (0, 1):
         assert seen.norm("activation", "fc", step=at) == pytest.approx(float(first.norm()), rel=1e-5)
         assert seen.norm("activation", "fc", call=1, step=at) == pytest.approx(float(second.norm()), rel=1e-5)
@@ -321,7 +327,13 @@ def test_odd_tensors_are_skipped() -> None:  # trap 17
 
         def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
             h = self.fc(x) + self.emb(torch.arange(len(x)))
-            return {"h": h, "ids": h.argmax(-1), "empty": h[:0], "complex": torch.complex(h, h), "meta": torch.empty(2, device="meta")}
+            return {
+                "h": h,
+                "ids": h.argmax(-1),
+                "empty": h[:0],
+                "complex": torch.complex(h, h),
+                "meta": torch.empty(2, device="meta"),
+            }
 
     class Model(nn.Module):
         def __init__(self) -> None:

@@ -3,10 +3,10 @@
 Where it listens, in a training loop::
 
     optimizer.zero_grad()
-    output = model(x)            # nn.Module.__call__: inputs, modes;  forward hooks: activations
+    output = model(x)  # nn.Module.__call__: inputs, modes;  forward hooks: activations
     loss = criterion(output, y)
-    loss.backward()              # torch.autograd.backward: loss, its graph, stale gradients;  tensor hooks: output grads
-    optimizer.step()             # pre hook: weights, final gradients, halt;  post hook: updates, the step ends
+    loss.backward()  # torch.autograd.backward: loss, its graph, stale gradients;  tensor hooks: output grads
+    optimizer.step()  # pre hook: weights, final gradients, halt;  post hook: updates, the step ends
 
 A step stays open after the post hook until the next pass begins, so that two optimizers stepped after one backward make
 one step.
@@ -53,7 +53,7 @@ _BATCH = 16
 class Closed(NamedTuple):
     """A step that is over, its table not yet derived."""
 
-    index: int
+    step: int
     stream: int
     time: float
     scalars: dict[str, float]
@@ -85,9 +85,7 @@ class Capture:
         self.hooks = HookManager(layers=None, param_grads=False, settings=settings, tally=self.tally)
         self.params = Params(self.hooks.table)
         self.models = Models(self.hooks, self.params, self._close_open, discover=discover)
-        self.optimizers = Optimizers(
-            self.params, self.tally, self._relevant, self._begin, self._ready, self._end
-        )
+        self.optimizers = Optimizers(self.params, self.tally, self._relevant, self._begin, self._ready, self._end)
         self.losses = Losses(self.hooks, self.models, self._before_backward)
         self.steps = 0
         self.backwards = 0
@@ -191,7 +189,7 @@ class Capture:
         if accumulates:  # autograd.grad leaves .grad alone, and may come before zero_grad
             self.optimizers.before_first_backward(self.steps)
 
-    def _begin(self, stream: Stream, closure: bool) -> None:  # noqa: FBT001 (a callback's second value)
+    def _begin(self, stream: Stream, closure: bool) -> None:
         if self._pending and stream in self._open:
             self._close()
         self._closure = closure
@@ -256,9 +254,9 @@ class Capture:
         """Hand on the steps that were put aside, in order."""
         backlog, self._backlog = self._backlog, []
         for closed in backlog:
-            table = self.hooks.table.derive(closed.index, closed.taken)
+            table = self.hooks.table.derive(closed.step, closed.taken)
             step = Step(
-                closed.index, closed.stream, closed.time, table, closed.scalars, closed.facts, applied=closed.applied
+                closed.step, closed.stream, closed.time, table, closed.scalars, closed.facts, applied=closed.applied
             )
             self._emit(step, closed.layout)
 
@@ -304,7 +302,7 @@ class Capture:
             if done.modes is not None:
                 self._log(FactKey.MODES, done.modes, "model")
         if self.models.latest is not None:
-            model, described = self.models.latest
+            _, described = self.models.latest
             self._log(FactKey.BATCH, described, "model")
         new = [each for each in self._open if each.fact is not None]
         if new:
@@ -402,7 +400,9 @@ class Capture:
         if self._recompiled:
             notes.append("compiled code was compiled again so that it could be watched")
         if self.hooks.foreign_saves:
-            notes.append("saved tensors are packed (checkpointing or offloading): operands of risky operations not read")
+            notes.append(
+                "saved tensors are packed (checkpointing or offloading): operands of risky operations not read"
+            )
         if self.tally.errors:
             notes.append(f"{self.tally.errors} internal errors, the first: {self.tally.first.strip().splitlines()[-1]}")
         return {

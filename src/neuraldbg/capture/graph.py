@@ -1,4 +1,4 @@
-"""Walking the autograd graph of a loss: data-flow edges between layers, and the nodes between the last layer and the loss.
+"""Walking the autograd graph of a loss: data flow between layers, and the nodes between the last layer and the loss.
 
 What enters is the loss tensor and the marks that the forward hooks left on the nodes of the layers' outputs; nothing of
 the graph is kept after the walk.
@@ -22,15 +22,45 @@ LIMIT = 20_000
 RISKY = 16
 """Risky operations that are watched at most: each is read at every step."""
 _SHAPE_ONLY = frozenset(
-    "view reshape t transpose permute unsqueeze squeeze expand slice select clone alias unsafeview asstrided tocopy to split "
-    "splitwithsizes chunk unbind index gather narrow contiguous copyslices copyb detach accumulategrad cat stack".split()
+    [
+        "view",
+        "reshape",
+        "t",
+        "transpose",
+        "permute",
+        "unsqueeze",
+        "squeeze",
+        "expand",
+        "slice",
+        "select",
+        "clone",
+        "alias",
+        "unsafeview",
+        "asstrided",
+        "tocopy",
+        "to",
+        "split",
+        "splitwithsizes",
+        "chunk",
+        "unbind",
+        "index",
+        "gather",
+        "narrow",
+        "contiguous",
+        "copyslices",
+        "copyb",
+        "detach",
+        "accumulategrad",
+        "cat",
+        "stack",
+    ]
 )
 
 
 class Marks:
     """Which layer's output a node made, written on the node itself.
 
-    A dictionary of nodes would keep the graph of a pass without a backward alive (an evaluation with gradients left on),
+    A dictionary of nodes would keep the graph of a pass without a backward alive (evaluation with gradients left on),
     and with it the activations.
     """
 
@@ -66,7 +96,7 @@ class Walk:
     loss_nodes: list[Node] = field(default_factory=list)
     """Nodes between the loss and the first layer outputs, the loss's own first."""
     risky: list[tuple[str, str, tuple[int, ...]]] = field(default_factory=list)
-    """(operation, layer it feeds or "loss", path of ``next_functions`` indices to it) of numerically risky operations anywhere."""
+    """(operation, layer it feeds or "loss", path of ``next_functions`` indices) of numerically risky operations."""
     reached: set[Node] = field(default_factory=set)
     """AccumulateGrad nodes: the leaf tensors that will get a gradient."""
     truncated: bool = False
@@ -83,7 +113,8 @@ def walk(root: Node, layers: Marks, risky: frozenset[str]) -> Walk:
     queue: list[tuple[Node, str, tuple[str, ...], int]] = [(root, "loss", (), -1)]
     trail: list[tuple[int, int]] = []  # (entry that led here, index among its next_functions)
     seen: set[tuple[Node, str]] = set()
-    for node, target, ops, at in _drain(queue):
+    for node, consumer, since, at in _drain(queue):
+        target, ops = consumer, since
         if len(queue) > LIMIT:
             found.truncated = True
             break

@@ -9,7 +9,7 @@ import functools
 import os
 import time
 import traceback
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from neuraldbg.errors import TrainingHalted
 
@@ -38,7 +38,10 @@ class Tally:
 class HasTally(Protocol):
     """Anything that carries a tally."""
 
-    tally: Tally
+    @property
+    def tally(self) -> Tally:
+        """Where errors and time are counted."""
+        ...
 
 
 P = ParamSpec("P")
@@ -62,4 +65,4 @@ def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
         finally:
             self.tally.seconds += time.perf_counter() - began
 
-    return wrapper
+    return cast("Callable[Concatenate[S, P], R | None]", wrapper)

@@ -177,7 +177,7 @@ class HookManager:
             self.table.observe(grad, row)
 
     def refine(self, following: dict[str, frozenset[str]], sources: frozenset[str]) -> None:
-        """Use what the loss graph told: the functional activation behind each layer, of those whose output it reached."""
+        """Use what the loss graph told: the functional activation behind each layer that it reached."""
         for path, probe in self.probes.items():
             if path in sources:
                 probe.refine(following.get(path, frozenset()))
@@ -271,7 +271,7 @@ class Probe:
         call = min(self.calls, owner.settings.max_calls - 1)
         self.calls += 1
         owner.called.setdefault(self.path)
-        for leaf, x in ((("", output),) if isinstance(output, Tensor) else leaves(output)):
+        for leaf, x in (("", output),) if isinstance(output, Tensor) else leaves(output):
             if not op.observable(x):
                 continue
             slot = self.slot(call, leaf)
@@ -283,7 +283,7 @@ class Probe:
             self.follow(x, slot)
 
     def recomputed(self, output: Any) -> None:
-        """Set only the gradient hooks that the first forward could not: reentrant checkpointing runs it without grad."""
+        """Set the gradient hooks that the first forward could not: reentrant checkpointing runs it without grad."""
         call = min(self.recalls, self.owner.settings.max_calls - 1)
         self.recalls += 1
         for leaf, x in leaves(output):

@@ -33,7 +33,7 @@ PRE_ACTIVATION = {"sigmoid": 4.595, "tanh": 2.298}
 
 def unit_axis(module: nn.Module, x: Tensor) -> int | None:
     """Return the axis of ``x`` that holds the module's units, None if it has none (fewer than two axes)."""
-    if x.dim() < 2:  # noqa: PLR2004
+    if x.dim() < 2:
         return None
     if isinstance(module, _CHANNELS_SECOND) or x.dim() >= _IMAGE_DIMS:
         return 1

@@ -16,7 +16,7 @@ _WIDTH = 64
 
 
 def leaves(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Tensor]]:
-    """Go through the tensors of a value in order: ("", t) for a plain tensor, ("logits", t), ("1.0", t) for nested ones.
+    """Go through the tensors of a value in order: ("", t) for a tensor, ("logits", t) and ("1.0", t) for nested ones.
 
     Tuples, lists, mappings (ModelOutput is one) and dataclasses are walked, at most four levels deep.
     """

@@ -36,23 +36,23 @@ _CHAIN = 12
 _TARGET_CAP = 65_536
 
 
-def loss_terms(nodes: list[Node], layers: Marks, types: dict[str, str]) -> list[dict[str, Any]]:
-    """Describe each term of a loss as the LOSS fact does. ``types`` gives a layer's class name by path."""
+def loss_terms(nodes: list[Node], layers: Marks) -> list[dict[str, Any]]:
+    """Describe each term of a loss as the LOSS fact does."""
     terms = []
     for node in nodes:
         kind = _KINDS.get(op_name(node))
         if kind is not None:
-            terms.append(_fused(node, kind, nodes, layers, types))
+            terms.append(_fused(node, kind, nodes, layers))
         elif op_name(node) == "sub":
-            term = _written_out(node, nodes, layers, types)
+            term = _written_out(node, nodes, layers)
             if term is not None:
                 terms.append(term)
     if not terms:
-        terms.extend(_soft_targets(nodes, layers, types))
+        terms.extend(_soft_targets(nodes, layers))
     return terms[:8]
 
 
-def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks, types: dict[str, str]) -> dict[str, Any]:
+def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks) -> dict[str, Any]:
     target, given = _saved(node, "target"), _saved(node, "self")
     reduction = _REDUCTIONS.get(int(getattr(node, "_saved_reduction", 0)), "none")
     if reduction == "none":
@@ -62,9 +62,7 @@ def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks, types: dict[
     if kind == "nll" and below is not None and op_name(below) == "logsoftmax":
         term["kind"] = "cross_entropy"
         below = next(parents(below), (None, 0))[0]
-    elif kind == "nll" and given is not None:
-        term["input"] = _stats(given)
-    elif given is not None:
+    elif (kind == "nll" and given is not None) or given is not None:
         term["input"] = _stats(given)
     if given is not None:
         term["input_shape"] = list(given.shape)
@@ -78,12 +76,12 @@ def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks, types: dict[
     shapes = _operands(node, given, target)
     term["operand_shapes"] = shapes[:2]
     term["broadcast"] = _both_grew(shapes)
-    term["fed_by"], term["layer"] = _feeding(below, layers, types)
+    term["fed_by"], term["layer"] = _feeding(below, layers)
     term["normalised"] = any(name in ("softmax", "sigmoid") for name in term["fed_by"])
     return term
 
 
-def _written_out(node: Node, nodes: list[Node], layers: Marks, types: dict[str, str]) -> dict[str, Any] | None:
+def _written_out(node: Node, nodes: list[Node], layers: Marks) -> dict[str, Any] | None:
     """Recognise ``((pred - target) ** 2).mean()`` and its like: a difference that is squared or made absolute."""
     above = next((n for n in nodes if any(p is node for p, _ in parents(n))), None)
     if above is None or op_name(above) not in _ELEMENTWISE:
@@ -91,11 +89,12 @@ def _written_out(node: Node, nodes: list[Node], layers: Marks, types: dict[str, 
     if op_name(above) == "mul" and [p for p, _ in parents(above)] != [node, node]:
         return None
     out = _shape(node, 0)
-    operands = [_shape(parent, index) for parent, index in parents(node)]
-    if out is None or any(o is None for o in operands) or not operands:
+    shapes = [_shape(parent, index) for parent, index in parents(node)]
+    operands = [shape for shape in shapes if shape is not None]
+    if out is None or len(operands) < len(shapes) or not operands:
         return None
     if len(operands) == 1:  # the other operand needs no gradient: what it must have been, where it made the result grow
-        mine = [1] * (len(out) - len(operands[0] or [])) + list(operands[0] or [])
+        mine = [1] * (len(out) - len(operands[0])) + operands[0]
         other = [o if o != m else 0 for o, m in zip(out, mine, strict=True)]
         operands.append([o for o in other if o] if any(other) else out)
     term: dict[str, Any] = {
@@ -109,18 +108,18 @@ def _written_out(node: Node, nodes: list[Node], layers: Marks, types: dict[str, 
     difference = _saved(above, "self")
     if difference is not None:
         term["residual"] = _stats(difference)
-    term["fed_by"], term["layer"] = _feeding(next(parents(node), (None, 0))[0], layers, types)
+    term["fed_by"], term["layer"] = _feeding(next(parents(node), (None, 0))[0], layers)
     term["normalised"] = False
     return term
 
 
-def _soft_targets(nodes: list[Node], layers: Marks, types: dict[str, str]) -> Iterator[dict[str, Any]]:
+def _soft_targets(nodes: list[Node], layers: Marks) -> Iterator[dict[str, Any]]:
     """Recognise a cross entropy with probabilities as targets, or written by hand: a log_softmax in the loss."""
     for node in nodes:
         if op_name(node) == "logsoftmax":
             result = _saved(node, "result")
             shape = list(result.shape) if result is not None else _shape(node, 0) or []
-            fed_by, layer = _feeding(next(parents(node), (None, 0))[0], layers, types)
+            fed_by, layer = _feeding(next(parents(node), (None, 0))[0], layers)
             yield {
                 "kind": "cross_entropy",
                 "reduction": _outer_reduction(nodes),
@@ -134,7 +133,7 @@ def _soft_targets(nodes: list[Node], layers: Marks, types: dict[str, str]) -> It
             }
 
 
-def _feeding(node: Node | None, layers: Marks, types: dict[str, str]) -> tuple[list[str], str | None]:
+def _feeding(node: Node | None, layers: Marks) -> tuple[list[str], str | None]:
     """Name what stands between the last layer with weights and the loss, nearest to the loss first."""
     names: list[str] = []
     for _ in range(_CHAIN):
@@ -208,7 +207,7 @@ def _unexpanded(x: Tensor) -> list[int]:
 
 def _both_grew(shapes: list[list[int]]) -> bool:
     """Whether the result (the last shape) is larger than both operands: (N, 1) against (N,) gives (N, N)."""
-    if len(shapes) < 3:  # noqa: PLR2004 (two operands and the result)
+    if len(shapes) < 3:
         return False
     sizes = [int(torch.Size(shape).numel()) for shape in shapes]
     return sizes[2] > sizes[0] and sizes[2] > sizes[1] and min(sizes[:2]) > 1
@@ -229,4 +228,6 @@ def _histogram(target: Tensor) -> dict[str, int]:
     if target.is_floating_point() or target.numel() == 0:
         return {}
     values, counts = torch.unique(sample(target.detach(), _TARGET_CAP), return_counts=True)
-    return {str(int(v)): int(c) for v, c in zip(values[:_HISTOGRAM].tolist(), counts[:_HISTOGRAM].tolist(), strict=True)}
+    return {
+        str(int(v)): int(c) for v, c in zip(values[:_HISTOGRAM].tolist(), counts[:_HISTOGRAM].tolist(), strict=True)
+    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from neuraldbg.capture.loss_terms import loss_terms
 from neuraldbg.nouns import Edge, Site
 
 if TYPE_CHECKING:
+    import weakref
     from collections.abc import Callable
 
     from neuraldbg.capture.hooks import HookManager
@@ -61,7 +61,7 @@ class Losses:
         self.values: list[tuple[Tensor, float]] = []
         """(detached value, loss scale) of each backward of this step that reached a watched model."""
         self.asides: list[tuple[Tensor, float]] = []
-        """The same of each ``autograd.grad``: a gradient penalty, or all there is in a loop that sets ``.grad`` itself."""
+        """The same of each ``autograd.grad``: a gradient penalty, or all there is if a loop sets ``.grad`` itself."""
         self.edges: dict[tuple[str, str], Edge] = {}
         self.terms: dict[str, Any] | None = None
         """The LOSS fact of this step without its stream, if a graph was read."""
@@ -152,8 +152,7 @@ class Losses:
             found = walk(root.grad_fn, nodes, frozenset(_RISKY) if not self.hooks.foreign_saves else frozenset())
             for edge in found.as_edges():
                 self.edges.setdefault((edge.source, edge.target), edge)
-            types = {path: layer.type for path, layer in self.hooks.layers.items()}
-            terms = loss_terms(found.loss_nodes, nodes, types)
+            terms = loss_terms(found.loss_nodes, nodes)
             names = list(dict.fromkeys(op_name(node) for node in found.loss_nodes))
             self.terms = {"ops": names[:24], "terms": terms}
             self._risky[signature] = self._watch_operands(root.grad_fn, found.risky)

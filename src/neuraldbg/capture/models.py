@@ -1,7 +1,7 @@
 """Which models are trained: finding them when they are called, and telling training passes from evaluation.
 
 A pass counts as training once a backward reached its output. Evaluation with gradients left on (a forgotten
-``no_grad``) therefore does not look like training in eval mode, and training in eval mode does not look like evaluation.
+``no_grad``) does not look like training in eval mode, and training in eval mode does not look like evaluation.
 """
 
 from __future__ import annotations
@@ -65,9 +65,7 @@ class Pass:
 class Models:
     """The watched models and their current pass."""
 
-    def __init__(
-        self, hooks: HookManager, params: Params, before_pass: Callable[[], None], *, discover: bool
-    ) -> None:
+    def __init__(self, hooks: HookManager, params: Params, before_pass: Callable[[], None], *, discover: bool) -> None:
         self.hooks = hooks
         self._before_pass = before_pass
         self._current: Pass | None = None
@@ -114,7 +112,7 @@ class Models:
         """Make the function that stands in for ``nn.Module.__call__``."""
 
         @functools.wraps(original)
-        def __call__(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_compiling() or self._inside or not self.enter(module, args, kwargs):
                 return original(module, *args, **kwargs)
             self._inside = True
@@ -125,7 +123,7 @@ class Models:
             self.leave(output)
             return output
 
-        return __call__
+        return call
 
     @guarded
     def enter(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
@@ -181,7 +179,7 @@ class Models:
         if current is None:
             return
         for count, (_, x) in enumerate(leaves(output)):
-            if count == 4:  # noqa: PLR2004 (a pass is reached through its first outputs)
+            if count == 4:
                 break
             if x.requires_grad and x.grad_fn is not None:
                 x.register_hook(functools.partial(self.commit, current))
@@ -216,7 +214,7 @@ class Models:
             return None
         inner = wraps(module)
         known = self._of.get(inner)
-        if known is None and self.discover and isinstance(module, nn.Module) and has_parameters(module):
+        if known is None and self.discover and has_parameters(module):
             known = self._discover(inner)
         self._of[module] = known
         return known

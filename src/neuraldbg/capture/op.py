@@ -89,16 +89,16 @@ def observe_cpu(x: Tensor, row: npt.NDArray[np.float64], cap: int, bound: float 
         finite = wide[wide.isfinite()]
         nonfinite = count - finite.numel()
         squares, total = float(torch.dot(finite, finite)), float(finite.sum())
-        minimum, maximum = (float(finite.min()), float(finite.max())) if finite.numel() else (float("inf"), -float("inf"))
+        minimum, maximum = (
+            (float(finite.min()), float(finite.max())) if finite.numel() else (float("inf"), -float("inf"))
+        )
     row[TOTAL] += x.numel()
     row[COUNT] += count
     row[NONFINITE] += nonfinite
     row[SUM] += total
     row[SQUARES] += squares
-    if minimum < row[MIN]:
-        row[MIN] = minimum
-    if maximum > row[MAX]:
-        row[MAX] = maximum
+    row[MIN] = min(row[MIN], minimum)
+    row[MAX] = max(row[MAX], maximum)
     if minimum <= 0 <= maximum:
         row[ZEROS] += np.count_nonzero(values == 0)
     if bound:
@@ -170,7 +170,7 @@ def _(grad: Tensor, handle: int, row: int, cap: int) -> Tensor:
 
 
 class _Tap(torch.autograd.Function):
-    """Identity whose backward reads the gradient: how a traced graph sees output gradients (a tensor hook breaks it)."""
+    """Identity whose backward reads the gradient: how a traced graph sees it, where a tensor hook would break it."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, handle: int, row: int, cap: int) -> Tensor:
@@ -178,13 +178,13 @@ class _Tap(torch.autograd.Function):
         return x.clone()  # returning the input itself would break in-place operations after it
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         return observe_gradient(grad, ctx.handle, ctx.row, ctx.cap), None, None, None
 
 
 def tap(x: Tensor, handle: int, row: int, cap: int) -> Tensor:
     """Return ``x`` unchanged, arranged so that its gradient is read in backward; for traced graphs."""
-    return _Tap.apply(x, handle, row, cap)  # type: ignore[no-any-return]
+    return _Tap.apply(x, handle, row, cap)  # type: ignore[no-any-return,no-untyped-call]
 
 
 # Tables by handle, for as long as their session keeps them: a compiled graph can hold a number, not an object.

@@ -166,7 +166,9 @@ class Optimizers:
             return
         self.params.read_after(self.params.owned(stream.tensors()))
         stream.steps += 1
-        for each in self.streams:  # the backward of another loss may have filled these gradients: look again before the next
+        for (
+            each
+        ) in self.streams:  # the backward of another loss may have filled these gradients: look again before the next
             each.fresh = True
         if self.reading or stream.new:
             stream.new = False

@@ -69,9 +69,8 @@ class Params:
         dtype = str(parameter.dtype).removeprefix("torch.")
         kinds = ("param", "param_grad", "update")
         rows = [self.table.add(Site(kind, path, 0, name, dtype)) for kind in kinds]
-        if rows[-1] is None:
-            rows = [None, None, None]
-        self.by_id[id(parameter)] = Watched(label, path, parameter, *rows)
+        param, grad, update = rows if rows[-1] is not None else (None, None, None)
+        self.by_id[id(parameter)] = Watched(label, path, parameter, param, grad, update)
 
     def refresh(self) -> None:
         """Follow parameters that were replaced: ``load_state_dict(assign=True)``, ``model.to`` of some versions."""

@@ -1,4 +1,4 @@
-"""Facts about the program at one step: modes, batch, parameters against optimizers, precision. JSON values, no tensors."""
+"""Facts about the program at one step: modes, batch, parameters against optimizers, precision. JSON, no tensors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _IMAGE_DIMS = 4
 
 def mode_layers(modules: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
     """Return the layers that behave differently in train and eval mode: dropout that drops, and batch norm."""
-    found = {}
+    found: dict[str, nn.Module] = {}
     for path, module in modules.items():
         if isinstance(module, _MODE_LAYERS) and getattr(module, "p", 1.0) != 0.0:
             if isinstance(module, nn.modules.batchnorm._NormBase) and not module.track_running_stats:  # noqa: SLF001
@@ -45,14 +45,14 @@ def batch(model: str, inputs: Any) -> dict[str, Any]:
     for leaf, x in leaves(inputs):
         entry: dict[str, Any] = {"shape": list(x.shape), "dtype": str(x.dtype).removeprefix("torch.")}
         entry["image"] = x.dim() == _IMAGE_DIMS
-        if observable(x) and x.dim() == 2 and x.shape[0] > 1 and x.numel() <= _COLUMN_CAP:  # noqa: PLR2004
+        if observable(x) and x.dim() == 2 and x.shape[0] > 1 and x.numel() <= _COLUMN_CAP:
             columns = x.detach().double()
             std, mean = columns.std(0, unbiased=False), columns.mean(0)
             moving = std[(std > 0) & std.isfinite()]
             entry["column_std_min"] = float(moving.min()) if moving.numel() else 0.0
             entry["column_std_max"] = float(moving.max()) if moving.numel() else 0.0
             entry["column_mean_absmax"] = float(mean.abs().max())
-        elif isinstance(x, Tensor) and not x.dtype.is_floating_point and not x.dtype.is_complex and x.numel():
+        elif not x.dtype.is_floating_point and not x.dtype.is_complex and x.numel():
             low, high = torch.aminmax(x.detach().reshape(-1).long()[:_COLUMN_CAP])
             entry["min"], entry["max"] = int(low), int(high)
         described[leaf] = entry
@@ -130,7 +130,7 @@ def learning_rates(opt: torch.optim.Optimizer) -> dict[int, float]:
 def precision(params: Params, *, scaler: bool) -> dict[str, Any]:
     """Return the PRECISION fact."""
     devices = {w.ref.device.type for w in params.by_id.values()} or {"cpu"}
-    device = sorted(devices)[-1]
+    device = max(devices)
     on = torch.is_autocast_enabled(device)
     dtypes = sorted({str(w.ref.dtype).removeprefix("torch.") for w in params.by_id.values()})
     autocast = str(torch.get_autocast_dtype(device)).removeprefix("torch.") if on else None

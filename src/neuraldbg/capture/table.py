@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from torch import Tensor
 
+
 class Table:
     """Accumulates statistics by site over one step."""
 
@@ -117,6 +118,7 @@ class Table:
 
     def take(self) -> Raw:
         """Return a copy of what the step gathered, to be derived later, and start the next step."""
+        self.settle()
         taken = Raw(self._numpy[: len(self.sites)].copy(), self.units.take())
         self.clear()
         return taken

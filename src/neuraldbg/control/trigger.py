@@ -17,11 +17,11 @@ class TriggerEngine:
     """Says when a step should not be applied.
 
     Reasons: a loss or gradient norm that is not finite; a layer's gradient norm above ``grad_threshold``; a loss above
-    ``spike_factor`` times its moving average (exponential, memory 0.9, tested before it is updated, for positive losses).
+    ``spike_factor`` times its moving average (exponential, memory 0.9, tested before it is updated; positive losses).
     Thresholds as Neural Observer has them.
 
     With ``above_start`` a finite number must also exceed ``spike_factor`` times the largest of the first five steps, so
-    that a run whose loss is summed over the batch, or one that has converged to a loss near 0, is left alone; and within
+    that a run whose loss is summed over the batch, or one that has converged to a loss near 0, is left alone; within
     those five steps only a thousandfold rise counts.
     """
 

@@ -31,14 +31,15 @@ class FactKey(str, Enum):
     PARAMS = "params"
     """Where the parameters of all watched models stand: {"total": int, "frozen": [name] (requires_grad=False and in a
     called layer), "not_in_optimizer": [name] (got a gradient, in no group of any optimizer seen), "no_grad": [name]
-    (requires grad, gradient None at the step), "uncalled": [name] (owner never called), "zero_lr": [name], "tied": [[name, name]]}.
+    (requires grad, gradient None at the step), "uncalled": [name] (owner never called), "zero_lr": [name],
+    "tied": [[name, name]]}.
     Logged at the first steps and then at steps 2**k."""
 
     OPTIMIZER = "optimizer"
     """One optimizer: {"stream": int, "type": str, "groups": [{"lr", "weight_decay", "momentum", "betas", "eps",
     "params": int}], "foreign": int (tensors of its groups that no watched model owns), "foreign_no_grad": int (those
-    of them whose gradient is None), "frozen": int (those that do not require gradients), "owned": int, "foreign_shapes":
-    [[int]] (at most 8)}."""
+    of them whose gradient is None), "frozen": int (those that do not require gradients), "owned": int,
+    "foreign_shapes": [[int]] (at most 8)}."""
 
     PRECISION = "precision"
     """{"autocast": str | None (dtype), "param_dtypes": [str], "scaler": bool}."""

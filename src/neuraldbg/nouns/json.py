@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, TypeAlias
 
 import numpy as np
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 
 def jsonable(value: Any) -> Json:
@@ -28,7 +29,7 @@ def jsonable(value: Any) -> Json:
         return {f.name: jsonable(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
-    if isinstance(value, Set):
+    if isinstance(value, AbstractSet):
         return [jsonable(item) for item in sorted(value, key=str)]
     if isinstance(value, (list, tuple)):
         return [jsonable(item) for item in value]

@@ -125,7 +125,7 @@ class RunRecord:
 
     info: RunInfo = field(default_factory=RunInfo)
     layout: Layout = field(default_factory=Layout)
-    history: History = field(default_factory=lambda: empty_history())
+    history: History = field(default_factory=lambda: empty_history())  # noqa: PLW0108 (defined below)
     facts: tuple[Fact, ...] = ()
     """In step order."""
     events: tuple[Event, ...] = ()
