@@ -46,7 +46,7 @@ def test_a_second_thread_that_evaluates_while_the_first_trains(place: Place) -> 
                 with torch.no_grad():
                     other(x)
                     model(x)
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=serve, daemon=True)
         """,
             "opt = torch.optim.Adam(model.parameters(), lr=1e-2)\n",
             """
@@ -66,6 +66,8 @@ def test_a_second_thread_that_evaluates_while_the_first_trains(place: Place) -> 
     assert run.info.coverage["errors"] == 0, run.info.coverage
     assert run.steps == 60
     assert run.scalar("batch_size").values.tolist() == [32.0] * 60
+    row = next(i for i, site in enumerate(run.layout.sites) if (site.kind, site.module) == ("activation", "0"))
+    assert set(run.series(row, "total").values) == {32.0 * 16}  # nothing of the other thread's batches
     assert run.diagnose().verdict == "healthy"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -67,6 +68,8 @@ class HookManager:
         """Whether this step is one of those whose activations are read."""
         self.reads_units = True
         """Whether the activity of units is read in this step."""
+        self.thread: int | None = None
+        """The thread whose passes are read, None for any: another may serve predictions while this one trains."""
         self.passes = 0
         """Counts forward passes: call indices start again with each."""
         self.marks = Marks()
@@ -227,9 +230,13 @@ class Probe:
         if torch.compiler.is_compiling():
             return self.in_graph(output) if self.traced else None
         owner = self.owner
-        if owner.active and _tracing() is None:
+        if owner.active and _tracing() is None and self.ours():
             self.read(module, output)
         return None
+
+    def ours(self) -> bool:
+        """Whether this is a pass of the thread that trains; a recomputation runs in whatever thread autograd uses."""
+        return self.owner.thread in (None, threading.get_ident()) or _graph_task() != -1
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A saved or deep-copied model must not need this package: an accept-anything callable of the standard library.

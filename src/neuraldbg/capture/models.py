@@ -88,7 +88,7 @@ class Models:
         self._input_rows: dict[tuple[str, str], int | None] = {}
         self._inside = False
         self._pid = os.getpid()
-        self._thread = threading.get_ident()
+        self._thread = hooks.thread = threading.get_ident()
         self._trained = False
         """Whether a backward has reached a pass of that thread."""
 
@@ -168,7 +168,8 @@ class Models:
         """
         if not torch.is_grad_enabled() or (self._trained and _alive(self._thread)):
             return False
-        self._thread, self._trained = threading.get_ident(), False
+        self._thread = self.hooks.thread = threading.get_ident()
+        self._trained = False
         return True
 
     @guarded
