@@ -77,9 +77,10 @@ dbg = NeuralDbg(
 
 
 def options() -> str:
-    """Return a table of every command's arguments and options, in the words of ``--help``."""
+    """Return a table of every command and its options, in the words of ``--help``."""
     group = LazyGroup("neuraldbg", members={name: f"neuraldbg.cli.{name}" for name in COMMANDS})
     rows = ["| command | option | what it does |", "|---|---|---|"]
+    rows.append("| `neuraldbg --version` | | Show the version and exit. |")
     with click.Context(group) as above:
         for name in COMMANDS:
             command = group.get_command(above, name)
@@ -89,7 +90,7 @@ def options() -> str:
                 rows.append(f"| `{usage}` | | {_cell(command.get_short_help_str(200))} |")
                 for parameter in command.get_params(ctx):
                     record = parameter.get_help_record(ctx)
-                    if record is not None and "--help" not in record[0]:
+                    if isinstance(parameter, click.Option) and record is not None and "--help" not in record[0]:
                         rows.append(f"| | `{_cell(record[0])}` | {_cell(record[1])} |")
     return "\n".join(rows)
 
@@ -161,7 +162,7 @@ def _number(value: Any) -> str:
 
 
 def _cell(text: str) -> str:
-    return _plain(" ".join(text.split())).replace("|", "\\|")
+    return _plain(" ".join(text.split())).replace("|", "\\|").replace("<", "\\<")
 
 
 def _plain(text: str) -> str:
@@ -226,11 +227,24 @@ def lists() -> dict[Path, str]:
     }
 
 
+def python_blocks(text: str) -> list[str]:
+    """Return the Python code of a Markdown document, block by block."""
+    return re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def quick() -> str:
+    """Return what the first Python block of the README prints."""
+    code = python_blocks((ROOT / "README.md").read_text(encoding="utf-8"))[0]
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)  # noqa: S603 (ours)
+    return f"```\n{done.stdout.rstrip()}\n```"
+
+
 def runs() -> dict[str, str]:
     """Run the examples; return the sessions by the name of their block. Writes ``crash.png``."""
     draw = "neuraldbg plot runs/doomed -o crash.png"
     return {
         "doomed": session("neuraldbg run -o runs/doomed examples/doomed_digits.py", draw, hide=(draw,)),
+        "quick": quick(),
         "softmax": session("neuraldbg run -o runs/softmax examples/char_gpt.py --softmax"),
     }
 

@@ -24,7 +24,7 @@ class CaptureSettings(Thresholds):
 
     every: int = Field(1, ge=1, description="Read layer statistics at every n-th step; losses are read at every step.")
     block_cap: int = Field(
-        8_192, ge=64, description="Elements read of one tensor; a larger one is read in evenly spaced blocks."
+        4_096, ge=64, description="Elements read of one tensor; a larger one is read in evenly spaced blocks."
     )
     compiled: Literal["observe", "outside"] = Field(
         "observe",

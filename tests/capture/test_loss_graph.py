@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from tests.capture.riding import Ride, ride
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 
 def watch(model: nn.Module, x: torch.Tensor, loss_of: Any, steps: int = 1) -> Ride:
@@ -146,6 +147,31 @@ def test_operands_of_risky_operations_are_read(op: Any, site: str, stat: str, va
     assert seen.seen("op", "", name=site)
     found = seen.stat("op", "", stat, name=site)
     assert found == value if value is not None else found > 0
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_operands_inside_a_checkpoint_are_left_alone(reentrant: bool) -> None:
+    """To look at a packed tensor would run the forward again."""
+    runs = []
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 2)
+
+        def inner(self, x: torch.Tensor) -> torch.Tensor:
+            runs.append(1)
+            return torch.log(self.b(x).square() + 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return checkpoint(self.inner, self.a(x), use_reentrant=reentrant)
+
+    seen = watch(Model(), X, lambda out: out.mean())
+    assert len(runs) == 2
+    assert seen.scalars("loss")[0] > 0
+    assert seen.capture.coverage()["errors"] == 0
+    if not reentrant:
+        assert any("packed" in note for note in seen.capture.coverage()["notes"])
 
 
 def test_a_square_is_no_risk() -> None:

@@ -94,5 +94,5 @@ def test_no_tensor_with_a_graph_is_kept(make: type, options: dict) -> None:
     with NeuralDbg(model, **options):
         for _ in range(4):
             step()
-            assert graphs() == before
-    assert graphs() == before
+            assert graphs() <= before
+    assert graphs() <= before

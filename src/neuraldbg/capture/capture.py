@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import gc
 import math
-import sys
 import time
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,23 +24,25 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from neuraldbg.capture import program
+from neuraldbg.capture.compiled import forget_compiled
+from neuraldbg.capture.coverage import coverage
 from neuraldbg.capture.guest import Tally
 from neuraldbg.capture.hooks import HookManager
+from neuraldbg.capture.learning import Learning
 from neuraldbg.capture.losses import Losses
 from neuraldbg.capture.models import Models
 from neuraldbg.capture.optimizers import Optimizers, Stream
 from neuraldbg.capture.params import Params
 from neuraldbg.capture.patches import Patches
-from neuraldbg.nouns import Fact, FactKey, Layer, Layout, Step
+from neuraldbg.nouns import Layout, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from neuraldbg.capture.table import Raw
     from neuraldbg.config import CaptureSettings
+    from neuraldbg.nouns import Fact
 
-_FIRST_READINGS = 3
 _UNITS_EVERY = 4
 """Steps between two readings of the units' activity, after the first window of steps."""
 _BACKLOG_S = 0.25
@@ -87,26 +88,22 @@ class Capture:
         self.models = Models(self.hooks, self.params, self._close_open, discover=discover)
         self.optimizers = Optimizers(self.params, self.tally, self._relevant, self._begin, self._ready, self._end)
         self.losses = Losses(self.hooks, self.models, self._before_backward)
+        self.learning = Learning(self.hooks, self.params, self.models, self.optimizers, self.losses)
         self.steps = 0
         self.backwards = 0
         self._emit, self._judge, self._halt = emit, judge, halt
         self._patches = Patches()
         self._open: list[Stream] = []
         self.batch = _BATCH
-        self._read_until = -1
         self._backlog: list[Closed] = []
         self._pending = False
         self._closure = False
         self._by_hand: bool | None = None
-        self._facts: list[Fact] = []
-        self._logged: dict[tuple[str, Any], dict[str, Any]] = {}
         self._layout: Layout | None = None
         self._layout_key: tuple[int, ...] = ()
-        self._order: tuple[Layer, ...] = ()
         self._began = self._last = 0.0
         self._spent = 0.0
         self._recompiled = False
-        self._refined = 0
 
     # -- lifecycle ----------------------------------------------------------------------------------------------
 
@@ -233,13 +230,14 @@ class Capture:
         now = time.perf_counter()
         stream = self._open[0] if self._open else None
         scalars = self._scalars(stream, now, applied=applied)
-        self._learn(stream)
+        self._refresh_called()
+        self.learning.learn(self.steps, self._open, self.layout)
         closed = Closed(
             self.steps,
             stream.index if stream is not None else 0,
             now - self._began,
             scalars,
-            tuple(self._facts),
+            tuple(self.learning.facts),
             applied,
             self.layout(),
             self.hooks.table.take(),
@@ -294,62 +292,12 @@ class Capture:
             scalars["skipped"] = self.optimizers.skipped
         return scalars
 
-    def _learn(self, stream: Stream | None) -> None:
-        """Log the facts of a step at which they were read."""
-        if self.losses.terms is not None:
-            self._log(FactKey.LOSS, {"stream": stream.index if stream else 0, **self.losses.terms}, "stream")
-        for done in self.models.passes:
-            if done.modes is not None:
-                self._log(FactKey.MODES, done.modes, "model")
-        if self.models.latest is not None:
-            _, described = self.models.latest
-            self._log(FactKey.BATCH, described, "model")
-        new = [each for each in self._open if each.fact is not None]
-        if new:
-            self._read_until = max(self._read_until, self.steps + 1) if not self._reading() else self._read_until
-        if not new and not self._reading():
-            return
-        self._read_unstepped()
-        self._refresh_called()
-        self._log(FactKey.PARAMS, program.parameters(self.params, self.optimizers.rates(), self.hooks.called))
-        self._log(FactKey.PRECISION, program.precision(self.params, scaler=self.optimizers.loss_scale is not None))
-        for each in new:
-            self._log(FactKey.OPTIMIZER, each.fact or {}, "stream")
-            each.fact = None
-        if len(self.losses.edges) != self._refined:
-            self._refined = len(self.losses.edges)
-            layout = self.layout()
-            self.hooks.refine(layout.following_ops, frozenset(edge.source for edge in layout.edges))
-
-    def _read_unstepped(self) -> None:
-        """Read the parameters that no optimizer holds: whether they get gradients, and whether they move."""
-        held = self.optimizers.rates()
-        others = [w for key, w in self.params.by_id.items() if key not in held and key not in self.optimizers.watched]
-        if others:
-            self.params.read_weights(others, keep=False)
-            self.params.read_gradients(others)
-
-    def _log(self, key: FactKey, value: dict[str, Any], by: str = "") -> None:
-        identity = (key.value, value.get(by))
-        if self._logged.get(identity) != value:
-            self._logged[identity] = value
-            self._facts.append(Fact(self.steps, key.value, value))
-
-    def _reading(self) -> bool:
-        """Whether this step's graph and facts are read: the first steps of every optimizer, then at powers of two."""
-        many = max(1, len(self.optimizers.streams))
-        if self.steps <= self._read_until or self.steps < _FIRST_READINGS * many:
-            return True
-        below = 1 << (self.steps.bit_length() - 1)
-        return self.steps - below < many
-
     def _prepare(self, *, next_step: bool = False) -> None:
         """Clear what the step gathered, and get ready for the next."""
-        self._refresh_called()
         if next_step:
             self.steps += 1
         self._open.clear()
-        self._facts.clear()
+        self.learning.facts.clear()
         self.optimizers.watched.clear()
         self.optimizers.skipped = 0
         self.optimizers.clipped = None
@@ -360,12 +308,14 @@ class Capture:
         hooks.sampled = self.steps % self.settings.every == 0
         hooks.active = hooks.sampled
         hooks.reads_units = self.steps < self.settings.window or self.steps % _UNITS_EVERY == 0
-        reading = self._reading()
+        reading = self.learning.reading(self.steps)
         hooks.nodes = hooks.marks if reading else None
         self.models.describe = self.optimizers.reading = reading
 
     def _refresh_called(self) -> None:
         """Layers inside a compiled graph do not say that they fired: their rows do."""
+        if len(self.hooks.called) == len(self.hooks.probes):
+            return
         rows = self.hooks.table.rows
         for path, probe in self.hooks.probes.items():
             if path not in self.hooks.called and probe.row >= 0 and rows[probe.row][1] > 0:
@@ -388,39 +338,13 @@ class Capture:
 
     def coverage(self) -> dict[str, Any]:
         """Say how well the program could be seen."""
-        notes = []
-        hooked = self.hooks.probes
-        silent = [path for path in hooked if path not in self.hooks.called]
-        if self.hooks.table.full:
-            notes.append("more sites than the table holds: the last ones are not read")
-        if any(isinstance(m, (nn.TransformerEncoderLayer, nn.TransformerEncoder)) for m in self.hooks.modules.values()):
-            notes.append("hooks switch off the fused fast path of TransformerEncoderLayer in evaluation")
-        if any(isinstance(m, torch.jit.ScriptModule) for m in self.hooks.modules.values()):
-            notes.append("TorchScript modules take no hooks: of their layers only parameters and gradients are read")
-        if self._recompiled:
-            notes.append("compiled code was compiled again so that it could be watched")
-        if self.hooks.foreign_saves:
-            notes.append(
-                "saved tensors are packed (checkpointing or offloading): operands of risky operations not read"
-            )
-        if self.tally.errors:
-            notes.append(f"{self.tally.errors} internal errors, the first: {self.tally.first.strip().splitlines()[-1]}")
         return {
-            "layers": len(hooked),
-            "seen": len(hooked) - len(silent),
-            "never_fired": silent,
-            "notes": notes,
-            "errors": self.tally.errors,
+            **coverage(self.hooks, recompiled=self._recompiled),
             "backwards": self.backwards,
             "models": len(self.models.found),
             "optimizers": len(self.optimizers.streams),
         }
 
     def _forget_compiled(self) -> None:
-        """Hooks set or removed after a graph was compiled are ignored by it: have it compiled again."""
-        frames = sys.modules.get("torch._dynamo.convert_frame")
-        if frames is None or self.settings.compiled != "observe":
-            return
-        if frames.FRAME_COUNTER or torch._dynamo.utils.counters["stats"].get("unique_graphs", 0):  # noqa: SLF001
-            torch._dynamo.reset()  # noqa: SLF001
-            self._recompiled = True
+        if self.settings.compiled == "observe":
+            self._recompiled |= forget_compiled()

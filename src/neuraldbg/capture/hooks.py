@@ -30,6 +30,7 @@ DEFAULT_LAYERS = (nn.Linear, nn.Conv2d, nn.LayerNorm, nn.Embedding)
 """What a HookManager used by hand reports, as Neural Observer's does."""
 ROWS = 4096
 _graph_task = torch._C._current_graph_task_id  # noqa: SLF001 (no public way tells a recomputation from a forward pass)
+_saving_hooks = torch._C._autograd._top_saved_tensors_default_hooks  # noqa: SLF001 (checkpointing or offloading is on)
 _tracing = torch._C._get_tracing_state  # noqa: SLF001
 
 
@@ -309,6 +310,7 @@ class Probe:
         nodes = self.owner.nodes
         if nodes is not None:
             nodes.put(node, self.path)
+            self.owner.foreign_saves |= _saving_hooks(True) is not None
 
     def read_units(self, module: nn.Module, x: Tensor, row: int) -> None:
         """Note which units were positive."""

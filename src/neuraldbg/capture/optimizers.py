@@ -156,7 +156,7 @@ class Optimizers:
 
     @guarded
     def _evaluated(self, watched: list[Watched]) -> None:
-        self.params.read_gradients(watched, again=True)
+        self.params.read_gradients(watched)
         self._ready()
 
     @guarded

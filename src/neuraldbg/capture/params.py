@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
@@ -43,6 +43,10 @@ class Watched:
     had_grad: bool = False
 
 
+Reading: TypeAlias = "tuple[Watched, Tensor, int]"
+"""A parameter, the tensor to read of it, and the row for that."""
+
+
 class Params:
     """All parameters of the watched models, by identity."""
 
@@ -74,11 +78,12 @@ class Params:
 
     def refresh(self) -> None:
         """Follow parameters that were replaced: ``load_state_dict(assign=True)``, ``model.to`` of some versions."""
-        by_label = {w.name: w for w in self.by_id.values()}
+        by_label: dict[str, Watched] = {}
         for path, module in self._modules:
-            for name, parameter in module.named_parameters(recurse=False):
-                if id(parameter) in self.by_id and self.by_id[id(parameter)].ref is parameter:
+            for name, parameter in module._parameters.items():  # noqa: SLF001 (at every step: the iterator costs more)
+                if parameter is None or id(parameter) in self.by_id:  # a watched one is alive, so its id is its own
                     continue
+                by_label = by_label or {w.name: w for w in self.by_id.values()}
                 known = by_label.get(f"{path}.{name}" if path else name)
                 if known is None:
                     self._watch(path, name, parameter)
@@ -97,43 +102,62 @@ class Params:
 
         ``scale`` divides the gradients, where a fused optimizer unscales only inside its step.
         """
-        self.read_weights(watched)
-        self.read_gradients(watched, scale)
+        weights, grads = self._weights(watched), self._gradients(watched, scale)
+        self._joint = None
+        small = [*weights[0], *grads[0]]
+        if small:
+            flat = self._replace(small)
+            self._joint = ([w for w, _, _ in weights[0]], flat[: sum(value.numel() for _, value, _ in weights[0])])
+        self._read_large_weights(weights[1], keep=True)
+        for _, grad, row in grads[1]:
+            self.table.observe(grad, row)
 
     def read_weights(self, watched: list[Watched], *, keep: bool = True) -> None:
-        """Read the weights, and keep a sample of each for the update."""
-        values = [(w, _local(w.ref.detach())) for w in watched if w.param is not None]
-        small, large = _by_size(values)
+        """Read the weights alone, and ``keep`` a sample of each for the update."""
+        small, large = self._weights(watched)
         self._joint = None
         if small:
-            flat = torch.cat([value.reshape(-1) for _, value in small])
+            flat = self._replace(small)
             if keep:
-                self._joint = ([w for w, _ in small], flat)
-            self.table.replace_many(flat, [value.numel() for _, value in small], [_row(w.param) for w, _ in small])
-        for w, value in large:
-            before = op.sample(value, value.numel() if w.whole else self.table.cap).clone()
-            if keep:
-                w.before = before
-            self.table.observe(before, _row(w.param), total=value.numel())
+                self._joint = ([w for w, _, _ in small], flat)
+        self._read_large_weights(large, keep=keep)
 
-    def read_gradients(self, watched: list[Watched], scale: float = 1.0, *, again: bool = False) -> None:
-        """Read the gradients alone: as ``read_before`` does, or ``again`` after each evaluation of a closure."""
-        values = []
+    def read_gradients(self, watched: list[Watched]) -> None:
+        """Read the gradients alone: after each evaluation of a closure, or of parameters that no optimizer holds."""
+        small, large = self._gradients(watched, 1.0)
+        if small:
+            self._replace(small)
+        if large:
+            self.table.reset([row for _, _, row in large])
+        for _, grad, row in large:
+            self.table.observe(grad, row)
+
+    def _weights(self, watched: list[Watched]) -> tuple[list[Reading], list[Reading]]:
+        return _by_size([(w, _local(w.ref.detach()), w.param) for w in watched if w.param is not None])
+
+    def _gradients(self, watched: list[Watched], scale: float) -> tuple[list[Reading], list[Reading]]:
+        readings = []
         for w in watched:
             grad = w.ref.grad
             if grad is None or w.grad is None:
                 continue
             w.had_grad = True
             grad = _local(grad.coalesce().values() if grad.is_sparse else grad).detach()
-            values.append((w, grad if scale == 1.0 else grad / scale))
-        small, large = _by_size(values)
-        if small:
-            flat = torch.cat([grad.reshape(-1) for _, grad in small])
-            self.table.replace_many(flat, [grad.numel() for _, grad in small], [_row(w.grad) for w, _ in small])
-        if large and again:
-            self.table.reset([_row(w.grad) for w, _ in large])
-        for w, grad in large:
-            self.table.observe(grad, _row(w.grad))
+            readings.append((w, grad if scale == 1.0 else grad / scale, w.grad))
+        return _by_size(readings)
+
+    def _read_large_weights(self, readings: list[Reading], *, keep: bool) -> None:
+        for w, value, row in readings:
+            before = op.sample(value, value.numel() if w.whole else self.table.cap).clone()
+            if keep:
+                w.before = before
+            self.table.observe(before, row, total=value.numel())
+
+    def _replace(self, small: list[Reading]) -> Tensor:
+        """Read small tensors together. Returns them one after the other."""
+        flat = torch.cat([value.reshape(-1) for _, value, _ in small])
+        self.table.replace_many(flat, [value.numel() for _, value, _ in small], [row for _, _, row in small])
+        return flat
 
     def read_after(self, watched: list[Watched]) -> None:
         """Read what the step changed."""
@@ -183,11 +207,14 @@ class Params:
         return raw if raw[op.COUNT] > 0 else None
 
 
-def _by_size(values: list[tuple[Watched, Tensor]]) -> tuple[list[tuple[Watched, Tensor]], list[tuple[Watched, Tensor]]]:
+def _by_size(readings: list[Reading]) -> tuple[list[Reading], list[Reading]]:
     """Split what can be read into small CPU tensors, read together, and all others."""
-    readable = [(w, value) for w, value in values if op.observable(value)]
-    small = [(w, value) for w, value in readable if value.numel() <= _SMALL and value.device.type == "cpu"]
-    large = [(w, value) for w, value in readable if value.numel() > _SMALL or value.device.type != "cpu"]
+    small: list[Reading] = []
+    large: list[Reading] = []
+    for reading in readings:
+        value = reading[1]
+        if op.observable(value):
+            (small if value.numel() <= _SMALL and value.is_cpu else large).append(reading)
     return small, large
 
 

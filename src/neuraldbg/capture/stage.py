@@ -33,6 +33,7 @@ class Stage:
         self._width = min(op.BLOCK, cap) * self._blocks
         """Elements of a sample of a large tensor; the same as ``op.sample`` takes."""
         self._full: Tensor | None = None
+        self._slots: list[Tensor] = []
         self._values: npt.NDArray[np.float32] | None = None
         self._full_rows: list[tuple[int, int]] = []
         self._parts: list[Tensor] = []
@@ -54,11 +55,13 @@ class Stage:
             return False
         if self._full is None:
             self._full = torch.empty((_ROWS, self._width))
+            size = self._width // self._blocks
+            self._slots = [row.view(self._blocks, size) for row in self._full]
             self._values = self._full.numpy()
         size = self._width // self._blocks
         step = (numel - size) // max(self._blocks - 1, 1)
         source = x.as_strided((self._blocks, size), (step, 1), x.storage_offset())
-        self._full[len(self._full_rows)].view(self._blocks, size).copy_(source)
+        self._slots[len(self._full_rows)].copy_(source)
         self._full_rows.append((row, numel))
         return True
 

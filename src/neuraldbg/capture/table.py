@@ -58,7 +58,7 @@ class Table:
         if not self.sites[row].dtype:
             self.set_dtype(row, x.dtype)
         x = x.detach()
-        if x.device.type != "cpu":
+        if not x.is_cpu:
             op.observe_device(x, self.on(x.device), row, self.cap, bound, centre)
             return
         if self._stage.crowded:

@@ -1,0 +1,43 @@
+"""How well the program could be seen: what never fired, what was left out, and what attaching has changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+if TYPE_CHECKING:
+    from neuraldbg.capture.hooks import HookManager
+
+_FUSED = (nn.TransformerEncoderLayer, nn.TransformerEncoder)
+
+
+def coverage(hooks: HookManager, *, recompiled: bool) -> dict[str, Any]:
+    """Return the part of ``RunInfo.coverage`` that the hooks know."""
+    silent = hooks.never_fired()
+    return {
+        "layers": len(hooks.probes),
+        "seen": len(hooks.probes) - len(silent),
+        "never_fired": silent,
+        "notes": _notes(hooks, recompiled=recompiled),
+        "errors": hooks.tally.errors,
+    }
+
+
+def _notes(hooks: HookManager, *, recompiled: bool) -> list[str]:
+    modules = list(hooks.modules.values())
+    notes = []
+    if hooks.table.full:
+        notes.append("more sites than the table holds: the last ones are not read")
+    if any(isinstance(module, _FUSED) for module in modules):
+        notes.append("hooks switch off the fused fast path of TransformerEncoderLayer in evaluation")
+    if any(isinstance(module, torch.jit.ScriptModule) for module in modules):
+        notes.append("TorchScript modules take no hooks: of their layers only parameters and gradients are read")
+    if recompiled:
+        notes.append("compiled code was compiled again so that it could be watched")
+    if hooks.foreign_saves:
+        notes.append("saved tensors are packed (checkpointing or offloading): operands of risky operations not read")
+    if hooks.tally.errors:
+        notes.append(f"{hooks.tally.errors} internal errors, the first: {hooks.tally.first.strip().splitlines()[-1]}")
+    return notes

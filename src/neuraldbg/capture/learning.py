@@ -1,0 +1,91 @@
+"""When facts about the program are read, and which of them are news: one is logged once, and again when it changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.capture import program
+from neuraldbg.nouns import Fact, FactKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from neuraldbg.capture.hooks import HookManager
+    from neuraldbg.capture.losses import Losses
+    from neuraldbg.capture.models import Models
+    from neuraldbg.capture.optimizers import Optimizers, Stream
+    from neuraldbg.capture.params import Params
+    from neuraldbg.nouns import Layout
+
+_FIRST_READINGS = 3
+"""Steps of each optimizer whose facts are read before the readings thin out."""
+
+
+class Learning:
+    """Collects the facts of the current step."""
+
+    def __init__(
+        self, hooks: HookManager, params: Params, models: Models, optimizers: Optimizers, losses: Losses
+    ) -> None:
+        self.hooks, self.params, self.models = hooks, params, models
+        self.optimizers, self.losses = optimizers, losses
+        self.facts: list[Fact] = []
+        self._logged: dict[tuple[str, Any], dict[str, Any]] = {}
+        self._until = -1
+        self._refined = 0
+
+    def reading(self, step: int) -> bool:
+        """Whether a step's graph and facts are read: the first steps of every optimizer, then at powers of two."""
+        many = max(1, len(self.optimizers.streams))
+        if step <= self._until or step < _FIRST_READINGS * many:
+            return True
+        below = 1 << (step.bit_length() - 1)
+        return step - below < many
+
+    def learn(self, step: int, stepped: list[Stream], layout: Callable[[], Layout]) -> None:
+        """Log what is news at the end of a step, before its rows are cleared."""
+        self._learn_passes(step, stepped)
+        new = [stream for stream in stepped if stream.fact is not None]
+        reading = self.reading(step)
+        if new and not reading:
+            self._until = max(self._until, step + 1)
+        if not new and not reading:
+            return
+        self._read_unstepped()
+        rates = self.optimizers.rates()
+        self._log(step, FactKey.PARAMS, program.parameters(self.params, rates, self.hooks.called))
+        scaled = self.optimizers.loss_scale is not None
+        self._log(step, FactKey.PRECISION, program.precision(self.params, scaler=scaled))
+        for stream in new:
+            self._log(step, FactKey.OPTIMIZER, stream.fact or {}, "stream")
+            stream.fact = None
+        if len(self.losses.edges) != self._refined:
+            self._refined = len(self.losses.edges)
+            now = layout()
+            self.hooks.refine(now.following_ops, frozenset(edge.source for edge in now.edges))
+
+    def _learn_passes(self, step: int, stepped: list[Stream]) -> None:
+        if self.losses.terms is not None:
+            stream = stepped[0].index if stepped else 0
+            self._log(step, FactKey.LOSS, {"stream": stream, **self.losses.terms}, "stream")
+        for done in self.models.passes:
+            if done.modes is not None:
+                self._log(step, FactKey.MODES, done.modes, "model")
+        if self.models.latest is not None:
+            _, described = self.models.latest
+            self._log(step, FactKey.BATCH, described, "model")
+
+    def _read_unstepped(self) -> None:
+        """Read the parameters that no optimizer holds: whether they get gradients, and whether they move."""
+        held = self.optimizers.rates()
+        others = [w for key, w in self.params.by_id.items() if key not in held and key not in self.optimizers.watched]
+        if others:
+            self.params.read_weights(others, keep=False)
+            self.params.read_gradients(others)
+            self.hooks.table.settle()
+
+    def _log(self, step: int, key: FactKey, value: dict[str, Any], by: str = "") -> None:
+        identity = (key.value, value.get(by))
+        if self._logged.get(identity) != value:
+            self._logged[identity] = value
+            self.facts.append(Fact(step, key.value, value))
