@@ -51,7 +51,7 @@ CATEGORIES = {
 }
 CAUSE_PAGES = """# The causes
 
-Every cause that a diagnosis can name, {count} of them. `neuraldbg causes` lists them, `neuraldbg causes ID` shows one page.
+Every cause that a diagnosis can name, {count} of them. `neuraldbg causes` lists them, `neuraldbg causes ID` shows one.
 This file is written from the docstrings of `src/neuraldbg/explain/causes/` by `docs/capture.py`.
 """
 DETECTOR_PAGES = """# Detectors and settings

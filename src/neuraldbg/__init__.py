@@ -50,12 +50,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        message = f"module 'neuraldbg' has no attribute {name!r}"
-        raise AttributeError(message)
-    return getattr(importlib.import_module(home), name)
+if not TYPE_CHECKING:  # a type checker sees the names above, and misses what is missing
+
+    def __getattr__(name: str) -> Any:
+        home = _HOME.get(name)
+        if home is None:
+            message = f"module 'neuraldbg' has no attribute {name!r}"
+            raise AttributeError(message)
+        return getattr(importlib.import_module(home), name)
 
 
 def __dir__() -> list[str]:

@@ -13,7 +13,7 @@ from neuraldbg.nouns import STATS, Event, RunRecord, Series, Site, Step, column,
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from neuraldbg.nouns import Chain, Diagnosis, Layout
+    from neuraldbg.nouns import Layout
 
 
 class Norms(Mapping[str, float]):
@@ -172,40 +172,6 @@ def gradient_health(run: RunRecord) -> GradientHealth:
             if path in layers:
                 layers[path] = _STATES[event.kind]
     return GradientHealth(latest, layers, norms_now, current)
-
-
-def chain_for(diagnosis: Diagnosis, name: str) -> Chain:
-    """Return the part of the causal chain that leads to or from a failure.
-
-    ``name`` is an event kind (``vanishing_gradients``), a cause id, a layer, or a word of them. Everything upstream and
-    downstream of the nodes it names is kept; an empty chain means that nothing of that name happened.
-    """
-    chain = diagnosis.chain
-    wanted = name.lower().replace("-", "_").replace(" ", "_")
-    words = {wanted, wanted.removesuffix("s"), wanted.replace("gradient_vanishing", "vanishing_gradients")}
-    seeds = {
-        node.id
-        for node in chain.nodes
-        if node.layer == name or any(word in f"{node.id} {node.label}".lower().replace(" ", "_") for word in words)
-    }
-    forward, backward = _closure(chain, seeds, down=True), _closure(chain, seeds, down=False)
-    kept = forward | backward
-    return type(chain)(
-        tuple(n for n in chain.nodes if n.id in kept),
-        tuple(e for e in chain.edges if e.source in kept and e.target in kept),
-    )
-
-
-def _closure(chain: Chain, seeds: set[str], *, down: bool) -> set[str]:
-    reached, grew = set(seeds), True
-    while grew:
-        grew = False
-        for edge in chain.edges:
-            here, there = (edge.source, edge.target) if down else (edge.target, edge.source)
-            if here in reached and there not in reached:
-                reached.add(there)
-                grew = True
-    return reached
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from neuraldbg.config import Settings, validated
 from neuraldbg.control import TriggerEngine
 from neuraldbg.detect.watch import Watch
 from neuraldbg.errors import AttachError, ConfigError, TrainingHalted
-from neuraldbg.explain import diagnose
-from neuraldbg.nouns import Outcome, RunInfo
+from neuraldbg.explain import diagnose, trace
+from neuraldbg.nouns import Diagnosis, Outcome, RunInfo, Unjudged
 from neuraldbg.record import Recorder, RingBuffer
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
     from typing_extensions import Self
 
-    from neuraldbg.nouns import Chain, Diagnosis, Event, Hypothesis, Layout, RunRecord, Series, Step
+    from neuraldbg.nouns import Chain, Event, Hypothesis, Layout, RunRecord, Series, Step
 
 _RECENT = 2
 """Steps back in which an event that was seen still counts as going on."""
@@ -152,10 +152,12 @@ class NeuralDbg:
         self._capture.stop()
         if self._snapshots is not None:
             self._snapshots.detach()
-        self._update_info(outcome or Outcome("completed"))
         assert self._recorder is not None
-        self._saved = diagnose(self._recorder.record())
-        self._recorder.close()
+        try:
+            self._update_info(outcome or Outcome("completed"))
+            self._saved = self._judged(self._recorder.record())
+        finally:
+            self._recorder.close()
         self._save(self._saved)
 
     @property
@@ -190,7 +192,7 @@ class NeuralDbg:
 
     def diagnose(self) -> Diagnosis:
         """Say what happened and why, so far or, after the end, for the whole run."""
-        return self._saved if self._saved is not None else diagnose(self.record())
+        return self._saved if self._saved is not None else self._judged(self.record())
 
     def explain_failure(self) -> list[Hypothesis]:
         """Return the likely causes of the failure, most likely first; empty if nothing is known to be wrong."""
@@ -202,7 +204,7 @@ class NeuralDbg:
 
     def trace_causal_chain(self, failure: str) -> Chain:
         """Return the causal chain through a failure name, event kind, cause id or layer; empty if there was none."""
-        return answers.chain_for(self.diagnose(), failure)
+        return trace(self.record(), self.diagnose(), failure)
 
     def detect_coupled_failures(self) -> list[answers.Coupling]:
         """Return pairs of failures that set in together, in one layer or along the data flow."""
@@ -285,7 +287,16 @@ class NeuralDbg:
     def _halt(self, reason: str, step: int) -> None:
         assert self._recorder is not None
         self._update_info(Outcome("halted", reason))
-        raise TrainingHalted(reason, step, diagnose(self._recorder.record()))
+        raise TrainingHalted(reason, step, self._judged(self._recorder.record()))
+
+    def _judged(self, run: RunRecord) -> Diagnosis:
+        """Diagnose; an error of ours in doing so is said in the diagnosis, and does not reach the training program."""
+        try:
+            return diagnose(run)
+        except Exception as error:  # noqa: BLE001 (a training program must not fail because its diagnosis does)
+            self._capture.tally.caught()
+            reason = f"the diagnosis itself failed, which is an error in NeuralDBG: {error!r}"
+            return Diagnosis("inconclusive", reason, events=run.events, unjudged=(Unjudged("the run", reason),))
 
     def _going_on(self, *kinds: str) -> bool:
         self._capture.flush()

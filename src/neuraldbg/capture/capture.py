@@ -34,6 +34,7 @@ from neuraldbg.capture.models import Models
 from neuraldbg.capture.optimizers import Optimizers, Stream
 from neuraldbg.capture.params import Params
 from neuraldbg.capture.patches import Patches
+from neuraldbg.errors import TrainingHalted
 from neuraldbg.nouns import Layout, Step
 
 if TYPE_CHECKING:
@@ -123,11 +124,15 @@ class Capture:
 
     def stop(self) -> None:
         """Close the last step, and leave torch as it was found."""
-        self.flush()
-        self.optimizers.stop()
-        self._patches.restore()
-        self.hooks.detach()
-        self._forget_compiled()
+        try:
+            self.flush()
+        except Exception:  # noqa: BLE001 (whatever happens, torch is put back)
+            self.tally.caught()
+        finally:
+            self.optimizers.stop()
+            self._patches.restore()
+            self.hooks.detach()
+            self._forget_compiled()
 
     def watch(self, module: nn.Module, name: str = "") -> None:
         """Attach to a model. AttachError if it is attached already."""
@@ -256,7 +261,12 @@ class Capture:
             step = Step(
                 closed.step, closed.stream, closed.time, table, closed.scalars, closed.facts, applied=closed.applied
             )
-            self._emit(step, closed.layout)
+            try:
+                self._emit(step, closed.layout)
+            except Exception as error:
+                if isinstance(error, TrainingHalted):
+                    raise
+                self.tally.caught()  # the steps after this one are still handed on
 
     def _scalars(self, stream: Stream | None, now: float, *, applied: bool) -> dict[str, float]:
         watched = list(self.optimizers.watched.values())

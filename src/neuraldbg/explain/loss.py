@@ -172,9 +172,11 @@ class LossSummary:
         if not self.diverged:
             return None
         level = (self.best + self.last) / 2 if self.best < self.initial else (self.initial + self.last) / 2
-        below = np.flatnonzero(self._y <= level)
-        index = min(int(below[-1]) + 1, len(self._y) - 1) if len(below) else 0
-        return int(self.finite.steps[index])
+        above = self._y > level
+        after = np.cumsum(above[::-1])[::-1] / np.arange(len(above), 0, -1)
+        # A wild loss dips below the level now and then: for good means four fifths of all steps that follow.
+        onset = np.flatnonzero(above & (after >= 0.8))
+        return int(self.finite.steps[onset[0] if len(onset) else -1])
 
     @property
     def early_rise(self) -> float:
@@ -183,6 +185,11 @@ class LossSummary:
         if not len(after) or self.initial <= 0:
             return float("nan")
         return float(after.max() / self.initial)
+
+    @property
+    def rose(self) -> bool:
+        """Whether it was ever clearly above its first value: large steps overshoot before they do anything else."""
+        return bool(self.peak > self.initial + max(5 * self.noise, 0.1 * abs(self.initial)))
 
     @property
     def stuck(self) -> bool:

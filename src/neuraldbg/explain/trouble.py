@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 
 KINDS = {"nonfinite": "nonfinite_loss", "diverged": "loss_divergence", "stuck": "loss_plateau", "slow": "loss_plateau"}
 """The event kind that each trouble corresponds to."""
+NAMES = {
+    "nonfinite": "loss of finite numbers",
+    "diverged": "loss divergence",
+    "stuck": "stalled learning",
+    "slow": "slow learning",
+}
+"""What each trouble is called in a sentence."""
 NEAR_GUESS = 0.95
 """Share of the loss of guessing above which nothing was learnt."""
 LEARNT_ALREADY = 0.5
@@ -29,6 +36,11 @@ class Trouble:
     step: int | None = None
     phrase: str = ""
     """What a person would have seen, without a full stop; empty for none."""
+
+    @property
+    def name(self) -> str:
+        """The failure as a noun phrase; empty for none."""
+        return NAMES.get(self.kind, "")
 
     @property
     def broke(self) -> bool:
@@ -73,7 +85,8 @@ def find_trouble(case: Case) -> Trouble:
         loss = case.loss_of(stream)
         if loss.ends_nonfinite:
             step = loss.nonfinite_from
-            return Trouble("nonfinite", step, f"the loss became {_bad_value(case, step)} at step {step}")
+            value = _bad_value(case, step)
+            return Trouble("nonfinite", step, f"the loss became {value} at step {step}")
     if origin is not None and _ruined(case):
         return Trouble("nonfinite", origin.step, f"weights or gradients became NaN or infinite at step {origin.step}")
     for stream in case.run.streams:
@@ -81,6 +94,8 @@ def find_trouble(case: Case) -> Trouble:
         if loss.diverged:
             reference = loss.best if loss.best < 0.95 * loss.initial else loss.initial
             phrase = f"the loss rose from {number(reference)} to {number(loss.last)}"
+            if loss.peak > 10 * abs(loss.last):
+                phrase += f" (at most {number(loss.peak)})"
             return Trouble("diverged", loss.diverged_from, phrase)
     return _course(case)
 

@@ -74,7 +74,7 @@ def _weigh(case: Case, what: str, step: int, count: int) -> Finding:
             f"keep = torch.isfinite({name}).flatten(1).all(dim=1)  # or drop them\nx, y = x[keep], y[keep]",
         ),
         step=step,
-        failure=case.trouble.phrase or "non-finite data",
+        failure=case.trouble.name or "non-finite data",
     )
 
 

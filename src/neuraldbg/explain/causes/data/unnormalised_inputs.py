@@ -78,7 +78,7 @@ def _weigh(case: Case, stats: InputStats) -> Finding | None:
         ),
         layer=first,
         step=0,
-        failure=case.trouble.phrase or "badly scaled inputs",
+        failure=case.trouble.name or "badly scaled inputs",
     )
 
 

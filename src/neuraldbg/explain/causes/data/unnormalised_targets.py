@@ -87,7 +87,7 @@ def _weigh(case: Case, term: dict[str, Any], mean: float, std: float) -> Finding
         ),
         layer=layer,
         step=0,
-        failure=case.trouble.phrase or "badly scaled targets",
+        failure=case.trouble.name or "badly scaled targets",
     )
 
 

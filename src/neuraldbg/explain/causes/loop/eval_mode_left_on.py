@@ -82,7 +82,7 @@ def _weigh(case: Case, modes: dict[str, Any]) -> Finding | None:
             "model.train()\nfor batch in train_loader:\n    ...",
         ),
         step=start,
-        failure=case.trouble.phrase or "training in evaluation mode",
+        failure=case.trouble.name or "training in evaluation mode",
     )
 
 

@@ -92,7 +92,7 @@ def _weigh(case: Case, term: dict[str, Any], count: int) -> Finding:
         ),
         step=0,
         layer=None,
-        failure=case.trouble.phrase or "large gradients",
+        failure=case.trouble.name or "large gradients",
     )
 
 

@@ -67,7 +67,7 @@ def judge(case: Case) -> Finding | None:
         f"a learning rate that is too high: {number(lr)} with {case.optimizer_name}{size}",
         _remedy(case, case.first_update_ratio if case.first_update_ratio > USUAL else ratio),
         step=int(over[0]) if len(over) else 0,
-        failure=case.trouble.phrase or "unstable training",
+        failure=case.trouble.name or "unstable training",
         tier=Tier.SPECIFIC if lr > 10 * largest else None,
     )
 

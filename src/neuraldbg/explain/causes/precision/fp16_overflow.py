@@ -83,7 +83,7 @@ def judge(case: Case) -> Finding | None:
         ),
         layer=layer,
         step=origin.step,
-        failure=case.trouble.phrase or "overflow",
+        failure=case.trouble.name or "overflow",
     )
 
 
