@@ -110,7 +110,8 @@ def test_a_hypothesis_prints_as_a_sentence() -> None:
         failure="gradient vanishing",
     )
     assert str(hypothesis) == (
-        "Gradient vanishing originated in layer 'linear1' at step 234, likely due to a saturating stack (confidence: 0.87)"
+        "Gradient vanishing originated in layer 'linear1' at step 234, likely due to a saturating stack "
+        "(confidence: 0.87)"
     )
 
 

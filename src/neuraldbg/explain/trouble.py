@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 KINDS = {"nonfinite": "nonfinite_loss", "diverged": "loss_divergence", "stuck": "loss_plateau", "slow": "loss_plateau"}
 """The event kind that each trouble corresponds to."""
 NAMES = {
-    "nonfinite": "loss of finite numbers",
+    "nonfinite": "NaN or infinite loss",
     "diverged": "loss divergence",
     "stuck": "stalled learning",
     "slow": "slow learning",

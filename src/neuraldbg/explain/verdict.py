@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
     from neuraldbg.nouns import Hypothesis
 
+MANY = 2000
+"""Steps after which a loss that has hardly fallen is no longer just slow to start."""
 SURE = 0.9
 """From this confidence on the summary does not say "most likely"."""
 UNRELATED = (
@@ -55,12 +57,12 @@ def judge(case: Case, hypotheses: tuple[Hypothesis, ...], certain: frozenset[str
     ending = _ending(case)
     trouble = case.trouble
     if trouble.broke or (trouble.any and top is not None) or (_halted(case) and top is not None):
-        what = trouble.phrase or f"training was halted: {case.run.info.outcome.message}"
-        return "failing", _sentence("Training fails", what, top, hypotheses) + ending
+        what = trouble.phrase or f"training was halted ({case.run.info.outcome.message})"
+        return "failing", _sentence(what, top, hypotheses) + ending
     sure = [h for h in named if h.cause in certain]
     if steps < FEW and not sure:
         if _halted(case):
-            return "suspect", _sentence("Training was halted", case.run.info.outcome.message, top, hypotheses)
+            return "suspect", _sentence(f"training was halted ({case.run.info.outcome.message})", top, hypotheses)
         return (
             "inconclusive",
             f"Only {plural(steps, 'step')} were seen: too few to judge, and nothing is plainly wrong.{ending}",
@@ -71,9 +73,13 @@ def judge(case: Case, hypotheses: tuple[Hypothesis, ...], certain: frozenset[str
             "suspect",
             f"The model trains, but a fault is likely to hurt the result: {top.sentence}{_place(top)}{others}.{ending}",
         )
+    if _crashed(case):
+        return "inconclusive", f"The script broke off after {plural(steps, 'step')}.{ending} {_course(case)} until then."
+    if trouble.kind == "slow" and case.loss.still_falling and len(case.loss) < MANY:
+        return "inconclusive", f"{_capital(trouble.phrase)}, but it still falls: too few steps to tell.{ending}"
     if trouble.any or _halted(case):
-        what = trouble.phrase or f"training was halted: {case.run.info.outcome.message}"
-        return "suspect", _sentence("Something is wrong", what, None, hypotheses) + ending
+        what = trouble.phrase or f"training was halted ({case.run.info.outcome.message})"
+        return "suspect", _sentence(what, None, hypotheses) + ending
     if trouble.kind == "unclear" and len(case.loss) < 100:
         return "inconclusive", f"{_course(case)} in {plural(steps, 'step')}: too few to tell.{ending}"
     return "healthy", f"No problem found in {plural(steps, 'step')}: {_course(case, lower=True)}.{ending}"
@@ -84,14 +90,18 @@ def certain_ids(tiers: dict[str, Tier]) -> frozenset[str]:
     return frozenset(id_ for id_, tier in tiers.items() if tier is Tier.CERTAIN)
 
 
-def _sentence(head: str, what: str, top: Hypothesis | None, hypotheses: tuple[Hypothesis, ...]) -> str:
+def _sentence(what: str, top: Hypothesis | None, hypotheses: tuple[Hypothesis, ...]) -> str:
     if top is not None:
         sure = "because of" if top.confidence >= SURE else "most likely because of"
-        return f"{head} {sure} {top.sentence}{_place(top)} ({what})."
+        return f"{_capital(what)} {sure} {top.sentence}{_place(top)}."
     if hypotheses:
         first = hypotheses[0]
-        return f"{head}: {what}. No cause is sure; the most likely is {first.cause} ({percent(first.confidence)})."
-    return f"{head}: {what}. None of the known causes explains it."
+        return f"{_capital(what)}. No cause is sure; the most likely is {first.cause} ({percent(first.confidence)})."
+    return f"{_capital(what)}. None of the known causes explains it."
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _place(hypothesis: Hypothesis) -> str:
@@ -119,15 +129,26 @@ def _halted(case: Case) -> bool:
     return case.run.info.outcome.kind == "halted"
 
 
+def _crashed(case: Case) -> bool:
+    """Whether an exception that is not known to have other reasons ended the script."""
+    return case.run.info.outcome.kind == "raised" and not _unrelated(case)
+
+
+def _unrelated(case: Case) -> bool:
+    return _raised(case).startswith(UNRELATED) and not case.trouble.broke
+
+
+def _raised(case: Case) -> str:
+    message = case.run.info.outcome.message.strip()
+    return message.splitlines()[-1].rstrip(".") if message else "an exception"
+
+
 def _ending(case: Case) -> str:
     """Mention how the script ended, where that is not the usual way."""
     outcome = case.run.info.outcome
     if outcome.kind == "raised":
         where = f" at {outcome.where}" if outcome.where else ""
-        first = outcome.message.strip().splitlines()[-1] if outcome.message.strip() else "an exception"
-        unrelated = first.startswith(UNRELATED) and not case.trouble.broke
-        remark = ", which has nothing to do with the training" if unrelated else ""
-        return f" The script ended with {first}{where}{remark}."
+        return f" It ended with {_raised(case)}{where}."
     return " The run was interrupted." if outcome.kind == "interrupted" else ""
 
 

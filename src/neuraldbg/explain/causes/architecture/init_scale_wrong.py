@@ -70,7 +70,7 @@ def judge(case: Case) -> Finding | None:
         _remedy(case, wrong),
         layer=wrong[0].layer.path,
         step=0,
-        failure=case.trouble.name or "a signal that does not survive the depth",
+        failure=case.trouble.name or "signal lost over the depth",
     )
 
 

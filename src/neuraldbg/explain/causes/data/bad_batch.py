@@ -129,7 +129,7 @@ def judge(case: Case) -> Finding | None:
             f"x = x.clamp(-{number(3 * odd.usual)}, {number(3 * odd.usual)})\n{clip}".strip(),
         ),
         step=odd.step,
-        failure=case.trouble.name or "a loss spike",
+        failure=case.trouble.name or "loss spike",
     )
 
 

@@ -85,7 +85,7 @@ def _judge_stream(case: Case, stream: int) -> Finding | None:
         "gradients that are never cleared: every step adds to the sum of all gradients before it",
         REMEDY,
         step=first,
-        failure=case.trouble.name or "gradient accumulation over steps",
+        failure=case.trouble.name or "gradient pile-up",
     )
 
 

@@ -68,7 +68,7 @@ def judge(case: Case) -> Finding | None:
         ),
         layer=owner(left_out[0]) if left_out and owned else None,
         step=0,
-        failure="an optimizer without effect" if not owned else "an untrained layer",
+        failure="optimizer without effect" if not owned else "untrained layer",
     )
 
 

@@ -79,7 +79,7 @@ def judge(case: Case) -> Finding | None:
         ),
         layer=owner(names[0]),
         step=0,
-        failure="an untrained layer",
+        failure="untrained layer",
     )
 
 
@@ -90,7 +90,7 @@ def _nothing_trains(names: list[str]) -> Finding:
         "all parameters being frozen: the optimizer has nothing that it could change",
         Remedy("Unfreeze what should be trained.", "model.requires_grad_(True)"),
         step=0,
-        failure="a model that cannot learn",
+        failure="training without effect",
     )
 
 

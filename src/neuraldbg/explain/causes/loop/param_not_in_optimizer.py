@@ -72,7 +72,7 @@ def judge(case: Case) -> Finding | None:
         _remedy(case, names),
         layer=layer,
         step=0,
-        failure="an untrained layer",
+        failure="untrained layer",
     )
 
 

@@ -68,7 +68,7 @@ def judge(case: Case) -> Finding | None:
         ),
         layer=layers[0],
         step=0,
-        failure="an untrained layer",
+        failure="untrained layer",
         equivalent=() if never else ("detached_graph",),
     )
 

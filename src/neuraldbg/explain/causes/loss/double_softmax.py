@@ -77,7 +77,7 @@ def _weigh(case: Case, term: dict[str, Any]) -> Finding | None:
         ),
         layer=layer,
         step=0,
-        failure="a loss that cannot fall below its floor",
+        failure="loss floor",
     )
 
 

@@ -94,7 +94,7 @@ def _weigh(case: Case, term: dict[str, Any], first: tuple[int, ...], second: tup
         Remedy("Bring prediction and target to the same shape before the loss.", code),
         layer=layer,
         step=0,
-        failure="a loss that only the mean can minimise",
+        failure="learning of the mean alone",
     )
 
 

@@ -104,7 +104,7 @@ def judge(case: Case) -> Finding | None:
         Remedy(*STABLE[kind]),
         layer=layer if layer in case.layout.by_path else None,
         step=origin.step,
-        failure=case.trouble.name or "a non-finite value",
+        failure=case.trouble.name or "non-finite value",
     )
 
 

@@ -86,7 +86,7 @@ def judge(case: Case) -> Finding | None:
             f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(), lr={suggested})",
         ),
         step=0,
-        failure=case.trouble.name or "slow training",
+        failure=case.trouble.name or "slow learning",
         equivalent=("schedule_error",) if not lr > 0 else (),
     )
 
