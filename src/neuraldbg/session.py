@@ -342,7 +342,8 @@ def _outcome(error: BaseException | None) -> Outcome:
         return Outcome("interrupted")
     if isinstance(error, TrainingHalted):
         return Outcome("halted", error.reason)
-    frames = traceback.extract_tb(error.__traceback__)
+    every = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in every if "site-packages" not in frame.filename] or every  # the user's own line
     where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     return Outcome("raised", "".join(traceback.format_exception_only(error)).strip(), where)
 

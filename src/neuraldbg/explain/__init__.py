@@ -16,7 +16,7 @@ from neuraldbg.explain.cause import Cause, Tier
 from neuraldbg.explain.causes import CAUSES, cause
 from neuraldbg.explain.chain import trace
 from neuraldbg.explain.finding import Finding
-from neuraldbg.explain.words import listing
+from neuraldbg.explain.words import listing, plural
 from neuraldbg.nouns import Chain, Diagnosis, Unjudged
 
 if TYPE_CHECKING:
@@ -112,11 +112,12 @@ def _blind_spots(case: Case) -> list[Unjudged]:
     elif len(case.loss.finite) and case.loss.finite.values.min() < 0 < case.loss.finite.values.max():
         found.append(Unjudged("whether the loss goes anywhere", "it takes both signs, so its level means nothing"))
     if not case.run.facts_of("loss"):
-        found.append(Unjudged("causes in the loss", "the graph of the loss was never read"))
+        found.append(Unjudged("causes in the loss", "no graph of a loss was seen at a backward pass"))
     elif not case.terms:
-        found.append(Unjudged("kind and reduction of the loss", "its graph matches no loss that is known"))
+        ops = ", ".join(case.loss_ops[:3])
+        found.append(Unjudged("causes in the loss", f"no known form of loss was recognised in its graph ({ops})"))
     elif any(term.get("kind") == "unknown" for term in case.terms):
-        found.append(Unjudged("one term of the loss", "its graph matches no loss that is known"))
+        found.append(Unjudged("one term of the loss", "it has no known form"))
     never = case.run.info.coverage.get("never_fired") or ()
     if never:
         found.append(Unjudged(f"activations of {listing(never)}", "their forward hooks never fired"))
@@ -124,7 +125,6 @@ def _blind_spots(case: Case) -> list[Unjudged]:
         total, count = (np.nan_to_num(case.history.mean[-1, :, index]) for index in (0, 1))
         sampled = int(((count > 0) & (count < total)).sum())
         if sampled:
-            found.append(
-                Unjudged("single values of large tensors", f"{sampled} sites were read in blocks, not in full")
-            )
+            said = f"of {plural(sampled, 'large tensor')} a sample of values is read at each step, not every one"
+            found.append(Unjudged("single odd values", said))
     return found

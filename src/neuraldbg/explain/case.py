@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 
 ADAPTIVE = ("Adam", "RMSprop", "Adagrad", "Adadelta", "Lion", "Rprop", "Adafactor", "LAMB", "Shampoo", "Muon")
 """Optimizers whose step does not grow with the scale of the gradient."""
+LR_MAX = {"adaptive": 1e-2, "plain": 1.0}
+"""The largest learning rates in common use, for Adam and its kin and for SGD."""
+LR_USUAL = {"adaptive": 3e-3, "plain": 0.1}
+"""Learning rates up to here are what tutorials and papers begin with: they need a reason to be called too high."""
+LR_MIN = {"adaptive": 1e-6, "plain": 1e-5}
+"""The smallest learning rates in common use."""
+HEALTHY_STEPS = 5
+"""Steps before the onset that are needed to say what was healthy."""
 RELU_TYPES = ("ReLU", "ReLU6")
 SURE = 0.5
 """Detector confidence below which an event is not taken for a symptom."""
@@ -140,6 +148,11 @@ class Case:
         """Whether its step does not depend on the gradient's scale."""
         return any(word.lower() in self.optimizer_name.lower() for word in ADAPTIVE)
 
+    @property
+    def lr_class(self) -> str:
+        """``adaptive`` or ``plain``, the keys of the tables of common learning rates."""
+        return "adaptive" if self.adaptive else "plain"
+
     @cached_property
     def lr(self) -> float:
         """The learning rate at the beginning: the first that was not zero; NaN if unknown."""
@@ -243,7 +256,11 @@ class Case:
         norm = self.scalar("grad_norm").finite()
         if self.onset is not None:
             norm = norm.between(0, self.onset - 1)
-        return float(np.quantile(norm.values, 0.9)) if len(norm) else float("nan")
+        if len(norm) < HEALTHY_STEPS:
+            return float("nan")
+        # Where the norm ran away before the onset, only its first steps were healthy.
+        usual = float(np.median(norm.values[:HEALTHY_STEPS]))
+        return min(float(np.quantile(norm.values, 0.9)), 10 * usual) if usual > 0 else float("nan")
 
     @cached_property
     def weights(self) -> tuple[Weight, ...]:

@@ -74,7 +74,7 @@ def judge(case: Case, hypotheses: tuple[Hypothesis, ...], certain: frozenset[str
             f"The model trains, but a fault is likely to hurt the result: {top.sentence}{_place(top)}{others}.{ending}",
         )
     if _crashed(case):
-        return "inconclusive", f"The script broke off after {plural(steps, 'step')}.{ending} {_course(case)} until then."
+        return "inconclusive", f"The script broke off after {plural(steps, 'step')}, in which {_course(case, lower=True)}.{ending}"
     if trouble.kind == "slow" and case.loss.still_falling and len(case.loss) < MANY:
         return "inconclusive", f"{_capital(trouble.phrase)}, but it still falls: too few steps to tell.{ending}"
     if trouble.any or _halted(case):
@@ -148,7 +148,8 @@ def _ending(case: Case) -> str:
     outcome = case.run.info.outcome
     if outcome.kind == "raised":
         where = f" at {outcome.where}" if outcome.where else ""
-        return f" It ended with {_raised(case)}{where}."
+        remark = ", which has nothing to do with the training" if _unrelated(case) else ""
+        return f" The script ended with {_raised(case)}{where}{remark}."
     return " The run was interrupted." if outcome.kind == "interrupted" else ""
 
 

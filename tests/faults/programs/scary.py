@@ -160,7 +160,7 @@ def ema_copy() -> None:
     fit(model, adam(model, 2e-3), batches(flat_digits(), 150), after=lambda _: average.update_parameters(model))
 
 
-@program("convnet")
+@program("convnet", verdict=EARLY)
 def frozen_backbone_and_head() -> None:
     class Classifier(nn.Module):
         def __init__(self) -> None:
@@ -279,7 +279,7 @@ def grad_scaler() -> None:
         scaler.update()
 
 
-@program("mlp")
+@program("mlp", verdict=EARLY)
 def noisy_small_batches() -> None:
     model = Mlp()
     fit(model, sgd(model, 0.02), batches(flat_digits(), 300, 4))

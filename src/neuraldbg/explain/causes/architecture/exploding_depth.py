@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 RATIO = 1e3
 """First over last layer's gradient above which it explodes over depth."""
 TIMES = 100.0
-"""Gradient of a recurrent layer over that of the other layers, above which it explodes through time."""
+"""Values of a recurrent layer over its inputs, above which they explode through time."""
+GRADIENT_TIMES = 20.0
+"""Gradient of a recurrent layer over that of the other layers, above which it explodes through time; a sound LSTM,
+GRU or RNN has less than 3."""
 SPIKE = 20.0
 """A gradient norm this many times its median is a spike."""
 
@@ -63,8 +66,8 @@ def judge(case: Case) -> Finding | None:
         weigh.against(f"the model learns: the loss fell by {percent(case.loss.relative)}", 4.0, case.loss.relative)
     else:
         weigh.against("the loss shows no consequence", 1.0)
-    norm = case.healthy_grad_norm
-    limit = number(norm) if math.isfinite(norm) and norm > 0 else "1.0"
+    norm = float("nan") if built_in else case.healthy_grad_norm  # exploding from the start, no step was healthy
+    limit = number(norm) if norm > 0 else "1.0"
     return weigh.conclude(
         "gradients that grow over the depth" + (f" towards {layer}" if layer else ""),
         Remedy(
@@ -104,14 +107,14 @@ def _weigh_recurrence(case: Case, weigh: Weighing) -> str | None:
     profile = gradient_profile(case, "param_grad")
     sizes = dict(zip(profile.layers, profile.values, strict=True))
     others = [value for path, value in sizes.items() if path != recurrent]
-    if others and sizes.get(recurrent, 0.0) > TIMES * max(others):
+    if others and sizes.get(recurrent, 0.0) > GRADIENT_TIMES * max(others):
         ratio = float(sizes[recurrent] / max(others))
         weigh.speaks(
             f"in the first steps gradients of {recurrent} are {number(ratio)} times those of the other layers: they "
             "grow through time",
-            3.0,
+            min(2.5 + math.log10(ratio / GRADIENT_TIMES), 3.5),
             ratio,
-            TIMES,
+            GRADIENT_TIMES,
         )
         return recurrent
     ratio = _through_time(case, recurrent)

@@ -45,17 +45,14 @@ def judge(case: Case) -> Finding | None:
         return None
     ratio = float(profile.values[0] / profile.values[-1])
     decay = ratio ** (1 / (len(profile) - 1)) if ratio > 0 else 0.0
-    if not ratio < 0.03:
+    if not ratio < RATIO:
         return None
     weigh, layer = Weighing(), profile.layers[0]
-    if ratio < RATIO and decay < PER_LAYER:
-        weigh.speaks(
-            f"gradients fall from {number(float(profile.values[-1]))} at {profile.layers[-1]} to "
-            f"{number(float(profile.values[0]))} at {layer}, {number(decay)} times per layer",
-            3.0, ratio, RATIO,
-        )  # fmt: skip
-    else:
-        weigh.speaks(f"the first layer's gradient is {number(ratio)} of the last layer's", 1.0, ratio, RATIO)
+    weigh.speaks(
+        f"gradients fall from {number(float(profile.values[-1]))} at {profile.layers[-1]} to "
+        f"{number(float(profile.values[0]))} at {layer}" + (f", {number(decay)} times per layer" if decay else ""),
+        3.0 if decay < PER_LAYER else 1.0, ratio, RATIO,
+    )  # fmt: skip
     if profile.monotone < 0.6:
         weigh.against("the fall is not steady from layer to layer", 1.5, profile.monotone, 0.6)
     bounded = [path for path in case.layout.by_path if case.follows(path, ("Sigmoid", "Tanh", "Softsign"))]

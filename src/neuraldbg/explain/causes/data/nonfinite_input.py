@@ -24,12 +24,20 @@ import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.words import plural
+from neuraldbg.explain.words import number, plural
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
     from neuraldbg.explain.finding import Finding
+
+PLAIN = frozenset({"mse", "l1", "smooth_l1", "huber", "squared_error", "bce_with_logits"})
+"""Losses that are finite wherever prediction and target are."""
+HARMLESS = frozenset(
+    {"mseloss", "smoothl1loss", "huberloss", "binarycrossentropywithlogits", "mean", "sum", "pow", "mul", "sub", "add",
+     "abs", "neg", "squeeze", "view", "reshape", "expand", "unsqueeze", "select", "slice", "flatten", "transpose"}
+)  # fmt: skip
+"""Operations of a loss graph that make no NaN or infinity out of numbers of usual size."""
 
 
 def judge(case: Case) -> Finding | None:
@@ -46,7 +54,41 @@ def judge(case: Case) -> Finding | None:
             count = int((term.get("target") or {}).get("nonfinite") or 0)
             if count:
                 return _weigh(case, "target", fact.step, count)
-    return None
+    return _by_elimination(case)
+
+
+def _by_elimination(case: Case) -> Finding | None:
+    """A plain loss of a finite prediction is not finite: then the target is not."""
+    origin = case.origin
+    if origin is None or origin.has("input", "activation", "op") or not case.layout.rows("activation"):
+        return None
+    kinds = {str(term.get("kind")) for term in case.terms}
+    lost = case.run.scalar("loss_nonfinite").at(origin.step)
+    if not lost > 0 or not kinds or not kinds <= PLAIN or not set(case.loss_ops) <= HARMLESS:
+        return None
+    rows = list(case.layout.rows("activation"))
+    seen = case.history.stat(rows, "count", "max")[origin.row] > 0
+    if not seen.any() or (case.history.stat(rows, "nonfinite")[origin.row][seen] > 0).any():
+        return None
+    high = case.history.stat(rows, "max", "max")[origin.row][seen]
+    low = case.history.stat(rows, "min", "min")[origin.row][seen]
+    largest = float(max(abs(high).max(), abs(low).max()))
+    if not largest < 1e15:  # a square of it overflows
+        return None
+    weigh, kind = Weighing(), "/".join(sorted(kinds))
+    weigh.speaks(f"at step {origin.step} inputs and activations are finite (at most {number(largest)}), yet the loss "
+                 "is not", 3.0, origin.step)  # fmt: skip
+    weigh.speaks(f"a loss of this form ({kind}) is finite wherever prediction and target are: only the target is left",
+                 2.5, kind)  # fmt: skip
+    return weigh.conclude(
+        f"NaN or infinite values in the data: the target of step {origin.step} holds some",
+        Remedy(
+            "Repair or drop the samples, and stop at the door when one comes through.",
+            "assert torch.isfinite(y).all(), 'bad target in this batch'",
+        ),
+        step=origin.step,
+        failure=case.trouble.name or "non-finite data",
+    )
 
 
 def _weigh(case: Case, what: str, step: int, count: int) -> Finding:

@@ -57,7 +57,10 @@ def _judge_stream(case: Case, stream: int) -> Finding | None:
     stale = case.run.scalar("stale_grad", stream)
     if len(stale) < 3:
         return None
-    values, steps = stale.values[1:], stale.steps[1:]
+    later = stale.steps > 0  # what lies there before the first step of all is nobody's fault
+    values, steps = stale.values[later], stale.steps[later]
+    if not len(values):
+        return None
     hit = values >= STALE
     share = float(hit.mean())
     if share < 0.5:

@@ -52,16 +52,17 @@ def judge(case: Case) -> Finding | None:
     if not trained:
         return _nothing_trains(names)
     depths = [case.depth(path) for path in frozen]
+    last = min(depths) > max(trained)
     weigh = Weighing()
     weigh.speaks(f"{listing(names)} have requires_grad=False and are used in the forward pass", 1.5, len(names), 0)
     if max(depths) < min(trained):
         weigh.against("only the first part of the network is frozen, as with a pretrained backbone", 3.5)
-    elif min(depths) > max(trained):
-        weigh.speaks("it is the last part of the network that is frozen, which nothing can make up for", 2.0)
+    elif last:
+        weigh.speaks("it is the last part of the network that is frozen, which nothing can make up for", 2.5)
     else:
         weigh.speaks("trained layers stand before and after the frozen ones", 3.0)
     share = _share(case, names)
-    if share > 0.5:
+    if share > 0.5 and not last:  # nobody trains a backbone under a fixed output layer
         weigh.against(
             f"{percent(share)} of the parameters are frozen, as when adapters or a head are trained", 4.0, share, 0.5
         )

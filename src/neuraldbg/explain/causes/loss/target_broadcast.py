@@ -55,7 +55,25 @@ def judge(case: Case) -> Finding | None:
             found = _weigh(case, term, tuple(shapes[0]), tuple(shapes[1]))
             if found is not None:
                 return found
+    for fact in case.run.facts_of("loss"):
+        for term in fact.value.get("terms") or ():
+            shapes = expanded(case, term, fact.value.get("ops") or ())
+            if shapes is not None:
+                return _weigh(case, term, *shapes)
     return None
+
+
+def expanded(case: Case, term: dict[str, Any], ops: Sequence[str]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Return the shapes of prediction and target where the loss spread the prediction before it compared.
+
+    ``l1_loss`` and its like bring both to one shape first, so that only the layer's width tells what it gave.
+    """
+    layer = case.layout.by_path.get(str(term.get("layer")))
+    width = layer.settings.get("out_features") if layer is not None else None
+    shape = tuple(term.get("input_shape") or ())
+    if width != 1 or "expand" not in ops or term.get("kind") not in KNOWN or len(shape) < 2 or shape[-1] == 1:
+        return None
+    return (*shape[:-1], 1), shape[-1:]
 
 
 def _weigh(case: Case, term: dict[str, Any], first: tuple[int, ...], second: tuple[int, ...]) -> Finding | None:

@@ -56,10 +56,19 @@ def summed(term: dict[str, Any]) -> int:
 
 def judge(case: Case) -> Finding | None:
     """Weigh each summed term."""
+    if not at_root(case.loss_ops):
+        return None
     for term in case.terms:
         if term.get("reduction") == "sum" and summed(term) >= MANY:
             return _weigh(case, term, summed(term))
     return None
+
+
+def at_root(ops: tuple[str, ...]) -> bool:
+    """Whether a sum is what the loss ends in: a sum under a root or a mean, or one that is divided, is no loss."""
+    if "sum" not in ops:
+        return True  # a loss function that sums by itself
+    return all(op in ("add", "sub", "neg", "mul") for op in ops[: ops.index("sum")])
 
 
 def _weigh(case: Case, term: dict[str, Any], count: int) -> Finding:
@@ -67,6 +76,8 @@ def _weigh(case: Case, term: dict[str, Any], count: int) -> Finding:
     weigh.speaks(f"the loss ({term.get('kind')}) is a sum over {count} elements", 2.0, count, MANY)
     if case.trouble.broke:
         weigh.speaks(case.trouble.phrase, 1.5)
+        if (case.onset or 0) > 20 and case.loss.gain > 0.05:
+            weigh.against(f"the loss fell until step {case.onset} with the same sum", 2.0, case.onset, 20)
     elif case.trouble.any:
         weigh.speaks(case.trouble.phrase, 0.5)
     else:

@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from neuraldbg.explain.case import LR_MAX, LR_USUAL
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.words import number, rounded
@@ -40,8 +41,6 @@ USUAL = 0.01
 """Update ratio below which the learning rate is no suspect."""
 RISE = 1.5
 """The loss within ten steps over the first one, above which the first updates hurt."""
-COMMON_MAX = {"adaptive": 1e-2, "plain": 1.0}
-"""The largest learning rates in common use, for Adam and its kin and for SGD."""
 
 
 def judge(case: Case) -> Finding | None:
@@ -49,7 +48,7 @@ def judge(case: Case) -> Finding | None:
     ratio, lr = case.early_update_ratio, case.lr
     late = case.scalar("update_ratio").finite().values
     ratio = max(ratio, float(late.max())) if len(late) and late.max() > 10 * HIGH else ratio
-    largest = COMMON_MAX["adaptive" if case.adaptive else "plain"]
+    largest, usual = LR_MAX[case.lr_class], LR_USUAL[case.lr_class]
     if not ratio > USUAL and not lr > largest:
         return None
     weigh = Weighing()
@@ -59,6 +58,8 @@ def judge(case: Case) -> Finding | None:
             f"a learning rate of {number(lr)} is beyond what is in common use with {case.optimizer_name} "
             f"(at most {number(largest)})", min(1.0 + math.log10(lr / largest), 2.0), lr, largest,
         )  # fmt: skip
+    elif 0 < lr <= usual:
+        weigh.against(f"a learning rate of {number(lr)} is usual with {case.optimizer_name}", 1.5, lr, usual)
     _weigh_course(case, weigh)
     updates = case.scalar("update_ratio").finite()
     over = updates.steps[updates.values > HIGH]
@@ -90,10 +91,11 @@ def _weigh_course(case: Case, weigh: Weighing) -> None:
     loss, trouble = case.loss, case.trouble
     if not trouble.any:
         weigh.against("the training is not in trouble", 3.0 if case.learned else 2.0)
-    elif trouble.kind == "slow":
-        weigh.against("the loss falls slowly and steadily, which large steps do not", 1.0)
     else:
         weigh.speaks(trouble.phrase, 1.0)
+        if not trouble.broke and not loss.rose:
+            weigh.against("the loss never rose above its first value, as it does when steps overshoot", 3.0,
+                          loss.peak, loss.initial)  # fmt: skip
     if loss.early_rise > RISE:
         weigh.speaks(
             f"within ten steps the loss rose to {number(loss.early_rise)} times its first value",
@@ -122,12 +124,14 @@ def _remedy(case: Case, ratio: float) -> Remedy:
         return Remedy("Divide the learning rate by ten and watch the update ratio: about 1e-3 is healthy.")
     # The ratio is proportional to the learning rate for SGD; keep a decade below the limit of healthy steps.
     scaled = lr * min(0.1, USUAL / ratio) if ratio > 0 else lr / 10
-    suggested = rounded(min(scaled, COMMON_MAX["adaptive" if case.adaptive else "plain"] / 10))
+    # Common practice bounds the proposal: damaged weights and odd first steps give ratios that nobody should follow.
+    lowest = min(LR_USUAL[case.lr_class] / 100, lr / 10)
+    suggested = rounded(max(lowest, min(scaled, LR_MAX[case.lr_class] / 10)))
     norm = case.healthy_grad_norm
     clip = (
         f"\n# and, against single large steps, before optimizer.step():\n"
         f"torch.nn.utils.clip_grad_norm_(model.parameters(), {number(norm)})"
-        if math.isfinite(norm) and norm > 0 and (case.onset or 0) >= 5 and not case.loss.early_rise > RISE
+        if norm > 0 and not case.loss.early_rise > RISE
         else ""
     )
     return Remedy(

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.explain.case import LR_MIN, LR_USUAL
 from neuraldbg.explain.cause import STALL, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.words import number, rounded
@@ -35,14 +36,12 @@ if TYPE_CHECKING:
 LOW = 1e-5
 """Update ratio below which training crawls; 1e-3 is healthy (Karpathy, CS231n notes)."""
 HEALTHY = 1e-3
-COMMON_MIN = {"adaptive": 1e-6, "plain": 1e-5}
-"""The smallest learning rates in common use, for Adam and its kin and for SGD."""
 
 
 def judge(case: Case) -> Finding | None:
     """Weigh the size of the updates and the slope of the loss."""
     ratio, lr = case.typical_update_ratio, case.lr
-    smallest = COMMON_MIN["adaptive" if case.adaptive else "plain"]
+    smallest = LR_MIN[case.lr_class]
     if not 0 < ratio < 10 * LOW and not lr < smallest:
         return None
     weigh = Weighing()
@@ -76,7 +75,7 @@ def judge(case: Case) -> Finding | None:
         )
     _weigh_course(case, weigh)
     _weigh_gradients(case, weigh)
-    suggested = rounded(_suggest(lr, ratio)) if lr > 0 else "1e-03"
+    suggested = rounded(min(_suggest(lr, ratio), max(LR_USUAL[case.lr_class], lr)) if lr > 0 else 1e-3)
     size = f", so that each update is {number(ratio)} of the weights" if ratio > 0 else ""
     return weigh.conclude(
         f"a learning rate that is too low: {number(lr)} with {case.optimizer_name}{size}",
