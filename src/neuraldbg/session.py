@@ -132,7 +132,7 @@ class NeuralDbg:
             message = "this session has ended; make a new NeuralDbg to watch again"
             raise AttachError(message)
         self._info = replace(self._info, started=time.time())
-        self._recorder = Recorder(self._wanted, self.settings.record, self._info)
+        self._recorder = Recorder(self._wanted, self.settings.record, self._info, pull=self._capture.deliver_late)
         _active, self._running = self, True
         try:
             self._capture.start()

@@ -103,3 +103,45 @@ def test_a_run_can_be_explained_while_it_goes_on(place: Place) -> None:
     assert process.returncode in (130, -signal.SIGINT)
     assert "KeyboardInterrupt" in err
     assert "Saved in run" in err
+
+
+HANGING = script(
+    MODEL,
+    """
+import time
+opt = torch.optim.Adam(model.parameters(), lr=1e-2)
+for step, (a, b) in enumerate(batches(9)):
+    opt.zero_grad()
+    F.cross_entropy(model(a), b).backward()
+    opt.step()
+    if step < 2:
+        time.sleep(0.5)  # slow steps, then a burst, then nothing more
+print("hangs", flush=True)
+time.sleep(60)
+""",
+)
+
+
+@pytest.mark.slow
+def test_what_was_done_before_a_hang_is_there(place: Place) -> None:
+    place.write("train.py", HANGING)
+    process = subprocess.Popen(
+        place.command("run", "-o", "run", "train.py"),
+        cwd=place.path,
+        env=place.env(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        assert "hangs" in process.stdout.readline()
+        time.sleep(1.5)
+        os.kill(process.pid, signal.SIGKILL)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    from neuraldbg import Run
+
+    assert Run.load(place.path / "run").steps == 9

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import gc
 import math
+import threading
 import time
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -48,6 +49,8 @@ _UNITS_EVERY = 4
 """Steps between two readings of the units' activity, after the first window of steps."""
 _BACKLOG_S = 0.25
 """Seconds that a closed step may wait: well below the second that a killed process may lose."""
+_SETTLED = 3
+"""Steps after which a program whose optimizers always stepped alone is taken at its word."""
 _BATCH = 16
 """Steps put aside before they are worked on together: working on one at a time finds every cache cold."""
 
@@ -97,7 +100,10 @@ class Capture:
         self._open: list[Stream] = []
         self.batch = _BATCH
         self._backlog: list[Closed] = []
+        self._delivering = threading.RLock()
         self._pending = False
+        self._together = False
+        """Whether two optimizers have ever stepped after one backward."""
         self._closure = False
         self._by_hand: bool | None = None
         self._layout: Layout | None = None
@@ -213,7 +219,11 @@ class Capture:
 
     def _end(self, stream: Stream) -> None:
         self._pending = True
-        if not self.models.entered:  # compiled as a whole: the next pass cannot be seen to begin
+        self._together |= len(self._open) > 1
+        # A step stays open only while a second optimizer may still belong to it. One compiled as a whole cannot be seen
+        # to begin its next pass.
+        settled = self.steps >= _SETTLED and not self._together
+        if settled or not self.models.entered:
             self._close()
 
     def _scaled(self, tensor: Tensor, scale: float) -> None:
@@ -247,15 +257,27 @@ class Capture:
             self.layout(),
             self.hooks.table.take(),
         )
-        self._backlog.append(closed)
+        with self._delivering:
+            self._backlog.append(closed)
         self._last = now
         self._prepare(next_step=True)
-        if not applied or len(self._backlog) >= self.batch or closed.time - self._backlog[0].time > _BACKLOG_S:
+        waited = closed.time - self._backlog[0].time if self._backlog else 0.0
+        if not applied or len(self._backlog) >= self.batch or max(waited, scalars["duration"]) > _BACKLOG_S:
             self._deliver()
 
     def _deliver(self) -> None:
         """Hand on the steps that were put aside, in order."""
-        backlog, self._backlog = self._backlog, []
+        with self._delivering:
+            backlog, self._backlog = self._backlog, []
+            self._hand_on(backlog)
+
+    def deliver_late(self) -> None:
+        """Hand on steps that have waited too long, where no step follows that would: called by the writer's thread."""
+        backlog = self._backlog
+        if backlog and time.perf_counter() - self._began - backlog[0].time > _BACKLOG_S:
+            self._deliver()
+
+    def _hand_on(self, backlog: list[Closed]) -> None:
         for closed in backlog:
             table = self.hooks.table.derive(closed.step, closed.taken)
             step = Step(

@@ -188,7 +188,7 @@ class HookManager:
 
     def never_fired(self) -> list[str]:
         """Hooked layers that have not been called."""
-        return [path for path in self.probes if path not in self.called]
+        return [path for path in list(self.probes) if path not in self.called]
 
 
 def _joined(prefix: str, path: str) -> str:
@@ -257,7 +257,7 @@ class Probe:
             return None
         if not isinstance(output, Tensor):
             for _, x in leaves(output):
-                if x.is_floating_point():
+                if x.is_floating_point() and x.device.type == "cpu":
                     op.observe(x.detach(), self.raw, self.row, self.cap, self.graph_bound, self.graph_centre)
             return None
         if not output.is_floating_point() or output.device.type != "cpu":

@@ -6,6 +6,7 @@ device write into a table of their own there; the step boundary brings each over
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -159,6 +160,7 @@ class Units:
 
     def __init__(self, window: int) -> None:
         self.window = window
+        self._lock = threading.Lock()
         self._rows: list[int] = []
         self._starts: list[int] = []
         self._sizes: list[int] = []
@@ -172,6 +174,10 @@ class Units:
         """Begin to watch the units of a site."""
         if row in self._since:
             return
+        with self._lock:  # steps may be derived in the writer's thread meanwhile
+            self._add(row, units, step)
+
+    def _add(self, row: int, units: int, step: int) -> None:
         self._starts.append(len(self._highest))
         self._sizes.append(units)
         self._rows.append(row)
@@ -203,9 +209,12 @@ class Units:
 
     def derive(self, step: int, highest: npt.NDArray[np.float32], out: npt.NDArray[np.float64]) -> None:
         """Fill the columns ``units`` and ``dead`` of the sites seen in a step. Steps must come in order."""
+        if len(highest):
+            with self._lock:
+                self._derive(step, highest, out)
+
+    def _derive(self, step: int, highest: npt.NDArray[np.float32], out: npt.NDArray[np.float64]) -> None:
         known = len(highest)
-        if not known:
-            return
         sites = int(np.searchsorted(self._starts, known))
         rows, starts = np.array(self._rows[:sites]), np.array(self._starts[:sites])
         self._fired[:known][highest > 0] = step

@@ -22,7 +22,7 @@ class Detector(Protocol):
     name: ClassVar[str]
     """The name that settings use for it."""
     needs: ClassVar[frozenset[str]]
-    """Kinds of sites it reads; capture measures the union over all detectors."""
+    """Kinds of sites it reads."""
 
     @property
     def thresholds(self) -> Thresholds:

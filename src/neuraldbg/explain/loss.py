@@ -175,7 +175,8 @@ class LossSummary:
         above = self._y > level
         after = np.cumsum(above[::-1])[::-1] / np.arange(len(above), 0, -1)
         # A wild loss dips below the level now and then: for good means four fifths of all steps that follow.
-        onset = np.flatnonzero(above & (after >= 0.8))
+        fallen = self.best < 0.95 * self.initial
+        onset = np.flatnonzero(above & (after >= 0.8) & (self.finite.steps >= (self.best_step if fallen else 0)))
         return int(self.finite.steps[onset[0] if len(onset) else -1])
 
     @property

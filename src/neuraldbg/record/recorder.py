@@ -36,10 +36,20 @@ _JOIN_S = 30.0
 class Recorder:
     """Records a run to ``folder/rank0.ndbg``, or in memory where ``folder`` is None or cannot be written.
 
-    Nothing here raises into the training. In a forked child (a DataLoader worker) it does nothing.
+    Nothing here raises into the training. In a forked child (a DataLoader worker) it does nothing. ``pull`` is called
+    by the writer's thread before it looks for steps: whoever holds some back can put them then.
     """
 
-    def __init__(self, folder: Path | None, settings: RecordSettings, info: RunInfo, *, rank: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        settings: RecordSettings,
+        info: RunInfo,
+        *,
+        rank: int = 0,
+        pull: Callable[[], None] | None = None,
+    ) -> None:
+        self._pull = pull
         self.path: Path | None = None
         """The run file; None while the run is kept in memory only."""
         self.dropped = 0
@@ -153,6 +163,8 @@ class Recorder:
         while not self._stop:
             self._wake.wait(pause)
             self._wake.clear()
+            if self._pull is not None and not self._stop:
+                self._pull()
             self._drain()
 
     def _drain(self) -> None:

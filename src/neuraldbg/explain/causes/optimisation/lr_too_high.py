@@ -96,6 +96,8 @@ def _weigh_course(case: Case, weigh: Weighing) -> None:
         if not trouble.broke and not loss.rose:
             weigh.against("the loss never rose above its first value, as it does when steps overshoot", 3.0,
                           loss.peak, loss.initial)  # fmt: skip
+            if trouble.kind == "slow":
+                weigh.against("it falls all the way, slowly", 1.0)
     if loss.early_rise > RISE:
         weigh.speaks(
             f"within ten steps the loss rose to {number(loss.early_rise)} times its first value",
