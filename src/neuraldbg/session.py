@@ -343,9 +343,13 @@ def _outcome(error: BaseException | None) -> Outcome:
     if isinstance(error, TrainingHalted):
         return Outcome("halted", error.reason)
     every = traceback.extract_tb(error.__traceback__)
-    frames = [frame for frame in every if "site-packages" not in frame.filename] or every  # the user's own line
+    frames = [frame for frame in every if not _foreign(frame.filename)] or every  # the user's own line
     where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     return Outcome("raised", "".join(traceback.format_exception_only(error)).strip(), where)
+
+
+def _foreign(file: str) -> bool:
+    return "site-packages" in file or Path(file).is_relative_to(Path(__file__).parent)
 
 
 def _versions() -> dict[str, str]:

@@ -9,14 +9,28 @@ from __future__ import annotations
 import contextlib
 import importlib
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 
 from neuraldbg import Diagnosis, NeuralDbg
 
-FAMILIES = ("healthy", "scary", "unclear", "loop", "loss", "data", "optimisation", "architecture", "precision")
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FAMILIES = (
+    "healthy",
+    "scary",
+    "unclear",
+    "loop",
+    "loss",
+    "data",
+    "optimisation",
+    "architecture",
+    "precision",
+    "second",
+)
 """Modules of tests.faults.programs."""
 NEAR = 2
 """Steps by which the first step of a cause may be off."""

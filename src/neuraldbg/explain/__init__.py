@@ -115,7 +115,7 @@ def _blind_spots(case: Case) -> list[Unjudged]:
         found.append(Unjudged("causes in the loss", "no graph of a loss was seen at a backward pass"))
     elif not case.terms:
         ops = ", ".join(case.loss_ops[:3])
-        found.append(Unjudged("causes in the loss", f"no known form of loss was recognised in its graph ({ops})"))
+        found.append(Unjudged("whether the loss fits the task", f"no known form was recognised in its graph ({ops})"))
     elif any(term.get("kind") == "unknown" for term in case.terms):
         found.append(Unjudged("one term of the loss", "it has no known form"))
     never = case.run.info.coverage.get("never_fired") or ()

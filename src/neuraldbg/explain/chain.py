@@ -84,14 +84,15 @@ def build(case: Case, hypothesis: Hypothesis | None, kinds: Iterable[str] | None
 def trace(run: RunRecord, diagnosis: Diagnosis, name: str) -> Chain:
     """Return the chain behind a hypothesis (its cause id), a failure ("loss divergence") or a kind of event.
 
-    Spaces and case do not matter. Empty if nothing of that name is in the diagnosis or the run.
+    The order of the words, their plural and case do not matter, and a word of it is enough: "vanishing". Empty if nothing
+    of that name is in the diagnosis or the run.
     """
     case, wanted = Case(run), _plain(name)
     for hypothesis in diagnosis.hypotheses:
         if wanted in (_plain(hypothesis.cause), _plain(hypothesis.failure)):
             return build(case, hypothesis)
-    known = {event.kind for event in run.events if wanted in (_plain(event.kind), _plain(event.transition))}
-    if not known:
+    known = {e.kind for e in run.events if wanted <= _plain(e.kind) or wanted == _plain(e.transition)}
+    if not known or not wanted:
         return Chain()
     parent = next((h for h in diagnosis.hypotheses if known & set(h.explains)), None)
     last = max(event.first_step for event in run.events if event.kind in known)
@@ -99,8 +100,10 @@ def trace(run: RunRecord, diagnosis: Diagnosis, name: str) -> Chain:
     return build(case, parent, before | known)
 
 
-def _plain(name: str) -> str:
-    return name.strip().lower().replace(" ", "_").replace("-", "_")
+def _plain(name: str) -> frozenset[str]:
+    """Return a name's words: ``vanishing_gradients`` and "gradient vanishing" are one name."""
+    words = name.strip().lower().replace("_", " ").replace("-", " ").split()
+    return frozenset(word.removesuffix("s") for word in words)
 
 
 def _label(event: Event, group: list[Event]) -> str:

@@ -140,7 +140,18 @@ class LossSummary:
         if self.ends_nonfinite or self.diverged or len(self) < FEW:
             return False
         drop = self.initial - self.last
-        return (self.falling or drop > 4 * self.noise) and self.relative > WORTH
+        return (self.falling or self.fell_at_once or drop > 4 * self.noise) and self.relative > WORTH
+
+    @cached_property
+    def fell_at_once(self) -> bool:
+        """Whether it fell within the first steps and stayed down: more than four standard errors, and a tenth."""
+        y = self._y
+        if len(y) < ENOUGH:
+            return False
+        level = float(np.median(y[len(y) // 2 :]))
+        heads = [k for k in (5, 10, 20, 40) if k <= len(y) // 4]
+        drops = [(float(np.median(y[:k])) - level, k) for k in heads]
+        return any(drop > 4 * self.noise / np.sqrt(k) and drop > 2 * WORTH * abs(level + drop) for drop, k in drops)
 
     @cached_property
     def diverged(self) -> bool:
@@ -199,6 +210,7 @@ class LossSummary:
             return False
         best_gain = self.initial - self.best
         down = self.falling and self.last < self.initial  # back from an early jump to where it began is not down
+        down |= self.relative > 0.3  # noisy, but nobody would say that it did not fall
         return not self.learned and not down and best_gain <= max(4 * self.noise, WORTH * abs(self.initial))
 
     @property

@@ -126,9 +126,17 @@ def gradient_profile(case: Case, kind: str = "output_grad", stat: str = "rms") -
             series = case.run.series(rows[0], stat).finite()
             if len(series):
                 found[layer.path] = float(np.median(series.values[:steps]))
+    found = _one_model(case, found)
     if len(found) < 2 and kind == "output_grad":
         return gradient_profile(case, "param_grad", stat)
     return Profile(tuple(found), np.asarray(list(found.values()), dtype=np.float64))
+
+
+def _one_model(case: Case, found: dict[str, float]) -> dict[str, float]:
+    """Keep the layers of the model with most of them: a gradient does not fade from one model to another."""
+    models = [case.layout.by_path[path].model for path in found]
+    largest = max(dict.fromkeys(models), key=models.count, default=None)
+    return {path: value for path, value in found.items() if case.layout.by_path[path].model == largest}
 
 
 def activation_profile(case: Case) -> Profile:

@@ -94,7 +94,7 @@ def _explained_away(case: Case, lower: _Weighed, others: list[_Weighed]) -> _Wei
             since = f", at work since step {higher.finding.step}" if higher.finding.step is not None else ""
             best = Evidence(
                 f"{higher.cause.id} explains the same symptoms and is shown more directly{since}",
-                False, weight, higher.confidence, CREDIBLE,
+                False, weight,
             )  # fmt: skip
     return replace(lower, discounts=(best,)) if best else lower
 

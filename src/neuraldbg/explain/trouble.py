@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -56,15 +57,22 @@ class Trouble:
 def guessing_loss(case: Case) -> float:
     """Return the loss of a constant guess, from the loss graph: ln C, ln 2, the targets' variance; NaN if unknown."""
     for term in case.terms:
-        kind, target = term.get("kind"), term.get("target") or {}
+        kind = term.get("kind")
         if kind in ("cross_entropy", "nll") and (term.get("classes") or 0) > 1 and term.get("reduction") == "mean":
             return math.log(float(term["classes"]))
         if kind in ("bce", "bce_with_logits") and term.get("reduction") == "mean":
             return math.log(2.0)
         if kind in ("mse", "squared_error") and term.get("reduction") == "mean":
-            std = target.get("std")
-            return float(std) ** 2 if isinstance(std, (int, float)) else float("nan")
+            return _variance(case, str(kind))
     return float("nan")
+
+
+def _variance(case: Case, kind: str) -> float:
+    """Return the targets' variance, median over the batches that were read; NaN if unknown."""
+    terms = (term for fact in case.run.facts_of("loss") for term in fact.value.get("terms") or ())
+    found = [(term.get("target") or {}).get("std") for term in terms if term.get("kind") == kind]
+    known = [float(std) ** 2 for std in found if isinstance(std, (int, float)) and math.isfinite(std)]
+    return statistics.median(known) if known else float("nan")
 
 
 def at_guess(case: Case) -> bool:
@@ -75,7 +83,9 @@ def at_guess(case: Case) -> bool:
     loss, guess = case.loss, guessing_loss(case)
     if not guess > 0 or len(loss.finite) < ENOUGH or not loss.alone:
         return False
-    return loss.last > NEAR_GUESS * guess and loss.best > (NEAR_GUESS - 0.05) * guess and not loss.still_falling
+    error = min(3 * loss.noise / math.sqrt(loss.window), 0.1 * guess)
+    near = loss.last > NEAR_GUESS * guess - error and loss.best > (NEAR_GUESS - 0.05) * guess - error
+    return near and not loss.still_falling
 
 
 def find_trouble(case: Case) -> Trouble:

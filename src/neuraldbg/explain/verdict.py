@@ -74,7 +74,10 @@ def judge(case: Case, hypotheses: tuple[Hypothesis, ...], certain: frozenset[str
             f"The model trains, but a fault is likely to hurt the result: {top.sentence}{_place(top)}{others}.{ending}",
         )
     if _crashed(case):
-        return "inconclusive", f"The script broke off after {plural(steps, 'step')}, in which {_course(case, lower=True)}.{ending}"
+        return (
+            "inconclusive",
+            f"The script broke off after {plural(steps, 'step')}, in which {_course(case, lower=True)}.{ending}",
+        )
     if trouble.kind == "slow" and case.loss.still_falling and len(case.loss) < MANY:
         return "inconclusive", f"{_capital(trouble.phrase)}, but it still falls: too few steps to tell.{ending}"
     if trouble.any or _halted(case):

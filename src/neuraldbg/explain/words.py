@@ -10,13 +10,20 @@ if TYPE_CHECKING:
 
 
 def number(value: float) -> str:
-    """Write a measured number with three significant digits: ``0.00123``, ``2.3``, ``4.1e+07``, ``NaN``."""
+    """Write a measured number with three significant digits: ``0.00123``, ``2.3``, ``12,300``, ``4.1e+07``, ``NaN``."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
         return "Inf" if value > 0 else "-Inf"
     if value == int(value) and abs(value) < 1e6:
-        return str(int(value))
+        return str(int(value)) if abs(value) < 1e4 else f"{int(value):,}"
+    if 1e3 <= abs(value) < 1e6:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def literal(value: float) -> str:
+    """Write a number for code: three significant digits, no separators."""
     return f"{value:.3g}"
 
 

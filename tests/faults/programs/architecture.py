@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
-
 from tests.faults.corpus import program
 from tests.faults.kit import ConvNet, Mlp, adam, batches, digits, fit, flat_digits, sgd
+from torch import Tensor, nn
 
 
 def init(model: nn.Module, std: float | None = None, gain: float = 1.0) -> nn.Module:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import nn
-
 from tests.faults.corpus import program
 from tests.faults.kit import (
     AutoEncoder,
@@ -24,6 +22,7 @@ from tests.faults.kit import (
     pictures,
     sgd,
 )
+from torch import nn
 
 
 @program("mlp")

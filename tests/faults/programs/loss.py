@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
-
 from tests.faults.corpus import program
 from tests.faults.kit import (
     CharGpt,
@@ -21,6 +19,7 @@ from tests.faults.kit import (
     flat_digits,
     sgd,
 )
+from torch import Tensor, nn
 
 
 @program("transformer", "double_softmax", layer="head", step=0)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
-
 from tests.faults.corpus import program
 from tests.faults.kit import batches, flat_digits, sgd
+from torch import Tensor, nn
 
 
 @program("mlp", "fp16_overflow", layer="b", verdict="failing")

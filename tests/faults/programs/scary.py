@@ -6,8 +6,6 @@ import copy
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
-
 from tests.faults.corpus import program
 from tests.faults.kit import (
     ConvNet,
@@ -20,6 +18,7 @@ from tests.faults.kit import (
     flat_digits,
     sgd,
 )
+from torch import Tensor, nn
 
 EARLY = ("healthy", "inconclusive")
 
@@ -290,8 +289,8 @@ def pairs_on_purpose() -> None:
     model = Mlp(10, 1)
     optimizer = adam(model, 3e-3)
     for x, y in batches(diabetes(), 250):
-        p, y = model(x)[:, 0], y[:, 0]
-        loss = ((p[:, None] - p[None, :]) - (y[:, None] - y[None, :])).pow(2).mean()
+        p, t = model(x)[:, 0], y[:, 0]
+        loss = ((p[:, None] - p[None, :]) - (t[:, None] - t[None, :])).pow(2).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

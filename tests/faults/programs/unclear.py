@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import nn
-
 from tests.faults.corpus import program
 from tests.faults.kit import Mlp, adam, batches, fit, flat_digits, sgd
+from torch import nn
 
 
 @program("mlp", verdict=("failing", "suspect", "inconclusive"))

@@ -71,7 +71,7 @@ def judge(case: Case) -> Finding | None:
     elif case.learned:
         weigh.against(
             f"the model learns: the loss fell by {percent(case.loss.relative)}",
-            3.5 if not whole else 2.0,
+            3.5 if not whole else 1.0,
             case.loss.relative,
         )
     else:
@@ -85,7 +85,7 @@ def judge(case: Case) -> Finding | None:
         ),
         layer=worst.layer,
         step=worst.step,
-        failure="dead units",
+        failure=case.trouble.name or "dead units",
     )
 
 

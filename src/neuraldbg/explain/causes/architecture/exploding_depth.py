@@ -28,7 +28,7 @@ import numpy as np
 from neuraldbg.explain.cause import BLOW_UP, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.profiles import RECURRENT_TYPES, gradient_profile
-from neuraldbg.explain.words import number, percent
+from neuraldbg.explain.words import literal, number, percent
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -67,9 +67,9 @@ def judge(case: Case) -> Finding | None:
     else:
         weigh.against("the loss shows no consequence", 1.0)
     norm = float("nan") if built_in else case.healthy_grad_norm  # exploding from the start, no step was healthy
-    limit = number(norm) if norm > 0 else "1.0"
+    limit = literal(norm) if norm > 0 else "1.0"
     return weigh.conclude(
-        "gradients that grow over the depth" + (f" towards {layer}" if layer else ""),
+        _sentence(case, layer),
         Remedy(
             f"Clip the gradient norm at {limit}" + (", the upper end of the healthy steps" if norm > 0 else "") + ".",
             f"loss.backward()\ntorch.nn.utils.clip_grad_norm_(model.parameters(), {limit})\noptimizer.step()",
@@ -79,6 +79,13 @@ def judge(case: Case) -> Finding | None:
         failure="gradient explosion",
         equivalent=("init_scale_wrong",) if case.sound_init is None else (),
     )
+
+
+def _sentence(case: Case, layer: str | None) -> str:
+    found = case.layout.by_path.get(layer or "")
+    if found is not None and found.type in RECURRENT_TYPES:
+        return f"a recurrence that multiplies what passes through it: gradients of {layer} grow through time"
+    return "layers that each pass back more gradient than they receive" + (f", up to {layer}" if layer else "")
 
 
 def _weigh_depth(case: Case, weigh: Weighing) -> str | None:

@@ -80,20 +80,12 @@ def _weigh_profile(case: Case, weigh: Weighing, *, large: bool) -> None:
         return
     gain = profile.per_layer
     towards = gain > GAIN if large else gain < 1 / GAIN
+    said = f"activations change by a factor of {number(gain)} per layer at the first step"
+    edge = GAIN if large else 1 / GAIN
     if towards:
-        weigh.speaks(
-            f"activations change {number(gain)} times per layer at the first step",
-            2.0,
-            gain,
-            GAIN if large else 1 / GAIN,
-        )
+        weigh.speaks(said, 2.0, gain, edge)
     elif len(profile) >= 3:
-        weigh.against(
-            f"activations change only {number(gain)} times per layer at the first step",
-            1.5,
-            gain,
-            GAIN if large else 1 / GAIN,
-        )
+        weigh.against(f"{said}, which is not much", 1.5, gain, edge)
 
 
 def _weigh_course(case: Case, weigh: Weighing, *, large: bool) -> None:

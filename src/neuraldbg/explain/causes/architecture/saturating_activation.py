@@ -79,7 +79,7 @@ def judge(case: Case) -> Finding | None:
         ),
         layer=layer,
         step=step,
-        failure="saturated units",
+        failure=case.trouble.name or "saturated units",
     )
 
 

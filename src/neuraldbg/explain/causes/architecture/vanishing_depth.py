@@ -29,11 +29,16 @@ from neuraldbg.explain.words import number, percent
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from neuraldbg.explain.case import Case
     from neuraldbg.explain.finding import Finding
 
 RATIO = 1e-3
 """First over last layer's gradient, below which the first layers hardly learn."""
+STAYS = 1e-3
+"""Sum of a layer's updates over the run, in units of its weights, below which it has not trained at all."""
 PER_LAYER = 0.7
 """Change per layer below which the fading is geometric."""
 
@@ -45,7 +50,7 @@ def judge(case: Case) -> Finding | None:
         return None
     ratio = float(profile.values[0] / profile.values[-1])
     decay = ratio ** (1 / (len(profile) - 1)) if ratio > 0 else 0.0
-    if not ratio < RATIO:
+    if not ratio < RATIO or cut_off(profile.values):
         return None
     weigh, layer = Weighing(), profile.layers[0]
     weigh.speaks(
@@ -67,7 +72,8 @@ def judge(case: Case) -> Finding | None:
         weigh.against("no sigmoid, tanh or recurrent layer that would damp it", 1.0)
     _weigh_rest(case, weigh)
     return weigh.conclude(
-        f"gradients that fade over the depth: {layer} receives {number(ratio)} of what {profile.layers[-1]} receives",
+        f"layers that each pass back less gradient than they receive: {layer} gets {number(ratio)} of what "
+        f"{profile.layers[-1]} gets",
         Remedy(
             "Use ReLU-like activations and normalisation between the layers, or residual connections.",
             "# instead of torch.nn.Sigmoid() / torch.nn.Tanh() between the layers:\n"
@@ -92,9 +98,38 @@ def _weigh_rest(case: Case, weigh: Weighing) -> None:
     if case.trouble.kind in ("stuck", "slow"):
         weigh.speaks(case.trouble.phrase, 1.5)
     elif case.learned:
-        weigh.against(f"the model learns: the loss fell by {percent(case.loss.relative)}", 4.0, case.loss.relative)
+        moved = travelled(case, case.gradients.layers[0])
+        stays = moved < STAYS
+        if stays:
+            weigh.speaks(f"all updates of {case.gradients.layers[0]} together come to {number(moved)} of its weights, "
+                         "so it stays as it began", 2.5, moved, STAYS)  # fmt: skip
+        weigh.against(f"the model learns: the loss fell by {percent(case.loss.relative)}", 1.0 if stays else 4.0,
+                      case.loss.relative)  # fmt: skip
     else:
         weigh.against("the loss shows no consequence", 1.0)
+
+
+def cut_off(values: npt.NDArray[np.float64]) -> bool:
+    """Whether the gradient falls to exactly zero from one layer to the next: then something blocks it."""
+    alive = values[values > 0]
+    return bool(len(alive) < len(values)) and bool(alive.min() > 1e-30)  # below, 32-bit numbers run out by themselves
+
+
+def travelled(case: Case, layer: str) -> float:
+    """Return the most by which a layer's weights can have moved over the run, in units of themselves; NaN if unknown.
+
+    The sum of norm(update) / norm(weight) over all steps, at full length even where steps were thinned.
+    """
+    for row in case.layout.rows("update", layer):
+        site = case.layout.sites[row]
+        held = [r for r in case.layout.rows("param", layer) if case.layout.sites[r].name == site.name]
+        if "weight" not in site.name or not held:
+            continue
+        steps, size = case.run.series(row, "rms").finite(), case.run.series(held[0], "rms").finite().values
+        if len(steps) > 5 and len(size) and size[0] > 0:
+            # Updates are not read at every step: what was read stands for all.
+            return float(steps.values.mean() * (case.run.steps or len(case.history)) / size[0])
+    return float("nan")
 
 
 def saturated(case: Case) -> bool:

@@ -27,7 +27,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.words import number, percent, plural
+from neuraldbg.explain.words import literal, number, percent, plural
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -119,14 +119,14 @@ def judge(case: Case) -> Finding | None:
     limit = (
         case.healthy_grad_norm if case.trouble.broke else float(np.median(norm.values)) if len(norm) else float("nan")
     )
-    clip = f"torch.nn.utils.clip_grad_norm_(model.parameters(), {number(limit)})" if np.isfinite(limit) else ""
+    clip = f"torch.nn.utils.clip_grad_norm_(model.parameters(), {literal(limit)})" if np.isfinite(limit) else ""
     return weigh.conclude(
         f"one batch unlike all others: at step {odd.step} its {odd.stat} is {number(odd.value)} instead of "
         f"about {number(odd.usual)}",
         Remedy(
             "Look at the samples of that batch and drop or clip them; clipping the gradient norm keeps one batch from "
             "ruining the weights.",
-            f"x = x.clamp(-{number(3 * odd.usual)}, {number(3 * odd.usual)})\n{clip}".strip(),
+            f"x = x.clamp(-{literal(3 * odd.usual)}, {literal(3 * odd.usual)})\n{clip}".strip(),
         ),
         step=odd.step,
         failure=case.trouble.name or "loss spike",

@@ -28,7 +28,7 @@ import numpy as np
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.profiles import gradient_profile, is_norm
-from neuraldbg.explain.words import number
+from neuraldbg.explain.words import literal, number
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _weigh(case: Case, stats: InputStats) -> Finding | None:
             "Standardise the inputs with the statistics of the training set, also when the model is used later.",
             "mean, std = x_train.mean(0), x_train.std(0).clamp_min(1e-6)\nx = (x - mean) / std"
             if per_column
-            else f"x = (x - {number(stats.mean)}) / {number(stats.std or 1.0)}",
+            else f"x = (x - {literal(stats.mean)}) / {literal(stats.std or 1.0)}",
         ),
         layer=first,
         step=0,

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.words import number
+from neuraldbg.explain.words import literal, number
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def _weigh(case: Case, term: dict[str, Any], mean: float, std: float) -> Finding
         f"targets that are not normalised: mean {number(mean)}, standard deviation {number(std)}",
         Remedy(
             "Standardise the targets for training and undo it when predicting.",
-            f"target = (target - {number(mean)}) / {number(std or 1.0)}\n"
-            f"# later: prediction = model(x) * {number(std or 1.0)} + {number(mean)}",
+            f"target = (target - {literal(mean)}) / {literal(std or 1.0)}\n"
+            f"# later: prediction = model(x) * {literal(std or 1.0)} + {literal(mean)}",
         ),
         layer=layer,
         step=0,

@@ -67,13 +67,22 @@ def judge(case: Case) -> Finding | None:
         )
     layer = owner(names[0])
     return weigh.conclude(
-        f"{listing(names)} being in no optimizer: {'they get' if len(names) > 1 else 'it gets'} gradients but never "
-        f"{'move' if len(names) > 1 else 'moves'}",
+        f"{grouped(case, names)} being in no optimizer: gradients arrive, but nothing moves",
         _remedy(case, names),
         layer=layer,
         step=0,
         failure="untrained layer",
     )
+
+
+def grouped(case: Case, names: list[str]) -> str:
+    """Name whole layers where all of their parameters are meant: ``rnn, fc.bias``."""
+    said: list[str] = []
+    for name in names:
+        layer = case.layout.by_path.get(owner(name))
+        whole = layer is not None and layer.path and {f"{layer.path}.{p}" for p in layer.params} <= set(names)
+        said.append(owner(name) if whole else name)
+    return listing(dict.fromkeys(said))
 
 
 def movement(case: Case, names: list[str]) -> bool | None:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from neuraldbg.explain.case import LR_MAX, LR_USUAL
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.words import number, rounded
+from neuraldbg.explain.words import literal, number, rounded
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -106,7 +106,8 @@ def _weigh_course(case: Case, weigh: Weighing) -> None:
             RISE,
         )
     elif trouble.broke and case.onset is not None and case.onset > 20 and loss.gain > 0.05:
-        weigh.against(f"the loss fell until step {case.onset} with the same learning rate", 1.0, case.onset)
+        long = min(1.0 + 2 * math.log10(case.onset / 20), 3.0)
+        weigh.against(f"the loss fell until step {case.onset} with the same learning rate", long, case.onset)
     origin = case.origin
     if origin is not None and not loss.early_rise > RISE and origin.step > 0:
         before = case.scalar("update_ratio").finite().between(0, origin.step - 1).values
@@ -132,7 +133,7 @@ def _remedy(case: Case, ratio: float) -> Remedy:
     norm = case.healthy_grad_norm
     clip = (
         f"\n# and, against single large steps, before optimizer.step():\n"
-        f"torch.nn.utils.clip_grad_norm_(model.parameters(), {number(norm)})"
+        f"torch.nn.utils.clip_grad_norm_(model.parameters(), {literal(norm)})"
         if norm > 0 and not case.loss.early_rise > RISE
         else ""
     )
