@@ -27,7 +27,7 @@ from torch.optim import Optimizer
 
 from neuraldbg.capture.compiled import forget_compiled
 from neuraldbg.capture.coverage import coverage
-from neuraldbg.capture.guest import Tally
+from neuraldbg.capture.guest import Switch, Tally
 from neuraldbg.capture.hooks import HookManager
 from neuraldbg.capture.learning import Learning
 from neuraldbg.capture.losses import Losses
@@ -89,8 +89,11 @@ class Capture:
         self.tally = Tally()
         self.hooks = HookManager(layers=None, param_grads=False, settings=settings, tally=self.tally)
         self.params = Params(self.hooks.table)
-        self.models = Models(self.hooks, self.params, self._close_open, discover=discover)
-        self.optimizers = Optimizers(self.params, self.tally, self._relevant, self._begin, self._ready, self._end)
+        self.switch = Switch()
+        self.models = Models(self.hooks, self.params, self._close_open, self.switch, discover=discover)
+        self.optimizers = Optimizers(
+            self.params, self.tally, self._relevant, self._begin, self._ready, self._end, self.switch
+        )
         self.losses = Losses(self.hooks, self.models, self._before_backward)
         self.learning = Learning(self.hooks, self.params, self.models, self.optimizers, self.losses)
         self.steps = 0
@@ -117,11 +120,13 @@ class Capture:
     def start(self) -> None:
         """Begin to listen."""
         self._began = self._last = time.perf_counter()
+        self.switch.turn_on()
         self._patches.put(torch.autograd, "backward", lambda f: self.losses.wrap(f, "tensors"))
         self._patches.put(torch.autograd, "grad", lambda f: self.losses.wrap(f, "outputs"))
         self._patches.put(nn.Module, "__call__", self.models.wrap_call)
         if hasattr(torch.nn.utils.clip_grad, "_clip_grads_with_norm_"):
             self._patches.put(torch.nn.utils.clip_grad, "_clip_grads_with_norm_", self.optimizers.wrap_clip)
+        self._patches.put(torch.autograd.graph.saved_tensors_hooks, "__enter__", self.hooks.wrap_saving)
         self._patches.put(torch.amp.GradScaler, "scale", self.optimizers.wrap_scaler_scale(self._scaled))
         self._patches.put(torch.amp.GradScaler, "step", self.optimizers.wrap_scaler_step)
         self.optimizers.start()
@@ -135,6 +140,7 @@ class Capture:
         except Exception:  # noqa: BLE001 (whatever happens, torch is put back)
             self.tally.caught()
         finally:
+            self.switch.turn_off()
             self.optimizers.stop()
             self._patches.restore()
             self.hooks.detach()
@@ -191,11 +197,12 @@ class Capture:
     def _holds_ours(self, opt: Optimizer) -> bool:
         return any(id(t) in self.params.by_id for group in opt.param_groups for t in group["params"])
 
-    def _before_backward(self, accumulates: bool) -> None:
+    def _before_backward(self, accumulates: bool) -> bool:
+        """Called at every backward. Returns whether gradients left by an earlier one were cleared before this."""
         self._close_open()
         self.backwards += 1
-        if accumulates:  # autograd.grad leaves .grad alone, and may come before zero_grad
-            self.optimizers.before_first_backward(self.steps)
+        # autograd.grad leaves .grad alone, and may come before zero_grad
+        return accumulates and self.optimizers.before_backward(self.steps)
 
     def _begin(self, stream: Stream, closure: bool) -> None:
         if self._pending and stream in self._open:
@@ -228,6 +235,7 @@ class Capture:
 
     def _scaled(self, tensor: Tensor, scale: float) -> None:
         self.losses.scale_of = (weakref.ref(tensor), scale)
+        self.losses.scale_in_step = scale
 
     def _layer_norms(self) -> dict[str, float]:
         squares: dict[str, float] = {}
@@ -240,8 +248,8 @@ class Capture:
 
     def _close(self, *, applied: bool = True) -> None:
         """Put the step aside, and hand on what has gathered if it is time."""
-        self._pending = False
         self.hooks.table.gather()
+        self._pending = False
         now = time.perf_counter()
         stream = self._open[0] if self._open else None
         scalars = self._scalars(stream, now, applied=applied)
@@ -304,7 +312,9 @@ class Capture:
         if loss is not None:
             scalars["loss"], scalars["loss_nonfinite"] = loss
         if self.models.passes:
-            scalars["eval_layers"] = max(done.eval_layers for done in self.models.passes)
+            trained = {w.model for w in watched}
+            passes = [p for p in self.models.passes if p.model.name in trained] or self.models.passes
+            scalars["eval_layers"] = max(done.eval_layers for done in passes)
             scalars["batch_size"] = sum(done.batch for done in self.models.passes)
         if watched:
             scalars["grad_norm"] = self.params.grad_norm(watched)
@@ -328,6 +338,8 @@ class Capture:
         """Clear what the step gathered, and get ready for the next."""
         if next_step:
             self.steps += 1
+        for stream in self._open:
+            self.optimizers.begin_stream(stream, self.steps)
         self._open.clear()
         self.learning.facts.clear()
         self.optimizers.watched.clear()

@@ -35,6 +35,26 @@ class Tally:
             self.first = traceback.format_exc(limit=-4)
 
 
+class Switch:
+    """Whether our stand-ins for torch's functions act: not after the session, though another tool may have wrapped them
+    meanwhile and keep calling them, and not in a forked child, whose copy of the session nobody reads.
+    """
+
+    def __init__(self) -> None:
+        self._pid: int | None = None
+
+    def turn_on(self) -> None:
+        """Act, in this process."""
+        self._pid = os.getpid()
+
+    def turn_off(self) -> None:
+        """Pass everything through from now on."""
+        self._pid = None
+
+    def __bool__(self) -> bool:
+        return self._pid == os.getpid()
+
+
 class HasTally(Protocol):
     """Anything that carries a tally."""
 

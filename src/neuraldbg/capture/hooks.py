@@ -21,16 +21,15 @@ from neuraldbg.errors import AttachError
 from neuraldbg.nouns import Layer, Site, column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from torch.utils.hooks import RemovableHandle
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 DEFAULT_LAYERS = (nn.Linear, nn.Conv2d, nn.LayerNorm, nn.Embedding)
 """What a HookManager used by hand reports, as Neural Observer's does."""
-ROWS = 4096
+ROWS = 16_384
 _graph_task = torch._C._current_graph_task_id  # noqa: SLF001 (no public way tells a recomputation from a forward pass)
-_saving_hooks = torch._C._autograd._top_saved_tensors_default_hooks  # noqa: SLF001 (checkpointing or offloading is on)
 _tracing = torch._C._get_tracing_state  # noqa: SLF001
 
 
@@ -106,6 +105,26 @@ class HookManager:
                 self._hook_gradients(path, module)
         return self
 
+    def sync(self, root: nn.Module, prefix: str, name: str) -> tuple[dict[str, nn.Module], list[nn.Module]]:
+        """Attach layers that are new in a model, drop those that are gone. Returns both; a replaced one is in each."""
+        now = {
+            _joined(prefix, strip(path)) or (name if not module._modules else ""): module  # noqa: SLF001
+            for path, module in root.named_modules()
+        }
+        mine = [path for path, layer in self.layers.items() if layer.model == name]
+        gone = [path for path in mine if self.modules[path] is not now.get(path)]
+        dropped = [self.modules[path] for path in gone]
+        for path in gone:
+            del self.layers[path], self.modules[path]
+            self.called.pop(path, None)
+            probe = self.probes.pop(path, None)
+            if probe is not None and probe.removable is not None:
+                probe.removable.remove()
+        added = {path: module for path, module in now.items() if path not in self.layers}
+        for path, module in added.items():
+            self._add(path, module, name)
+        return added, dropped
+
     def detach(self) -> None:
         """Remove every hook that this manager has set."""
         for handle in self._handles:
@@ -158,7 +177,8 @@ class HookManager:
             self.called.setdefault(path)
             return
         probe = self.probes[path] = Probe(self, path, module)
-        self._handles.append(module.register_forward_hook(probe))
+        probe.removable = module.register_forward_hook(probe)
+        self._handles.append(probe.removable)
 
     def _hook_gradients(self, path: str, module: nn.Module) -> None:
         for name, parameter in module.named_parameters(recurse=False):
@@ -185,6 +205,16 @@ class HookManager:
         for path, probe in self.probes.items():
             if path in sources:
                 probe.refine(following.get(path, frozenset()))
+
+    def wrap_saving(self, original: Callable[[Any], None]) -> Callable[[Any], None]:
+        """Make what stands in for the start of a region whose saved tensors are packed: to look at one unpacks it."""
+
+        @functools.wraps(original)
+        def enter(region: Any) -> None:
+            self.foreign_saves = True
+            return original(region)
+
+        return enter
 
     def never_fired(self) -> list[str]:
         """Hooked layers that have not been called."""
@@ -223,11 +253,14 @@ class Probe:
         self.first = self.slot(0, "")
         self.row = self.first.activation if self.first.activation is not None else -1
         self.grad_row = self.first.gradient if self.first.gradient is not None else -1
+        self.removable: RemovableHandle | None = None
         self.calls = self.recalls = 0
         self.seen_pass = -1
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
         """Read the output; in a traced graph, return it with a tap on its gradient."""
+        if torch.compiler.is_exporting():  # what is exported is used without us
+            return None
         if torch.compiler.is_compiling():
             return self.in_graph(output) if self.traced else None
         owner = self.owner
@@ -310,7 +343,6 @@ class Probe:
         nodes = self.owner.nodes
         if nodes is not None:
             nodes.put(node, self.path)
-            self.owner.foreign_saves |= _saving_hooks(True) is not None
 
     def read_units(self, module: nn.Module, x: Tensor, row: int) -> None:
         """Note which units were positive."""

@@ -51,9 +51,13 @@ class Learning:
             self._until = max(self._until, step + 1)
         if not new and not reading:
             return
+        self.models.follow_changes()
         self._read_unstepped()
-        rates = self.optimizers.rates()
-        self._log(step, FactKey.PARAMS, program.parameters(self.params, rates, self.hooks.called))
+        fact = program.parameters(self.params, self.optimizers.rates(), self.hooks.called)
+        if fact["not_in_optimizer"]:
+            self.optimizers.find_unstepped()
+            fact = program.parameters(self.params, self.optimizers.rates(), self.hooks.called)
+        self._log(step, FactKey.PARAMS, fact)
         scaled = self.optimizers.loss_scale is not None
         self._log(step, FactKey.PRECISION, program.precision(self.params, scaler=scaled))
         for stream in new:

@@ -33,23 +33,31 @@ _REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
 _ELEMENTWISE = {"pow": "squared_error", "abs": "l1", "mul": "squared_error"}
 _HISTOGRAM = 1000
 _CHAIN = 12
+_TERMS = 8
+"""Terms of one loss that are described."""
 _TARGET_CAP = 65_536
 
 
 def loss_terms(nodes: list[Node], layers: Marks) -> list[dict[str, Any]]:
     """Describe each term of a loss as the LOSS fact does."""
-    terms = []
+    terms: list[dict[str, Any]] = []
+    consumers: dict[Node, Node] = {}
     for node in nodes:
+        for parent, _ in parents(node):
+            consumers.setdefault(parent, node)
+    for node in nodes:
+        if len(terms) == _TERMS:
+            break
         kind = _KINDS.get(op_name(node))
         if kind is not None:
             terms.append(_fused(node, kind, nodes, layers))
         elif op_name(node) == "sub":
-            term = _written_out(node, nodes, layers)
+            term = _written_out(node, consumers, nodes, layers)
             if term is not None:
                 terms.append(term)
     if not terms:
         terms.extend(_soft_targets(nodes, layers))
-    return terms[:8]
+    return terms
 
 
 def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks) -> dict[str, Any]:
@@ -81,9 +89,9 @@ def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks) -> dict[str,
     return term
 
 
-def _written_out(node: Node, nodes: list[Node], layers: Marks) -> dict[str, Any] | None:
+def _written_out(node: Node, consumers: dict[Node, Node], nodes: list[Node], layers: Marks) -> dict[str, Any] | None:
     """Recognise ``((pred - target) ** 2).mean()`` and its like: a difference that is squared or made absolute."""
-    above = next((n for n in nodes if any(p is node for p, _ in parents(n))), None)
+    above = consumers.get(node)
     if above is None or op_name(above) not in _ELEMENTWISE:
         return None
     if op_name(above) == "mul" and [p for p, _ in parents(above)] != [node, node]:

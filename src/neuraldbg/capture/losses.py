@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -47,6 +48,8 @@ _RISKY = {
 """Operations that can turn finite values or gradients into non-finite ones, and the saved operand that shows it."""
 _WHAT = {"self": "input", "result": "result", "other": "divisor", "x1": "input"}
 _LOSSES = 4096
+_READ_IN_STEP = 8
+"""Backward passes of one step whose graphs are read: a loop without an optimizer that we know never ends its step."""
 Operand = tuple[str, tuple[int, ...], int]
 """(operation, path from the loss's node, row)"""
 
@@ -54,7 +57,7 @@ Operand = tuple[str, tuple[int, ...], int]
 class Losses:
     """Losses of the current step, and what their graphs told."""
 
-    def __init__(self, hooks: HookManager, models: Models, first_backward: Callable[[bool], None]) -> None:
+    def __init__(self, hooks: HookManager, models: Models, cleared: Callable[[bool], bool]) -> None:
         self.hooks = hooks
         self.models = models
         self.tally = hooks.tally
@@ -67,7 +70,9 @@ class Losses:
         """The LOSS fact of this step without its stream, if a graph was read."""
         self.scale_of: tuple[weakref.ref[Tensor], float] | None = None
         """The output of ``GradScaler.scale`` and its scale."""
-        self._first_backward = first_backward
+        self._cleared = cleared
+        self.scale_in_step = 0.0
+        """The scale by which ``GradScaler.scale`` multiplied a loss in this step, 0 if it did not."""
         self._risky: dict[str, list[Operand]] = {}
         self._rows: dict[tuple[str, str, int], int | None] = {}
         self._depth = 0
@@ -77,8 +82,12 @@ class Losses:
         accumulates = roots == "tensors"
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            if self._depth or torch.compiler.is_compiling():
+            if self._depth or torch.compiler.is_compiling() or not self.models.switch:
                 return original(*args, **kwargs)
+            if args and isinstance(args[0], Iterator):  # to look at it would use it up
+                args = (list(args[0]), *args[1:])
+            elif isinstance(kwargs.get(roots), Iterator):
+                kwargs[roots] = list(kwargs[roots])
             before = self.before(args[0] if args else kwargs.get(roots), accumulates)
             self._depth += 1
             try:
@@ -95,12 +104,15 @@ class Losses:
     @guarded
     def before(self, roots: Any, accumulates: bool) -> tuple[Tensor, float] | None:
         """Read what is about to be differentiated. Returns the loss, kept if the backward reaches a watched model."""
+        if op.transforming():
+            return None
         tensors = [roots] if isinstance(roots, Tensor) else [t for t in roots or () if isinstance(t, Tensor)]
         tensors = [t for t in tensors if t.grad_fn is not None and not op.wrapped(t)]
         if not tensors:
             return None
         self.models.reached = False
-        self._first_backward(accumulates)
+        if self._cleared(accumulates):  # what was differentiated so far was not for this step: an adversarial example
+            self.values.clear()
         if accumulates or not self.values:
             self._read_graph(tensors[0])
         value = tensors[0].detach()
@@ -138,15 +150,16 @@ class Losses:
         """Forget the losses of the step before."""
         self.values.clear()
         self.asides.clear()
+        self.scale_in_step = 0.0
         self.terms = None
 
     def _scale(self, root: Tensor) -> float:
         if self.scale_of is not None and self.scale_of[0]() is root:
             return self.scale_of[1]
-        return 1.0
+        return self.scale_in_step or 1.0  # a sum of scaled losses
 
     def _read_graph(self, root: Tensor) -> None:
-        nodes = self.hooks.nodes
+        nodes = self.hooks.nodes if self.backwards < _READ_IN_STEP else None
         signature = root.grad_fn.name() if root.grad_fn is not None else ""
         if nodes is not None:
             found = walk(root.grad_fn, nodes, frozenset(_RISKY) if not self.hooks.foreign_saves else frozenset())

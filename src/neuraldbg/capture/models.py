@@ -7,7 +7,6 @@ A pass counts as training once a backward reached its output. Evaluation with gr
 from __future__ import annotations
 
 import functools
-import os
 import threading
 import weakref
 from dataclasses import dataclass
@@ -25,12 +24,17 @@ from neuraldbg.nouns import Site
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from neuraldbg.capture.guest import Switch
     from neuraldbg.capture.hooks import HookManager
     from neuraldbg.capture.params import Params
 
 _graph_task = torch._C._current_graph_task_id  # noqa: SLF001
 _tracing = torch._C._get_tracing_state  # noqa: SLF001
 _INPUTS = 8
+_MODELS = 32
+"""Models that are discovered at most: a program that trains copies of copies would else be held in memory for ever."""
+_PASSES = 64
+"""Passes of one step that are remembered."""
 
 
 @dataclass(eq=False)
@@ -65,7 +69,10 @@ class Pass:
 class Models:
     """The watched models and their current pass."""
 
-    def __init__(self, hooks: HookManager, params: Params, before_pass: Callable[[], None], *, discover: bool) -> None:
+    def __init__(
+        self, hooks: HookManager, params: Params, before_pass: Callable[[], None], switch: Switch, *, discover: bool
+    ) -> None:
+        self.switch = switch
         self.hooks = hooks
         self._before_pass = before_pass
         self._current: Pass | None = None
@@ -87,7 +94,6 @@ class Models:
         self._of: weakref.WeakKeyDictionary[nn.Module, Model | None] = weakref.WeakKeyDictionary()
         self._input_rows: dict[tuple[str, str], int | None] = {}
         self._inside = False
-        self._pid = os.getpid()
         self._thread = hooks.thread = threading.get_ident()
         self._trained = False
         """Whether a backward has reached a pass of that thread."""
@@ -100,13 +106,26 @@ class Models:
         self.hooks.attach(root, prefix, name)
         added = {path: m for path, m in self.hooks.modules.items() if path not in before}
         for path, child in added.items():
-            self.params.add(path, child)
+            self.params.add(path, child, name)
         model = Model(name, prefix, root, program.mode_layers(added))
         self.found.append(model)
         for child in root.modules():
             self._of[child] = model
         self._of[module] = model
         return model
+
+    def follow_changes(self) -> None:
+        """Notice layers that were added, replaced or taken away since their model was attached."""
+        for model in self.found:
+            added, gone = self.hooks.sync(model.root, model.prefix, model.name)
+            if gone:
+                self.params.forget({id(module) for module in gone})
+            for path, module in added.items():
+                self.params.add(path, module, model.name)
+                self._of[module] = model
+            if added or gone:
+                layers = {p: m for p, m in self.hooks.modules.items() if self._of.get(m) is model}
+                model.mode_layers = program.mode_layers(layers)
 
     def wrap_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Make the function that stands in for ``nn.Module.__call__``."""
@@ -128,7 +147,7 @@ class Models:
     @guarded
     def enter(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
         """Begin an outermost call; False if it is none of ours."""
-        if os.getpid() != self._pid or _graph_task() != -1 or _tracing() is not None:
+        if not self.switch or _graph_task() != -1 or _tracing() is not None or op.transforming():
             return False
         if threading.get_ident() != self._thread and not self._take_over():
             return False
@@ -154,7 +173,7 @@ class Models:
         hooks.active = not evaluating and hooks.sampled
         still = sum(1 for layer in model.mode_layers.values() if not layer.training)
         self._current = Pass(model, training, still, first)
-        if self.describe:
+        if self.describe and len(self.passes) < _PASSES:
             self._current.modes = program.modes(model.name, model.root, model.mode_layers)
         if first and not evaluating:
             self._current.batch = self._read_inputs(model, args, kwargs)
@@ -192,7 +211,8 @@ class Models:
         if done.committed:
             return
         done.committed = True
-        self.passes.append(done)
+        if len(self.passes) < _PASSES:
+            self.passes.append(done)
         self.forwards += done.first
         if done.training:
             done.model.trained_in_train_mode = True
@@ -215,7 +235,7 @@ class Models:
             return None
         inner = wraps(module)
         known = self._of.get(inner)
-        if known is None and self.discover and has_parameters(module):
+        if known is None and self.discover and len(self.found) < _MODELS and has_parameters(module):
             known = self._discover(inner)
         self._of[module] = known
         return known
@@ -228,7 +248,7 @@ class Models:
         unique, number = prefix, 2
         while unique in taken:
             unique, number = f"{prefix or name}{number}", number + 1
-        return self.watch(root, name, prefix=unique)
+        return self.watch(root, unique or name, prefix=unique)
 
     def _read_inputs(self, model: Model, args: Any, kwargs: Any) -> int:
         """Read the statistics of a pass's inputs. Returns the batch size, 0 if there is no tensor."""

@@ -70,6 +70,11 @@ def observable(x: object) -> TypeGuard[Tensor]:
 wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001 (no public name)
 
 
+def transforming() -> bool:
+    """Whether we are inside a function transform, where even plain operations are not what they seem."""
+    return torch._C._functorch.maybe_current_level() is not None  # noqa: SLF001 (no public name)
+
+
 def observe_cpu(x: Tensor, row: npt.NDArray[np.float64], cap: int, bound: float = 0.0, centre: float = 0.0) -> None:
     """Add the statistics of a CPU tensor to a row of the table, given as numpy view of shape (WIDTH,).
 

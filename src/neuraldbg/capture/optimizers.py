@@ -7,6 +7,7 @@ sees final gradients while the weights are still good.
 from __future__ import annotations
 
 import functools
+import gc
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from torch.utils.hooks import RemovableHandle
 
-    from neuraldbg.capture.guest import Tally
+    from neuraldbg.capture.guest import Switch, Tally
 
 _ALWAYS_CHECKED = 16
 _CHECK_EVERY = 25
@@ -41,8 +42,10 @@ class Stream:
         self.type = type(opt).__name__
         self.steps = 0
         self.stale: float | None = None
-        self.fresh = True
-        """No backward since it last stepped."""
+        """Smallest share of nonzero gradients found before any backward since it last stepped; None if not looked at.
+        Where two losses fill one gradient, or one is differentiated and cleared again, only the smallest tells."""
+        self.checks = True
+        """Whether to look before the backwards since it last stepped."""
         self.lr: float | None = None
         """Largest learning rate of its groups at its last step."""
         self.rates: dict[int, float] = {}
@@ -70,7 +73,9 @@ class Optimizers:
         begin: Callable[[Stream, bool], None],
         ready: Callable[[], None],
         end: Callable[[Stream], None],
+        switch: Switch,
     ) -> None:
+        self.switch = switch
         self.params = params
         self.tally = tally
         self.streams: list[Stream] = []
@@ -85,6 +90,7 @@ class Optimizers:
         self._relevant = relevant
         self._begin, self._ready, self._end = begin, ready, end
         self._by_opt: weakref.WeakKeyDictionary[Optimizer, Stream] = weakref.WeakKeyDictionary()
+        self._unstepped: dict[int, float] = {}
         self._handles: list[RemovableHandle] = []
 
     def start(self) -> None:
@@ -121,21 +127,24 @@ class Optimizers:
 
     @guarded
     def _pre(self, opt: Optimizer, args: Any, kwargs: Any) -> Any:
-        if not self._relevant(opt):
+        if not self.switch or not self._relevant(opt):
             return None
         stream = self.add(opt)
         closure = kwargs.get("closure") if "closure" in kwargs else (args[1] if len(args) > 1 else None)
+        if not callable(closure):
+            closure = None  # an own argument of a subclass
         self._begin(stream, closure is not None)
         self.params.refresh()
-        lrs = [float(group["lr"]) for group in opt.param_groups if "lr" in group]
+        lrs = [float(group["lr"]) for group in opt.param_groups if group.get("lr") is not None]
         stream.lr = max(lrs) if lrs else None
         if self.reading or stream.new:
             stream.rates = program.learning_rates(opt)
         scale = getattr(opt, "grad_scale", None)
         watched = self.params.owned(stream.tensors())
+        again = any(id(w.ref) in self.watched for w in watched)  # an optimizer that steps another one
         self.watched.update({id(w.ref): w for w in watched})
         if closure is None:
-            self.params.read_before(watched, float(scale) if isinstance(scale, Tensor) else 1.0)
+            self.params.read_before(watched, float(scale) if isinstance(scale, Tensor) else 1.0, again=again)
             self._ready()
             return None
         self.params.read_weights(watched)
@@ -162,40 +171,51 @@ class Optimizers:
     @guarded
     def _post(self, opt: Optimizer, args: Any, kwargs: Any) -> None:
         stream = self._by_opt.get(opt)
-        if stream is None or not self._relevant(opt):
+        if not self.switch or stream is None or not self._relevant(opt):
             return
         self.params.read_after(self.params.owned(stream.tensors()))
         stream.steps += 1
-        for (
-            each
-        ) in self.streams:  # the backward of another loss may have filled these gradients: look again before the next
-            each.fresh = True
         if self.reading or stream.new:
             stream.new = False
             stream.fact = program.optimizer(stream.index, opt, self.params)
         self._end(stream)
 
-    def before_first_backward(self, step: int) -> None:
-        """Look for gradients that are left from the step before; called at every backward, acts at each first one."""
+    def before_backward(self, step: int) -> bool:
+        """Look for gradients that are left from the step before. Returns whether some were, and were cleared since."""
+        cleared = False
         for stream in self.streams:
-            if not stream.fresh:
+            if not stream.checks or stream.stale == 0.0:
                 continue
-            stream.fresh = False
-            if step < _ALWAYS_CHECKED or step % _CHECK_EVERY == 0 or (stream.stale or 0.0) > 0:
-                stream.stale = stale_share(stream.tensors())
-            else:
-                stream.stale = None
+            share = stale_share(stream.tensors())
+            cleared |= bool(stream.stale) and share == 0.0
+            stream.stale = share if stream.stale is None else min(stream.stale, share)
+        return cleared
+
+    def begin_stream(self, stream: Stream, step: int) -> None:
+        """Start to look for leftovers again once a step of an optimizer is closed."""
+        stream.checks = step < _ALWAYS_CHECKED or step % _CHECK_EVERY == 0 or (stream.stale or 0.0) > 0
+        stream.stale = None
 
     def rates(self) -> dict[int, float]:
         """Learning rate of every tensor of every optimizer seen, by identity."""
-        return {key: lr for stream in self.streams for key, lr in stream.rates.items()}
+        return {**self._unstepped, **{key: lr for stream in self.streams for key, lr in stream.rates.items()}}
+
+    def find_unstepped(self) -> None:
+        """Look for optimizers that exist and have not stepped yet: a second one may wait for many iterations.
+
+        It goes through all objects of the process, so only where a parameter would else seem to be in no optimizer.
+        """
+        for opt in gc.get_objects():
+            if issubclass(type(opt), Optimizer) and opt not in self._by_opt:
+                self._unstepped.update(program.learning_rates(opt))
 
     def wrap_clip(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Make what stands in for the function by which ``clip_grad_norm_`` scales: it knows norm and limit."""
 
         @functools.wraps(original)
         def clip(parameters: Any, max_norm: float, total_norm: Any, *args: Any, **kwargs: Any) -> Any:
-            self.clipped = (total_norm.detach() if isinstance(total_norm, Tensor) else total_norm, float(max_norm))
+            if self.switch:
+                self.clipped = (total_norm.detach() if isinstance(total_norm, Tensor) else total_norm, float(max_norm))
             return original(parameters, max_norm, total_norm, *args, **kwargs)
 
         return clip
@@ -206,7 +226,7 @@ class Optimizers:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             def scale(scaler: Any, outputs: Any) -> Any:
                 scaled = original(scaler, outputs)
-                if scaler.is_enabled() and isinstance(scaled, Tensor):
+                if self.switch and scaler.is_enabled() and isinstance(scaled, Tensor):
                     self.loss_scale = float(scaler.get_scale())
                     note(scaled, self.loss_scale)
                 return scaled
@@ -215,19 +235,18 @@ class Optimizers:
 
         return make
 
+    def _steps_of(self, optimizer: Any) -> int:
+        return next((stream.steps for stream in self.streams if stream.opt() is optimizer), 0)
+
     def wrap_scaler_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Make what stands in for ``GradScaler.step``: it counts steps that the scaler skipped."""
 
         def step(scaler: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-            stream = self._by_opt.get(optimizer)
-            before = stream.steps if stream is not None else 0
+            before = self._steps_of(optimizer)
             result = original(scaler, optimizer, *args, **kwargs)
-            stream = self._by_opt.get(optimizer)
-            after = stream.steps if stream is not None else 0
-            if scaler.is_enabled() and after == before:
+            after = self._steps_of(optimizer)
+            if self.switch and scaler.is_enabled() and after == before:
                 self.skipped += 1
-                if stream is not None:
-                    stream.fresh = True
             return result
 
         return step

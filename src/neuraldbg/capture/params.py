@@ -32,12 +32,15 @@ class Watched:
 
     name: str
     layer: str
+    model: str
     ref: Tensor
     param: int | None
     grad: int | None
     update: int | None
     aliases: tuple[str, ...] = ()
     before: Tensor | None = None
+    rows: bool = False
+    """Whether its gradient lives in a few rows: an embedding."""
     whole: bool = False
     """Read the whole tensor at the next step: a sample of it did not change."""
     had_grad: bool = False
@@ -54,16 +57,18 @@ class Params:
         self.table = table
         self.by_id: dict[int, Watched] = {}
         self._modules: list[tuple[str, nn.Module]] = []
+        self._model = ""
         self._joint: tuple[list[Watched], Tensor] | None = None
         """The small weights of the current step before it, one after the other, and whose they are."""
 
-    def add(self, path: str, module: nn.Module) -> None:
+    def add(self, path: str, module: nn.Module, model: str = "") -> None:
         """Watch the parameters that a module owns itself; a tied one keeps its first name and gains an alias."""
         self._modules.append((path, module))
+        self._model = model
         for name, parameter in module.named_parameters(recurse=False):
-            self._watch(path, name, parameter)
+            self._watch(path, name, parameter, module)
 
-    def _watch(self, path: str, name: str, parameter: Tensor) -> None:
+    def _watch(self, path: str, name: str, parameter: Tensor, module: nn.Module) -> None:
         label = f"{path}.{name}" if path else name
         known = self.by_id.get(id(parameter))
         if known is not None:
@@ -74,7 +79,15 @@ class Params:
         kinds = ("param", "param_grad", "update")
         rows = [self.table.add(Site(kind, path, 0, name, dtype)) for kind in kinds]
         param, grad, update = rows if rows[-1] is not None else (None, None, None)
-        self.by_id[id(parameter)] = Watched(label, path, parameter, param, grad, update)
+        watched = Watched(label, path, self._model, parameter, param, grad, update)
+        watched.rows = isinstance(module, torch.nn.Embedding)
+        self.by_id[id(parameter)] = watched
+
+    def forget(self, gone: set[int]) -> None:
+        """Stop watching the parameters of modules, by identity, that are no longer part of their model."""
+        self._modules = [(path, module) for path, module in self._modules if id(module) not in gone]
+        held = {id(p) for _, module in self._modules for p in module.parameters(recurse=False)}
+        self.by_id = {key: w for key, w in self.by_id.items() if key in held}
 
     def refresh(self) -> None:
         """Follow parameters that were replaced: ``load_state_dict(assign=True)``, ``model.to`` of some versions."""
@@ -86,7 +99,7 @@ class Params:
                 by_label = by_label or {w.name: w for w in self.by_id.values()}
                 known = by_label.get(f"{path}.{name}" if path else name)
                 if known is None:
-                    self._watch(path, name, parameter)
+                    self._watch(path, name, parameter, module)
                 else:
                     self.by_id.pop(id(known.ref), None)
                     known.ref, known.before = parameter, None
@@ -97,10 +110,11 @@ class Params:
         found = (self.by_id.get(id(t)) for t in tensors)
         return [w for w in found if w is not None]
 
-    def read_before(self, watched: list[Watched], scale: float = 1.0) -> None:
+    def read_before(self, watched: list[Watched], scale: float = 1.0, *, again: bool = False) -> None:
         """Read weights and gradients before the step, and keep a sample of the weights.
 
-        ``scale`` divides the gradients, where a fused optimizer unscales only inside its step.
+        ``scale`` divides the gradients, where a fused optimizer unscales only inside its step. ``again`` if some were
+        read in this step already: optimizers inside optimizers.
         """
         weights, grads = self._weights(watched), self._gradients(watched, scale)
         self._joint = None
@@ -108,9 +122,11 @@ class Params:
         if small:
             flat = self._replace(small)
             self._joint = ([w for w, _, _ in weights[0]], flat[: sum(value.numel() for _, value, _ in weights[0])])
+        if again:
+            self.table.reset([row for _, _, row in (*weights[1], *grads[1])])
         self._read_large_weights(weights[1], keep=True)
-        for _, grad, row in grads[1]:
-            self.table.observe(grad, row)
+        for w, grad, row in grads[1]:
+            self._read_large_gradient(w, grad, row)
 
     def read_weights(self, watched: list[Watched], *, keep: bool = True) -> None:
         """Read the weights alone, and ``keep`` a sample of each for the update."""
@@ -129,8 +145,17 @@ class Params:
             self._replace(small)
         if large:
             self.table.reset([row for _, _, row in large])
-        for _, grad, row in large:
-            self.table.observe(grad, row)
+        for w, grad, row in large:
+            self._read_large_gradient(w, grad, row)
+
+    def _read_large_gradient(self, w: Watched, grad: Tensor, row: int) -> None:
+        self.table.observe(grad, row)
+        if w.rows and grad.is_cpu and self.table.cap < grad.numel():
+            # Blocks that hit a frequent row say nothing about the others: take the norm of the whole gradient.
+            square = float(torch.linalg.vector_norm(grad, dtype=torch.float32)) ** 2
+            if math.isfinite(square):
+                raw = self.table.settled_row(row)
+                raw[op.SQUARES] = square * raw[op.COUNT] / raw[op.TOTAL]
 
     def _weights(self, watched: list[Watched]) -> tuple[list[Reading], list[Reading]]:
         return _by_size([(w, _local(w.ref.detach()), w.param) for w in watched if w.param is not None])
@@ -139,9 +164,11 @@ class Params:
         readings = []
         for w in watched:
             grad = w.ref.grad
-            if grad is None or w.grad is None:
+            if grad is None:
                 continue
             w.had_grad = True
+            if w.grad is None:
+                continue
             grad = _local(grad.coalesce().values() if grad.is_sparse else grad).detach()
             readings.append((w, grad if scale == 1.0 else grad / scale, w.grad))
         return _by_size(readings)
@@ -151,7 +178,7 @@ class Params:
             before = op.sample(value, value.numel() if w.whole else self.table.cap).clone()
             if keep:
                 w.before = before
-            self.table.observe(before, row, total=value.numel())
+            self.table.observe(before, row, total=value.numel(), whole=w.whole)
 
     def _replace(self, small: list[Reading]) -> Tensor:
         """Read small tensors together. Returns them one after the other."""
@@ -176,7 +203,7 @@ class Params:
                 continue
             new = op.sample(value, value.numel() if w.whole else self.table.cap)
             if new.shape == old.shape and new.device == old.device:
-                self.table.observe(new.sub(old), _row(w.update), total=value.numel())
+                self.table.observe(new.sub(old), _row(w.update), total=value.numel(), whole=w.whole)
 
     def grad_norm(self, watched: Iterable[Watched]) -> float:
         """L2 norm over the gradients read in this step; NaN if one is not finite. Call after ``Table.gather``."""
@@ -194,7 +221,8 @@ class Params:
             update, weight = self._raw(w.update), self._raw(w.param)
             if update is None or weight is None:
                 continue
-            w.whole = bool(update[op.ZEROS] == update[op.COUNT] < update[op.TOTAL])
+            # Rows of an embedding that no batch asked for do not move, and a sample may well miss the others.
+            w.whole = bool(update[op.ZEROS] == update[op.COUNT] < update[op.TOTAL]) and not w.rows
             if w.ref.dim() > 1 and weight[op.SQUARES] > 0 and not update[op.NONFINITE] and not weight[op.NONFINITE]:
                 ratios.append(math.sqrt(update[op.SQUARES] / update[op.COUNT] * weight[op.COUNT] / weight[op.SQUARES]))
         return statistics.median(ratios) if ratios else math.nan

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from neuraldbg.capture import op
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.op import observable
 
@@ -52,6 +53,8 @@ def batch(model: str, inputs: Any) -> dict[str, Any]:
             entry["column_std_min"] = float(moving.min()) if moving.numel() else 0.0
             entry["column_std_max"] = float(moving.max()) if moving.numel() else 0.0
             entry["column_mean_absmax"] = float(mean.abs().max())
+        elif op.wrapped(x):
+            continue
         elif not x.dtype.is_floating_point and not x.dtype.is_complex and x.numel():
             low, high = torch.aminmax(x.detach().reshape(-1).long()[:_COLUMN_CAP])
             entry["min"], entry["max"] = int(low), int(high)
@@ -64,12 +67,16 @@ def batch(model: str, inputs: Any) -> dict[str, Any]:
 def parameters(params: Params, in_optimizer: Mapping[int, float], called: Iterable[str]) -> dict[str, Any]:
     """Return the PARAMS fact. ``in_optimizer`` maps the id of each tensor in any group to its learning rate."""
     fired = set(called)
+    # A model with no parameter in an optimizer, beside one that is trained, is a tool of the loss and not a fault.
+    trained = {w.model for w in params.by_id.values() if id(w.ref) in in_optimizer}
     lists: dict[str, list[Any]] = {
         key: [] for key in ("frozen", "not_in_optimizer", "no_grad", "uncalled", "zero_lr", "tied")
     }
     for w in params.by_id.values():
         if w.ref.grad is not None:
             w.had_grad = True
+        if trained and w.model not in trained:
+            continue
         if w.aliases:
             lists["tied"].append([w.name, *w.aliases])
         if not w.ref.requires_grad:
@@ -123,7 +130,7 @@ def learning_rates(opt: torch.optim.Optimizer) -> dict[int, float]:
     for group in opt.param_groups:
         lr = group.get("lr", math.nan)
         for tensor in group["params"]:
-            rates[id(tensor)] = float(lr)
+            rates[id(tensor)] = float(lr) if lr is not None else math.nan
     return rates
 
 

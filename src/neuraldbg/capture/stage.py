@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _ROWS = 64
 """Samples held before they are reduced: two megabytes, which stay in the processor's cache."""
+_PARTS = 1024
+"""Small tensors held before they are reduced: a recurrent cell may be called thousands of times in one step."""
 _SAFE = 1e18
 """Largest magnitude whose square is far from float32's largest value, so that sums of squares may be taken there."""
 
@@ -68,7 +70,7 @@ class Stage:
     @property
     def crowded(self) -> bool:
         """Whether the next sample may not fit."""
-        return len(self._full_rows) == _ROWS
+        return len(self._full_rows) == _ROWS or len(self._parts) == _PARTS
 
     def settle(self, table: npt.NDArray[np.float64]) -> None:
         """Add the statistics of all samples to the table, shape (rows, op.WIDTH), and forget them."""

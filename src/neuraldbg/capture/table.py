@@ -36,6 +36,7 @@ class Table:
         self.rows: list[npt.NDArray[np.float64]] = list(self.raw.numpy())
         self._numpy = self.raw.numpy()
         self._elsewhere: dict[torch.device, Tensor] = {}
+        self._numpy[:, op.MIN], self._numpy[:, op.MAX] = np.inf, -np.inf
         self._stage = Stage(cap)
         self.units = Units(window)
         self.clear()
@@ -54,8 +55,12 @@ class Table:
         if not site.dtype:
             self.sites[row] = Site(site.kind, site.module, site.call, site.name, str(dtype).removeprefix("torch."))
 
-    def observe(self, x: Tensor, row: int, bound: float = 0.0, centre: float = 0.0, total: int = 0) -> None:
-        """Add a tensor's statistics to a row. ``x`` must be ``op.observable``; ``total`` if it is a sample of more."""
+    def observe(
+        self, x: Tensor, row: int, bound: float = 0.0, centre: float = 0.0, total: int = 0, *, whole: bool = False
+    ) -> None:
+        """Add a tensor's statistics to a row. ``x`` must be ``op.observable``; ``total`` if it is a sample of more,
+        ``whole`` to read all of it.
+        """
         if not self.sites[row].dtype:
             self.set_dtype(row, x.dtype)
         x = x.detach()
@@ -64,7 +69,9 @@ class Table:
             return
         if self._stage.crowded:
             self.settle()
-        if bound or not self._stage.put(x, row):
+        if whole:
+            op.observe_cpu(x, self.rows[row], x.numel(), bound, centre)
+        elif bound or not self._stage.put(x, row):
             op.observe_cpu(x, self.rows[row], self.cap, bound, centre)
         if total:
             self.rows[row][op.TOTAL] += total - x.numel()
@@ -100,6 +107,11 @@ class Table:
                 here[:, col] += there[:, col]
             _cleared(table)
 
+    def settled_row(self, row: int) -> npt.NDArray[np.float64]:
+        """Return a row's accumulators with all that was put aside so far."""
+        self.settle()
+        return self.rows[row]
+
     def raw_row(self, row: int) -> npt.NDArray[np.float64]:
         """Return a row's accumulators, shape (op.WIDTH,)."""
         return self.rows[row]
@@ -113,9 +125,10 @@ class Table:
     def clear(self) -> None:
         """Start a new step."""
         self.settle()
-        self._numpy[:] = 0.0
-        self._numpy[:, op.MIN] = np.inf
-        self._numpy[:, op.MAX] = -np.inf
+        used = self._numpy[: len(self.sites)]
+        used[:] = 0.0
+        used[:, op.MIN] = np.inf
+        used[:, op.MAX] = -np.inf
 
     def take(self) -> Raw:
         """Return a copy of what the step gathered, to be derived later, and start the next step."""

@@ -84,8 +84,8 @@ def build(case: Case, hypothesis: Hypothesis | None, kinds: Iterable[str] | None
 def trace(run: RunRecord, diagnosis: Diagnosis, name: str) -> Chain:
     """Return the chain behind a hypothesis (its cause id), a failure ("loss divergence") or a kind of event.
 
-    The order of the words, their plural and case do not matter, and a word of it is enough: "vanishing". Empty if nothing
-    of that name is in the diagnosis or the run.
+    The order of the words, their plural and case do not matter, and a word of it is enough: "vanishing". Empty if
+    nothing of that name is in the diagnosis or the run.
     """
     case, wanted = Case(run), _plain(name)
     for hypothesis in diagnosis.hypotheses:
