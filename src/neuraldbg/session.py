@@ -89,13 +89,14 @@ class NeuralDbg:
         if model is not None:
             check(model, optimizer)
         self._model, self._optimizer, self._discover = model, optimizer, discover
-        self._triggers = self._engine(halt)
+        self._halts = halt
+        self._triggers: dict[int, TriggerEngine] = {}
         self._watch = Watch(self.settings.thresholds)
         self._capture = Capture(
             self.settings.capture,
             self._step,
             discover=discover,
-            judge=self._triggers.check if self._triggers else None,
+            judge=self._judge if halt else None,
             halt=self._halt,
         )
         self._snapshots = Snapshots(snapshots, snapshot_bytes, lambda: self._capture.steps) if snapshots else None
@@ -328,11 +329,14 @@ class NeuralDbg:
             assert self._recorder is not None
             self._recorder.problem = f"cannot write to {folder}: {error}"
 
-    def _engine(self, halt: bool | TriggerEngine) -> TriggerEngine | None:
-        if isinstance(halt, TriggerEngine):
-            return halt
-        trigger = self.settings.trigger
-        return TriggerEngine(trigger.grad_threshold, trigger.spike_factor, above_start=True) if halt else None
+    def _judge(self, stream: int, loss: float | None, grad_norms: Mapping[str, float]) -> str | None:
+        """Return why a step must not be applied. Each optimizer has a course of its own: a GAN's two losses do."""
+        if isinstance(self._halts, TriggerEngine):
+            return self._halts.check(loss, grad_norms)
+        if stream not in self._triggers:
+            trigger = self.settings.trigger
+            self._triggers[stream] = TriggerEngine(trigger.grad_threshold, trigger.spike_factor, above_start=True)
+        return self._triggers[stream].check(loss, grad_norms)
 
 
 def _outcome(error: BaseException | None) -> Outcome:

@@ -71,9 +71,9 @@ class Closed(NamedTuple):
 class Capture:
     """Watches models and optimizers, and hands on a step with its layout as soon as it is complete.
 
-    ``emit`` receives each step. ``judge`` sees the loss and the layers' gradient norms before a step is applied and
-    returns a reason to halt or None; ``halt`` is then called with the reason, after the unapplied step was emitted, and
-    is expected to raise.
+    ``emit`` receives each step. ``judge`` sees the optimizer's stream, the loss and the layers' gradient norms before
+    a step is applied, and returns a reason to halt or None; ``halt`` is then called with the reason, after the
+    unapplied step was emitted, and is expected to raise.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Capture:
         emit: Callable[[Step, Layout], None],
         *,
         discover: bool = False,
-        judge: Callable[[float | None, Mapping[str, float]], str | None] | None = None,
+        judge: Callable[[int, float | None, Mapping[str, float]], str | None] | None = None,
         halt: Callable[[str, int], None] | None = None,
     ) -> None:
         self.settings = settings
@@ -127,6 +127,7 @@ class Capture:
         if hasattr(torch.nn.utils.clip_grad, "_clip_grads_with_norm_"):
             self._patches.put(torch.nn.utils.clip_grad, "_clip_grads_with_norm_", self.optimizers.wrap_clip)
         self._patches.put(torch.autograd.graph.saved_tensors_hooks, "__enter__", self.hooks.wrap_saving)
+        self._patches.put(torch.jit, "script", self.hooks.wrap_script)
         self._patches.put(torch.amp.GradScaler, "scale", self.optimizers.wrap_scaler_scale(self._scaled))
         self._patches.put(torch.amp.GradScaler, "step", self.optimizers.wrap_scaler_step)
         self.optimizers.start()
@@ -217,7 +218,8 @@ class Capture:
             return
         self.hooks.table.gather()
         loss = self.losses.loss(closure=self._closure)
-        reason = self._judge(loss[0] if loss else None, self._layer_norms())
+        stream = self._open[-1].index if self._open else 0
+        reason = self._judge(stream, loss[0] if loss else None, self._layer_norms())
         if reason is not None:
             step = self.steps
             self._close(applied=False)

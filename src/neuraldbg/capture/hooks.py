@@ -216,9 +216,34 @@ class HookManager:
 
         return enter
 
+    def wrap_script(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Make what stands in for ``torch.jit.script``, which compiles hooks too and cannot compile ours."""
+
+        @functools.wraps(original)
+        def script(obj: Any, *args: Any, **kwargs: Any) -> Any:
+            lifted = []
+            for module in obj.modules() if isinstance(obj, nn.Module) else ():
+                hooks = module._forward_hooks  # noqa: SLF001 (a handle would give the hook a new place)
+                lifted.append((hooks, dict(hooks)))
+                for key in [key for key, hook in hooks.items() if isinstance(hook, Probe) or _inert(hook)]:
+                    del hooks[key]
+            try:
+                return original(obj, *args, **kwargs)
+            finally:
+                for hooks, before in lifted:
+                    hooks.clear()
+                    hooks.update(before)
+
+        return script
+
     def never_fired(self) -> list[str]:
         """Hooked layers that have not been called."""
         return [path for path in list(self.probes) if path not in self.called]
+
+
+def _inert(hook: Any) -> bool:
+    """Whether a hook is what a copied model has in the place of ours."""
+    return isinstance(getattr(hook, "__self__", None), contextlib.nullcontext)
 
 
 def _joined(prefix: str, path: str) -> str:

@@ -243,12 +243,11 @@ class Models:
     def _discover(self, module: nn.Module) -> Model:
         root, name, others = find_root(module)
         root = wraps(root)
-        prefix = name if (self.found or others) else ""
-        taken = {model.prefix for model in self.found}
-        unique, number = prefix, 2
+        taken = {model.name for model in self.found}
+        unique, number = name, 2
         while unique in taken:
-            unique, number = f"{prefix or name}{number}", number + 1
-        return self.watch(root, unique or name, prefix=unique)
+            unique, number = f"{name}{number}", number + 1
+        return self.watch(root, unique, prefix=unique if (self.found or others) else "")
 
     def _read_inputs(self, model: Model, args: Any, kwargs: Any) -> int:
         """Read the statistics of a pass's inputs. Returns the batch size, 0 if there is no tensor."""

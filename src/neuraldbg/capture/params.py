@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from neuraldbg.capture.table import Table
 
 _STALE_HEAD = 4096
+_TOUCHED = 4_194_304
+"""Elements of an embedding's touched rows that are kept over a step at most."""
 _SMALL = 4096
 """Elements up to which parameters are read together: biases, norms, small matrices."""
 
@@ -39,6 +41,8 @@ class Watched:
     update: int | None
     aliases: tuple[str, ...] = ()
     before: Tensor | None = None
+    touched: tuple[Tensor, Tensor] | None = None
+    """Of an embedding: the rows with a gradient in this step, and what they were before it."""
     rows: bool = False
     """Whether its gradient lives in a few rows: an embedding."""
     whole: bool = False
@@ -125,8 +129,7 @@ class Params:
         if again:
             self.table.reset([row for _, _, row in (*weights[1], *grads[1])])
         self._read_large_weights(weights[1], keep=True)
-        for w, grad, row in grads[1]:
-            self._read_large_gradient(w, grad, row)
+        self._read_large_gradients(grads[1])
 
     def read_weights(self, watched: list[Watched], *, keep: bool = True) -> None:
         """Read the weights alone, and ``keep`` a sample of each for the update."""
@@ -145,17 +148,34 @@ class Params:
             self._replace(small)
         if large:
             self.table.reset([row for _, _, row in large])
-        for w, grad, row in large:
-            self._read_large_gradient(w, grad, row)
+        self._read_large_gradients(large)
 
-    def _read_large_gradient(self, w: Watched, grad: Tensor, row: int) -> None:
-        self.table.observe(grad, row)
-        if w.rows and grad.is_cpu and self.table.cap < grad.numel():
-            # Blocks that hit a frequent row say nothing about the others: take the norm of the whole gradient.
-            square = float(torch.linalg.vector_norm(grad, dtype=torch.float32)) ** 2
-            if math.isfinite(square):
-                raw = self.table.settled_row(row)
-                raw[op.SQUARES] = square * raw[op.COUNT] / raw[op.TOTAL]
+    def _read_large_gradients(self, readings: list[Reading]) -> None:
+        """Sample large gradients, and take the norm of each whole: exact, and no NaN hides between the blocks."""
+        for _, grad, row in readings:
+            self.table.observe(grad, row)
+        here = [reading for reading in readings if reading[1].is_cpu]
+        if not here:
+            return
+        norms = torch._foreach_norm([grad for _, grad, _ in here], 2, dtype=torch.float32)  # noqa: SLF001 (as torch's clipping)
+        self.table.settle()
+        for (w, grad, row), norm in zip(here, torch.stack(norms).tolist(), strict=True):
+            if math.isfinite(norm):
+                self._set_norm(row, norm)
+            else:
+                self.table.reset([row])
+                self.table.observe(grad, row, whole=True)
+            if w.rows and grad.numel() > self.table.cap:
+                # Blocks that hit a frequent row of an embedding say nothing about the others: keep the touched ones.
+                rows = torch.linalg.vector_norm(grad, dim=-1).nonzero().squeeze(-1)
+                if rows.numel() * grad.shape[-1] <= _TOUCHED:
+                    w.touched = (rows, w.ref.detach()[rows])
+
+    def _set_norm(self, row: int, norm: float) -> None:
+        """Give a sampled site the norm of its whole tensor."""
+        raw = self.table.settled_row(row)
+        if math.isfinite(norm) and raw[op.COUNT]:
+            raw[op.SQUARES] = norm**2 * raw[op.COUNT] / raw[op.TOTAL]
 
     def _weights(self, watched: list[Watched]) -> tuple[list[Reading], list[Reading]]:
         return _by_size([(w, _local(w.ref.detach()), w.param) for w in watched if w.param is not None])
@@ -204,6 +224,11 @@ class Params:
             new = op.sample(value, value.numel() if w.whole else self.table.cap)
             if new.shape == old.shape and new.device == old.device:
                 self.table.observe(new.sub(old), _row(w.update), total=value.numel(), whole=w.whole)
+                if w.touched is not None:
+                    rows, before_rows = w.touched
+                    norm = torch.linalg.vector_norm(value[rows] - before_rows, dtype=torch.float32)
+                    self._set_norm(_row(w.update), float(norm))
+            w.touched = None
 
     def grad_norm(self, watched: Iterable[Watched]) -> float:
         """L2 norm over the gradients read in this step; NaN if one is not finite. Call after ``Table.gather``."""

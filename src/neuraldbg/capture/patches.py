@@ -3,6 +3,8 @@
     torch.autograd.backward, torch.autograd.grad    the loss, before its graph is freed
     torch.nn.Module.__call__                        which model is called, and whether with gradients
     torch.nn.utils.clip_grad._clip_grads_with_norm_ the gradient norm before clipping, and the limit
+    torch.autograd.graph.saved_tensors_hooks        where saved tensors are packed and must not be looked at
+    torch.jit.script                                runs without our hooks, which it cannot compile
     torch.amp.GradScaler.scale, .step               the loss scale and skipped steps
 
 A patch is removed only if it is still the one in place: a tool that patched after us keeps working, and our function

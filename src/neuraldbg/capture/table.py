@@ -27,6 +27,7 @@ class Table:
     def __init__(self, rows: int, cap: int, window: int) -> None:
         self.cap = cap
         self.sites: list[Site] = []
+        self._rows_of: dict[tuple[str, str, int, str], int] = {}
         self.full = False
         """Whether a site was refused because all rows are taken."""
         self._limit = rows
@@ -42,11 +43,15 @@ class Table:
         self.clear()
 
     def add(self, site: Site) -> int | None:
-        """Give a site its row; None when all rows are taken."""
+        """Give a site its row, the same one for the same site; None when all rows are taken."""
+        key = (site.kind, site.module, site.call, site.name)
+        if key in self._rows_of:
+            return self._rows_of[key]
         if len(self.sites) >= self._limit:
             self.full = True
             return None
         self.sites.append(site)
+        self._rows_of[key] = len(self.sites) - 1
         return len(self.sites) - 1
 
     def set_dtype(self, row: int, dtype: torch.dtype) -> None:
