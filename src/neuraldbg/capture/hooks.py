@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from neuraldbg.capture import kinds, op
+from neuraldbg.capture import op
 from neuraldbg.capture.graph import Marks
 from neuraldbg.capture.guest import Tally, guarded
-from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.names import layer_of, strip, wraps
+from neuraldbg.capture.probe import Probe, inert
 from neuraldbg.capture.table import Table
 from neuraldbg.config import CaptureSettings
 from neuraldbg.errors import AttachError
 from neuraldbg.nouns import Layer, Site, column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from torch.utils.hooks import RemovableHandle
 
@@ -29,8 +27,6 @@ _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 DEFAULT_LAYERS = (nn.Linear, nn.Conv2d, nn.LayerNorm, nn.Embedding)
 """What a HookManager used by hand reports, as Neural Observer's does."""
 ROWS = 16_384
-_graph_task = torch._C._current_graph_task_id  # noqa: SLF001 (no public way tells a recomputation from a forward pass)
-_tracing = torch._C._get_tracing_state  # noqa: SLF001
 
 
 class HookManager:
@@ -225,7 +221,7 @@ class HookManager:
             for module in obj.modules() if isinstance(obj, nn.Module) else ():
                 hooks = module._forward_hooks  # noqa: SLF001 (a handle would give the hook a new place)
                 lifted.append((hooks, dict(hooks)))
-                for key in [key for key, hook in hooks.items() if isinstance(hook, Probe) or _inert(hook)]:
+                for key in [key for key, hook in hooks.items() if isinstance(hook, Probe) or inert(hook)]:
                     del hooks[key]
             try:
                 return original(obj, *args, **kwargs)
@@ -241,162 +237,5 @@ class HookManager:
         return [path for path in list(self.probes) if path not in self.called]
 
 
-def _inert(hook: Any) -> bool:
-    """Whether a hook is what a copied model has in the place of ours."""
-    return isinstance(getattr(hook, "__self__", None), contextlib.nullcontext)
-
-
 def _joined(prefix: str, path: str) -> str:
     return f"{prefix}.{path}" if prefix and path else prefix or path
-
-
-class Slot:
-    """The rows of one output tensor of one call of a module."""
-
-    __slots__ = ("activation", "gradient", "hooked")
-
-    def __init__(self, activation: int | None, gradient: int | None) -> None:
-        self.activation = activation
-        self.gradient = gradient
-        self.hooked = -1  # the forward pass in which the gradient hook was set
-
-
-class Probe:
-    """The forward hook of one module. A copy or a pickle of it does nothing, so models stay copyable and loadable."""
-
-    def __init__(self, owner: HookManager, path: str, module: nn.Module) -> None:
-        self.owner = owner
-        self.path = path
-        self.raw, self.handle = owner.table.raw, owner.table.handle
-        self.cap = owner.settings.block_cap
-        self.traced = owner.settings.compiled == "observe"
-        self.bound, self.centre = kinds.saturation(module)
-        self.graph_bound, self.graph_centre = self.bound, self.centre  # constants: a change would recompile the graph
-        self.counts_units = isinstance(module, (*kinds.RECTIFIERS, nn.Linear, *_conv_and_norm()))
-        self.always_units = isinstance(module, kinds.RECTIFIERS)
-        self.slots: dict[tuple[int, str], Slot] = {}
-        self.first = self.slot(0, "")
-        self.row = self.first.activation if self.first.activation is not None else -1
-        self.grad_row = self.first.gradient if self.first.gradient is not None else -1
-        self.removable: RemovableHandle | None = None
-        self.calls = self.recalls = 0
-        self.seen_pass = -1
-
-    def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
-        """Read the output; in a traced graph, return it with a tap on its gradient."""
-        if torch.compiler.is_exporting():  # what is exported is used without us
-            return None
-        if torch.compiler.is_compiling():
-            return self.in_graph(output) if self.traced else None
-        owner = self.owner
-        if owner.active and _tracing() is None and self.ours():
-            self.read(module, output)
-        return None
-
-    def ours(self) -> bool:
-        """Whether this is a pass of the thread that trains; a recomputation runs in whatever thread autograd uses."""
-        return self.owner.thread in (None, threading.get_ident()) or _graph_task() != -1
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # A saved or deep-copied model must not need this package: an accept-anything callable of the standard library.
-        return (getattr, (contextlib.nullcontext(), "__exit__"))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return contextlib.nullcontext().__exit__
-
-    @property
-    def tally(self) -> Tally:
-        """Where errors and time are counted."""
-        return self.owner.tally
-
-    def in_graph(self, output: Any) -> Any:
-        """What a compiled graph holds: the operator on the output, and a tap on its gradient."""
-        if self.row < 0 or not torch.is_grad_enabled():
-            return None
-        if not isinstance(output, Tensor):
-            for _, x in leaves(output):
-                if x.is_floating_point() and x.device.type == "cpu":
-                    op.observe(x.detach(), self.raw, self.row, self.cap, self.graph_bound, self.graph_centre)
-            return None
-        if not output.is_floating_point() or output.device.type != "cpu":
-            return None
-        op.observe(output.detach(), self.raw, self.row, self.cap, self.graph_bound, self.graph_centre)
-        if output.requires_grad and self.grad_row >= 0:
-            return op.tap(output, self.handle, self.grad_row, self.cap)
-        return None
-
-    @guarded
-    def read(self, module: nn.Module, output: Any) -> None:
-        """Read the output in eager mode."""
-        owner = self.owner
-        if self.seen_pass != owner.passes:
-            self.seen_pass, self.calls, self.recalls = owner.passes, 0, 0
-        if _graph_task() != -1:  # inside a backward pass: activation checkpointing computes the forward again
-            self.recomputed(output)
-            return
-        call = min(self.calls, owner.settings.max_calls - 1)
-        self.calls += 1
-        owner.called.setdefault(self.path)
-        for leaf, x in (("", output),) if isinstance(output, Tensor) else leaves(output):
-            if not op.observable(x):
-                continue
-            slot = self.slot(call, leaf)
-            if slot.activation is None:
-                continue
-            owner.table.observe(x, slot.activation, self.bound, self.centre)
-            if self.counts_units and owner.reads_units:
-                self.read_units(module, x, slot.activation)
-            self.follow(x, slot)
-
-    def recomputed(self, output: Any) -> None:
-        """Set the gradient hooks that the first forward could not: reentrant checkpointing runs it without grad."""
-        call = min(self.recalls, self.owner.settings.max_calls - 1)
-        self.recalls += 1
-        for leaf, x in leaves(output):
-            slot = self.slots.get((call, leaf))
-            if slot is not None and slot.hooked != self.owner.passes and op.observable(x):
-                self.follow(x, slot)
-
-    def follow(self, x: Tensor, slot: Slot) -> None:
-        """Hook the gradient at an output, and remember its node while the loss graph is to be read."""
-        node = x.grad_fn
-        if node is None:  # a leaf would keep the hook for ever
-            return
-        if slot.gradient is not None:
-            x.register_hook(functools.partial(self.owner.observe_grad, slot.gradient))
-            slot.hooked = self.owner.passes
-        nodes = self.owner.nodes
-        if nodes is not None:
-            nodes.put(node, self.path)
-
-    def read_units(self, module: nn.Module, x: Tensor, row: int) -> None:
-        """Note which units were positive."""
-        axis = kinds.unit_axis(module, x)
-        if axis is None:
-            return
-        units = self.owner.table.units
-        units.add(row, x.shape[axis], self.owner.step)
-        units.observe(row, x, axis, self.cap)
-
-    def refine(self, following: Iterable[str]) -> None:
-        """Watch units only before a rectifier, and saturation of a functional sigmoid or tanh at its input."""
-        names = set(following)
-        if not self.always_units:
-            self.counts_units = self.counts_units and bool(names & {"relu", "relu6", "threshold"})
-        for name in names & kinds.PRE_ACTIVATION.keys():
-            if not self.bound:
-                self.bound, self.centre = kinds.PRE_ACTIVATION[name], 0.0
-
-    def slot(self, call: int, leaf: str) -> Slot:
-        """Return the rows for a call and an output leaf, made when first needed."""
-        slot = self.slots.get((call, leaf))
-        if slot is None:
-            table = self.owner.table
-            activation = table.add(Site("activation", self.path, call, leaf))
-            gradient = table.add(Site("output_grad", self.path, call, leaf)) if activation is not None else None
-            slot = self.slots[(call, leaf)] = Slot(activation, gradient)
-        return slot
-
-
-def _conv_and_norm() -> tuple[type[nn.Module], ...]:
-    return (nn.modules.conv._ConvNd, nn.modules.batchnorm._BatchNorm)  # noqa: SLF001

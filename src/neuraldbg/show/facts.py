@@ -26,5 +26,5 @@ def facts_line(run: Mapping[str, Any], between: str) -> str:
         parts.append(duration(run["duration_s"]))
     ratio = run.get("overhead_ratio")
     if isinstance(ratio, (int, float)) and ratio >= 0:
-        parts.append(f"overhead {100 * ratio:.2g}%")
+        parts.append(f"overhead {100 * ratio:.1f}%" if ratio < 0.1 else f"overhead {100 * ratio:.0f}%")
     return between.join(parts)
