@@ -33,6 +33,8 @@ from neuraldbg import NeuralDbg
 
 WARM_UP = 5
 """Steps at the start of a block that are not timed."""
+FIRST_WINDOW = 20
+"""The first steps of a session, which read more; not timed either where a block is that long. A run has them once."""
 KINDS = ("bare", "watched", "bare again")
 
 
@@ -103,7 +105,8 @@ def rotated(number: int) -> tuple[str, ...]:
 def in_one_process(workload: Workload, rounds: int) -> list[list[Block]]:
     """Interleave blocks of three copies of the model that live side by side."""
     trainers = {kind: Trainer(workload) for kind in KINDS}
-    return [[run_block(trainers[kind], kind, workload.steps) for kind in rotated(n)] for n in range(rounds)]
+    warm_up = max(WARM_UP, min(FIRST_WINDOW, workload.steps))
+    return [[run_block(trainers[kind], kind, workload.steps, warm_up) for kind in rotated(n)] for n in range(rounds)]
 
 
 def in_fresh_processes(workload: Workload, rounds: int) -> list[list[Block]]:

@@ -158,10 +158,9 @@ class Params:
         if not here:
             return
         norms = torch._foreach_norm([grad for _, grad, _ in here], 2, dtype=torch.float32)  # noqa: SLF001 (as torch's clipping)
-        self.table.settle()
         for (w, grad, row), norm in zip(here, torch.stack(norms).tolist(), strict=True):
             if math.isfinite(norm):
-                self._set_norm(row, norm)
+                self.table.norms[row] = norm
             else:
                 self.table.reset([row])
                 self.table.observe(grad, row, whole=True)
@@ -170,12 +169,6 @@ class Params:
                 rows = torch.linalg.vector_norm(grad, dim=-1).nonzero().squeeze(-1)
                 if rows.numel() * grad.shape[-1] <= _TOUCHED:
                     w.touched = (rows, w.ref.detach()[rows])
-
-    def _set_norm(self, row: int, norm: float) -> None:
-        """Give a sampled site the norm of its whole tensor."""
-        raw = self.table.settled_row(row)
-        if math.isfinite(norm) and raw[op.COUNT]:
-            raw[op.SQUARES] = norm**2 * raw[op.COUNT] / raw[op.TOTAL]
 
     def _weights(self, watched: list[Watched]) -> tuple[list[Reading], list[Reading]]:
         return _by_size([(w, _local(w.ref.detach()), w.param) for w in watched if w.param is not None])
@@ -227,7 +220,7 @@ class Params:
                 if w.touched is not None:
                     rows, before_rows = w.touched
                     norm = torch.linalg.vector_norm(value[rows] - before_rows, dtype=torch.float32)
-                    self._set_norm(_row(w.update), float(norm))
+                    self.table.norms[_row(w.update)] = float(norm)
             w.touched = None
 
     def grad_norm(self, watched: Iterable[Watched]) -> float:

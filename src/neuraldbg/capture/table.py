@@ -6,6 +6,7 @@ device write into a table of their own there; the step boundary brings each over
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,6 +39,8 @@ class Table:
         self._numpy = self.raw.numpy()
         self._elsewhere: dict[torch.device, Tensor] = {}
         self._numpy[:, op.MIN], self._numpy[:, op.MAX] = np.inf, -np.inf
+        self.norms: dict[int, float] = {}
+        """By row: the L2 norm of a whole tensor of which a sample was put aside."""
         self._stage = Stage(cap)
         self.units = Units(window)
         self.clear()
@@ -85,6 +88,11 @@ class Table:
         """Reduce what was put aside, so that the rows can be read."""
         if len(self._stage):
             self._stage.settle(self._numpy)
+        for row, norm in self.norms.items():
+            raw = self.rows[row]
+            if raw[op.COUNT] and math.isfinite(norm):
+                raw[op.SQUARES] = norm**2 * raw[op.COUNT] / raw[op.TOTAL]
+        self.norms.clear()
 
     def replace_many(self, flat: Tensor, sizes: list[int], rows: list[int]) -> None:
         """Set many rows at once from the tensors that lie one after the other in ``flat``, on the CPU."""
@@ -111,11 +119,6 @@ class Table:
             for col in (op.TOTAL, op.COUNT, op.NONFINITE, op.SUM, op.SQUARES, op.ZEROS, op.SATURATED):
                 here[:, col] += there[:, col]
             _cleared(table)
-
-    def settled_row(self, row: int) -> npt.NDArray[np.float64]:
-        """Return a row's accumulators with all that was put aside so far."""
-        self.settle()
-        return self.rows[row]
 
     def raw_row(self, row: int) -> npt.NDArray[np.float64]:
         """Return a row's accumulators, shape (op.WIDTH,)."""
