@@ -28,11 +28,8 @@ while True:
 )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_what_is_left_can_be_explained(place: Place, number: int) -> None:
-    place.write("train.py", ENDLESS)
-    process = subprocess.Popen(
+def started(place: Place) -> subprocess.Popen[str]:
+    return subprocess.Popen(
         place.command("run", "-o", "run", "train.py"),
         cwd=place.path,
         env=place.env(),
@@ -40,6 +37,13 @@ def test_what_is_left_can_be_explained(place: Place, number: int) -> None:
         stderr=subprocess.DEVNULL,
         text=True,
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_what_is_left_can_be_explained(place: Place, number: int) -> None:
+    place.write("train.py", ENDLESS)
+    process = started(place)
     assert process.stdout is not None
     lines = []
     try:
@@ -125,14 +129,7 @@ time.sleep(60)
 @pytest.mark.slow
 def test_what_was_done_before_a_hang_is_there(place: Place) -> None:
     place.write("train.py", HANGING)
-    process = subprocess.Popen(
-        place.command("run", "-o", "run", "train.py"),
-        cwd=place.path,
-        env=place.env(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
+    process = started(place)
     assert process.stdout is not None
     try:
         assert "hangs" in process.stdout.readline()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,8 +71,8 @@ def sorted_rows(layout: Layout, rows: Iterable[int]) -> list[int]:
     return sorted(rows, key=lambda row: (depth_of(layout, sites[row]), sites[row].module, row))
 
 
-class Synced:
-    """Base of what keeps index arrays for a layout: `_build` is called when the layout or the table has grown."""
+class Synced(abc.ABC):
+    """Base of what keeps index arrays for a layout: ``build`` is called when the layout or the table has grown."""
 
     def __init__(self) -> None:
         self._layout: Layout | None = None
@@ -84,9 +85,9 @@ class Synced:
             self._layout, self._rows = layout, rows
             self.build(layout, rows)
 
+    @abc.abstractmethod
     def build(self, layout: Layout, rows: int) -> None:
         """Compute the index arrays over the first ``rows`` sites."""
-        raise NotImplementedError
 
 
 class GradLayers(Synced):
