@@ -77,15 +77,16 @@ def _symptoms(case: Case) -> tuple[str, ...]:
 
 
 def _about(case: Case) -> dict[str, Any]:
-    """What was run, and what watching it cost: overhead is the tool's seconds over the training's own."""
+    """What was run, and what watching it cost: overhead is the median over steps of the tool's time over the rest."""
     run, info = case.run, case.run.info
     duration = run.history.scalars.get("duration")
     overhead = run.history.scalars.get("overhead")
     ratio: float | None = None
     if duration is not None and overhead is not None:
-        weight = run.history.width.astype(np.float64)
-        spent, whole = float(np.nansum(overhead * weight)), float(np.nansum(duration * weight))
-        ratio = spent / (whole - spent) if whole > spent else None
+        # The first step's duration holds the program's imports and its loading of data: a sum would be about those.
+        own = duration - overhead
+        known = np.isfinite(own) & (own > 0)
+        ratio = float(np.median(overhead[known] / own[known])) if known.any() else None
     return {
         "script": info.script,
         "argv": list(info.argv),

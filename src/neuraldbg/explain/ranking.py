@@ -83,7 +83,11 @@ def _explained_away(case: Case, lower: _Weighed, others: list[_Weighed]) -> _Wei
     best: Evidence | None = None
     for higher in others:
         distance = int(higher.tier) - int(lower.tier)
-        if distance < 1 or higher.confidence < CREDIBLE or not _no_later(higher, lower):
+        if distance < 1 or higher.confidence < CREDIBLE:
+            continue
+        # A palliative has always been there; what counts is whether the specific cause was there when trouble began.
+        came_first = lower.tier is Tier.PALLIATIVE and _at_onset(case, higher)
+        if not (came_first or _no_later(higher, lower)):
             continue
         covered = len(rests_on & higher.cause.explains) / len(rests_on) if rests_on else 0.0
         weight = DISCOUNT[distance] * covered * higher.confidence
@@ -97,6 +101,10 @@ def _explained_away(case: Case, lower: _Weighed, others: list[_Weighed]) -> _Wei
                 False, weight,
             )  # fmt: skip
     return replace(lower, discounts=(best,)) if best else lower
+
+
+def _at_onset(case: Case, higher: _Weighed) -> bool:
+    return higher.finding.step is not None and case.onset is not None and higher.finding.step <= case.onset + 1
 
 
 def _no_later(higher: _Weighed, lower: _Weighed) -> bool:

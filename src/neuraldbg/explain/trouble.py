@@ -120,7 +120,7 @@ def _course(case: Case) -> Trouble:
         return Trouble("none")
     span = f"in {plural(case.run.steps or len(loss), 'step')} ({number(loss.initial)} to {number(loss.last)})"
     if loss.stuck and loss.finite.values.min() >= 0:
-        return Trouble("stuck", int(loss.series.steps[0]), f"the loss did not fall {span}")
+        return Trouble("stuck", int(loss.series.steps[0]), f"the loss hardly fell {span}")
     if loss.slow and loss.finite.values.min() >= 0:
         return Trouble("slow", int(loss.series.steps[0]), f"the loss hardly fell {span}")
     if at_guess(case) and not loss.diverged:

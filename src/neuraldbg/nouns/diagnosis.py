@@ -128,6 +128,10 @@ class Diagnosis:
     chain: Chain = field(default_factory=Chain)
     unjudged: tuple[Unjudged, ...] = ()
 
+    def __str__(self) -> str:
+        causes = (f"{h.rank}. {h.cause}: {h}\n   {h.remedy.text}" for h in self.hypotheses)
+        return "\n".join([f"{self.verdict.upper()}: {self.summary}", *causes])
+
     def to_dict(self) -> dict[str, Any]:
         """Return the diagnosis as strict JSON values (schema ``neuraldbg.diagnosis/1``)."""
         body = jsonable(self)

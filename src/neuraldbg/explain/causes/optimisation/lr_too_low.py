@@ -55,7 +55,7 @@ def judge(case: Case) -> Finding | None:
             LOW,
         )
     elif ratio < 10 * LOW:
-        weigh.speaks(f"updates are {number(ratio)} of the weights, less than usual", 1.0, ratio, LOW)
+        weigh.speaks(f"updates are {number(ratio)} of the weights, less than usual (about 1e-3)", 1.0, ratio)
     elif math.isfinite(ratio):
         weigh.against(f"updates are {number(ratio)} of the weights, which is not too small", 2.0, ratio, LOW)
     if lr < smallest:
