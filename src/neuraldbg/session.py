@@ -88,7 +88,7 @@ class NeuralDbg:
             raise ConfigError(message)
         if model is not None:
             check(model, optimizer)
-        self._model, self._optimizer, self._discover = model, optimizer, discover
+        self._model, self._discover = model, discover
         self._halts = halt
         self._triggers: dict[int, TriggerEngine] = {}
         self._watch = Watch(self.settings.thresholds)

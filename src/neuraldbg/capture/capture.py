@@ -203,7 +203,7 @@ class Capture:
         self._close_open()
         self.backwards += 1
         # autograd.grad leaves .grad alone, and may come before zero_grad
-        return accumulates and self.optimizers.before_backward(self.steps)
+        return accumulates and self.optimizers.before_backward()
 
     def _begin(self, stream: Stream, closure: bool) -> None:
         if self._pending and stream in self._open:

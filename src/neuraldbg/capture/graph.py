@@ -97,9 +97,6 @@ class Walk:
     """Nodes between the loss and the first layer outputs, the loss's own first."""
     risky: list[tuple[str, str, tuple[int, ...]]] = field(default_factory=list)
     """(operation, layer it feeds or "loss", path of ``next_functions`` indices) of numerically risky operations."""
-    reached: set[Node] = field(default_factory=set)
-    """AccumulateGrad nodes: the leaf tensors that will get a gradient."""
-    truncated: bool = False
 
     def as_edges(self) -> tuple[Edge, ...]:
         """Return the edges as values."""
@@ -116,7 +113,6 @@ def walk(root: Node, layers: Marks, risky: frozenset[str]) -> Walk:
     for node, consumer, since, at in _drain(queue):
         target, ops = consumer, since
         if len(queue) > LIMIT:
-            found.truncated = True
             break
         source = layers.get(node)
         if source is not None and source != target:
@@ -127,7 +123,6 @@ def walk(root: Node, layers: Marks, risky: frozenset[str]) -> Walk:
         seen.add((node, target))
         name = op_name(node)
         if name == "accumulategrad":
-            found.reached.add(node)
             continue
         if name in risky and len(found.risky) < RISKY:
             found.risky.append((name, target, _path(trail, at)))

@@ -180,7 +180,7 @@ class Optimizers:
             stream.fact = program.optimizer(stream.index, opt, self.params)
         self._end(stream)
 
-    def before_backward(self, step: int) -> bool:
+    def before_backward(self) -> bool:
         """Look for gradients that are left from the step before. Returns whether some were, and were cleared since."""
         cleared = False
         for stream in self.streams:

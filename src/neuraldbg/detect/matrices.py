@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.detect.places import Synced, is_embedding, is_matrix, sorted_rows
+from neuraldbg.detect.places import Synced, is_matrix, sorted_rows
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -30,7 +30,6 @@ class Parameters(Synced):
         self.param: Rows = np.zeros(0, np.intp)
         self.grad: Rows = np.zeros(0, np.intp)
         self.matrix: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
-        self.embedding: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
 
     def build(self, layout: Layout, rows: int) -> None:
         """Match the rows by layer and parameter name."""
@@ -43,6 +42,5 @@ class Parameters(Synced):
         self.param = np.array([of.get(("param", sites[r].module, sites[r].name), -1) for r in update], np.intp)
         self.grad = np.array([of.get(("param_grad", sites[r].module, sites[r].name), -1) for r in update], np.intp)
         self.matrix = np.array([is_matrix(layout, sites[row]) for row in update], np.bool_)
-        self.embedding = np.array([is_embedding(layout, sites[row]) for row in update], np.bool_)
         self.places = tuple((sites[row].module, f"update/{sites[row].label}") for row in update)
         self.version += 1

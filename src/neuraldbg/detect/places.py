@@ -103,7 +103,6 @@ class GradLayers(Synced):
         self.layers: tuple[str, ...] = ()
         self.rows: Rows = np.zeros(0, np.intp)
         self.starts: Rows = np.zeros(0, np.intp)
-        self._sqrt_total: npt.NDArray[np.float64] = np.zeros(0)
 
     def build(self, layout: Layout, rows: int) -> None:
         """Group the gradient rows by layer."""
