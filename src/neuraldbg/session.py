@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
     from typing_extensions import Self
 
-    from neuraldbg.nouns import Chain, Event, Hypothesis, Layout, RunRecord, Series, Step
+    from neuraldbg.nouns import Chain, Event, Fact, Hypothesis, Layout, RunRecord, Series, Step
 
 _RECENT = 2
 """Steps back in which an event that was seen still counts as going on."""
@@ -98,6 +98,7 @@ class NeuralDbg:
             discover=discover,
             judge=self._judge if halt else None,
             halt=self._halt,
+            note=self._noted,
         )
         self._snapshots = Snapshots(snapshots, snapshot_bytes, lambda: self._capture.steps) if snapshots else None
         if self._snapshots is not None and model is not None:
@@ -186,6 +187,7 @@ class NeuralDbg:
             raise AttachError(message)
         if self._running:
             self._capture.flush()
+            self._capture.summarise()
             self._update_info(Outcome("running"))
         record = self._recorder.record()
         # Before the first step nothing is recorded, but the layers have their names.
@@ -279,6 +281,10 @@ class NeuralDbg:
             for kind, action in self._breakpoints:
                 if event.kind == kind and event.first_step == event.last_step:
                     (action or _debugger)(event)
+
+    def _noted(self, facts: tuple[Fact, ...]) -> None:
+        assert self._recorder is not None
+        self._recorder.note(facts)
 
     def _attach_snapshots(self) -> None:
         if self._snapshots is not None:

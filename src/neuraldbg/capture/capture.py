@@ -35,6 +35,8 @@ from neuraldbg.capture.models import Models
 from neuraldbg.capture.optimizers import Optimizers, Stream
 from neuraldbg.capture.params import Params
 from neuraldbg.capture.patches import Patches
+from neuraldbg.capture.readers import Readers
+from neuraldbg.capture.scene import Scene
 from neuraldbg.errors import TrainingHalted
 from neuraldbg.nouns import Layout, Step
 
@@ -73,7 +75,7 @@ class Capture:
 
     ``emit`` receives each step. ``judge`` sees the optimizer's stream, the loss and the layers' gradient norms before
     a step is applied, and returns a reason to halt or None; ``halt`` is then called with the reason, after the
-    unapplied step was emitted, and is expected to raise.
+    unapplied step was emitted, and is expected to raise. ``note`` receives facts that belong to no single step.
     """
 
     def __init__(
@@ -84,21 +86,26 @@ class Capture:
         discover: bool = False,
         judge: Callable[[int, float | None, Mapping[str, float]], str | None] | None = None,
         halt: Callable[[str, int], None] | None = None,
+        note: Callable[[tuple[Fact, ...]], None] | None = None,
     ) -> None:
         self.settings = settings
         self.tally = Tally()
         self.hooks = HookManager(layers=None, param_grads=False, settings=settings, tally=self.tally)
         self.params = Params(self.hooks.table)
         self.switch = Switch()
-        self.models = Models(self.hooks, self.params, self._close_open, self.switch, discover=discover)
+        self.scene = Scene(settings, self.hooks, self.params, self.switch)
+        self.readers = Readers(self.scene)
+        tell = self.readers.at
+        self.models = Models(self.hooks, self.params, self._close_open, self.switch, tell, discover=discover)
         self.optimizers = Optimizers(
-            self.params, self.tally, self._relevant, self._begin, self._ready, self._end, self.switch
+            self.params, self.tally, self._relevant, self._begin, self._ready, self._end, self.switch, tell
         )
-        self.losses = Losses(self.hooks, self.models, self._before_backward)
-        self.learning = Learning(self.hooks, self.params, self.models, self.optimizers, self.losses)
+        self.losses = Losses(self.hooks, self.models, self._before_backward, tell)
+        self.scene.models, self.scene.optimizers, self.scene.losses = self.models, self.optimizers, self.losses
+        self.learning = Learning(self.scene)
         self.steps = 0
         self.backwards = 0
-        self._emit, self._judge, self._halt = emit, judge, halt
+        self._emit, self._judge, self._halt, self._note = emit, judge, halt, note
         self._patches = Patches()
         self._open: list[Stream] = []
         self.batch = _BATCH
@@ -130,6 +137,8 @@ class Capture:
         self._patches.put(torch.jit, "script", self.hooks.wrap_script)
         self._patches.put(torch.amp.GradScaler, "scale", self.optimizers.wrap_scaler_scale(self._scaled))
         self._patches.put(torch.amp.GradScaler, "step", self.optimizers.wrap_scaler_step)
+        for owner, name, make in self.readers.patches():
+            self._patches.put(owner, name, make)
         self.optimizers.start()
         self._forget_compiled()
         self._prepare()
@@ -138,12 +147,14 @@ class Capture:
         """Close the last step, and leave torch as it was found."""
         try:
             self.flush()
+            self.summarise()
         except Exception:  # noqa: BLE001 (whatever happens, torch is put back)
             self.tally.caught()
         finally:
             self.switch.turn_off()
             self.optimizers.stop()
             self._patches.restore()
+            self.readers.at("stop")
             self.hooks.detach()
             self._forget_compiled()
 
@@ -155,6 +166,13 @@ class Capture:
         """Close the step that is open, and hand on all that are closed: whoever asks wants to see them."""
         self._close_open()
         self._deliver()
+
+    def summarise(self) -> None:
+        """Hand on what only the whole run so far can tell."""
+        self.readers.at("summarise")
+        facts, self.scene.facts = tuple(self.scene.facts), []
+        if facts and self._note is not None:
+            self._note(facts)
 
     def _close_open(self) -> None:
         if self._pending:
@@ -257,12 +275,14 @@ class Capture:
         scalars = self._scalars(stream, now, applied=applied)
         self._refresh_called()
         self.learning.learn(self.steps, self._open, self.layout)
+        self.readers.at("step_closes")
+        scalars.update(self.scene.scalars)
         closed = Closed(
             self.steps,
             stream.index if stream is not None else 0,
             now - self._began,
             scalars,
-            tuple(self.learning.facts),
+            tuple(self.scene.facts),
             applied,
             self.layout(),
             self.hooks.table.take(),
@@ -343,7 +363,8 @@ class Capture:
         for stream in self._open:
             self.optimizers.begin_stream(stream, self.steps)
         self._open.clear()
-        self.learning.facts.clear()
+        self.scene.facts.clear()
+        self.scene.scalars.clear()
         self.optimizers.watched.clear()
         self.optimizers.skipped = 0
         self.optimizers.clipped = None
@@ -356,7 +377,7 @@ class Capture:
         hooks.reads_units = self.steps < self.settings.window or self.steps % _UNITS_EVERY == 0
         reading = self.learning.reading(self.steps)
         hooks.nodes = hooks.marks if reading else None
-        self.models.describe = self.optimizers.reading = reading
+        self.models.describe = self.optimizers.reading = self.scene.reading = reading
 
     def _refresh_called(self) -> None:
         """Layers inside a compiled graph do not say that they fired: their rows do."""

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.capture import program
-from neuraldbg.nouns import Fact, FactKey
+from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from neuraldbg.capture.hooks import HookManager
-    from neuraldbg.capture.losses import Losses
-    from neuraldbg.capture.models import Models
-    from neuraldbg.capture.optimizers import Optimizers, Stream
-    from neuraldbg.capture.params import Params
+    from neuraldbg.capture.optimizers import Stream
+    from neuraldbg.capture.scene import Scene
     from neuraldbg.nouns import Layout
 
 _FIRST_READINGS = 3
@@ -24,13 +21,10 @@ _FIRST_READINGS = 3
 class Learning:
     """Collects the facts of the current step."""
 
-    def __init__(
-        self, hooks: HookManager, params: Params, models: Models, optimizers: Optimizers, losses: Losses
-    ) -> None:
-        self.hooks, self.params, self.models = hooks, params, models
-        self.optimizers, self.losses = optimizers, losses
-        self.facts: list[Fact] = []
-        self._logged: dict[tuple[str, Any], dict[str, Any]] = {}
+    def __init__(self, scene: Scene) -> None:
+        self.hooks, self.params, self.models = scene.hooks, scene.params, scene.models
+        self.optimizers, self.losses = scene.optimizers, scene.losses
+        self._log = scene.log
         self._until = -1
         self._refined = 0
 
@@ -44,7 +38,7 @@ class Learning:
 
     def learn(self, step: int, stepped: list[Stream], layout: Callable[[], Layout]) -> None:
         """Log what is news at the end of a step, before its rows are cleared."""
-        self._learn_passes(step, stepped)
+        self._learn_passes(stepped)
         new = [stream for stream in stepped if stream.fact is not None]
         reading = self.reading(step)
         if new and not reading:
@@ -57,27 +51,27 @@ class Learning:
         if fact["not_in_optimizer"]:
             self.optimizers.find_unstepped()
             fact = program.parameters(self.params, self.optimizers.rates(), self.hooks.called)
-        self._log(step, FactKey.PARAMS, fact)
+        self._log(FactKey.PARAMS, fact)
         scaled = self.optimizers.loss_scale is not None
-        self._log(step, FactKey.PRECISION, program.precision(self.params, scaler=scaled))
+        self._log(FactKey.PRECISION, program.precision(self.params, scaler=scaled))
         for stream in new:
-            self._log(step, FactKey.OPTIMIZER, stream.fact or {}, "stream")
+            self._log(FactKey.OPTIMIZER, stream.fact or {}, "stream")
             stream.fact = None
         if len(self.losses.edges) != self._refined:
             self._refined = len(self.losses.edges)
             now = layout()
             self.hooks.refine(now.following_ops, frozenset(edge.source for edge in now.edges))
 
-    def _learn_passes(self, step: int, stepped: list[Stream]) -> None:
+    def _learn_passes(self, stepped: list[Stream]) -> None:
         if self.losses.terms is not None:
             stream = stepped[0].index if stepped else 0
-            self._log(step, FactKey.LOSS, {"stream": stream, **self.losses.terms}, "stream")
+            self._log(FactKey.LOSS, {"stream": stream, **self.losses.terms}, "stream")
         for done in self.models.passes:
             if done.modes is not None:
-                self._log(step, FactKey.MODES, done.modes, "model")
+                self._log(FactKey.MODES, done.modes, "model")
         if self.models.latest is not None:
             _, described = self.models.latest
-            self._log(step, FactKey.BATCH, described, "model")
+            self._log(FactKey.BATCH, described, "model")
 
     def _read_unstepped(self) -> None:
         """Read the parameters that no optimizer holds: whether they get gradients, and whether they move."""
@@ -87,9 +81,3 @@ class Learning:
             self.params.read_weights(others, keep=False)
             self.params.read_gradients(others)
             self.hooks.table.settle()
-
-    def _log(self, step: int, key: FactKey, value: dict[str, Any], by: str = "") -> None:
-        identity = (key.value, value.get(by))
-        if self._logged.get(identity) != value:
-            self._logged[identity] = value
-            self.facts.append(Fact(step, key.value, value))

@@ -14,12 +14,14 @@ from neuraldbg.capture import op
 from neuraldbg.capture.graph import follow, op_name, walk
 from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.loss_terms import loss_terms
+from neuraldbg.capture.reader import Backward
 from neuraldbg.nouns import Edge, Site
 
 if TYPE_CHECKING:
     import weakref
     from collections.abc import Callable
 
+    from neuraldbg.capture.graph import Walk
     from neuraldbg.capture.hooks import HookManager
     from neuraldbg.capture.models import Models
 
@@ -57,7 +59,10 @@ Operand = tuple[str, tuple[int, ...], int]
 class Losses:
     """Losses of the current step, and what their graphs told."""
 
-    def __init__(self, hooks: HookManager, models: Models, cleared: Callable[[bool], bool]) -> None:
+    def __init__(
+        self, hooks: HookManager, models: Models, cleared: Callable[[bool], bool], tell: Callable[..., None]
+    ) -> None:
+        self._tell = tell
         self.hooks = hooks
         self.models = models
         self.tally = hooks.tally
@@ -102,7 +107,7 @@ class Losses:
         return wrapped
 
     @guarded
-    def before(self, roots: Any, accumulates: bool) -> tuple[Tensor, float] | None:
+    def before(self, roots: Any, accumulates: bool) -> tuple[Tensor, float, Backward] | None:
         """Read what is about to be differentiated. Returns the loss, kept if the backward reaches a watched model."""
         if op.transforming():
             return None
@@ -113,14 +118,17 @@ class Losses:
         self.models.reached = False
         if self._cleared(accumulates):  # what was differentiated so far was not for this step: an adversarial example
             self.values.clear()
-        if accumulates or not self.values:
-            self._read_graph(tensors[0])
+        found = self._read_graph(tensors[0]) if accumulates or not self.values else None
+        terms = self.terms["terms"] if self.terms is not None and found is not None else None
+        backward = Backward(tensors[0], accumulates, found, terms)
+        self._tell("backward_begins", backward)
+        backward.walk = None  # its nodes must not outlive the graph
         value = tensors[0].detach()
         value = value.clone() if value.dim() == 0 else value.double().mean()
-        return value, self._scale(tensors[0])
+        return value, self._scale(tensors[0]), backward
 
     @guarded
-    def after(self, loss: tuple[Tensor, float] | None, accumulates: bool) -> None:
+    def after(self, loss: tuple[Tensor, float, Backward] | None, accumulates: bool) -> None:
         """Keep the loss if the backward reached a watched model."""
         if loss is None or not (self.models.reached or not self.models.entered):
             if loss is not None:
@@ -128,7 +136,8 @@ class Losses:
             return
         kept = self.values if accumulates else self.asides
         if len(kept) < _LOSSES:
-            kept.append(loss)
+            kept.append(loss[:2])
+        self._tell("backward_ends", loss[2])
 
     @property
     def backwards(self) -> int:
@@ -158,9 +167,10 @@ class Losses:
             return self.scale_of[1]
         return self.scale_in_step or 1.0  # a sum of scaled losses
 
-    def _read_graph(self, root: Tensor) -> None:
+    def _read_graph(self, root: Tensor) -> Walk | None:
         nodes = self.hooks.nodes if self.backwards < _READ_IN_STEP else None
         signature = root.grad_fn.name() if root.grad_fn is not None else ""
+        found: Walk | None = None
         if nodes is not None:
             found = walk(root.grad_fn, nodes, frozenset(_RISKY) if not self.hooks.foreign_saves else frozenset())
             for edge in found.as_edges():
@@ -173,6 +183,7 @@ class Losses:
             operand = _operand(root.grad_fn, name, path)
             if op.observable(operand):
                 self.hooks.table.observe(operand, row)
+        return found
 
     def _watch_operands(self, root: Any, risky: list[tuple[str, str, tuple[int, ...]]]) -> list[Operand]:
         """Give each risky operation a site, named after the layer that it feeds."""

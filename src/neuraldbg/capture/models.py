@@ -19,6 +19,7 @@ from neuraldbg.capture import op, program
 from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.names import find_root, has_parameters, wraps
+from neuraldbg.capture.reader import Call
 from neuraldbg.nouns import Site
 
 if TYPE_CHECKING:
@@ -70,8 +71,17 @@ class Models:
     """The watched models and their current pass."""
 
     def __init__(
-        self, hooks: HookManager, params: Params, before_pass: Callable[[], None], switch: Switch, *, discover: bool
+        self,
+        hooks: HookManager,
+        params: Params,
+        before_pass: Callable[[], None],
+        switch: Switch,
+        tell: Callable[..., None],
+        *,
+        discover: bool,
     ) -> None:
+        self._tell = tell
+        self._call: Call | None = None
         self.switch = switch
         self.hooks = hooks
         self._before_pass = before_pass
@@ -165,6 +175,7 @@ class Models:
         if not torch.is_grad_enabled():
             self.evals += first
             hooks.active = False
+            self._begin_call(Call(model, module, args, kwargs, False, True, first))
             return True
         training = model.root.training
         # A model seen training in train mode, now in eval mode with gradients on, is being evaluated by somebody who
@@ -177,7 +188,12 @@ class Models:
             self._current.modes = program.modes(model.name, model.root, model.mode_layers)
         if first and not evaluating:
             self._current.batch = self._read_inputs(model, args, kwargs)
+        self._begin_call(Call(model, module, args, kwargs, True, evaluating, first))
         return True
+
+    def _begin_call(self, call: Call) -> None:
+        self._call = call
+        self._tell("call_begins", call)
 
     def _take_over(self) -> bool:
         """Whether this thread is the one that trains: the first one with a backward, until it ends.
@@ -194,6 +210,9 @@ class Models:
     @guarded
     def leave(self, output: Any) -> None:
         """End an outermost call: arrange to be told when a backward reaches its output."""
+        call, self._call = self._call, None
+        if call is not None:
+            self._tell("call_ends", call, output)
         current, self._current = self._current, None
         self.hooks.active = self.hooks.sampled
         if current is None:

@@ -74,7 +74,9 @@ class Optimizers:
         ready: Callable[[], None],
         end: Callable[[Stream], None],
         switch: Switch,
+        tell: Callable[..., None],
     ) -> None:
+        self._tell = tell
         self.switch = switch
         self.params = params
         self.tally = tally
@@ -143,6 +145,7 @@ class Optimizers:
         watched = self.params.owned(stream.tensors())
         again = any(id(w.ref) in self.watched for w in watched)  # an optimizer that steps another one
         self.watched.update({id(w.ref): w for w in watched})
+        self._tell("step_begins", stream, opt)
         if closure is None:
             self.params.read_before(watched, float(scale) if isinstance(scale, Tensor) else 1.0, again=again)
             self._ready()
@@ -178,6 +181,7 @@ class Optimizers:
         if self.reading or stream.new:
             stream.new = False
             stream.fact = program.optimizer(stream.index, opt, self.params)
+        self._tell("step_ends", stream, opt)
         self._end(stream)
 
     def before_backward(self) -> bool:

@@ -11,7 +11,7 @@ from neuraldbg.record.writer import Batch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from neuraldbg.nouns import Event, Layout, RunInfo, Step
+    from neuraldbg.nouns import Event, Fact, Layout, RunInfo, Step
 
 
 class Backlog:
@@ -54,6 +54,10 @@ class Backlog:
     def tell(self, events: Sequence[Event]) -> None:
         """Take newer versions of events."""
         self._batch.events.update((event.key, event) for event in events)
+
+    def note(self, facts: Sequence[Fact]) -> None:
+        """Take facts that belong to no single step."""
+        self._batch.facts.extend(facts)
 
     def inform(self, info: RunInfo) -> None:
         """Take the newest information about the run."""

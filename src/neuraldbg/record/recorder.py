@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from neuraldbg.config import RecordSettings
-    from neuraldbg.nouns import Event, Layout, Step
+    from neuraldbg.nouns import Event, Fact, Layout, Step
 
 _JOIN_S = 30.0
 """How long ``close`` waits for a writer that hangs on its disk."""
@@ -106,6 +106,13 @@ class Recorder:
             return
         with self._backlog_lock:
             self._backlog.tell(events)
+
+    def note(self, facts: Sequence[Fact]) -> None:
+        """Record facts that belong to no single step."""
+        if self._closed or self._forked:
+            return
+        with self._backlog_lock:
+            self._backlog.note(facts)
 
     def update_info(self, info: RunInfo) -> None:
         """Record what is newly known about the run as a whole, such as how it ended. To be done before ``close``."""

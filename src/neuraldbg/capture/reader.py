@@ -1,0 +1,94 @@
+"""The contract of a reader: one file that learns one kind of facts about the program, at moments of the training loop.
+
+A member module of ``capture/readers`` defines ``READER``, a subclass of ``Reader``; registration is one line in
+``readers/__init__.py``. A reader overrides the moments that it needs, and no other costs anything. It keeps no tensor
+of the program beyond the step (a small copy is its own), draws no random number, and changes nothing. Expensive
+readings happen only while ``scene.reading`` is true: in the first steps, and then at steps that are powers of two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+
+    from neuraldbg.capture.graph import Walk
+    from neuraldbg.capture.models import Model
+    from neuraldbg.capture.optimizers import Stream
+    from neuraldbg.capture.scene import Scene
+
+Patch = tuple[Any, str, "Callable[[Callable[..., Any]], Callable[..., Any]]"]
+"""(owner, attribute, function that makes what stands in for the original): see ``patches.Patches.put``."""
+
+
+@dataclass(eq=False)
+class Call:
+    """One outermost call of a watched model."""
+
+    model: Model
+    module: nn.Module
+    """What was called: the model's root, or a part of it that the program calls by itself."""
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    grad: bool
+    """Whether gradients were on."""
+    evaluating: bool
+    """Whether it is an evaluation: no gradients, or eval mode in a program that trains in train mode."""
+    first: bool
+    """Whether it entered the model at its front: a program may call the parts of a model one after the other."""
+
+
+@dataclass(eq=False)
+class Backward:
+    """One backward pass that is about to run, its graph still whole."""
+
+    root: Tensor
+    accumulates: bool
+    """False for ``torch.autograd.grad``, which leaves ``.grad`` alone."""
+    walk: Walk | None
+    """What a walk over its graph found, where the graph is read in this step. Hold none of its nodes."""
+    terms: list[dict[str, Any]] | None
+    """The loss's terms as in the LOSS fact, where the graph is read."""
+
+
+class Reader:
+    """Learns facts about the program. The moments are given in the order in which a step passes through them."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+
+    def patches(self) -> Iterable[Patch]:
+        """Functions of torch to stand in for while the session runs. They must test ``scene.switch`` first."""
+        return ()
+
+    def call_begins(self, call: Call) -> None:
+        """A watched model is called, in training or evaluation."""
+
+    def call_ends(self, call: Call, output: Any) -> None:
+        """The call has returned."""
+
+    def backward_begins(self, backward: Backward) -> None:
+        """A backward pass is about to run."""
+
+    def backward_ends(self, backward: Backward) -> None:
+        """It has run: gradients are there, its graph is freed."""
+
+    def step_begins(self, stream: Stream, opt: Optimizer) -> None:
+        """An optimizer is about to step: gradients are final, weights still as they were."""
+
+    def step_ends(self, stream: Stream, opt: Optimizer) -> None:
+        """It has stepped."""
+
+    def step_closes(self) -> None:
+        """The step is over; what is logged now belongs to it."""
+
+    def summarise(self) -> None:
+        """Somebody wants to know now, or the run is over: log what only a whole run can tell."""
+
+    def stop(self) -> None:
+        """The session ends: remove whatever was left in the program."""

@@ -1,0 +1,57 @@
+"""The readers, one file each: what they learn about the program. One line here registers one."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.capture.reader import Reader
+from neuraldbg.errors import TrainingHalted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from neuraldbg.capture.reader import Patch
+    from neuraldbg.capture.scene import Scene
+
+MEMBERS: tuple[str, ...] = ()
+"""Modules of this package, sorted; each defines ``READER``."""
+MOMENTS = (
+    "call_begins",
+    "call_ends",
+    "backward_begins",
+    "backward_ends",
+    "step_begins",
+    "step_ends",
+    "step_closes",
+    "summarise",
+    "stop",
+)
+
+
+class Readers:
+    """All readers of a session. An error in one is counted and costs the others nothing."""
+
+    def __init__(self, scene: Scene, members: tuple[str, ...] = MEMBERS) -> None:
+        self.scene = scene
+        self.all: tuple[Reader, ...] = tuple(
+            importlib.import_module(f"{__name__}.{member}").READER(scene) for member in members
+        )
+        self._at: dict[str, list[Callable[..., None]]] = {moment: self._overridden(moment) for moment in MOMENTS}
+
+    def _overridden(self, moment: str) -> list[Callable[..., None]]:
+        return [getattr(one, moment) for one in self.all if getattr(type(one), moment) is not getattr(Reader, moment)]
+
+    def at(self, moment: str, *args: Any) -> None:
+        """Tell every reader that asked for it that a moment has come."""
+        for act in self._at[moment]:
+            try:
+                act(*args)
+            except TrainingHalted:
+                raise
+            except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
+                self.scene.tally.caught()
+
+    def patches(self) -> list[Patch]:
+        """What the readers stand in for."""
+        return [patch for one in self.all for patch in one.patches()]

@@ -1,0 +1,56 @@
+"""What readers see of the capture stage, and where they put what they learn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.nouns import Fact
+
+if TYPE_CHECKING:
+    from neuraldbg.capture.guest import Switch, Tally
+    from neuraldbg.capture.hooks import HookManager
+    from neuraldbg.capture.losses import Losses
+    from neuraldbg.capture.models import Models
+    from neuraldbg.capture.optimizers import Optimizers
+    from neuraldbg.capture.params import Params
+    from neuraldbg.config import CaptureSettings
+    from neuraldbg.nouns import FactKey
+
+
+class Scene:
+    """The parts of the capture stage, the current step's scalars, and the log of facts."""
+
+    def __init__(self, settings: CaptureSettings, hooks: HookManager, params: Params, switch: Switch) -> None:
+        self.settings = settings
+        self.hooks = hooks
+        """Layers (``hooks.modules``: path -> module), probes and the table."""
+        self.params = params
+        """``params.by_id``: every parameter of the watched models by the identity of its tensor."""
+        self.switch = switch
+        self.models: Models
+        self.optimizers: Optimizers
+        self.losses: Losses
+        self.reading = True
+        """Whether graph and facts are read in this step: in the first steps, then at powers of two."""
+        self.scalars: dict[str, float] = {}
+        """Scalars of the current step beside those of ``capture.py``; names and meanings stand in ``nouns.step``."""
+        self.facts: list[Fact] = []
+        """What was learnt since the last step was closed."""
+        self._logged: dict[tuple[str, ...], dict[str, Any]] = {}
+
+    @property
+    def tally(self) -> Tally:
+        """Where errors and time are counted."""
+        return self.hooks.tally
+
+    @property
+    def step(self) -> int:
+        """The step that is being taken."""
+        return self.hooks.step
+
+    def log(self, key: FactKey, value: dict[str, Any], by: str = "") -> None:
+        """Log a fact if it is news: a JSON object, told apart from others of its key by its field ``by``."""
+        identity = (key.value, str(value.get(by)))
+        if self._logged.get(identity) != value:
+            self._logged[identity] = value
+            self.facts.append(Fact(self.step, key.value, value))
