@@ -258,7 +258,7 @@ class NeuralDbg:
     def add_breakpoint(self, kind: str, action: Callable[[Event], None] | None = None) -> None:
         """Call ``action`` with the first event of each episode of a kind; without one, enter Python's debugger."""
         self._breakpoints.append((kind, action))
-        self._capture.batch = 1  # a breakpoint must stop at its step
+        self._capture.delivery.batch = 1  # a breakpoint must stop at its step
 
     # -- wiring -------------------------------------------------------------------------------------------------
 

@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import gc
 import math
-import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +26,7 @@ from torch.optim import Optimizer
 
 from neuraldbg.capture.compiled import forget_compiled
 from neuraldbg.capture.coverage import coverage
+from neuraldbg.capture.delivery import Closed, Delivery
 from neuraldbg.capture.guest import Switch, Tally
 from neuraldbg.capture.hooks import HookManager
 from neuraldbg.capture.learning import Learning
@@ -37,37 +37,18 @@ from neuraldbg.capture.params import Params
 from neuraldbg.capture.patches import Patches
 from neuraldbg.capture.readers import Readers
 from neuraldbg.capture.scene import Scene
-from neuraldbg.errors import TrainingHalted
-from neuraldbg.nouns import Layout, Step
+from neuraldbg.nouns import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from neuraldbg.capture.table import Raw
     from neuraldbg.config import CaptureSettings
-    from neuraldbg.nouns import Fact
+    from neuraldbg.nouns import Fact, Step
 
 _UNITS_EVERY = 4
 """Steps between two readings of the units' activity, after the first window of steps."""
-_BACKLOG_S = 0.25
-"""Seconds that a closed step may wait: well below the second that a killed process may lose."""
 _SETTLED = 3
 """Steps after which a program whose optimizers always stepped alone is taken at its word."""
-_BATCH = 16
-"""Steps put aside before they are worked on together: working on one at a time finds every cache cold."""
-
-
-class Closed(NamedTuple):
-    """A step that is over, its table not yet derived."""
-
-    step: int
-    stream: int
-    time: float
-    scalars: dict[str, float]
-    facts: tuple[Fact, ...]
-    applied: bool
-    layout: Layout
-    taken: Raw
 
 
 class Capture:
@@ -105,12 +86,10 @@ class Capture:
         self.learning = Learning(self.scene)
         self.steps = 0
         self.backwards = 0
-        self._emit, self._judge, self._halt, self._note = emit, judge, halt, note
+        self._judge, self._halt, self._note = judge, halt, note
+        self.delivery = Delivery(self.hooks.table, self.tally, emit)
         self._patches = Patches()
         self._open: list[Stream] = []
-        self.batch = _BATCH
-        self._backlog: list[Closed] = []
-        self._delivering = threading.RLock()
         self._pending = False
         self._together = False
         """Whether two optimizers have ever stepped after one backward."""
@@ -165,7 +144,7 @@ class Capture:
     def flush(self) -> None:
         """Close the step that is open, and hand on all that are closed: whoever asks wants to see them."""
         self._close_open()
-        self._deliver()
+        self.delivery.deliver()
 
     def summarise(self) -> None:
         """Hand on what only the whole run so far can tell."""
@@ -287,38 +266,15 @@ class Capture:
             self.layout(),
             self.hooks.table.take(),
         )
-        with self._delivering:
-            self._backlog.append(closed)
+        time_to_deliver = self.delivery.put(closed)
         self._last = now
         self._prepare(next_step=True)
-        waited = closed.time - self._backlog[0].time if self._backlog else 0.0
-        if not applied or len(self._backlog) >= self.batch or max(waited, scalars["duration"]) > _BACKLOG_S:
-            self._deliver()
-
-    def _deliver(self) -> None:
-        """Hand on the steps that were put aside, in order."""
-        with self._delivering:
-            backlog, self._backlog = self._backlog, []
-            self._hand_on(backlog)
+        if time_to_deliver:
+            self.delivery.deliver()
 
     def deliver_late(self) -> None:
-        """Hand on steps that have waited too long, where no step follows that would: called by the writer's thread."""
-        backlog = self._backlog
-        if backlog and time.perf_counter() - self._began - backlog[0].time > _BACKLOG_S:
-            self._deliver()
-
-    def _hand_on(self, backlog: list[Closed]) -> None:
-        for closed in backlog:
-            table = self.hooks.table.derive(closed.step, closed.taken)
-            step = Step(
-                closed.step, closed.stream, closed.time, table, closed.scalars, closed.facts, applied=closed.applied
-            )
-            try:
-                self._emit(step, closed.layout)
-            except Exception as error:
-                if isinstance(error, TrainingHalted):
-                    raise
-                self.tally.caught()  # the steps after this one are still handed on
+        """Hand on steps that have waited too long: called by the writer's thread."""
+        self.delivery.deliver_late(time.perf_counter() - self._began)
 
     def _scalars(self, stream: Stream | None, now: float, *, applied: bool) -> dict[str, float]:
         watched = list(self.optimizers.watched.values())

@@ -1,0 +1,85 @@
+"""Steps that are over, from the moment they close until they are handed on, derived and in order.
+
+Working on one step at a time finds every cache cold, so they are put aside and worked on together. None waits longer
+than a fraction of the second that a killed process may lose.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from neuraldbg.errors import TrainingHalted
+from neuraldbg.nouns import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from neuraldbg.capture.guest import Tally
+    from neuraldbg.capture.table import Raw, Table
+    from neuraldbg.nouns import Fact, Layout
+
+BACKLOG_S = 0.25
+"""Seconds that a closed step may wait."""
+BATCH = 16
+"""Steps that are worked on together."""
+
+
+class Closed(NamedTuple):
+    """A step that is over, its table not yet derived."""
+
+    step: int
+    stream: int
+    time: float
+    scalars: dict[str, float]
+    facts: tuple[Fact, ...]
+    applied: bool
+    layout: Layout
+    taken: Raw
+
+
+class Delivery:
+    """Puts closed steps aside and hands them on."""
+
+    def __init__(self, table: Table, tally: Tally, emit: Callable[[Step, Layout], None]) -> None:
+        self._table, self._tally, self._emit = table, tally, emit
+        self.batch = BATCH
+        """Steps after which those put aside are handed on."""
+        self._backlog: list[Closed] = []
+        self._lock = threading.RLock()
+
+    def put(self, closed: Closed) -> bool:
+        """Put a step aside. Returns whether it is time to hand on."""
+        with self._lock:
+            self._backlog.append(closed)
+        waited = closed.time - self._backlog[0].time if self._backlog else 0.0
+        slow = max(waited, closed.scalars["duration"]) > BACKLOG_S
+        return slow or not closed.applied or len(self._backlog) >= self.batch
+
+    def deliver(self) -> None:
+        """Hand on the steps that were put aside, in order."""
+        with self._lock:
+            backlog, self._backlog = self._backlog, []
+            for closed in backlog:
+                self._hand_on(closed)
+
+    def deliver_late(self, now: float) -> None:
+        """Hand on steps that have waited too long, where no step follows that would: called by the writer's thread.
+
+        ``now`` is in seconds since the run began.
+        """
+        backlog = self._backlog
+        if backlog and now - backlog[0].time > BACKLOG_S:
+            self.deliver()
+
+    def _hand_on(self, closed: Closed) -> None:
+        table = self._table.derive(closed.step, closed.taken)
+        step = Step(
+            closed.step, closed.stream, closed.time, table, closed.scalars, closed.facts, applied=closed.applied
+        )
+        try:
+            self._emit(step, closed.layout)
+        except Exception as error:
+            if isinstance(error, TrainingHalted):
+                raise
+            self._tally.caught()  # the steps after this one are still handed on
