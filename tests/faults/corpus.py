@@ -1,23 +1,33 @@
-"""A corpus of training programs with what is wrong with each: programs enter, goldens and grades leave.
+"""A corpus of training programs with what is wrong with each: programs enter, diagnoses leave.
 
-A program is an ordinary function that builds and trains something. ``@program(...)`` registers it with its golden.
-``watch`` runs one under the real front door and ``grade`` compares the diagnosis with the golden.
+Two kinds stand side by side. Functions of ``programs/``, registered by ``@program(...)``, and ordinary scripts: the
+healthy ones of ``tasks/`` and the edits of ``injectors/``, each of which makes one fault (or one training that only
+looks faulty) out of a healthy script. ``watch`` runs either under the real front door.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import io
+import random
+import sys
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from neuraldbg import Diagnosis, NeuralDbg
+from tests.faults import scripts
+from tests.faults.golden import Golden, Grade, golden
+from tests.faults.golden import grade as golden_grade
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from neuraldbg.nouns import RunRecord
 
 FAMILIES = (
     "healthy",
@@ -32,8 +42,6 @@ FAMILIES = (
     "second",
 )
 """Modules of tests.faults.programs."""
-NEAR = 2
-"""Steps by which the first step of a cause may be off."""
 
 
 @dataclass(frozen=True)
@@ -42,31 +50,20 @@ class Program:
 
     name: str
     run: Callable[[], None]
-    kind: str
-    """Of model: mlp, convnet, transformer, lstm, autoencoder, ..."""
-    cause: tuple[str, ...] = ()
-    """The right answers (more than one where they cannot be told apart); empty for a healthy training."""
-    layer: str | None = None
-    """The guilty layer, None where no single one is."""
-    step: int | None = None
-    """When the cause was first at work, None where that is not defined."""
-    verdicts: tuple[str, ...] = ("healthy",)
-
-
-@dataclass(frozen=True)
-class Grade:
-    """What a diagnosis got right; None for what the golden leaves open."""
-
-    verdict: bool
-    cause: bool
-    layer: bool | None = None
-    step: bool | None = None
-    said: str = ""
-    wrong: tuple[str, ...] = field(default=())
+    """Trains. Scripts read their seed from ``sys.argv``."""
+    task: str
+    """The healthy training that it is a variant of; for a function the kind of model."""
+    golden: Golden
+    family: str
+    """The module that holds it."""
+    text: str = ""
+    """Of a script, its source."""
+    raises: bool = False
+    """Whether it ends with an exception."""
 
     @property
-    def right(self) -> bool:
-        return not self.wrong
+    def cause(self) -> tuple[str, ...]:
+        return self.golden.every
 
 
 PROGRAMS: dict[str, Program] = {}
@@ -80,57 +77,64 @@ def program(
     step: int | None = None,
     verdict: str | tuple[str, ...] = "",
 ) -> Callable[[Callable[[], None]], Callable[[], None]]:
-    """Register a training; a verdict that is not given is ``healthy``, or ``failing`` or ``suspect`` with a cause."""
-    causes = (cause,) if isinstance(cause, str) else cause
-    verdicts = (verdict,) if isinstance(verdict, str) and verdict else tuple(verdict)
-    verdicts = verdicts or (("failing", "suspect") if causes else ("healthy",))
+    """Register a function; a verdict that is not given is ``healthy``, or ``failing`` or ``suspect`` with a cause."""
 
     def register(run: Callable[[], None]) -> Callable[[], None]:
         assert run.__name__ not in PROGRAMS, run.__name__
-        PROGRAMS[run.__name__] = Program(run.__name__, run, kind, causes, layer, step, verdicts)
+        family = run.__module__.rpartition(".")[2]
+        one = golden(cause, layer=layer, step=step, verdict=verdict)
+        PROGRAMS[run.__name__] = Program(run.__name__, run, kind, one, family)
         return run
 
     return register
 
 
 def load() -> dict[str, Program]:
-    """Return every program by name."""
+    """Return every program by name: functions first, then scripts."""
     for family in FAMILIES:
         importlib.import_module(f"tests.faults.programs.{family}")
-    return PROGRAMS
+    functions = dict(PROGRAMS)
+    return functions | load_scripts()
 
 
-def watch(one: Program, seed: int = 0) -> Diagnosis:
-    """Run a program under the front door, single-threaded, and return the diagnosis."""
+def load_scripts() -> dict[str, Program]:
+    """Return the scripts alone."""
+    return {
+        one.name: Program(one.name, one.run, one.task, one.golden, one.family, one.text, one.raises)
+        for one in scripts.every().values()
+    }
+
+
+def record(one: Program, seed: int = 0) -> tuple[RunRecord, Diagnosis]:
+    """Run a program under the front door, single-threaded, and return what was recorded and said of it."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
+    argv = sys.argv
+    sys.argv = [f"{one.name}.py", "--seed", str(seed)]
     debugger = NeuralDbg(discover=True)
+    # A function stops at an error that it expects; a script at whatever it meets, as it would in a shell.
+    expected: tuple[type[BaseException], ...] = (
+        (Exception, SystemExit) if one.text else (FloatingPointError, RuntimeError)
+    )
     try:
-        with warnings.catch_warnings(), contextlib.suppress(FloatingPointError, RuntimeError):
+        with warnings.catch_warnings(), contextlib.suppress(*expected), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             with debugger:
                 one.run()
     finally:
+        sys.argv = argv
         torch.set_num_threads(threads)
-    return debugger.diagnose()
+    return debugger.record(), debugger.diagnose()
+
+
+def watch(one: Program, seed: int = 0) -> Diagnosis:
+    """Run a program under the front door and return the diagnosis."""
+    return record(one, seed)[1]
 
 
 def grade(one: Program, diagnosis: Diagnosis) -> Grade:
-    """Compare a diagnosis with the golden. Any hypothesis at all is an alarm where nothing is wrong."""
-    top = diagnosis.hypotheses[0] if diagnosis.hypotheses else None
-    verdict = diagnosis.verdict in one.verdicts
-    said = diagnosis.verdict
-    if top is not None:
-        said += f": {top.cause} {top.confidence:.2f} at {top.layer or '-'} step {top.step}"
-    if not one.cause:
-        sure = top is not None and top.confidence >= 0.5
-        cause = top is None if one.verdicts == ("healthy",) else not sure
-        layer = step = None
-    else:
-        cause = top is not None and top.cause in one.cause and top.confidence >= 0.5
-        layer = None if one.layer is None else top is not None and top.layer == one.layer
-        found = top.step if top is not None else None
-        step = None if one.step is None else found is not None and abs(found - one.step) <= NEAR
-    checks = {"verdict": verdict, "cause": cause, "layer": layer, "step": step}
-    return Grade(verdict, cause, layer, step, said, tuple(name for name, good in checks.items() if good is False))
+    """Compare a diagnosis with what is known of the program."""
+    return golden_grade(one.golden, diagnosis)
