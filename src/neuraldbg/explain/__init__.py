@@ -6,6 +6,7 @@ diagnosis, live or from its file. The way: Case (readings) -> causes (one judge 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,11 +17,12 @@ from neuraldbg.explain.cause import Cause, Tier
 from neuraldbg.explain.causes import CAUSES, cause
 from neuraldbg.explain.chain import trace
 from neuraldbg.explain.finding import Finding
+from neuraldbg.explain.places import places
 from neuraldbg.explain.words import listing, plural
 from neuraldbg.nouns import Chain, Diagnosis, Unjudged
 
 if TYPE_CHECKING:
-    from neuraldbg.nouns import RunRecord
+    from neuraldbg.nouns import Hypothesis, RunRecord
 
 __all__ = ["CAUSES", "Case", "Cause", "Finding", "Tier", "cause", "diagnose", "trace"]
 
@@ -29,7 +31,7 @@ def diagnose(run: RunRecord) -> Diagnosis:
     """Explain a run. Never raises for what the record lacks: that is said in ``unjudged``."""
     case = Case(run)
     findings, unjudged = _judge_all(case)
-    hypotheses = verdict.credible(case, ranking.rank(case, findings))
+    hypotheses = tuple(_placed(case, h) for h in verdict.credible(case, ranking.rank(case, findings)))
     certain = verdict.certain_ids({member.id: member.tier for member in CAUSES})
     judged, summary = verdict.judge(case, hypotheses, certain)
     top = hypotheses[0] if hypotheses else None
@@ -64,6 +66,10 @@ def _judge_all(case: Case) -> tuple[list[tuple[Cause, Finding]], list[Unjudged]]
             if finding is not None:
                 findings.append((member, finding))
     return findings, unjudged
+
+
+def _placed(case: Case, hypothesis: Hypothesis) -> Hypothesis:
+    return replace(hypothesis, places=places(case, cause(hypothesis.cause)))
 
 
 def _symptoms(case: Case) -> tuple[str, ...]:

@@ -62,3 +62,5 @@ class Cause:
     """Weigh the evidence for one run; None when there is nothing to say."""
     page: str
     """The module's docstring: what it is, how it shows, how it is told apart, what to do."""
+    place: str | None = None
+    """Which of the user's lines to point at, a kind of the PLACES fact; None stands for its category's."""

@@ -47,6 +47,16 @@ class Remedy:
 
 
 @dataclass(frozen=True)
+class CodeLine:
+    """A line of the user's code."""
+
+    file: str
+    line: int
+    code: str = ""
+    """The line itself, empty where the source was not at hand."""
+
+
+@dataclass(frozen=True)
 class Hypothesis:
     """A cause that may explain the run."""
 
@@ -71,6 +81,8 @@ class Hypothesis:
     """What it led to, for the sentence: "gradient vanishing", "loss divergence"."""
     explains: tuple[str, ...] = ()
     """Event kinds that follow from it."""
+    places: tuple[CodeLine, ...] = ()
+    """Lines of the user's code to look at first; the fault is there or near."""
 
     def __str__(self) -> str:
         where = f" originated in layer '{self.layer}'" if self.layer else " originated in the training loop"

@@ -19,7 +19,7 @@ from rich.text import Text
 from neuraldbg.show.chain import chain_lines
 from neuraldbg.show.facts import facts_line
 from neuraldbg.show.marks import ASCII, UNICODE, VERDICT_STYLE, Marks
-from neuraldbg.show.text import listed, number, plain, says, sentence
+from neuraldbg.show.text import listed, number, plain, says, sentence, shortest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,6 +127,9 @@ class _Writer:
         )
         failure = cause.failure[:1].upper() + cause.failure[1:]
         yield self.indented(self.text(sentence(f"{failure}, likely due to {cause.sentence}")))
+        for spot in cause.places:
+            code = f": {spot.code}" if spot.code else ""
+            yield self.item(">", f"{shortest(spot.file)}:{spot.line}{code}", sign_style="cyan", indent=3)
         for supports, sign, style, most in ((True, "+", "green", FOR), (False, "-", "red", AGAINST)):
             evidence = [e for e in cause.evidence if e.supports is supports]
             for one in evidence[:most]:

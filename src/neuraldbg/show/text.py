@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _UNSAFE = {0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A), *range(0xD800, 0xE000)}
@@ -22,6 +23,14 @@ def plain(text: str, encoding: str = "utf-8", keep: str = "") -> str:
 def _harmless(char: str) -> bool:
     code = ord(char)
     return code >= 0x20 and not 0x7F <= code < 0xA0 and code not in _UNSAFE
+
+
+def shortest(file: str) -> str:
+    """Return a file's path as seen from the working directory where it lies below that, else in full."""
+    try:
+        return str(Path(file).relative_to(Path.cwd()))
+    except (ValueError, OSError):  # elsewhere, or the working directory is gone
+        return file
 
 
 def number(value: float | str | None) -> str:

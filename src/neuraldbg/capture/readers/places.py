@@ -1,0 +1,86 @@
+"""The lines of the user's code at which a step happens: so that a diagnosis can point at them.
+
+Looked at while facts are read: where models are called, losses differentiated, optimizers made and stepped.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from torch.optim import Optimizer
+
+from neuraldbg.capture.frames import Place, user_place
+from neuraldbg.capture.reader import Reader
+from neuraldbg.nouns import FactKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from neuraldbg.capture.optimizers import Stream
+    from neuraldbg.capture.reader import Backward, Call, Patch
+    from neuraldbg.capture.scene import Scene
+
+_MOST = 4
+"""Lines of one kind that are kept: a GAN has two of each, a library that is no package may have many."""
+
+
+class Places(Reader):
+    """Collects the lines of each kind in order of appearance."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._lines: dict[str, dict[Place, None]] = {}
+        self._made: weakref.WeakKeyDictionary[Optimizer, Place] = weakref.WeakKeyDictionary()
+
+    def patches(self) -> Iterable[Patch]:
+        """Optimizers that are made while the session runs say where."""
+
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(original)
+            def init(opt: Optimizer, *args: Any, **kwargs: Any) -> None:
+                original(opt, *args, **kwargs)
+                place = user_place() if self.scene.switch else None
+                if place is not None:
+                    self._made[opt] = place
+
+            return init
+
+        return [(Optimizer, "__init__", make)]
+
+    def call_begins(self, call: Call) -> None:
+        """Where a model is called: to train it, or to evaluate it."""
+        self._note("evaluation" if call.evaluating else "forward")
+
+    def backward_begins(self, backward: Backward) -> None:
+        """Where a loss is differentiated."""
+        if backward.accumulates:
+            self._note("backward")
+
+    def step_begins(self, stream: Stream, opt: Optimizer) -> None:
+        """Where an optimizer steps, and where it was made."""
+        del stream
+        self._note("step")
+        if self.scene.reading and opt in self._made:
+            self._keep("optimizer", self._made[opt])
+
+    def step_closes(self) -> None:
+        """Say what was found."""
+        if self.scene.reading and self._lines:
+            told = {kind: [list(place) for place in places] for kind, places in self._lines.items()}
+            self.scene.log(FactKey.PLACES, told)
+
+    def _note(self, kind: str) -> None:
+        if self.scene.reading:
+            place = user_place()
+            if place is not None:
+                self._keep(kind, place)
+
+    def _keep(self, kind: str, place: Place) -> None:
+        places = self._lines.setdefault(kind, {})
+        if place in places or len(places) < _MOST:
+            places[place] = None
+
+
+READER = Places
