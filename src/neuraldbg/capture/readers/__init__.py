@@ -14,7 +14,20 @@ if TYPE_CHECKING:
     from neuraldbg.capture.reader import Patch
     from neuraldbg.capture.scene import Scene
 
-MEMBERS: tuple[str, ...] = ()
+MEMBERS: tuple[str, ...] = (
+    "attention",
+    "dropouts",
+    "evaluation",
+    "gradient_course",
+    "laboratory",
+    "loss_branches",
+    "norms",
+    "optimizer_state",
+    "places",
+    "symmetry",
+    "tokens",
+    "variety",
+)
 """Modules of this package, sorted; each defines ``READER``."""
 MOMENTS = (
     "call_begins",

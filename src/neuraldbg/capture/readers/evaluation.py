@@ -1,0 +1,154 @@
+"""What evaluations say: the loss, and for classes the accuracy, of passes that no backward follows.
+
+A loss of an evaluation has no graph that could be read. So the loss functions of ``torch.nn.functional`` (the modules
+call them too) are listened to while a watched model is being evaluated, and passed straight through otherwise.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from neuraldbg.capture import op
+from neuraldbg.capture.guest import guarded
+from neuraldbg.capture.reader import Reader
+from neuraldbg.nouns import FactKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from neuraldbg.capture.guest import Tally
+    from neuraldbg.capture.reader import Call, Patch
+    from neuraldbg.capture.scene import Scene
+
+_LOSSES = (
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cross_entropy",
+    "huber_loss",
+    "l1_loss",
+    "mse_loss",
+    "nll_loss",
+    "smooth_l1_loss",
+)
+_PHASES = 256
+"""Evaluations that are remembered; beyond it the oldest quarter and the newest stay."""
+_ROWS = 2048
+"""Rows of one batch whose predictions are compared with their labels."""
+_BATCHES = 10_000
+
+
+class Evaluation(Reader):
+    """Averages the losses of each evaluation: of the passes between two optimizer steps."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._evaluating = False
+        self._losses: list[Tensor | float] = []
+        self._right: list[float] = []
+        self._phases: list[list[float | None]] = []
+
+    @property
+    def tally(self) -> Tally:
+        """Where errors and time are counted."""
+        return self.scene.tally
+
+    def patches(self) -> Iterable[Patch]:
+        """The loss functions; ``torch.jit.script`` reads their source and gets them as they were."""
+        originals = {name: getattr(F, name) for name in _LOSSES}
+        return [
+            (torch.jit, "script", functools.partial(_with_originals, originals)),
+            *((F, name, functools.partial(self._listen, name)) for name in _LOSSES),
+        ]
+
+    def _listen(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def loss(*args: Any, **kwargs: Any) -> Any:
+            value = original(*args, **kwargs)
+            if self._evaluating and not torch.compiler.is_compiling() and self.scene.switch:
+                self._note(name, value, args, kwargs)
+            return value
+
+        return loss
+
+    @guarded
+    def _note(self, name: str, value: Any, args: Any, kwargs: Any) -> None:
+        if not isinstance(value, Tensor) or op.wrapped(value) or value.numel() == 0 or len(self._losses) >= _BATCHES:
+            return
+        mean = value.detach() if value.dim() == 0 else value.detach().float().mean()
+        self._losses.append(float(mean) if mean.device.type == "cpu" else mean.clone())
+        if name in ("cross_entropy", "nll_loss"):
+            given = args[0] if args else kwargs.get("input")
+            target = args[1] if len(args) > 1 else kwargs.get("target")
+            share = _accuracy(given, target)
+            if share is not None:
+                self._right.append(share)
+
+    def call_begins(self, call: Call) -> None:
+        """A loss after an evaluating pass is that evaluation's."""
+        self._evaluating = call.evaluating
+
+    def step_closes(self) -> None:
+        """An evaluation counts for the step after it."""
+        if self._losses:
+            loss, accuracy, _ = self._gathered()
+            self.scene.scalars["eval_loss"] = loss
+            if accuracy is not None:
+                self.scene.scalars["eval_accuracy"] = accuracy
+            self._end_phase()
+
+    def summarise(self) -> None:
+        """Log every evaluation, also the one after the last step."""
+        if self._losses:
+            self._end_phase()
+        if self._phases:
+            self.scene.log(FactKey.EVALUATION, {"phases": list(self._phases)})
+
+    def _gathered(self) -> tuple[float, float | None, int]:
+        values = [float(loss) for loss in self._losses]
+        accuracy = sum(self._right) / len(self._right) if self._right else None
+        return sum(values) / len(values), accuracy, len(values)
+
+    def _end_phase(self) -> None:
+        loss, accuracy, batches = self._gathered()
+        self._phases.append([self.scene.step, loss, accuracy, batches])
+        if len(self._phases) > _PHASES:
+            del self._phases[_PHASES // 4]
+        self._losses.clear()
+        self._right.clear()
+
+
+def _accuracy(given: Any, target: Any) -> float | None:
+    """Return the share of rows whose largest score is the label's; None where there are no labels of classes."""
+    if not (isinstance(given, Tensor) and isinstance(target, Tensor)) or op.wrapped(given):
+        return None
+    if given.dim() != 2 or target.dim() != 1 or target.is_floating_point() or len(target) == 0:
+        return None
+    given, target = given[:_ROWS].detach(), target[:_ROWS]
+    counted = target >= 0  # what is to be ignored has a negative label
+    right = (given.argmax(1) == target) & counted
+    return float(right.sum() / counted.sum()) if bool(counted.any()) else None
+
+
+def _with_originals(originals: dict[str, Any], script: Callable[..., Any]) -> Callable[..., Any]:
+    """Make what stands in for ``torch.jit.script``: it compiles from source and cannot compile what stands in."""
+
+    @functools.wraps(script)
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        ours = {name: getattr(F, name) for name in originals}
+        for name, original in originals.items():
+            setattr(F, name, original)
+        try:
+            return script(*args, **kwargs)
+        finally:
+            for name, mine in ours.items():
+                setattr(F, name, mine)
+
+    return compiled
+
+
+READER = Evaluation
