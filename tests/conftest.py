@@ -101,6 +101,9 @@ def torch_namespaces() -> dict[str, tuple[Any, dict[str, Any]]]:
         "torch.nn.modules.module": torch.nn.modules.module,
         "torch.optim.Optimizer": torch.optim.Optimizer,
         "torch.optim.optimizer": sys.modules["torch.optim.optimizer"],
+        "torch.optim.lr_scheduler.LRScheduler": torch.optim.lr_scheduler.LRScheduler,
+        "torch.optim.lr_scheduler.ReduceLROnPlateau": torch.optim.lr_scheduler.ReduceLROnPlateau,
+        "torch.utils.data.DataLoader": torch.utils.data.DataLoader,
         "torch.amp.GradScaler": torch.amp.GradScaler,
         "torch.utils.checkpoint": sys.modules.get("torch.utils.checkpoint", torch.utils),
     }

@@ -32,6 +32,9 @@ class CaptureSettings(Thresholds):
         "is and reads only parameters, gradients, inputs and the loss.",
     )
     window: int = Field(20, ge=1, description="Steps without a positive output after which a unit counts as dead.")
+    probes: bool = Field(
+        True, description="Make a few cheap experiments on a copy of the model early in the run, to ask what it depends on."
+    )
     max_calls: int = Field(8, ge=1, description="Calls of one module in a forward pass that keep sites of their own.")
 
 

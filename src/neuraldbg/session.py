@@ -59,8 +59,9 @@ class NeuralDbg:
 
     ``halt=True`` stops training with TrainingHalted before a bad step is applied, the weights still good; a
     ``TriggerEngine`` in its place brings its own thresholds. ``out`` is a folder for the run file, ``snapshots``
-    patterns of layers whose tensors are kept (``snapshot_bytes`` at most), ``settings`` and ``thresholds`` override
-    defaults of ``neuraldbg.config`` and of detectors. Raises AttachError, ConfigError, UnknownLayer.
+    patterns of layers whose tensors are kept (``snapshot_bytes`` at most), ``probes=False`` leaves out the few
+    experiments on a copy of the model, ``settings`` and ``thresholds`` override defaults of
+    ``neuraldbg.config`` and of detectors. Raises AttachError, ConfigError, UnknownLayer.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class NeuralDbg:
         halt: bool | TriggerEngine = False,
         out: str | os.PathLike[str] | None = None,
         discover: bool = False,
+        probes: bool = True,
         snapshots: Sequence[str] = (),
         snapshot_bytes: int = 64 * 2**20,
         settings: Mapping[str, Any] | None = None,
@@ -80,6 +82,8 @@ class NeuralDbg:
         on_step: Callable[[Step, tuple[Event, ...]], None] | None = None,
     ) -> None:
         values = dict(settings or {})
+        if not probes:
+            values["capture"] = {**dict(values.get("capture") or {}), "probes": False}
         if thresholds is not None:
             values["thresholds"] = {name: dict(group) for name, group in thresholds.items()}
         self.settings = validated(Settings, values)

@@ -329,3 +329,25 @@ def test_many_small_terms_are_read_in_time_linear_in_them() -> None:
     seen = ride(program, model)
     assert len(seen.facts("loss")[0]["terms"]) <= 8
     assert seen.scalars("overhead")[0] < 5.0
+
+
+def test_an_optimizer_that_calls_its_parent_takes_one_step() -> None:
+    class Centred(torch.optim.SGD):
+        def step(self, closure=None):
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is not None and p.dim() > 1:
+                        p.grad -= p.grad.mean(1, keepdim=True)
+            return super().step(closure)
+
+    model = nn.Linear(4, 2)
+    torch.optim.SGD(model.parameters(), 0.1)  # torch hooks the parent's step once one of it was made
+    optimizer = Centred(model.parameters(), 0.1)
+
+    def program() -> None:
+        for _ in range(7):
+            optimizer.zero_grad()
+            model(torch.randn(8, 4)).square().mean().backward()
+            optimizer.step()
+
+    assert len(ride(program, model).steps) == 7

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from tests.explain import stories_data_flow, stories_dynamics, stories_loop_order, stories_structure, stories_targets
 from tests.explain.builder import Build, falling, flat
+from tests.explain.stories_wiring import WIRING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +24,7 @@ class Story:
     step: int | None = None
     verdict: str = "failing"
     silent_verdict: str = "healthy"
+    least: float = 0.7
 
 
 def missing_zero_grad() -> Build:
@@ -327,3 +330,9 @@ STORIES = {
     "lr_too_low": Story(lr_too_low, converged, None, 0),
     "fp16_overflow": Story(fp16_overflow, scaler_searches, "attn", 25),
 }
+STORIES |= {name: Story(*parts) for name, parts in WIRING.items()}
+STORIES |= {name: Story(*told) for name, told in stories_dynamics.TOLD.items()}
+STORIES |= {name: Story(*told) for name, told in stories_loop_order.TOLD.items()}
+STORIES |= {name: Story(*told) for name, told in stories_structure.TOLD.items()}
+STORIES |= {name: Story(*told) for name, told in stories_targets.TOLD.items()}
+STORIES |= {name: Story(*told) for name, told in stories_data_flow.TOLD.items()}

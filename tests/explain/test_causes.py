@@ -24,7 +24,7 @@ def test_fires_first_with_layer_and_step(name):
     found = diagnose(story.fires().build())
     assert [h.cause for h in found.hypotheses[:1]] == [name], [(h.cause, h.confidence) for h in found.hypotheses]
     top = found.hypotheses[0]
-    assert top.confidence >= 0.7
+    assert top.confidence >= story.least
     assert (top.layer, top.step) == (story.layer, story.step)
     assert found.verdict == story.verdict, found.summary
     assert top.rank == 1

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.explain.builder import Build, flat
 from tests.explain.stories import STORIES
 
-from neuraldbg.explain import diagnose
+from neuraldbg.explain import CAUSES, Tier, diagnose
+from neuraldbg.explain.calibration import fitted
 from neuraldbg.explain.ranking import FLOOR, sigmoid
 
 
@@ -71,6 +74,44 @@ def test_independent_certain_causes_are_all_listed():
     found = by_cause(build)
     assert {"missing_zero_grad", "double_softmax"} <= set(found)
     assert min(found[name].confidence for name in ("missing_zero_grad", "double_softmax")) > 0.7
+
+
+def entailing(name, *others):
+    """All causes, one of which entails some others."""
+    return tuple(replace(c, entails=frozenset(others)) if c.id == name else c for c in CAUSES)
+
+
+def both_certain():
+    return STORIES["missing_zero_grad"].fires().loss_term(fed_by=["softmax"], normalised=True)
+
+
+def test_what_a_credible_cause_entails_stands_back_whatever_its_tier(monkeypatch):
+    before = by_cause(both_certain())["double_softmax"]
+    monkeypatch.setattr("neuraldbg.explain.CAUSES", entailing("missing_zero_grad", "double_softmax"))
+    after = by_cause(both_certain())
+    assert before.confidence > 0.7 > 0.5 > after["double_softmax"].confidence
+    assert after["missing_zero_grad"].rank == 1
+    assert any("follows from it" in e.statement for e in after["double_softmax"].evidence)
+
+
+def test_a_cause_that_is_not_there_makes_nothing_stand_back(monkeypatch):
+    monkeypatch.setattr("neuraldbg.explain.CAUSES", entailing("missing_zero_grad", "double_softmax"))
+    assert by_cause(STORIES["double_softmax"].fires())["double_softmax"].confidence > 0.7
+
+
+def test_two_that_entail_each_other_both_stay(monkeypatch):
+    pair = frozenset({"missing_zero_grad", "double_softmax"})
+    both = tuple(replace(c, entails=pair - {c.id}) if c.id in pair else c for c in CAUSES)
+    monkeypatch.setattr("neuraldbg.explain.CAUSES", both)
+    found = by_cause(both_certain())
+    assert min(found[name].confidence for name in pair) > 0.7
+
+
+def test_confidence_is_what_the_calibration_says_of_the_evidence():
+    found = by_cause(STORIES["missing_zero_grad"].fires())["missing_zero_grad"]
+    left = sum(e.weight if e.supports else -e.weight for e in found.evidence)
+    wanted = fitted().probability(Tier.CERTAIN, fitted().log_odds(Tier.CERTAIN, "missing_zero_grad", left))
+    assert found.confidence == pytest.approx(wanted, abs=1e-3)
 
 
 def test_symptoms_alone_name_no_cause():

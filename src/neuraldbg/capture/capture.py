@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 _UNITS_EVERY = 4
 """Steps between two readings of the units' activity, after the first window of steps."""
+_UNSTEPPED = 10
+"""Backward passes without any optimizer step from which a run is one that forgot to step."""
 _SETTLED = 3
 """Steps after which a program whose optimizers always stepped alone is taken at its word."""
 
@@ -126,6 +128,7 @@ class Capture:
         """Close the last step, and leave torch as it was found."""
         try:
             self.flush()
+            self._close_unstepped()
             self.summarise()
         except Exception:  # noqa: BLE001 (whatever happens, torch is put back)
             self.tally.caught()
@@ -156,6 +159,21 @@ class Capture:
     def _close_open(self) -> None:
         if self._pending:
             self._close()
+
+    def _close_unstepped(self) -> None:
+        """Where backwards ran and an optimizer of torch holds the model, but none ever stepped: each counts as a step.
+
+        Else nothing could be said of a loop that forgot ``optimizer.step()``. Known only at the end of the run.
+        """
+        values = list(self.losses.values)
+        if self.steps or self.optimizers.streams or len(values) < _UNSTEPPED:
+            return
+        if not (self.scene.idle or self._has_optimizer()):
+            return
+        for value in values:
+            self.losses.values = [value]
+            self._close()
+        self.delivery.deliver()
 
     def manual_step(self) -> None:
         """End a step that no hook can see: an optimizer that is not a ``torch.optim.Optimizer``.

@@ -9,10 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from torch.autograd.function import BackwardCFunction
+
 from neuraldbg.nouns import Edge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from torch import Tensor
 
 Node = Any
 """torch.autograd.graph.Node: its saved tensors are reached through attributes that differ by operation."""
@@ -21,7 +25,13 @@ LIMIT = 20_000
 """Nodes that one walk visits at most."""
 RISKY = 16
 """Risky operations that are watched at most: each is read at every step."""
-_SHAPE_ONLY = frozenset(
+NOTED = frozenset(["mul", "nativedropout", "softmax", "safesoftmax"])
+"""Operations, beside the kinds of fused attention, that a walk notes for readers: masks of dropout, attention."""
+_NOTES = 256
+"""Such operations that one walk notes at most."""
+_FUNCTIONS = 16
+"""Classes of custom Functions that one walk notes at most."""
+SHAPE_ONLY = frozenset(
     [
         "view",
         "reshape",
@@ -98,6 +108,18 @@ class Walk:
     risky: list[tuple[str, str, tuple[int, ...]]] = field(default_factory=list)
     """(operation, layer it feeds or "loss", path of ``next_functions`` indices) of numerically risky operations."""
 
+    noted: list[tuple[str, str, Node]] = field(default_factory=list)
+    """(operation, layer it feeds or "loss", node) of operations in NOTED, nearest to the loss first. A node that feeds
+    several layers stands here for each."""
+
+    leaves: dict[int, tuple[Tensor, set[str]]] = field(default_factory=dict)
+    """The tensors at which the graph ends, by identity: each with the layers (or "loss") that it feeds."""
+    functions: dict[type, str] = field(default_factory=dict)
+    """Classes of custom autograd Functions -> layer (or "loss") that one of them feeds."""
+
+    feeding: dict[str, set[str]] = field(default_factory=dict)
+    """Layer -> every operation between the layers before it and itself, its own and those of fused kernels included."""
+
     def as_edges(self) -> tuple[Edge, ...]:
         """Return the edges as values."""
         return tuple(Edge(source, target, ops) for (source, target), ops in self.edges.items())
@@ -123,12 +145,19 @@ def walk(root: Node, layers: Marks, risky: frozenset[str]) -> Walk:
         seen.add((node, target))
         name = op_name(node)
         if name == "accumulategrad":
+            found.leaves.setdefault(id(node.variable), (node.variable, set()))[1].add(target)
             continue
+        if isinstance(node, BackwardCFunction) and len(found.functions) < _FUNCTIONS:
+            # the metaclass of Function leaves its class there
+            found.functions.setdefault(getattr(type(node), "_forward_cls", type(node)), target)
+        found.feeding.setdefault(target, set()).add(name)
         if name in risky and len(found.risky) < RISKY:
             found.risky.append((name, target, _path(trail, at)))
+        if (name in NOTED or name.startswith("scaleddotproduct")) and len(found.noted) < _NOTES:
+            found.noted.append((name, target, node))
         if target == "loss":
             found.loss_nodes.append(node)
-        if source is None and name not in _SHAPE_ONLY:
+        if source is None and name not in SHAPE_ONLY:
             ops = (name, *ops)[:8]
         for place, (parent, _) in enumerate(node.next_functions):
             if parent is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from torch.utils.hooks import RemovableHandle
 
+Trail: TypeAlias = "Callable[[str, nn.Module, Any, Any], None]"
+"""Told path, module, positional arguments and output of each call of a layer."""
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 DEFAULT_LAYERS = (nn.Linear, nn.Conv2d, nn.LayerNorm, nn.Embedding)
 """What a HookManager used by hand reports, as Neural Observer's does."""
@@ -73,6 +75,8 @@ class HookManager:
         """Where nodes are marked with their layer while the loss graph of this step is to be read, else None."""
         self.foreign_saves = False
         """Whether saved-tensor hooks (checkpointing, offloading) were seen: then no saved tensor is touched."""
+        self.trail: Trail | None = None
+        """Where a reader wants to know of each call of a layer in this pass, else None."""
         self.called: dict[str, None] = {}
         """Paths of the layers that fired, in order of first call."""
         self.layers: dict[str, Layer] = {}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from neuraldbg.capture import heads
 from neuraldbg.capture.graph import Node, op_name, parents
 from neuraldbg.capture.op import sample
 
@@ -28,6 +29,8 @@ _KINDS = {
     "binarycrossentropy": "bce",
     "binarycrossentropywithlogits": "bce_with_logits",
     "kldiv": "kl_div",
+    "softmarginloss": "soft_margin",
+    "multimarginloss": "multi_margin",
 }
 _REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
 _ELEMENTWISE = {"pow": "squared_error", "abs": "l1", "mul": "squared_error"}
@@ -57,6 +60,8 @@ def loss_terms(nodes: list[Node], layers: Marks) -> list[dict[str, Any]]:
                 terms.append(term)
     if not terms:
         terms.extend(_soft_targets(nodes, layers))
+    if not terms:
+        terms.extend(_divergences(nodes, layers))
     return terms
 
 
@@ -81,12 +86,29 @@ def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks) -> dict[str,
         term["target"] = _stats(target)
         if kind == "nll":
             term["target_histogram"] = _histogram(target)
+            term |= _weights(node)
+        if kind in ("bce", "bce_with_logits"):
+            term["weighted"] = any(heads.saved(node, name) is not None for name in ("pos_weight", "weight"))
+    if kind == "nll" and given is not None and given.numel():
+        term["mass"] = heads.mass(given)
+    term |= heads.describe(node, below, layers, heads.links(nodes), nodes[0], target)
     shapes = _operands(node, given, target)
     term["operand_shapes"] = shapes[:2]
     term["broadcast"] = _both_grew(shapes)
     term["fed_by"], term["layer"] = _feeding(below, layers)
-    term["normalised"] = any(name in ("softmax", "sigmoid") for name in term["fed_by"])
+    term["normalised"] = term["chain"][:1] == ["softmax"]
     return term
+
+
+def _weights(node: Node) -> dict[str, Any]:
+    """Return the index that a cross entropy ignores, and whether its classes are weighted."""
+    ignore = int(getattr(node, "_saved_ignore_index", -100))
+    weight = heads.saved(node, "weight")
+    found: dict[str, Any] = {"ignore": ignore - (1 << 64) if ignore >= 1 << 63 else ignore}
+    found["weighted"] = weight is not None
+    if weight is not None:
+        found["weightless"] = torch.nonzero(weight == 0).flatten()[:8].tolist()
+    return found
 
 
 def _written_out(node: Node, consumers: dict[Node, Node], nodes: list[Node], layers: Marks) -> dict[str, Any] | None:
@@ -116,9 +138,23 @@ def _written_out(node: Node, consumers: dict[Node, Node], nodes: list[Node], lay
     difference = _saved(above, "self")
     if difference is not None:
         term["residual"] = _stats(difference)
-    term["fed_by"], term["layer"] = _feeding(next(parents(node), (None, 0))[0], layers)
+    below = next(parents(node), (None, 0))[0]
+    term["fed_by"], term["layer"] = _feeding(below, layers)
     term["normalised"] = False
+    term |= heads.describe(above, below, layers, heads.links(nodes), nodes[0], None)
+    head = _head_result(below)
+    if difference is not None and head is not None and head.shape == difference.shape:
+        flipped = node.next_functions[0][0] is None  # target - prediction
+        target = head + difference if flipped else head - difference
+        term["target"] = _stats(target)
+        if term["chain"][0] in heads.BOUNDS:
+            term["outside"] = heads.outside(target, term["chain"][0])
     return term
+
+
+def _head_result(below: Node | None) -> Tensor | None:
+    """Return what the operation directly under a difference gave, where it saved that: sigmoid, tanh, softmax, relu."""
+    return heads.saved(below, "result") if below is not None and op_name(below) in heads.BOUNDS else None
 
 
 def _soft_targets(nodes: list[Node], layers: Marks) -> Iterator[dict[str, Any]]:
@@ -126,9 +162,14 @@ def _soft_targets(nodes: list[Node], layers: Marks) -> Iterator[dict[str, Any]]:
     for node in nodes:
         if op_name(node) == "logsoftmax":
             result = _saved(node, "result")
+            below = next(parents(node), (None, 0))[0]
+            above = heads.links(nodes)
             shape = list(result.shape) if result is not None else _shape(node, 0) or []
-            fed_by, layer = _feeding(next(parents(node), (None, 0))[0], layers)
+            fed_by, layer = _feeding(below, layers)
+            found = heads.describe(node, below, layers, above, nodes[0], None)
             yield {
+                **found,
+                **_soft(node, above, nodes[0]),
                 "kind": "cross_entropy",
                 "reduction": _outer_reduction(nodes),
                 "input_shape": shape,
@@ -137,8 +178,64 @@ def _soft_targets(nodes: list[Node], layers: Marks) -> Iterator[dict[str, Any]]:
                 "broadcast": False,
                 "fed_by": fed_by,
                 "layer": layer,
-                "normalised": any(name in ("softmax", "sigmoid") for name in fed_by),
+                "normalised": found["chain"][:1] == ["softmax"],
             }
+
+
+def _soft(node: Node, above: dict[Node, tuple[Node, int]], root: Node) -> dict[str, Any]:
+    """Describe the targets of a cross entropy with probabilities, and whether it is minimised.
+
+    ``F.cross_entropy`` makes ``-(log_p * target).sum() / N``; written by hand it looks the same.
+    """
+    found: dict[str, Any] = {"soft": True, "sign": 0}
+    if node not in above:
+        return found
+    consumer, place = above[node]
+    name = op_name(consumer)
+    if name == "mul":
+        target = heads.saved(consumer, "other") if place == 0 else heads.saved(consumer, "self")
+        if target is not None and target.dim() > 1 and float(target.min()) >= 0:
+            found["soft_target"] = heads.soft_target(target)
+            found["sign"] = -heads.sign(consumer, above, root)
+    elif name in ("index", "gather"):
+        found |= {"picked": True, "sign": -heads.sign(consumer, above, root)}
+    return found
+
+
+def _divergences(nodes: list[Node], layers: Marks) -> Iterator[dict[str, Any]]:
+    """Recognise ``F.kl_div``, which is made of parts: sum or mean of ``xlogy(t, t) - t * input``."""
+    above = heads.links(nodes)
+    for node in nodes:
+        if op_name(node) != "sub" or node.next_functions[0][0] is not None or len(node.next_functions) < 2:
+            continue
+        product = node.next_functions[1][0]
+        if product is None or op_name(product) != "mul":
+            continue
+        places = [place for place, (p, _) in enumerate(product.next_functions) if p is not None]
+        target = heads.saved(product, "self" if places == [1] else "other") if len(places) == 1 else None
+        if target is None or target.dim() < 2 or not target.is_floating_point():
+            continue
+        below = product.next_functions[places[0]][0]
+        names, first, _ = heads.chain(below, layers)
+        fed_by, layer = _feeding(below, layers)
+        term = heads.describe(node, below, layers, above, nodes[0], None)
+        given = heads.saved(first, "result") if names and op_name(below) == names[0] else None
+        yield {
+            **term,
+            **({"input": _stats(given), "mass": heads.mass(given)} if given is not None and given.dim() == 2 else {}),
+            "kind": "kl_div",
+            "reduction": _outer_reduction(nodes),
+            "input_shape": list(target.shape),
+            "target_shape": list(target.shape),
+            "target": _stats(target),
+            "classes": int(target.shape[-1]),
+            "operand_shapes": [],
+            "broadcast": False,
+            "fed_by": fed_by,
+            "layer": layer,
+            "normalised": names[:1] == ["softmax"],
+        }
+        return
 
 
 def _feeding(node: Node | None, layers: Marks) -> tuple[list[str], str | None]:

@@ -46,6 +46,7 @@ _SETTINGS = (
 _OURS_ALONE = 3
 """References to a frame's dictionary of variables that only we look at: the frame's, ours, and the count's own."""
 _FRAMES = 24
+_ATTRIBUTES = 256
 
 
 def wraps(module: nn.Module) -> nn.Module:
@@ -102,6 +103,26 @@ def find_root(module: nn.Module) -> tuple[nn.Module, str, bool]:
     beside = (value for frame, value in held if frame == home)
     others = any(_another(value, best) for value in beside)
     return best, name or type(wraps(best)).__name__, others
+
+
+def known_as(module: nn.Module) -> list[str]:
+    """Return the names by which the calling code holds a module: of variables, and of attributes of plain objects."""
+    found: dict[str, None] = {}
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    for _ in range(_FRAMES):
+        if frame is None:
+            break
+        package = str(frame.f_globals.get("__name__", "")).split(".")[0]
+        if package not in ("torch", "neuraldbg"):
+            for name, value in [*_locals(frame), *list(frame.f_globals.items())]:
+                if value is module:
+                    found.setdefault(name)
+                elif not isinstance(value, type):
+                    held = getattr(value, "__dict__", None)
+                    inner = held.items() if isinstance(held, dict) and len(held) <= _ATTRIBUTES else ()
+                    found.update({f"{name}.{key}": None for key, item in list(inner) if item is module})
+        frame = frame.f_back
+    return list(found)
 
 
 def _told(variable: str) -> str:

@@ -94,6 +94,8 @@ class Optimizers:
         self._by_opt: weakref.WeakKeyDictionary[Optimizer, Stream] = weakref.WeakKeyDictionary()
         self._unstepped: dict[int, float] = {}
         self._handles: list[RemovableHandle] = []
+        self._running: list[int] = []
+        """Optimizers whose step has begun and not ended, outermost first, by identity."""
 
     def start(self) -> None:
         """Set the global hooks."""
@@ -130,6 +132,9 @@ class Optimizers:
     @guarded
     def _pre(self, opt: Optimizer, args: Any, kwargs: Any) -> Any:
         if not self.switch or not self._relevant(opt):
+            return None
+        self._running.append(id(opt))
+        if self._running.count(id(opt)) > 1:  # a subclass whose step calls that of torch: one step
             return None
         stream = self.add(opt)
         closure = kwargs.get("closure") if "closure" in kwargs else (args[1] if len(args) > 1 else None)
@@ -176,6 +181,10 @@ class Optimizers:
         stream = self._by_opt.get(opt)
         if not self.switch or stream is None or not self._relevant(opt):
             return
+        if id(opt) in self._running:
+            self._running.remove(id(opt))
+        if id(opt) in self._running:
+            return
         self.params.read_after(self.params.owned(stream.tensors()))
         stream.steps += 1
         if self.reading or stream.new:
@@ -187,6 +196,7 @@ class Optimizers:
     def before_backward(self) -> bool:
         """Look for gradients that are left from the step before. Returns whether some were, and were cleared since."""
         cleared = False
+        self._running.clear()  # a step that raised never ended
         for stream in self.streams:
             if not stream.checks or stream.stale == 0.0:
                 continue

@@ -45,6 +45,8 @@ class Watched:
     """Of an embedding: the rows with a gradient in this step, and what they were before it."""
     rows: bool = False
     """Whether its gradient lives in a few rows: an embedding."""
+    norm: bool = False
+    """Whether it is gain or offset of a normalisation layer."""
     whole: bool = False
     """Read the whole tensor at the next step: a sample of it did not change."""
     had_grad: bool = False
@@ -85,6 +87,7 @@ class Params:
         param, grad, update = rows if rows[-1] is not None else (None, None, None)
         watched = Watched(label, path, self._model, parameter, param, grad, update)
         watched.rows = isinstance(module, torch.nn.Embedding)
+        watched.norm = "norm" in type(module).__name__.lower() and parameter.dim() == 1
         self.by_id[id(parameter)] = watched
 
     def forget(self, gone: set[int]) -> None:

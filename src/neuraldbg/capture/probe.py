@@ -72,6 +72,8 @@ class Probe:
         owner = self.owner
         if owner.active and _tracing() is None and self.ours():
             self.read(module, output)
+            if owner.trail is not None:
+                owner.trail(self.path, module, args, output)
         return None
 
     def ours(self) -> bool:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _MODE_LAYERS = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase)  # noqa: SLF001
 _COLUMN_CAP = 262_144
 _SHAPES = 8
+_NAMES = 32
 _IMAGE_DIMS = 4
 
 
@@ -107,13 +108,39 @@ def optimizer(stream: int, opt: torch.optim.Optimizer, params: Params) -> dict[s
         "foreign_no_grad": sum(1 for t in foreign if t.grad is None),
         "frozen": sum(1 for t in tensors if not t.requires_grad),
         "foreign_shapes": [list(t.shape) for t in foreign[:_SHAPES]],
+        **_decay(opt, params),
     }
+
+
+def _decay(opt: torch.optim.Optimizer, params: Params) -> dict[str, Any]:
+    """Return which parameters decay, for the OPTIMIZER fact."""
+    decayed, others, norms = 0, 0, []
+    for group in opt.param_groups:
+        if not group.get("weight_decay"):
+            others += len(group["params"])
+            continue
+        decayed += len(group["params"])
+        owned = (params.by_id.get(id(t)) for t in group["params"])
+        norms += [w.name for w in owned if w is not None and w.norm]
+    return {"decayed_norms": norms[:_NAMES], "decayed": decayed, "undecayed": others}
 
 
 def group_settings(group: Mapping[str, Any]) -> dict[str, Any]:
     """Return the numbers of a parameter group."""
     found: dict[str, Any] = {"params": len(group["params"])}
-    for key in ("lr", "weight_decay", "momentum", "betas", "eps", "nesterov", "amsgrad", "alpha", "max_iter"):
+    for key in (
+        "lr",
+        "weight_decay",
+        "momentum",
+        "betas",
+        "eps",
+        "nesterov",
+        "amsgrad",
+        "alpha",
+        "max_iter",
+        "centered",
+        "decoupled_weight_decay",
+    ):
         value = group.get(key)
         if isinstance(value, Tensor):
             value = float(value)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from neuraldbg.config import CaptureSettings
     from neuraldbg.nouns import FactKey
 
+_ORDER = 48
+"""Tokens of one step that are kept: a rollout may call its model a thousand times."""
+
 
 class Scene:
     """The parts of the capture stage, the current step's scalars, and the log of facts."""
@@ -34,9 +37,13 @@ class Scene:
         """Whether graph and facts are read in this step: in the first steps, then at powers of two."""
         self.scalars: dict[str, float] = {}
         """Scalars of the current step beside those of ``capture.py``; names and meanings stand in ``nouns.step``."""
+        self.order: list[str] = []
+        """What the loop did since the last optimizer step, as tokens of the ORDER fact: readers add theirs."""
         self.facts: list[Fact] = []
         """What was learnt since the last step was closed."""
         self._logged: dict[tuple[str, ...], dict[str, Any]] = {}
+        self.idle = False
+        """Whether an optimizer holds the watched tensors that was cleared, or found, before it ever stepped."""
 
     @property
     def tally(self) -> Tally:
@@ -47,6 +54,19 @@ class Scene:
     def step(self) -> int:
         """The step that is being taken."""
         return self.hooks.step
+
+    def did(self, token: str) -> None:
+        """Note what the loop does, for its order within a step. A block that repeats at once is written once."""
+        order = self.order
+        if order and order[-1] == token:
+            return
+        order.append(token)
+        for size in (2, 3, 4):
+            if order[-size:] == order[-2 * size : -size]:
+                del order[-size:]
+                return
+        if len(order) > _ORDER:
+            order.pop()
 
     def log(self, key: FactKey, value: dict[str, Any], by: str = "") -> None:
         """Log a fact if it is news: a JSON object, told apart from others of its key by its field ``by``."""

@@ -8,15 +8,18 @@ from tests.faults.corpus import program
 from tests.faults.kit import Mlp, adam, batches, fit, flat_digits, sgd
 from torch import nn
 
+NOISE = ("label_noise", "target_misaligned")
+"""Targets that have nothing to do with the inputs: true of pure noise, though nobody need say it."""
 
-@program("mlp", verdict=("failing", "suspect", "inconclusive"))
+
+@program("mlp", verdict=("failing", "suspect", "inconclusive"), tolerated=NOISE)
 def pure_noise() -> None:
     x, y = torch.randn(4000, 16), torch.randint(10, (4000,))
     model = Mlp(16, 10)
     fit(model, adam(model, 1e-3), batches((x, y), 200))
 
 
-@program("mlp", verdict=("failing", "suspect", "inconclusive"))
+@program("mlp", verdict=("failing", "suspect", "inconclusive"), tolerated=NOISE)
 def noise_regression() -> None:
     x, y = torch.randn(4000, 16), torch.randn(4000, 1)
     model = Mlp(16, 1)

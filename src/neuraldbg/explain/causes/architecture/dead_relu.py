@@ -50,6 +50,10 @@ class Dying:
     """First step with more than MANY dead units."""
 
 
+FEW_SAMPLES = 4
+"""Samples of a batch up to which the window of some twenty steps sees too few to call a unit dead."""
+
+
 def judge(case: Case) -> Finding | None:
     """Weigh the dead units of the worst ReLU layer."""
     worst = max(_layers(case), key=lambda d: (d.end, -case.depth(d.layer)), default=None)
@@ -62,6 +66,10 @@ def judge(case: Case) -> Finding | None:
         + (", so no gradient passes" if whole else ""),
         3.5 if whole else 1.5 + 2.5 * (worst.end - MANY) / (1 - MANY), worst.end, MANY,
     )  # fmt: skip
+    sizes = case.scalar("batch_size").finite().values
+    if len(sizes) and 0 < float(np.median(sizes)) <= FEW_SAMPLES:
+        weigh.against("batches of a few samples say little about units that are silent for most", 2.5,
+                      float(np.median(sizes)), FEW_SAMPLES)  # fmt: skip
     if worst.begin >= 0.8 * worst.end:
         weigh.speaks("they were dead from the first step on", 1.5, worst.begin, MANY)
     else:

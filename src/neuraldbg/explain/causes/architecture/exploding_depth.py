@@ -25,9 +25,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.explain.case import LR_MAX
 from neuraldbg.explain.cause import BLOW_UP, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.profiles import RECURRENT_TYPES, gradient_profile
+from neuraldbg.explain.simpler import simpler_reasons
 from neuraldbg.explain.words import literal, number, percent
 from neuraldbg.nouns import Remedy
 
@@ -60,6 +62,7 @@ def judge(case: Case) -> Finding | None:
     if case.early_update_ratio > 0.1 and not built_in:  # else large updates are what the large gradients do
         weigh.against(f"updates were too large at once ({number(case.early_update_ratio)} of the weights)", 1.5,
                       case.early_update_ratio, 0.1)  # fmt: skip
+    _weigh_others(case, weigh, built_in=built_in)
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.5 if case.trouble.broke else 0.7)
     elif case.learned:
@@ -79,6 +82,14 @@ def judge(case: Case) -> Finding | None:
         failure="gradient explosion",
         equivalent=("init_scale_wrong",) if case.sound_init is None else (),
     )
+
+
+def _weigh_others(case: Case, weigh: Weighing, *, built_in: bool) -> None:
+    """What would blow the run up whatever the model's depth."""
+    for statement, value in simpler_reasons(case)[:2]:
+        weigh.against(f"{statement}, which does this at any depth", 1.0 if built_in else 2.0, value)
+    if not built_in and case.lr > LR_MAX[case.lr_class]:
+        weigh.against(f"the learning rate of {number(case.lr)} is too high by itself", 2.0, case.lr)
 
 
 def _sentence(case: Case, layer: str | None) -> str:
@@ -139,12 +150,12 @@ def _weigh_recurrence(case: Case, weigh: Weighing) -> str | None:
         largest, step = float(norm.values.max()), int(norm.steps[int(np.argmax(norm.values))])
         weigh.speaks(
             f"the gradient norm of a recurrent model was {number(largest)} at step {step}, usual is {number(usual)}",
-            2.5,
+            2.5 if case.onset is None or step <= case.onset + 1 else 1.0,  # once it breaks, every gradient is large
             largest,
             SPIKE * usual,
         )
     elif case.trouble.broke:
-        weigh.speaks("the model is recurrent, so gradients pass through many multiplications", 1.0, recurrent)
+        weigh.speaks("the model is recurrent, so gradients pass through many multiplications", 0.4, recurrent)
     else:
         return None
     return recurrent

@@ -12,7 +12,8 @@ How it shows
 How it is told apart
     Weights and activations are read at the first step. The scale of each weight matrix is compared with what He and
     Glorot ask for, and the activations must show its consequence over depth. If the weights are sound and the
-    signal still fades or grows, it is the depth itself (sigmoid or tanh stacks, no normalisation).
+    signal still fades or grows, it is the depth itself (sigmoid or tanh stacks, no normalisation). A last layer, or the
+    end of a residual branch, that begins small is a good habit and does not count.
 
 What to do
     Initialise with ``torch.nn.init.kaiming_normal_`` (ReLU) or ``xavier_uniform_`` (tanh, linear).
@@ -25,9 +26,10 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.profiles import MATRIX_TYPES
 from neuraldbg.explain.trouble import guessing_loss
 from neuraldbg.explain.words import listing, number
-from neuraldbg.nouns import Remedy
+from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
@@ -45,7 +47,7 @@ GAIN = 3.0
 def judge(case: Case) -> Finding | None:
     """Weigh the scale of weights and activations at the first step."""
     known = [w for w in case.weights if w.gain > 0]
-    wrong = [w for w in known if w.gain > HIGH or w.gain < LOW]
+    wrong = [w for w in known if w.gain > HIGH or (w.gain < LOW and not _ends(case, w.layer.path))]
     if not wrong:
         return None
     weigh, large = Weighing(), sum(w.gain > HIGH for w in wrong) * 2 >= len(wrong)
@@ -72,6 +74,26 @@ def judge(case: Case) -> Finding | None:
         step=0,
         failure=case.trouble.name or "signal lost over the depth",
     )
+
+
+def _ends(case: Case, path: str) -> bool:
+    """Whether a layer ends a model or a residual branch: these begin small on purpose (Fixup, GPT-2, PPO's heads)."""
+    facts = case.run.facts_of(FactKey.OPERATIONS.value)
+    into: dict[str, list[str]] = facts[-1].value.get("into") or {} if facts else {}
+    seen, front = {path}, [path]
+    while front:
+        place = front.pop()
+        for edge in case.layout.edges:
+            if edge.source != place or edge.target in seen:
+                continue
+            if place == path and ("add" in edge.ops[:1] or "add" in into.get(edge.target, ())):
+                return True
+            target = case.layout.by_path.get(edge.target)
+            if target is not None and target.type in MATRIX_TYPES:
+                return False
+            seen.add(edge.target)
+            front.append(edge.target)
+    return len(seen) > 1
 
 
 def _weigh_profile(case: Case, weigh: Weighing, *, large: bool) -> None:

@@ -9,7 +9,8 @@ How it shows
     over time.
 
 How it is told apart
-    Elements at a bound are counted for hidden layers only: an output sigmoid at its bounds is a confident answer.
+    Elements at a bound are counted for hidden layers only: an output sigmoid at its bounds is a confident answer, and
+    a gate, whose output is multiplied with something, is meant to be open or shut.
     Inputs of the wrong scale, too large initial weights and too large steps all end here as well; if one of them is
     seen, saturation is its consequence.
 
@@ -83,14 +84,28 @@ def judge(case: Case) -> Finding | None:
     )
 
 
+def _gates(case: Case, path: str) -> bool:
+    """Whether what the activation gives is a factor: a gate that is open or shut does its work."""
+    bounded = {name.lower() for name in BOUNDED_TYPES}
+    for edge in case.layout.edges:
+        if edge.source == path:
+            ops = edge.ops[1:] if edge.ops and edge.ops[0] in bounded else edge.ops
+            if ops and ops[0] == "mul":
+                return True
+    return False
+
+
 def _worst(case: Case) -> tuple[str, float, float, int] | None:
     """Return layer, share at the beginning, share at the end and first step beyond MANY of the worst hidden layer."""
-    weighted = [case.depth(layer.path) for layer in case.layout.layers if layer.params and layer.leaf]
-    last = max(weighted, default=-1)
+    last: dict[str, int] = {}  # by model: a generator's output is not hidden because a critic follows
+    for layer in case.layout.layers:
+        if layer.params and layer.leaf and layer.path in case.layout.called:
+            last[layer.model] = max(last.get(layer.model, -1), case.depth(layer.path))
     worst: tuple[str, float, float, int] | None = None
     for row in case.layout.rows("activation"):
         path = case.layout.sites[row].module
-        if case.depth(path) >= last or not case.follows(path, BOUNDED_TYPES):
+        model = case.layout.by_path[path].model if path in case.layout.by_path else ""
+        if case.depth(path) >= last.get(model, -1) or not case.follows(path, BOUNDED_TYPES) or _gates(case, path):
             continue
         steps, share = unit_share(case, row, "saturated", "count")
         if not len(share):

@@ -27,6 +27,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.inputs import experiments
 from neuraldbg.explain.words import literal, number, percent, plural
 from neuraldbg.nouns import Remedy
 
@@ -116,13 +117,19 @@ def judge(case: Case) -> Finding | None:
         weigh.speaks(
             f"its gradient norm is {number(here)}, usual is {number(float(np.median(norm.values)))}", 1.0, here
         )
+    sample = next((v for _, v in experiments(case, "odd_sample") if v.get("step") == odd.step), None)
+    which = ""
+    if sample is not None:
+        which = f" (sample {sample['sample']})"
+        weigh.speaks(f"its sample {sample['sample']} reaches {number(float(sample['value']))}, the usual one of that "
+                     f"batch {number(float(sample['usual']))}", 0.5, float(sample["value"]))  # fmt: skip
     limit = (
         case.healthy_grad_norm if case.trouble.broke else float(np.median(norm.values)) if len(norm) else float("nan")
     )
     clip = f"torch.nn.utils.clip_grad_norm_(model.parameters(), {literal(limit)})" if np.isfinite(limit) else ""
     return weigh.conclude(
         f"one batch unlike all others: at step {odd.step} its {odd.stat} is {number(odd.value)} instead of "
-        f"about {number(odd.usual)}",
+        f"about {number(odd.usual)}{which}",
         Remedy(
             "Look at the samples of that batch and drop or clip them; clipping the gradient norm keeps one batch from "
             "ruining the weights.",

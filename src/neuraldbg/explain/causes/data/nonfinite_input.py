@@ -24,6 +24,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.inputs import birth
 from neuraldbg.explain.words import number, plural
 from neuraldbg.nouns import Remedy
 
@@ -76,12 +77,17 @@ def _by_elimination(case: Case) -> Finding | None:
     if not largest < 1e15:  # a square of it overflows
         return None
     weigh, kind = Weighing(), "/".join(sorted(kinds))
+    born = birth(case, "target")
+    which = ""
+    if born is not None and born.get("step") == origin.step:
+        which = f" in sample {born['sample']}" if born.get("sample") is not None else ""
+        weigh.speaks(f"the target that autograd saved is not finite{which}", 3.0, origin.step)
     weigh.speaks(f"at step {origin.step} inputs and activations are finite (at most {number(largest)}), yet the loss "
                  "is not", 3.0, origin.step)  # fmt: skip
     weigh.speaks(f"a loss of this form ({kind}) is finite wherever prediction and target are: only the target is left",
                  2.5, kind)  # fmt: skip
     return weigh.conclude(
-        f"NaN or infinite values in the data: the target of step {origin.step} holds some",
+        f"NaN or infinite values in the data: the target of step {origin.step} holds some{which}",
         Remedy(
             "Repair or drop the samples, and stop at the door when one comes through.",
             "assert torch.isfinite(y).all(), 'bad target in this batch'",
@@ -107,9 +113,15 @@ def _weigh(case: Case, what: str, step: int, count: int) -> Finding:
         )
     else:
         weigh.against(f"everything else stayed finite until step {origin.step}", 3.0, origin.step, step)
+    born = birth(case, "input", "target")
+    which = ""
+    if born is not None and born.get("sample") is not None and born.get("step") == step:
+        which = f", first in sample {born['sample']}"
+        weigh.speaks(f"sample {born['sample']} of that batch is the first with such a value "
+                     f"({plural(int(born['count']), 'sample')} of the batch)", 0.5, int(born["sample"]))  # fmt: skip
     name = "y" if what == "target" else "x"
     return weigh.conclude(
-        f"NaN or infinite values in the data: the {what} of step {step} holds {count} of them",
+        f"NaN or infinite values in the data: the {what} of step {step} holds {count} of them{which}",
         Remedy(
             "Repair or drop the samples, and stop at the door when one comes through.",
             f"assert torch.isfinite({name}).all(), 'bad sample in this batch'\n"

@@ -21,12 +21,13 @@ What to do
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.inputs import batches
 from neuraldbg.explain.profiles import gradient_profile, is_norm
 from neuraldbg.explain.words import literal, number
 from neuraldbg.nouns import Remedy
@@ -41,14 +42,16 @@ SMALL = 0.01
 """rms below which they are tiny."""
 OFFSET = 5.0
 """|mean| / std beyond which the offset dominates."""
+FAR_OFF = 20.0
+"""|mean| / std of a single column of a table: a year, a temperature in kelvin."""
 UNEVEN = 100.0
 """Ratio of the columns' standard deviations beyond which they differ by orders of magnitude."""
 
 
 def judge(case: Case) -> Finding | None:
     """Weigh the scale of each float input."""
-    if _takes_ids(case):
-        return None
+    if _takes_ids(case) or any(fact.get("grid") in ("twice", "shrunk") for fact in batches(case)):
+        return None  # ids have no scale; what was scaled twice is double_normalisation
     findings = [_weigh(case, stats) for stats in case.inputs if not stats.integer]
     real = [found for found in findings if found is not None]
     return max(real, key=lambda found: found.log_odds) if real else None
@@ -56,7 +59,9 @@ def judge(case: Case) -> Finding | None:
 
 def _weigh(case: Case, stats: InputStats) -> Finding | None:
     weigh = Weighing()
-    what = _scale(stats, weigh)
+    first_input = stats.leaf in ("", "0", "x", "input")
+    columns = next((fact.get("columns") for fact in batches(case)), None) if first_input else None
+    what = _scale(stats, weigh, columns)
     if not what:
         return None
     _absorbed(case, weigh)
@@ -82,7 +87,7 @@ def _weigh(case: Case, stats: InputStats) -> Finding | None:
     )
 
 
-def _scale(stats: InputStats, weigh: Weighing) -> str:
+def _scale(stats: InputStats, weigh: Weighing, columns: dict[str, Any] | None) -> str:
     """Weigh how far the input is from unit scale, and say it; empty if it is not far."""
     said = []
     if stats.rms > LARGE or 0 < stats.rms < SMALL:
@@ -102,6 +107,12 @@ def _scale(stats: InputStats, weigh: Weighing) -> str:
         weigh.speaks(f"its columns have standard deviations from {low} to {high}", 2.0,
                       ratio, UNEVEN)  # fmt: skip
         said.append(f"has columns that differ {number(ratio)} times in scale")
+    if not said and columns is not None and columns["offset"] > FAR_OFF:
+        weigh.speaks(
+            f"its column {columns['worst']} has a mean of {number(columns['worst_mean'])} with a standard deviation of "
+            f"{number(columns['worst_std'])}", 1.5, columns["offset"], FAR_OFF,
+        )  # fmt: skip
+        said.append(f"has a column ({columns['worst']}) whose offset is {number(columns['offset'])} times its spread")
     return " and ".join(said)
 
 

@@ -29,7 +29,7 @@ from neuraldbg.explain.case import owner
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.words import listing, plural, rounded
-from neuraldbg.nouns import Remedy
+from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
@@ -42,8 +42,8 @@ VERSIONS = 3
 def judge(case: Case) -> Finding | None:
     """Weigh whether the left-out parameters look like a mistake."""
     names = case.standing("not_in_optimizer", VERSIONS)
-    if not names:
-        return None
+    if not names or (case.run.facts_of("unstepped") and not case.optimizers):  # an optimizer that never steps
+        return _of_the_loss(case) if not names else None
     weigh = Weighing()
     weigh.speaks(
         f"{listing(names)} received gradients and are in no parameter group of any optimizer", 5.0, len(names), 0
@@ -72,6 +72,30 @@ def judge(case: Case) -> Finding | None:
         layer=layer,
         step=0,
         failure="untrained layer",
+    )
+
+
+def _of_the_loss(case: Case) -> Finding | None:
+    """Weigh weights of a module beside the model, such as a loss with centres, proxies or a temperature of its own."""
+    held = (case.run.fact(FactKey.HIDDEN.value) or {}).get("weights") or ()
+    weights = [w for w in held if w["how"] == "model" and not w["moved"] and w["seen"] >= 2]
+    if not weights:
+        return None
+    names, holder = [str(w["name"]) for w in weights], str(weights[0]["holder"])
+    weigh = Weighing()
+    weigh.speaks(f"the graph of the loss reaches {listing(names)}, and no optimizer holds them", 3.8, len(names), 0)
+    weigh.speaks(f"{holder!r} has weights of its own and no layers, as a loss with centres or proxies has", 0.5, holder)
+    weigh.speaks("their values never changed during the run", 0.5, 0.0)
+    lr = f", lr={rounded(case.lr)}" if case.lr > 0 else ""
+    return weigh.conclude(
+        f"{listing(names)} being in no optimizer: gradients arrive, but nothing moves",
+        Remedy(
+            f"Give the optimizer the parameters of {holder!r} too; freeze them if they are meant to stay as they are.",
+            f"optimizer = torch.optim.{case.optimizer_name}([*model.parameters(), *{holder}.parameters()]{lr})",
+        ),
+        layer=str(weights[0]["layer"]),
+        step=0,
+        failure="untrained weights",
     )
 
 

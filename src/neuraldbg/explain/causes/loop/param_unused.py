@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from neuraldbg.explain.case import owner
 from neuraldbg.explain.cause import STALL, Cause, Tier
 from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.wiring import access, cut_off, dry
 from neuraldbg.explain.words import listing
 from neuraldbg.nouns import Remedy
 
@@ -41,7 +42,9 @@ def judge(case: Case) -> Finding | None:
     """Weigh the parameters that never got a gradient."""
     names = [name for name in case.standing("no_grad") if not _had_gradient(case, name)]
     names = [name for name in names if not _idle_model(case, name, names)]
-    if not names:
+    lost = cut_off(case)  # a cut that is known says more
+    names = [name for name in names if owner(name) not in lost]
+    if not names or dry(case) is not None:
         return None
     uncalled = set(case.standing("uncalled"))
     never = [name for name in names if name in uncalled]
@@ -64,7 +67,7 @@ def judge(case: Case) -> Finding | None:
             "Use the layer in forward, or delete it."
             if never
             else "Look for detach(), no_grad(), .item() or .data between layer and loss, or an unused output.",
-            f"# in forward():\nx = self.{layers[0]}(x)" if never and layers[0] else "",
+            f"# in forward():\nx = {access(layers[0])}(x)" if never and layers[0] else "",
         ),
         layer=layers[0],
         step=0,

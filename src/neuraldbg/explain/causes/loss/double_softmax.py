@@ -51,16 +51,15 @@ def judge(case: Case) -> Finding | None:
 
 
 def _weigh(case: Case, term: dict[str, Any]) -> Finding | None:
-    fed = [str(op).lower().replace("_", "") for op in term.get("fed_by") or ()]
-    softmax = any(op.startswith(("softmax", "safesoftmax")) for op in fed)
-    if any(op.startswith(("logsoftmax", "log", "div", "mul")) for op in fed) and term.get("normalised") is not True:
-        return None  # the log of a softmax may be normalised again without harm; a scaled one is a choice
-    if not softmax and not term.get("normalised"):
+    softmax = sits_under(term)
+    if not softmax and not (term.get("normalised") and "chain" not in term):
         return None
     weigh = Weighing()
     if softmax:
         weigh.speaks("a softmax lies directly under the cross entropy in the graph of the loss", 4.0, "softmax")
-    if term.get("normalised") is True:
+    if term.get("softmax_axis_last") is False:
+        weigh.speaks("every number given to the cross entropy lies in [0, 1]", 2.5, "probabilities")
+    elif term.get("normalised") is True:
         weigh.speaks("every row given to the cross entropy lies in [0, 1] and sums to 1", 3.5, "probabilities")
     elif term.get("normalised") is False:
         weigh.against("the rows given to the cross entropy do not sum to 1", 3.0, "not probabilities")
@@ -79,6 +78,16 @@ def _weigh(case: Case, term: dict[str, Any]) -> Finding | None:
         step=0,
         failure="loss floor",
     )
+
+
+def sits_under(term: dict[str, Any]) -> bool:
+    """Whether a softmax lies directly under the loss: a logarithm or a scale between them undoes the harm."""
+    if "chain" in term:
+        return list(term["chain"])[:1] == ["softmax"]
+    fed = [str(op).lower().replace("_", "") for op in term.get("fed_by") or ()]
+    if any(op.startswith(("logsoftmax", "log", "div", "mul")) for op in fed) and term.get("normalised") is not True:
+        return False
+    return any(op.startswith(("softmax", "safesoftmax")) for op in fed)
 
 
 def _floor(case: Case, weigh: Weighing, lowest: float, classes: int) -> None:

@@ -22,13 +22,14 @@ What to do
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from neuraldbg.explain.cause import NONFINITE, Cause, Tier
 from neuraldbg.explain.domains import broken
 from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.inputs import birth, place
 from neuraldbg.explain.words import number, plural
 from neuraldbg.nouns import Remedy
 
@@ -48,6 +49,8 @@ STABLE = {
     "exp": ("Bound the argument of exp, or stay in the logarithm.", "torch.exp(x.clamp_max(30))  # or logsumexp"),
     "std": ("The standard deviation of equal values (or of one value) has no finite gradient.",
             "torch.sqrt(x.var(dim, unbiased=False) + 1e-8)"),
+    "softmax": ("A row in which everything is masked has no softmax: let every row see at least one position.",
+                "scores = scores.masked_fill(mask, torch.finfo(scores.dtype).min)  # instead of -inf"),
     "acos": ("The slope of acos at its ends is infinite: stay inside.", "torch.acos(x.clamp(-1 + 1e-6, 1 - 1e-6))"),
 }  # fmt: skip
 ALIASES = {
@@ -61,6 +64,8 @@ ALIASES = {
     "linalg": "norm",
     "log2": "log",
     "log10": "log",
+    "scaled": "softmax",
+    "safe": "softmax",
 }
 
 
@@ -86,19 +91,29 @@ def judge(case: Case) -> Finding | None:
     guessed = [
         op for op in guessed if "softmax" not in op.lower() and "crossentropy" not in op.lower().replace("_", "")
     ]
-    if not edges and not guessed:
+    born = _born(case, origin)
+    if not edges and not guessed and born is None:
         return None
     weigh = Weighing()
+    if born is not None:
+        weigh.speaks(_birth_words(born, origin.step), 4.5, str(born["op"]))
     if edges:
         edge = edges[0]
         weigh.speaks(f"at step {origin.step} the {edge.operand} of {edge.op} {edge.what}", 4.0, edge.value, edge.edge)
-    else:
+    elif born is None:
         weigh.speaks(f"the loss contains {guessed[0]}, which can break", 0.7, guessed[0])
-    _weigh_before(case, origin, weigh)
-    op = edges[0].op if edges else guessed[0].lower()
+    _weigh_before(case, origin, weigh, inside=born is not None)
+    op = str(born["op"]) if born is not None else edges[0].op if edges else guessed[0].lower()
     kind = next((ALIASES.get(word, word) for word in (*ALIASES, *STABLE) if op.startswith(word)), "div")
-    layer = (edges[0].layer if edges else "") or next((t.get("layer") for t in case.terms if t.get("layer")), None)
-    detail = f"{op} whose {edges[0].operand} {edges[0].what}" if edges else f"{op} in the loss"
+    layer = (
+        str((born or {}).get("layer") or "")
+        or (edges[0].layer if edges else "")
+        or next((t.get("layer") for t in case.terms if t.get("layer")), None)
+    )
+    if born is not None:
+        detail = f"{op}{place(born.get('where'))}"
+    else:
+        detail = f"{op} whose {edges[0].operand} {edges[0].what}" if edges else f"{op} in the loss"
     return weigh.conclude(
         f"an operation that has no finite value there: {detail}",
         Remedy(*STABLE[kind]),
@@ -108,13 +123,35 @@ def judge(case: Case) -> Finding | None:
     )
 
 
-def _weigh_before(case: Case, origin: Origin, weigh: Weighing) -> None:
+def _born(case: Case, origin: Origin) -> dict[str, Any] | None:
+    """Return the birth of the first non-finite value, if it lies in an operation that has edges; sums and products
+    overflow only after something else made their operands large.
+    """
+    born = birth(case, "forward", "backward", "loss")
+    if born is None or abs(int(born.get("step", -9)) - origin.step) > 1:
+        return None
+    return born if str(born["op"]).startswith((*STABLE, *ALIASES)) else None
+
+
+def _birth_words(born: dict[str, Any], step: int) -> str:
+    where, sample = place(born.get("where")), born.get("sample")
+    which = f", in sample {sample} of the batch" if sample is not None else ""
+    if born["phase"] == "backward":
+        return f"at step {step}, made again on a copy, the backward of {born['op']}{where} gave the first NaN{which}"
+    if born["phase"] == "loss":
+        return (
+            f"at step {step} the operand of {born['op']} in the loss lies where it has no finite value or slope{which}"
+        )
+    return f"at step {step}, made again on a copy, {born['op']}{where} gave the first non-finite value{which}"
+
+
+def _weigh_before(case: Case, origin: Origin, weigh: Weighing, *, inside: bool) -> None:
     """Weigh the state of the model at and before the first bad step."""
     if origin.has("input"):
         weigh.against("the input of that step was already not finite", 6.0, origin.step)
-    elif origin.has("activation"):
+    elif origin.has("activation") and not inside:
         weigh.against("activations were not finite before the loss was computed", 3.0, origin.step)
-    else:
+    elif not origin.has("activation"):
         weigh.speaks("input and activations of that step were finite", 1.5, origin.step)
     growth, size = activation_growth(case, origin)
     if growth > 30 and size > 1e3:

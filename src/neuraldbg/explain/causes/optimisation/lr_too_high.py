@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from neuraldbg.explain.case import LR_MAX, LR_USUAL
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.simpler import simpler_reasons
 from neuraldbg.explain.words import literal, number, rounded
 from neuraldbg.nouns import Remedy
 
@@ -61,6 +62,9 @@ def judge(case: Case) -> Finding | None:
     elif 0 < lr <= usual:
         weigh.against(f"a learning rate of {number(lr)} is usual with {case.optimizer_name}", 1.5, lr, usual)
     _weigh_course(case, weigh)
+    if lr <= largest:
+        for statement, value in simpler_reasons(case)[:2]:
+            weigh.against(f"{statement}, which does this at any learning rate", 1.5, value)
     updates = case.scalar("update_ratio").finite()
     over = updates.steps[updates.values > HIGH]
     size = f", which makes updates as large as {number(ratio)} times the weights" if ratio > USUAL else ""
@@ -97,7 +101,7 @@ def _weigh_course(case: Case, weigh: Weighing) -> None:
             weigh.against("the loss never rose above its first value, as it does when steps overshoot", 3.0,
                           loss.peak, loss.initial)  # fmt: skip
             if trouble.kind == "slow":
-                weigh.against("it falls all the way, slowly", 1.0)
+                weigh.against("it falls all the way, slowly", 2.0)
     if loss.early_rise > RISE:
         weigh.speaks(
             f"within ten steps the loss rose to {number(loss.early_rise)} times its first value",

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.case import LR_MIN, LR_USUAL
+from neuraldbg.explain.case import LR_MAX, LR_MIN, LR_USUAL
 from neuraldbg.explain.cause import STALL, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.words import number, rounded
@@ -65,6 +65,9 @@ def judge(case: Case) -> Finding | None:
             lr,
             smallest,
         )
+    elif LR_USUAL[case.lr_class] / 10 <= lr <= LR_MAX[case.lr_class]:
+        weigh.against(f"a learning rate of {number(lr)} is usual with {case.optimizer_name}", 2.0, lr, smallest)
+    _weigh_promise(case, weigh, ratio)
     largest = max((w.moved for w in case.weights if w.moved > 0), default=case.first_update_ratio)
     if largest > 10 * LOW:
         weigh.against(
@@ -90,6 +93,19 @@ def judge(case: Case) -> Finding | None:
     )
 
 
+def _weigh_promise(case: Case, weigh: Weighing, ratio: float) -> None:
+    """Where the optimizer sets the size of its steps itself, compare the updates with what the rate promises."""
+    sizes = [w.rms for w in case.weights if w.rms > 0]
+    if not case.adaptive or not sizes or not ratio > 0:
+        return
+    promised = case.lr / float(np.median(sizes))
+    if ratio < promised / 30:
+        weigh.against(
+            f"{case.optimizer_name} with this learning rate would change the weights by about {number(promised)}: "
+            "something else holds the updates down", 2.5, ratio, promised,
+        )  # fmt: skip
+
+
 def _weigh_course(case: Case, weigh: Weighing) -> None:
     trouble, loss = case.trouble, case.loss
     if trouble.kind in ("slow", "stuck"):
@@ -108,7 +124,7 @@ def _weigh_course(case: Case, weigh: Weighing) -> None:
 def _weigh_gradients(case: Case, weigh: Weighing) -> None:
     dtypes = (case.run.fact("precision") or {}).get("param_dtypes") or ()
     if any("bfloat16" in str(dtype) for dtype in dtypes):
-        weigh.against("weights in bfloat16 lose small updates by themselves", 1.0, "bfloat16")
+        weigh.against("weights in bfloat16 lose small updates by themselves", 2.5, "bfloat16")
     values = case.gradients.values
     if len(values) >= 3 and values.min() < 1e-4 * values.max():
         weigh.against("gradients vanish over depth, so it is not the learning rate alone", 1.5, float(values.min()))

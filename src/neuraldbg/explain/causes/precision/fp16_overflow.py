@@ -25,6 +25,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import NONFINITE, Cause, Tier
 from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.simpler import simpler_reasons
 from neuraldbg.explain.words import number
 from neuraldbg.nouns import Remedy
 
@@ -71,6 +72,9 @@ def judge(case: Case) -> Finding | None:
         )
     if origin.has("input"):
         weigh.against("the input of that step was already not finite", 5.0, origin.step)
+    for statement, value in simpler_reasons(case)[:1]:
+        if "input" not in statement or not origin.has("input"):
+            weigh.against(f"{statement}, which outgrows any format in the end", 1.0, value)
     if float(case.early_update_ratio) > 1:
         weigh.against("updates were huge, so values would outgrow any format", 2.0, case.early_update_ratio, 1.0)
     layer = (origin.first.module if origin.first is not None and _half(origin.first) else near.module) or None

@@ -1,0 +1,151 @@
+"""The contract of an experiment: a cheap trial on a copy of a model, at one moment of the run.
+
+(Not ``probe.py``: that is the hook on a module, which listens. An experiment asks.)
+
+A member module of ``capture/experiments`` defines ``EXPERIMENT``; registration is one line in
+``experiments/__init__.py``. It gets a ``Bench``: the model's twin, small copies of the arguments of one training call,
+and what is known of the batch. It returns a JSON object for the EXPERIMENT fact, or None if there is nothing to try.
+Nothing that it does reaches the user's run: the twin shares no tensor with the model, and the states of all random
+number generators are put back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.twin import Unfit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import nn
+
+SECONDS = 0.5
+"""Time that all experiments of one moment may take."""
+SEED = 20_240_229
+_SCALARS = (str, bytes, int, float, bool, complex, type(None), torch.dtype, torch.device, torch.Size)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment."""
+
+    name: str
+    run: Callable[[Bench], dict[str, Any] | None]
+    """Returns what was found. Raises Unfit where it cannot be judged."""
+    forwards: int
+    """Forward passes that it takes at most: it is not begun where these would take too long."""
+
+
+@dataclass(eq=False)
+class Bench:
+    """What an experiment works on."""
+
+    model: str
+    module: nn.Module
+    """The twin, in eval mode."""
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    targets: tuple[Target, ...] = ()
+    steady: bool = False
+    """Whether the step before had another batch of the same size: the rows are samples, not one long series."""
+    constant: bool = False
+    """Whether all samples of the batch are equal: whoever ignores such an input loses nothing."""
+    seconds: float = SECONDS
+    began: float = field(default_factory=time.perf_counter)
+
+    @property
+    def rows(self) -> int:
+        """Size of the batch if axis 0 is the batch: that of the first tensor; 0 if there is none."""
+        first = next((x for _, x in self.inputs()), None)
+        return int(first.shape[0]) if first is not None and first.dim() else 0
+
+    def inputs(self) -> Iterator[tuple[str, Tensor]]:
+        """Go through the tensors of the arguments: ("0", t) and ("mask", t)."""
+        yield from leaves({**{str(i): value for i, value in enumerate(self.args)}, **self.kwargs})
+
+    def call(self, change: Callable[[str, Tensor], Tensor] | None = None, seed: int = SEED) -> list[tuple[str, Tensor]]:
+        """Run the twin on a copy of the arguments, changed leaf by leaf; returns the floating tensors that came out."""
+        if time.perf_counter() - self.began > self.seconds:
+            raise Unfit("it takes too long")
+        _seed(seed)
+        args = {str(i): value for i, value in enumerate(self.args)}
+        changed = rebuilt({**args, **self.kwargs}, lambda name, x: (change(name, x) if change else x).clone())
+        positional = [changed.pop(str(i)) for i in range(len(self.args))]
+        try:
+            with torch.no_grad():
+                output = self.module(*positional, **changed)
+        except Unfit:
+            raise
+        except Exception as error:
+            raise Unfit(f"its copy cannot be called ({type(error).__name__})") from error
+        return [(name, x.detach()) for name, x in leaves(output) if x.is_floating_point() and x.numel()]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What one term of the loss compares the outputs with."""
+
+    kind: str
+    shape: tuple[int, ...]
+    value: Tensor | None = None
+    """A copy, for class ids."""
+
+
+def rebuilt(value: Any, put: Callable[[str, Tensor], Tensor], name: str = "", depth: int = 0) -> Any:
+    """Return a copy of nested arguments with each tensor replaced. Raises Unfit for what cannot be rebuilt safely."""
+    if isinstance(value, Tensor):
+        return put(name, value)
+    if isinstance(value, _SCALARS):
+        return value
+    if depth > 4:
+        raise Unfit("its arguments are nested too deeply")
+    inner = f"{name}." if name else ""
+    if type(value) is dict:
+        return {key: rebuilt(item, put, f"{inner}{key}", depth + 1) for key, item in value.items()}
+    if type(value) in (tuple, list):
+        return type(value)(rebuilt(item, put, f"{inner}{i}", depth + 1) for i, item in enumerate(value))
+    if isinstance(value, tuple) and hasattr(value, "_fields"):  # a named tuple, such as PackedSequence
+        return type(value)(*(rebuilt(item, put, f"{inner}{i}", depth + 1) for i, item in enumerate(value)))
+    raise Unfit(f"it is given a {type(value).__name__}")
+
+
+def _seed(seed: int) -> None:
+    """Seed every generator that ``undisturbed`` puts back.
+
+    Not ``torch.manual_seed``: before CUDA is initialised that leaves a seed for later, in the place of the user's.
+    """
+    random.seed(seed)
+    numpy = sys.modules.get("numpy.random")
+    if numpy is not None:
+        numpy.seed(seed)
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Put back the states of the random number generators of Python, numpy and torch."""
+    numpy = sys.modules.get("numpy.random")
+    python, legacy = random.getstate(), numpy.get_state() if numpy is not None else None
+    cpu = torch.random.get_rng_state()
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        if numpy is not None:
+            numpy.set_state(legacy)
+        torch.random.set_rng_state(cpu)
+        if cuda is not None:
+            torch.cuda.set_rng_state_all(cuda)

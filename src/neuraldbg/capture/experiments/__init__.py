@@ -1,0 +1,23 @@
+"""The experiments, one file each: what they ask of a copy of the model. One line here registers one."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from neuraldbg.capture.experiment import Experiment
+
+MEMBERS = (
+    "eval_random",
+    "batch_mixing",
+    "causality",
+    "input_ignored",
+)
+"""Modules of this package, in the order in which they are made; each defines ``EXPERIMENT``. The last one may
+change the twin's weights."""
+
+
+def experiments() -> tuple[Experiment, ...]:
+    """Return every experiment, in order."""
+    return tuple(importlib.import_module(f"{__name__}.{member}").EXPERIMENT for member in MEMBERS)

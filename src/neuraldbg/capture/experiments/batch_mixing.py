@@ -1,0 +1,207 @@
+"""Does the output for one sample depend on another sample of the batch?
+
+One sample is exchanged for another; in eval mode, where batch norm does not mix, no other row of the output may move.
+Mixing can be meant: similarities within a batch, graphs whose first axis is nodes, statistics over the batch. So the
+experiment also says what is certain about the axis: whether the loss has one target for each row, and which part takes
+the batch for something else (a recurrent or attention layer with ``batch_first=False``, a softmax over axis 0).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from neuraldbg.capture.experiment import Bench, Experiment
+from neuraldbg.capture.frames import user_place
+from neuraldbg.capture.twin import Unfit
+
+if TYPE_CHECKING:
+    from torch.utils.hooks import RemovableHandle
+    from typing_extensions import Self
+
+    from neuraldbg.capture.frames import Place
+
+_FEW = 4
+"""Rows that a batch must have."""
+_MOVED = 1e-3
+"""Effect on another row, relative to that on the row itself, from which on it counts."""
+_NOISE = 1e-5
+"""And relative to the scale of the output: below it is rounding."""
+_GRAPH_ROWS = 2
+
+
+def run(bench: Bench) -> dict[str, Any] | None:
+    """Exchange three samples, one after the other, and see which rows move."""
+    n = bench.rows
+    first = next((x for _, x in bench.inputs()), None)
+    if n < _FEW or first is None or first.dim() < 2 or bench.constant:
+        return None
+    if _graph(bench, n):
+        raise Unfit("it is given a graph, which mixes its nodes by design")
+    watch = _Axes(bench.module, n)
+    with watch:
+        base = _rows(bench.call(), n)
+    if not base:
+        return None
+    again = _rows(bench.call(), n)
+    if any(not torch.equal(a, b) for a, b in zip(base, again, strict=True)):
+        raise Unfit("its output is not reproducible")
+    moved: dict[int, list[int]] = {}
+    strength = 0.0
+    for j in sorted({0, n // 2, n - 1}):
+        k = _other(bench, j, n)
+        if k is None:
+            continue
+        after = _rows(bench.call(lambda _, x, j=j, k=k: _exchanged(x, j, k, n)), n)  # type: ignore[misc]
+        moved[j], effect = _effect(base, after, j)
+        strength = max(strength, effect)
+    if not moved:
+        return None
+    return {
+        "rows": n,
+        "mixed": any(moved.values()),
+        "pattern": _pattern(moved, n),
+        "strength": strength,
+        "why_batch": _why(bench, first, base, n),
+        "dims": first.dim(),
+        "steady": bench.steady,
+        "layers": watch.layers,
+        "axis_ops": [{"op": op, "where": list(where) if where else None} for op, where in watch.ops],
+    }
+
+
+class _Axes(TorchDispatchMode):
+    """Watches one pass of the twin: which layers and operations take axis 0, of n rows, for something else."""
+
+    def __init__(self, module: nn.Module, n: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.n = n
+        self.layers: list[dict[str, Any]] = []
+        self.ops: dict[tuple[str, Place | None], None] = {}
+        self._handles: list[RemovableHandle] = []
+        self._module = module
+
+    def __enter__(self) -> Self:
+        for path, module in self._module.named_modules():
+            if getattr(module, "batch_first", None) is False and isinstance(
+                module, (nn.RNNBase, nn.MultiheadAttention)
+            ):
+                hook = module.register_forward_pre_hook(self._look(path), with_kwargs=True)
+                self._handles.append(hook)
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        for handle in self._handles:
+            handle.remove()
+
+    def _look(self, path: str) -> Any:
+        def look(module: nn.Module, args: Any, kwargs: Any) -> None:
+            given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+            x = given[0] if given else None
+            if x is not None and x.dim() == 3 and x.shape[0] == self.n and x.shape[1] not in (1, self.n):
+                entry = {"layer": path, "type": type(module).__name__, "shape": list(x.shape)}
+                if entry not in self.layers and len(self.layers) < 16:
+                    self.layers.append(entry)
+
+        return look
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func._schema.name.split("::")[-1]  # noqa: SLF001 (an operator's only name)
+        if name in ("_softmax", "_log_softmax", "cumsum", "sort") and len(args) > 1 and isinstance(args[0], Tensor):
+            x, axis = args[0], args[1]
+            if x.dim() > 1 and x.shape[0] == self.n and x.shape[1] != self.n and axis in (0, -x.dim()):
+                self.ops.setdefault((name.strip("_"), user_place()))
+        return func(*args, **(kwargs or {}))
+
+
+def _graph(bench: Bench, n: int) -> bool:
+    """Whether the model is given, or keeps, something like the edges of a graph over its rows."""
+    tensors = [x for _, x in bench.inputs()]
+    if any(x.layout is not torch.strided for x in tensors):
+        return True
+    if any(not x.is_floating_point() and x.dim() == 2 and _GRAPH_ROWS in x.shape and x.shape[0] != n for x in tensors):
+        return True
+    kept = [x for module in bench.module.modules() for x in vars(module).values() if isinstance(x, Tensor)]
+    square = [x for x in (*tensors, *bench.module.buffers(), *kept) if tuple(x.shape) == (n, n)]
+    # a batch of n samples of n features is square too, but not symmetric
+    return any(x is not tensors[0] or torch.equal(x, x.T) for x in square)
+
+
+def _rows(outputs: list[tuple[str, Tensor]], n: int) -> list[Tensor]:
+    """Return the outputs that have a row for each sample, and are no comparison of samples with each other."""
+    return [x for _, x in outputs if x.dim() and x.shape[0] == n and not (x.dim() > 1 and x.shape[1] == n)]
+
+
+def _other(bench: Bench, j: int, n: int) -> int | None:
+    """Return a sample that differs from sample j."""
+    for step in (1, n // 3, n // 2):
+        k = (j + max(1, step)) % n
+        if any(x.shape[0] == n and not torch.equal(x[j], x[k]) for _, x in bench.inputs() if x.dim()):
+            return k
+    return None
+
+
+def _exchanged(x: Tensor, j: int, k: int, n: int) -> Tensor:
+    if x.dim() == 0 or x.shape[0] != n:
+        return x
+    x = x.clone()
+    x[j] = x[k]
+    return x
+
+
+def _effect(base: list[Tensor], after: list[Tensor], j: int) -> tuple[list[int], float]:
+    """Return the other rows that moved, and how far relative to row j."""
+    moved: set[int] = set()
+    strength = 0.0
+    for a, b in zip(base, after, strict=True):
+        change = (b.double() - a.double()).abs().flatten(1).amax(1) if a.dim() > 1 else (b.double() - a.double()).abs()
+        scale = float(a.double().square().mean().sqrt())
+        if not bool(change.isfinite().all()):
+            raise Unfit("its output is not finite")
+        own = float(change[j])
+        change[j] = 0.0
+        hit = change > max(_MOVED * own, _NOISE * scale)
+        moved |= set(hit.nonzero().flatten().tolist())
+        strength = max(strength, float(change.max()) / max(own, 1e-12 + _NOISE * scale))
+    return sorted(moved), min(strength, 1e6)
+
+
+def _pattern(moved: dict[int, list[int]], n: int) -> str:
+    """Name who moves whom: ``all``, only ``later`` rows (a recurrence over the batch), or ``some``."""
+    if not any(moved.values()):
+        return "none"
+    if all(len(rows) == n - 1 for rows in moved.values()):
+        return "all"
+    if all(row > j for j, rows in moved.items() for row in rows):
+        return "later"
+    return "some"
+
+
+def _why(bench: Bench, first: Tensor, base: list[Tensor], n: int) -> str:
+    """Say why axis 0 is the batch: the loss has one target for each row, and the other axes are not in the targets."""
+    others = [size for size in first.shape[1:] if size > 1]
+    for target in bench.targets:
+        if not target.shape or target.shape[0] != n:
+            continue
+        if len(target.shape) == 1 or all(size == 1 for size in target.shape[1:]):
+            return f"the loss has one target for each of the {n} rows"
+        if len(others) > 1 and len(target.shape) == 2 and target.shape[1] not in others:
+            return f"the loss has one row of targets for each of the {n} rows"
+    ids = first if not first.is_floating_point() and first.dim() == 2 else None
+    if ids is not None and any(target.value is not None and _shifted(ids, target.value) for target in bench.targets):
+        return "the targets are the inputs shifted along axis 1, so axis 1 is time"
+    return ""
+
+
+def _shifted(ids: Tensor, target: Tensor) -> bool:
+    from neuraldbg.capture.experiments.causality import shifted  # noqa: PLC0415 (members do not depend on each other)
+
+    return shifted(ids, target) is not None
+
+
+EXPERIMENT = Experiment("batch_mixing", run, forwards=6)

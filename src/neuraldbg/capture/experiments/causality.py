@@ -1,0 +1,214 @@
+"""Does a model that predicts the next token see the tokens that it is to predict?
+
+Tried only where the targets are the inputs shifted by one, so that every position must not look ahead; a bidirectional
+encoder has other targets. Everything after a position is exchanged, and nothing up to it may move. Where it does, the
+first layer whose output moves is named.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from neuraldbg.capture.experiment import Bench, Experiment
+from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.twin import Unfit
+
+if TYPE_CHECKING:
+    from torch import nn
+    from typing_extensions import Self
+
+_AGREE = 0.99
+"""Share of the targets that must be the next input: some are masked, a last one may be cut."""
+_SHORT = 4
+_LABELS = ("label", "target", "lm_y")
+_KINDS = 3
+"""Different tokens that a batch must hold, for a match not to be chance."""
+_HELD = 50_000_000
+"""Numbers that are kept of the layers' outputs."""
+_MOVED = 1e-3
+"""Change relative to the change of what may move."""
+_NOISE = 1e-5
+
+
+def run(bench: Bench) -> dict[str, Any] | None:
+    """Exchange what comes after the middle, and look at what comes before."""
+    found = _sequence(bench)
+    if found is None:
+        return None
+    leaf, ids, keep = found
+    n, length = ids.shape
+    at = length // 2
+    used = keep[:, : at + 1]
+    if not bool(used.any()):
+        raise Unfit("the loss counts no position of the first half")
+    later = ids[:, at + 1 :]
+    other = later.flip(0).roll(1, 1) if n > 1 else later.roll(1, 1)
+    if torch.equal(other, later):
+        return None
+
+    def change(name: str, x: Tensor) -> Tensor:
+        if name != leaf:
+            return x
+        return torch.cat([x[:, : at + 1], other.to(x.dtype)], 1)
+
+    with _Trail(bench.module, n, length) as trail:
+        before = bench.call()
+        seen = trail.take()
+        after = bench.call(change)
+        moved_at = trail.first_moved(seen, at, used)
+    share = _share(before, after, (n, length), at, used)
+    if share is None:
+        return None
+    leaks = share > 0
+    return {
+        "leaks": leaks,
+        "length": int(length),
+        "at": int(at),
+        "share": share,
+        "layer": (moved_at[0] or None) if leaks and moved_at else None,
+        "type": moved_at[1] if leaks and moved_at else "",
+    }
+
+
+def shifted(ids: Tensor, target: Tensor) -> Tensor | None:
+    """Return which positions of the ids, shape (N, T), count in a loss whose targets are the next ids; None if they are
+    something else. Targets may be (N, T), (N, T - 1) or flattened.
+    """
+    n, length = ids.shape
+    for width in (length, length - 1):
+        if target.numel() != n * width or width < _SHORT:
+            continue
+        want = target.reshape(n, width)
+        given = ids[:, 1 : width + 1] if width == length - 1 else ids[:, 1:]
+        compared = want[:, : given.shape[1]]
+        counts = compared >= 0
+        if not bool(counts.any()) or len(torch.unique(given)) < _KINDS:
+            continue
+        if float((compared == given)[counts].float().mean()) < _AGREE:
+            continue
+        if float((compared == ids[:, : compared.shape[1]])[counts].float().mean()) >= _AGREE:
+            continue  # a constant text: the target is as well the input itself
+        keep = torch.zeros_like(ids, dtype=torch.bool)
+        keep[:, :width] = want >= 0
+        return keep
+    return None
+
+
+def _sequence(bench: Bench) -> tuple[str, Tensor, Tensor] | None:
+    """Find the input ids whose next ones are the targets.
+
+    A translation that copies has two such inputs, the source and what the decoder is fed with: the later one counts.
+    Labels that are handed in beside equal ids are no input.
+    """
+    found: list[tuple[str, Tensor, Tensor]] = []
+    for name, x in bench.inputs():
+        if x.is_floating_point() or x.dtype is torch.bool or x.dim() != 2 or x.shape[1] < _SHORT:
+            continue
+        for target in bench.targets:
+            keep = shifted(x, target.value) if target.value is not None else None
+            if keep is not None:
+                found.append((name, x, keep))
+                break
+    inputs = [one for one in found if not any(word in one[0] for word in _LABELS)] or found
+    inputs = [one for i, one in enumerate(inputs) if not any(torch.equal(one[1], other[1]) for other in inputs[:i])]
+    return inputs[-1] if inputs else None
+
+
+def _by_position(x: Tensor, n: int, length: int) -> Tensor | None:
+    """Bring an output to shape (N, T, features); None if it has no value for each position."""
+    if x.dim() >= 2 and tuple(x.shape[:2]) == (n, length):
+        return x.reshape(n, length, -1)
+    if x.dim() == 3 and x.shape[0] == n and x.shape[2] == length and x.shape[1] != length:
+        return x.transpose(1, 2)
+    if x.dim() == 3 and tuple(x.shape[:2]) == (length, n):
+        return x.transpose(0, 1)
+    if x.dim() == 2 and x.shape[0] == n * length:
+        return x.reshape(n, length, -1)
+    return None
+
+
+def _changes(a: Tensor, b: Tensor, at: int, used: Tensor) -> tuple[float, float, float]:
+    """Return the largest change up to the position, the largest after it, and the share of positions up to it that
+    changed. Only positions that count in the loss are looked at.
+    """
+    change = (b.double() - a.double()).abs().nan_to_num(posinf=0.0).amax(2)
+    scale = float(a.double().nan_to_num().square().mean().sqrt())
+    before, after = change[:, : at + 1], change[:, at + 1 :]
+    edge = max(_MOVED * float(after.max()), _NOISE * scale)
+    hit = (before > edge) & used
+    return float(before.max()), float(after.max()), float(hit.sum()) / max(1, int(used.sum()))
+
+
+def _share(before: Any, after: Any, size: tuple[int, int], at: int, used: Tensor) -> float | None:
+    """Return the share of positions up to the cut that moved; None where no output belongs to positions."""
+    best: float | None = None
+    for (_, a), (_, b) in zip(before, after, strict=True):
+        x, y = _by_position(a, *size), _by_position(b, *size)
+        if x is not None and y is not None and x.shape == y.shape and bool(y.isfinite().all()):
+            best = max(best or 0.0, _changes(x, y, at, used)[2])
+    return best
+
+
+Seen = tuple[str, str, "Tensor | None", Tensor]
+"""(path, type, what went in by position, what came out)"""
+
+
+class _Trail:
+    """Keeps the outputs of the twin's layers by position, in the order of their calls, for two passes."""
+
+    def __init__(self, module: nn.Module, n: int, length: int) -> None:
+        self.module, self.n, self.length = module, n, length
+        self.seen: list[Seen] = []
+        self._handles: list[Any] = []
+        self.size = 0
+
+    def __enter__(self) -> Self:
+        for path, module in self.module.named_modules():
+            if path:
+                self._handles.append(module.register_forward_hook(self._look(path)))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def _look(self, path: str) -> Any:
+        def look(module: nn.Module, args: Any, output: Any) -> None:
+            made, given = self._read(output), self._read(args)
+            if made is not None and self.size < _HELD:
+                self.seen.append((path, type(module).__name__, given, made))
+
+        return look
+
+    def _read(self, value: Any) -> Tensor | None:
+        x = next((x for _, x in leaves(value) if x.is_floating_point()), None)
+        x = _by_position(x, self.n, self.length) if x is not None else None
+        if x is None:
+            return None
+        self.size += x.numel()
+        return x.detach().clone()
+
+    def take(self) -> list[Seen]:
+        """Return what was seen, and begin again."""
+        seen, self.seen, self.size = self.seen, [], 0
+        return seen
+
+    def first_moved(self, before: list[Seen], at: int, used: Tensor) -> tuple[str, str] | None:
+        """Return the layer that lets the future in: the first whose output moved up to the position, or the one around
+        it if its input had moved already, since then the forward of that one did it.
+        """
+        for (path, kind, given, made), (again, _, given2, made2) in zip(before, self.seen, strict=False):
+            if path != again or made.shape != made2.shape:
+                return None
+            if _changes(made, made2, at, used)[2] > 0:
+                if given is None or given2 is None or _changes(given, given2, at, used)[2] == 0:
+                    return path, kind
+                around = path.rpartition(".")[0]
+                return around, type(self.module.get_submodule(around)).__name__
+        return None
+
+
+EXPERIMENT = Experiment("causality", run, forwards=2)

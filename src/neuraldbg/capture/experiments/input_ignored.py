@@ -1,0 +1,148 @@
+"""Does the output depend on the input at all?
+
+A network that has collapsed gives the same for every input, and so does one whose head begins at zero; neither ignores
+its input. So the twin's weights are exchanged for fresh random ones (own generator; a pattern of zeros is kept, frozen
+weights stay) before it is asked. What then is the same to the last bit for every input has no way to see it. The layer
+where the input gets lost is the first one whose input moves and whose output does not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from neuraldbg.capture.experiment import SEED, Bench, Experiment
+from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.twin import Unfit
+
+if TYPE_CHECKING:
+    from torch import nn
+    from typing_extensions import Self
+
+_ZEROS = 0.01
+"""Share of exact zeros from which on they are a pattern that means something."""
+
+
+def run(bench: Bench) -> dict[str, Any] | None:
+    """Exchange the inputs of all samples for those of others, and for noise."""
+    if bench.rows < 2 or bench.constant:
+        return None
+    named = [(name, x) for name, x in bench.inputs() if x.dim()]
+    _refresh(bench.module)
+    with _Layers(bench.module) as layers:
+        base = bench.call()
+        first = layers.take()
+        rolled = bench.call(lambda _, x: _rolled(x))
+        second = layers.take()
+    if not base:
+        return None
+    if not all(bool(x.isfinite().all()) for _, x in base):
+        raise Unfit("its output is not finite")
+    if not _same(base, rolled) or not _same(base, bench.call(lambda _, x: _noise(x))):
+        return {"ignored": False, "layer": None, "leaves": _silent_leaves(bench, named, base)}
+    bench.module.train()
+    try:
+        trained = bench.call()
+        ignored = _same(trained, bench.call(lambda _, x: _rolled(x)))
+    finally:
+        bench.module.eval()
+    return {"ignored": ignored, "layer": _lost(first, second) if ignored else None, "leaves": []}
+
+
+def _refresh(module: nn.Module) -> None:
+    """Give every trainable parameter of the twin fresh random values of the usual scale."""
+    generator = torch.Generator().manual_seed(SEED)
+    for name, p in module.named_parameters():
+        if not p.requires_grad or not p.is_floating_point() or p.numel() == 0:
+            continue
+        fresh = torch.randn(p.shape, generator=generator).to(p.device, p.dtype)
+        zeros = p == 0
+        share = float(zeros.float().mean())
+        if p.dim() > 1:
+            fresh /= max(1.0, p[0].numel()) ** 0.5
+            if _ZEROS < share < 1:
+                fresh[zeros] = 0
+        else:
+            fresh = 0.1 * fresh + (0.0 if name.endswith("bias") else 1.0)
+        p.data.copy_(fresh)
+
+
+def _rolled(x: Tensor) -> Tensor:
+    return x.roll(1, 0) if x.dim() else x
+
+
+def _noise(x: Tensor) -> Tensor:
+    if not x.is_floating_point() or not x.dim():
+        return _rolled(x.flip(0)) if x.dim() else x
+    generator = torch.Generator().manual_seed(SEED)
+    return x + torch.randn(x.shape, generator=generator).to(x.device, x.dtype) * (x.std(unbiased=False) + 1e-3)
+
+
+def _same(a: list[tuple[str, Tensor]], b: list[tuple[str, Tensor]]) -> bool:
+    return len(a) == len(b) and all(
+        x.shape == y.shape and torch.equal(x, y) for (_, x), (_, y) in zip(a, b, strict=True)
+    )
+
+
+def _silent_leaves(bench: Bench, named: list[tuple[str, Tensor]], base: list[tuple[str, Tensor]]) -> list[str]:
+    """Return the inputs that vary over the batch and alone change nothing; empty if there is only one input."""
+    varied = [name for name, x in named if x.shape[0] > 1 and not bool((x == x[:1]).all())]
+    if not 1 < len(varied) <= 4:
+        return []
+    return [
+        leaf
+        for leaf in varied
+        if _same(base, bench.call(lambda name, x, leaf=leaf: _rolled(x) if name == leaf else x))  # type: ignore[misc]
+    ]
+
+
+class _Layers:
+    """Keeps a fingerprint of what goes into and comes out of each layer of the twin, in the order of the calls."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.seen: list[tuple[str, float, float]] = []
+        self._handles: list[Any] = []
+
+    def __enter__(self) -> Self:
+        for path, module in self.module.named_modules():
+            if path and not module._modules:  # noqa: SLF001 (a leaf)
+                self._handles.append(module.register_forward_hook(self._look(path)))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def _look(self, path: str) -> Any:
+        def look(_: nn.Module, args: Any, output: Any) -> None:
+            self.seen.append((path, _print(args), _print(output)))
+
+        return look
+
+    def take(self) -> list[tuple[str, float, float]]:
+        """Return what was seen, and begin again."""
+        seen, self.seen = self.seen, []
+        return seen
+
+
+def _print(value: Any) -> float:
+    total = 0.0
+    for _, x in leaves(value):
+        if x.layout is torch.strided and not x.is_complex() and x.numel():
+            flat = x.detach().reshape(-1)[:65_536].double()
+            total += float((flat * torch.arange(1, flat.numel() + 1, dtype=torch.float64, device=flat.device)).sum())
+    return total
+
+
+def _lost(first: list[tuple[str, float, float]], second: list[tuple[str, float, float]]) -> str | None:
+    """Return the first layer whose input moved and whose output did not."""
+    for (path, given, made), (again, given2, made2) in zip(first, second, strict=False):
+        if path == again and given != given2 and made == made2:
+            return path
+    return None
+
+
+EXPERIMENT = Experiment("input_ignored", run, forwards=9)

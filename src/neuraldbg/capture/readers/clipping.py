@@ -1,0 +1,254 @@
+"""Where in the loop gradients are clipped, and whether what was stepped with kept to the limit.
+
+``clip_grad_norm_`` is seen where it scales, ``clip_grad_value_`` by its name. Clipping by hand is not seen.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from neuraldbg.capture.reader import Reader
+from neuraldbg.nouns import FactKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from torch.optim import Optimizer
+
+    from neuraldbg.capture.optimizers import Stream
+    from neuraldbg.capture.reader import Backward, Call, Patch
+    from neuraldbg.capture.scene import Scene
+
+_WAITING = 64
+"""Clips between two steps that are remembered: some clip each layer by itself."""
+_OVER = 1.01
+"""Beyond this multiple of its limit a gradient was not clipped: clipping itself rounds."""
+_MEASURED = 64
+"""Misplaced clips of an optimizer whose outcome is measured at each; after that at every 16th."""
+
+
+@dataclass(slots=True)
+class Clip:
+    """One call."""
+
+    kind: str
+    limit: float
+    tensor: int
+    """Identity of the first tensor that was clipped."""
+    backwards: int
+    """Backward passes so far."""
+    touched: bool
+    """Whether a model was called or gradients were cleared between the last step and this call."""
+    empty: bool
+    scale: float
+    """The loss scale that is still in the gradients; 1 if there is none."""
+
+
+@dataclass(slots=True)
+class Count:
+    """What is known of one optimizer's clipping of one kind."""
+
+    limit: float = 0.0
+    first: int | None = None
+    scale: float = 1.0
+    worst: float = 0.0
+    exceeded: int = 0
+    measured: int = 0
+    calls: dict[str, int] = field(default_factory=dict)
+
+
+class Clipping(Reader):
+    """Learns CLIP."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._waiting: list[Clip] = []
+        self._counts: dict[tuple[int, str], Count] = {}
+        self._backwards = 0
+        self._at_step: dict[int, int] = {}
+        """Backward passes at the last step of each optimizer."""
+        self._members: dict[int, tuple[int, frozenset[int]]] = {}
+        self._scale: float = 1.0
+        self._unscaled: set[int] = set()
+        self._by_scaler = 0
+
+    def patches(self) -> Iterable[Patch]:
+        """The functions of torch that clip, and those of a scaler that tell whether its scale is in the gradients."""
+        clips, scaler = torch.nn.utils.clip_grad, torch.amp.GradScaler
+        found: list[Patch] = [
+            (clips, "clip_grad_value_", self._wrap_value),
+            (torch.nn.utils, "clip_grad_value_", self._wrap_value),
+            (scaler, "unscale_", self._wrap_unscale),
+            (scaler, "scale", self._wrap_scale),
+            (scaler, "step", self._wrap_scaler_step),
+        ]
+        if hasattr(clips, "_clip_grads_with_norm_"):
+            found.append((clips, "_clip_grads_with_norm_", self._wrap_norm))
+        return found
+
+    # -- stand-ins ----------------------------------------------------------------------------------------------
+
+    def _wrap_norm(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def clip(parameters: Any, max_norm: float, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(parameters, Iterator):  # to look at it would use it up
+                parameters = list(parameters)
+            if self.scene.switch:
+                self._clipped("norm", parameters, max_norm)
+            return original(parameters, max_norm, *args, **kwargs)
+
+        return clip
+
+    def _wrap_value(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def clip_value(parameters: Any, clip_value: float, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(parameters, Iterator):
+                parameters = list(parameters)
+            if self.scene.switch:
+                self._clipped("value", parameters, clip_value)
+            return original(parameters, clip_value, *args, **kwargs)
+
+        return clip_value
+
+    def _wrap_scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def scale(scaler: Any, outputs: Any) -> Any:
+            scaled = original(scaler, outputs)
+            if self.scene.switch and scaler.is_enabled():
+                self._scale = self.scene.optimizers.loss_scale or 1.0
+            return scaled
+
+        return scale
+
+    def _wrap_unscale(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def unscale(scaler: Any, optimizer: Any) -> Any:
+            if self.scene.switch and not self._by_scaler:
+                self._unscaled.add(id(optimizer))
+                self.scene.did("unscale")
+            return original(scaler, optimizer)
+
+        return unscale
+
+    def _wrap_scaler_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            self._by_scaler += 1
+            try:
+                return original(scaler, optimizer, *args, **kwargs)
+            finally:
+                self._by_scaler -= 1
+                self._unscaled.discard(id(optimizer))
+
+        return step
+
+    def _clipped(self, kind: str, parameters: Any, limit: float) -> None:
+        try:
+            tensors = [parameters] if isinstance(parameters, Tensor) else parameters
+            first = next(iter(tensors), None)
+            if first is None or not 0 < float(limit) < math.inf or len(self._waiting) >= _WAITING:
+                return  # an infinite limit measures the norm
+            empty = all(t.grad is None for t in tensors)
+            order = self.scene.order
+            touched = "forward" in order or "zero_grad" in order
+            self.scene.did("clip" if kind == "norm" else "clip_value")
+            self._waiting.append(Clip(kind, float(limit), id(first), self._backwards, touched, empty, self._scale))
+        except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
+            self.scene.tally.caught()
+
+    # -- moments ------------------------------------------------------------------------------------------------
+
+    def backward_ends(self, backward: Backward) -> None:
+        """Gradients were added."""
+        self._backwards += backward.accumulates
+
+    def call_begins(self, call: Call) -> None:
+        """Forget the scale where a program stopped to use its scaler."""
+        if call.first and self._scale != 1.0 and not self.scene.losses.scale_in_step:
+            self._scale = 1.0
+
+    def step_begins(self, stream: Stream, opt: Optimizer) -> None:
+        """Judge where the clips since this optimizer's last step stood."""
+        before = self._at_step.get(stream.index, 0)
+        self._at_step[stream.index] = self._backwards
+        if not self._waiting:
+            return
+        members = self._of(stream.index, opt)
+        mine = [clip for clip in self._waiting if clip.tensor in members]
+        if not mine:
+            if len(self._waiting) >= _WAITING:
+                self._waiting.clear()
+            return
+        self._waiting = [clip for clip in self._waiting if clip.tensor not in members]
+        placed = [(self._place(clip, before), clip) for clip in mine]
+        right = [clip for place, clip in placed if place == "right"]
+        for place, clip in [("right", right[-1])] if right else placed[-1:]:
+            count = self._counts.setdefault((stream.index, clip.kind), Count())
+            count.limit = clip.limit
+            scaled = clip.scale != 1.0 and id(opt) not in self._unscaled and self._by_scaler > 0
+            for name in ("calls", place, "empty" if clip.empty else "", "scaled" if scaled else ""):
+                count.calls[name] = count.calls.get(name, 0) + 1
+            if scaled:
+                count.scale = clip.scale
+            if count.first is None and (scaled or place != "right"):
+                count.first = self.scene.step
+            if place != "right":
+                self._measure(opt, clip, count)
+
+    def _of(self, index: int, opt: Optimizer) -> frozenset[int]:
+        """Return the identities of an optimizer's tensors; read anew when their number changes."""
+        size = sum(len(group["params"]) for group in opt.param_groups)
+        known = self._members.get(index)
+        if known is None or known[0] != size or self.scene.reading:
+            ids = frozenset(id(t) for group in opt.param_groups for t in group["params"])
+            known = self._members[index] = (size, ids)
+        return known[1]
+
+    def _place(self, clip: Clip, before: int) -> str:
+        if clip.backwards == self._backwards:
+            return "right"
+        if clip.backwards > before:
+            return "between"
+        return "before_backward" if clip.touched else "after_step"
+
+    def _measure(self, opt: Optimizer, clip: Clip, count: Count) -> None:
+        """Measure what the step is really taken with."""
+        count.measured += 1
+        if count.measured > _MEASURED and count.measured % 16:
+            return
+        grads = [t.grad for group in opt.param_groups for t in group["params"] if t.grad is not None]
+        grads = [g.detach() for g in grads if not g.is_sparse and g.numel()]
+        if not grads:
+            return
+        if clip.kind == "norm":
+            found = float(torch.stack([g.norm(dtype=torch.float32) for g in grads]).norm())
+        else:
+            found = float(max(g.abs().amax() for g in grads))
+        ratio = found / clip.scale / clip.limit
+        if math.isfinite(ratio):
+            count.worst = max(count.worst, ratio)
+            count.exceeded += ratio > _OVER
+
+    def step_closes(self) -> None:
+        """Log now and then, for a run that is killed."""
+        if self.scene.reading:
+            self.summarise()
+
+    def summarise(self) -> None:
+        """Log what is known of each optimizer."""
+        for (index, kind), count in self._counts.items():
+            names = ("calls", "right", "after_step", "before_backward", "between", "empty", "scaled")
+            value = {"stream": index, "kind": kind, "limit": count.limit}
+            value |= {name: count.calls.get(name, 0) for name in names}
+            value |= {"scale": count.scale, "exceeded": count.exceeded, "worst": count.worst, "first": count.first}
+            self.scene.log(FactKey.CLIP, value, "stream")
+
+
+READER = Clipping

@@ -1,0 +1,185 @@
+"""Averaged copies of a model: whether they are updated, and with what, by the time they are evaluated.
+
+A copy is a watched model that no optimizer trains and that has the parameters of one that is trained, name by name, or
+an ``AveragedModel``. It is compared with the trained one, and with what it was itself, whenever it is evaluated: a few
+values of a few weights, once a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
+
+from neuraldbg.capture.names import known_as
+from neuraldbg.capture.reader import Reader
+from neuraldbg.nouns import FactKey
+
+if TYPE_CHECKING:
+    from neuraldbg.capture.models import Model
+    from neuraldbg.capture.optimizers import Stream
+    from neuraldbg.capture.reader import Call
+    from neuraldbg.capture.scene import Scene
+
+_WEIGHTS = 3
+"""Weights of a model that are compared."""
+_VALUES = 64
+"""Values of each."""
+_NORMS = nn.modules.batchnorm._BatchNorm  # noqa: SLF001 (the common base is not exported)
+_COPIES = 16
+_NAMES = 8
+_OFTEN = 16
+"""Evaluations after which one is looked at only where facts are read: some programs have one in every step."""
+
+
+@dataclass(eq=False)
+class Copy:
+    """What was seen of one copy, or of a trained model that is given other weights for its evaluation."""
+
+    model: str
+    of: str
+    names: list[str] = field(default_factory=list)
+    kind: str = "copy"
+    averaged: int | None = None
+    """``n_averaged`` when last looked at."""
+    evaluated: int = 0
+    first: int = 0
+    last: int = -1
+    began: Tensor | None = None
+    """Its weights as first seen."""
+    began_equal: bool = False
+    constant: bool = True
+    follows: bool = True
+    moved: bool = False
+    stale_norms: dict[str, None] = field(default_factory=dict)
+    swapped: bool = False
+
+
+class Copies(Reader):
+    """Compares copies with what they are copies of."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._first: dict[str, Tensor] = {}
+        """Weights of each trained model before its first step."""
+        self._twins: dict[str, Model | None] = {}
+        self._copies: dict[str, Copy] = {}
+
+    def step_begins(self, stream: Stream, opt: Any) -> None:
+        """Remember how the weights of a trained model began."""
+        if len(self._first) < len(self.scene.models.found):
+            for model in self.scene.models.found:
+                if model.name not in self._first:
+                    self._first[model.name] = _sample(model.root)
+
+    def call_begins(self, call: Call) -> None:
+        """Look at a copy that is evaluated, and at a trained model that is."""
+        if call.grad and not call.evaluating:
+            return
+        name = call.model.name
+        known = self._copies.get(name)
+        often = known is not None and known.evaluated >= _OFTEN and not self.scene.reading
+        if known is not None and (known.last == self.scene.step or often):
+            return
+        if known is None and (len(self._copies) >= _COPIES or not self.scene.optimizers.streams):
+            return
+        if not call.first:
+            return
+        trained = self._trained_twin(call.model)
+        if trained is None:
+            return
+        if known is None:
+            # a function that validates calls whatever it is given `model`: further out it has its own name
+            names = {*known_as(call.model.root), *known_as(call.module)}
+            known = self._copies[name] = Copy(name, trained.name, first=self.scene.step, names=sorted(names)[:_NAMES])
+        self._look(known, call, trained)
+
+    def _look(self, one: Copy, call: Call, trained: Model) -> None:
+        now, beside = _sample(call.model.root), _sample(trained.root)
+        began = self._first.get(trained.name)
+        if began is None or began.shape != beside.shape or now.shape != beside.shape:
+            return
+        one.last = self.scene.step
+        own = trained is call.model
+        if self.scene.step == 0 or (not own and torch.equal(began, beside)):
+            return  # nothing has been trained yet: to be equal says nothing
+        if one.began is None:
+            one.began = now
+            one.began_equal = torch.equal(now, began)
+        one.evaluated += 1
+        one.moved = one.moved or not own
+        one.constant = one.constant and torch.equal(now, one.began)
+        if own:
+            one.swapped = True
+        else:
+            one.follows = one.follows and torch.equal(now, beside)
+        if isinstance(call.module, AveragedModel):
+            one.kind, one.averaged = "AveragedModel", int(call.module.n_averaged)
+        for path, module in call.model.root.named_modules():
+            if isinstance(module, _NORMS) and not module.training and len(one.stale_norms) < _NAMES:
+                count = module.num_batches_tracked
+                if count is not None and int(count) == 0:
+                    one.stale_norms[path] = None
+
+    def _trained_twin(self, model: Model) -> Model | None:
+        """The trained model of which this one is a copy; itself if an optimizer trains it; None if there is none."""
+        if model.name in self._twins and self._twins[model.name] is not None:
+            return self._twins[model.name]
+        rates = self.scene.optimizers.rates()
+        names: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
+        trained = {w.model for key, w in self.scene.params.by_id.items() if key in rates}
+        if model.name in trained:
+            found: Model | None = model
+        else:
+            for other in (model, *self.scene.models.found):
+                names[other.name] = [(n, tuple(p.shape)) for n, p in other.root.named_parameters()]
+            found = next(
+                (m for m in self.scene.models.found if m.name in trained and names[m.name] == names[model.name]), None
+            )
+        self._twins[model.name] = found
+        return found
+
+    def step_closes(self) -> None:
+        """Say what is known, where facts are read."""
+        if not self.scene.reading:
+            return
+        for model in self.scene.models.found:
+            one = self._copies.get(model.name)
+            if one is not None and one.swapped and not one.moved:
+                one.moved = not torch.equal(_sample(model.root), self._first[model.name])
+        self._tell()
+
+    def summarise(self) -> None:
+        """Say what is known."""
+        self._tell()
+
+    def _tell(self) -> None:
+        for one in self._copies.values():
+            if one.evaluated and not (one.swapped and not (one.constant and one.began_equal)):
+                self._say(one)
+
+    def _say(self, one: Copy) -> None:
+        value = {
+            "model": one.model, "names": one.names, "of": one.of, "kind": one.kind, "evaluated": one.evaluated,
+            "first": one.first, "last": one.last, "began_equal": one.began_equal, "constant": one.constant,
+            "follows": one.follows, "moved": one.moved, "averaged": one.averaged,
+            "stale_norms": list(one.stale_norms), "swapped": one.swapped,
+        }  # fmt: skip
+        self.scene.log(FactKey.COPIES, value, "model")
+
+
+def _sample(root: nn.Module) -> Tensor:
+    """Return some values of a model's first weights, as float64 on the CPU."""
+    weights = list(root.parameters())
+    chosen = [p for p in weights if p.dim() > 1][:_WEIGHTS] or weights[:_WEIGHTS]
+    values = []
+    for parameter in chosen:
+        flat = parameter.detach().reshape(-1)
+        values.append(flat[:: max(1, flat.numel() // _VALUES)][:_VALUES].to("cpu", torch.float64))
+    return torch.cat(values) if values else torch.zeros(0)
+
+
+READER = Copies

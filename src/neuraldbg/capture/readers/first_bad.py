@@ -1,0 +1,228 @@
+"""The first loss or gradient that is not finite, at the moment when the weights are still good: who made it.
+
+Losses on the CPU are looked at before each backward (one number), and one small gradient after it. On other devices
+that would make the program wait, so it is not done there. When something is wrong for the first time the pass is made
+again on a copy. A loss that jumps makes the reader look for the odd sample of the batch.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from neuraldbg.capture.birth import backward_birth, bad_input, bad_target, forward_birth, loss_birth
+from neuraldbg.capture.experiment import Bench, rebuilt, undisturbed
+from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.names import wraps
+from neuraldbg.capture.reader import Reader
+from neuraldbg.capture.twin import Unfit, twin
+from neuraldbg.nouns import FactKey
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from neuraldbg.capture.models import Model
+    from neuraldbg.capture.reader import Backward, Call
+    from neuraldbg.capture.scene import Scene
+
+_RECENT = 20
+_ENOUGH = 8
+_JUMP = 4.0
+"""Times the median of the newest losses that make a jump."""
+_ODD = 3
+"""Jumps of a run that are looked at."""
+_SMALL = 4096
+
+
+class FirstBad(Reader):
+    """Looks for what is born wrong."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.on = scene.settings.probes
+        self._pass: tuple[Model, weakref.ref[nn.Module], Any, Any] | None = None
+        self._recent: deque[float] = deque(maxlen=_RECENT)
+        self._jumps = 0
+        self._done = False
+        self._small: dict[int, Tensor | None] = {}
+
+    def call_begins(self, call: Call) -> None:
+        """Remember what the newest training pass was given, without holding it."""
+        if not self.on or self._done or not call.grad or call.evaluating:
+            return
+        if not call.kwargs and all(type(x) is torch.Tensor for x in call.args):  # what most models are given
+            self._pass = (call.model, weakref.ref(wraps(call.module)), tuple(map(weakref.ref, call.args)), {})
+            return
+        try:
+            given = rebuilt((call.args, call.kwargs), lambda _, x: weakref.ref(x))  # type: ignore[arg-type, return-value]
+        except Unfit:
+            self._pass = None
+            return
+        self._pass = (call.model, weakref.ref(wraps(call.module)), *given)
+
+    def backward_begins(self, backward: Backward) -> None:
+        """Look at the loss."""
+        root = backward.root
+        if not self.on or self._done or root.dim() or root.device.type != "cpu":
+            return
+        value = float(root.detach())
+        if not math.isfinite(value):
+            if self.scene.losses.scale_in_step or self.scene.optimizers.loss_scale:
+                return  # a scaler tries out its scale
+            self._done = True
+            self._forward(root)
+            return
+        recent = self._recent
+        if len(recent) >= _ENOUGH and self._jumps < _ODD and value > _JUMP * abs(statistics.median(recent)) + 1e-6:
+            self._jumps += 1
+            self._odd_sample()
+        recent.append(value)
+
+    def backward_ends(self, backward: Backward) -> None:
+        """Look at one small gradient of the model that was called last: a NaN in a backward spreads to its front."""
+        if not self.on or self._done or self._pass is None or not backward.accumulates:
+            return
+        model = self._pass[0]
+        key = id(model)
+        if key not in self._small:
+            self._small[key] = self._front(model)
+        small = self._small[key]
+        grad = small.grad if small is not None else None
+        if grad is None or grad.device.type != "cpu" or grad.layout is not torch.strided:
+            return
+        if math.isfinite(float(grad.detach().sum())):
+            return
+        if self.scene.losses.scale_in_step or self.scene.optimizers.loss_scale:
+            return
+        self._done = True
+        self._replay(lambda bench: backward_birth(bench))  # noqa: PLW0108 (one form for all)
+
+    def _front(self, model: Model) -> Tensor | None:
+        """Return a small parameter of the layer that is called first: what goes wrong in a backward gets there."""
+        own = {id(module) for module in model.root.modules()}
+        for path in self.scene.hooks.called:
+            module = self.scene.hooks.modules.get(path)
+            if module is None or id(module) not in own:
+                continue
+            small = [p for p in module.parameters(recurse=False) if p.requires_grad and p.numel() <= _SMALL]
+            if small:
+                return min(small, key=Tensor.numel)
+        return None
+
+    def _forward(self, root: Tensor) -> None:
+        rows = self._rows()
+        target = bad_target(root.grad_fn, rows)
+        inside = False
+
+        def search(bench: Bench) -> dict[str, Any] | None:
+            nonlocal inside
+            found = bad_input(bench) or target
+            if found is None:
+                found, finite = forward_birth(bench)
+                inside = not finite
+            return found
+
+        if not self._replay(search) and not inside:
+            found = target or loss_birth(root.grad_fn, rows)
+            if found is not None:
+                self._log(found)
+
+    def _replay(self, search: Any) -> bool:
+        """Build a bench from what the program still holds, and search; returns whether something was found."""
+        if self._pass is None:
+            return False
+        model, called, args, kwargs = self._pass
+        module = called()
+        switch = self.scene.switch
+        if module is None:
+            return False
+        switch.turn_off()
+        try:
+            with undisturbed():
+                bench = Bench(model.name, twin(module), _held(args), _held(kwargs))
+                for mine, theirs in zip(bench.module.modules(), module.modules(), strict=True):
+                    mine.training = theirs.training
+                found: dict[str, Any] | None = search(bench)
+        except Unfit:
+            return False
+        except Exception:  # noqa: BLE001 (the pass cannot be made again: that is no error of ours)
+            return False
+        finally:
+            switch.turn_on()
+        if found is None:
+            return False
+        prefix = f"{model.prefix}." if model.prefix and found["layer"] else ""
+        self._log({**found, "layer": prefix + found["layer"], "model": model.name})
+        return True
+
+    def _log(self, found: dict[str, Any]) -> None:
+        self.scene.log(
+            FactKey.EXPERIMENT,
+            {"id": "nonfinite_birth", "name": "nonfinite_birth", "judged": True, "step": self.scene.step, **found},
+            by="id",
+        )
+
+    def _rows(self) -> int:
+        if self._pass is None:
+            return 0
+        for _, x in leaves(_alive(self._pass[2:])):
+            return int(x.shape[0]) if x.dim() else 0
+        return 0
+
+    def _odd_sample(self) -> None:
+        """Log which sample of the newest batch stands out, if one does."""
+        if self._pass is None:
+            return
+        for name, x in leaves(_alive(self._pass[2:])):
+            if not x.is_floating_point() or x.dim() < 2 or x.shape[0] < 4 or x.numel() > _SMALL * 256:
+                continue
+            size = x.detach().abs().reshape(x.shape[0], -1).amax(1)
+            top, usual = float(size.max()), float(size.median())
+            if usual > 0 and top > 3 * usual:
+                value = {"id": f"odd_sample:{self.scene.step}", "name": "odd_sample", "judged": True,
+                         "step": self.scene.step, "sample": int(size.argmax()), "leaf": name, "value": top,
+                         "usual": usual}  # fmt: skip
+                self.scene.log(FactKey.EXPERIMENT, value, by="id")
+                return
+
+    def stop(self) -> None:
+        """Let go of everything."""
+        self._pass = None
+        self._small.clear()
+
+
+def _held(value: Any) -> Any:
+    """Return copies of the tensors behind weak references. Raises Unfit where one is gone."""
+
+    def copy(ref: Any) -> Any:
+        x = ref()
+        if x is None:
+            raise Unfit("its arguments are gone")
+        return x.detach().clone()
+
+    return _mapped(value, copy)
+
+
+def _alive(value: Any) -> Any:
+    return _mapped(value, lambda ref: ref())
+
+
+def _mapped(value: Any, put: Any) -> Any:
+    if isinstance(value, weakref.ref):
+        return put(value)
+    if isinstance(value, dict):
+        return {key: _mapped(item, put) for key, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_mapped(item, put) for item in value))
+    if isinstance(value, (tuple, list)):
+        return type(value)(_mapped(item, put) for item in value)
+    return value
+
+
+READER = FirstBad

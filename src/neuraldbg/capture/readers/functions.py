@@ -1,0 +1,162 @@
+"""Custom autograd Functions of the program: is the gradient that they return the gradient of what they compute?
+
+The walk over a loss's graph meets a Function's class. Its next call is then observed: small copies of its arguments are
+kept, and after the step they are tried (``differences.py``). That happens once for each class, and not at all with the
+setting ``probes`` off. Functions of installed packages are not tried.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from neuraldbg.capture.differences import compare
+from neuraldbg.capture.experiment import undisturbed
+from neuraldbg.capture.frames import user_place
+from neuraldbg.capture.guest import guarded
+from neuraldbg.capture.reader import Reader
+from neuraldbg.nouns import FactKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from neuraldbg.capture.frames import Place
+    from neuraldbg.capture.guest import Tally
+    from neuraldbg.capture.reader import Backward
+    from neuraldbg.capture.scene import Scene
+
+_CLASSES = 8
+"""Classes that are tried at most."""
+_ELEMENTS = 4096
+"""Elements of the copies of one call. A batch is cut to its first rows to come below."""
+_SECONDS = 1.0
+"""Time for all trials of a run."""
+_PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.Size, slice)
+
+
+class Functions(Reader):
+    """Observes one call of each Function, and tries it."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._feeds: dict[type, str] = {}
+        self._watched: dict[type, Any] = {}
+        """Class -> what stood in its dictionary as ``forward``, None where it inherits that."""
+        self._args: dict[type, tuple[list[Any], Place | None]] = {}
+        self._done: set[type] = set()
+        self._spent = 0.0
+
+    @property
+    def tally(self) -> Tally:
+        """Where errors and time are counted."""
+        return self.scene.tally
+
+    def backward_begins(self, backward: Backward) -> None:
+        """Note classes that are new."""
+        if backward.walk is None or not backward.walk.functions or not getattr(self.scene.settings, "probes", True):
+            return
+        for cls, feeds in backward.walk.functions.items():
+            if cls not in self._done and len(self._done) < _CLASSES and _own(cls):
+                self._done.add(cls)
+                self._feeds[cls] = feeds
+                self._observe(cls)
+
+    def _observe(self, cls: Any) -> None:
+        """Put a function of ours in the place of ``forward`` until it was called once."""
+        original: Callable[..., Any] = cls.forward
+        with_context = cls.setup_context is torch.autograd.Function.setup_context
+
+        @functools.wraps(original)
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            if cls in self._watched and self.scene.switch:
+                self._restore(cls)
+                self._keep(cls, args[1:] if with_context else args)
+            return original(*args, **kwargs)
+
+        self._watched[cls] = vars(cls).get("forward")
+        cls.forward = staticmethod(forward)
+
+    def _restore(self, cls: Any) -> None:
+        before = self._watched.pop(cls)
+        if before is not None:
+            cls.forward = before
+        else:
+            del cls.forward
+
+    @guarded
+    def _keep(self, cls: type, args: tuple[Any, ...]) -> None:
+        """Copy the arguments, cut to a few rows."""
+        copies = _small(args)
+        if copies is not None:
+            self._args[cls] = (copies, user_place())
+
+    def step_closes(self) -> None:
+        """Try what was observed."""
+        if self._args and not torch.is_inference_mode_enabled():
+            kept, self._args = self._args, {}
+            for cls, (args, place) in kept.items():
+                if self._spent < _SECONDS:
+                    self._try(cls, args, place)
+
+    def _try(self, cls: Any, args: list[Any], place: Place | None) -> None:
+        began = time.perf_counter()
+        self.scene.switch.turn_off()  # what follows is no part of the training
+        try:
+            with undisturbed(), torch.no_grad(), torch.autocast("cpu", enabled=False):
+                found = compare(cls, args)
+        finally:
+            self.scene.switch.turn_on()
+            self._spent += time.perf_counter() - began
+        value = {
+            "name": cls.__name__, "layer": self._feeds[cls], "judged": found.judged, "reason": found.reason,
+            "input": found.input, "analytic": found.analytic, "numeric": found.numeric, "error": found.error,
+            "place": list(place) if place is not None else None,
+        }  # fmt: skip
+        self.scene.log(FactKey.FUNCTIONS, value, "name")
+
+    def stop(self) -> None:
+        """Give the classes back what was theirs."""
+        for cls in list(self._watched):
+            self._restore(cls)
+
+
+def _own(cls: type) -> bool:
+    """Whether a class is the program's: torch's and installed ones are somebody else's to test."""
+    package = cls.__module__.split(".")[0]
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None) or ""
+    return package not in ("torch", "neuraldbg") and "site-packages" not in file
+
+
+def _small(args: tuple[Any, ...]) -> list[Any] | None:
+    """Return copies of the arguments with few elements; None if there is anything that cannot be copied safely."""
+    for x in args:
+        plain = isinstance(x, _PLAIN) or (isinstance(x, (tuple, list)) and all(isinstance(v, _PLAIN) for v in x))
+        if not plain and (type(x) not in (Tensor, torch.nn.Parameter) or x.layout != torch.strided or x.is_complex()):
+            return None
+    tensors = [x for x in args if isinstance(x, Tensor)]
+    rows = next((x.shape[0] for x in tensors if x.dim() > 1 and not isinstance(x, torch.nn.Parameter)), 0)
+    keep = rows
+    while sum(x[:keep].numel() if _batched(x, rows) else x.numel() for x in tensors) > _ELEMENTS:
+        if keep <= 2:
+            return None
+        keep //= 2
+    copies: list[Any] = []
+    for x in args:
+        if isinstance(x, Tensor):
+            part = x.detach()[:keep] if _batched(x, rows) else x.detach()
+            copies.append(part.clone().requires_grad_(x.requires_grad and x.is_floating_point()))
+        else:
+            copies.append(x)
+    return copies
+
+
+def _batched(x: Tensor, rows: int) -> bool:
+    return bool(rows) and x.dim() > 0 and x.shape[0] == rows and not isinstance(x, torch.nn.Parameter)
+
+
+READER = Functions

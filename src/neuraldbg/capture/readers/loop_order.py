@@ -1,0 +1,184 @@
+"""The order of the training loop within a step, and optimizers that are cleared again and again but never step.
+
+Other readers add their tokens (clip, unscale, schedule) to ``scene.order``; here they are cut at each optimizer step.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from neuraldbg.capture.reader import Reader
+from neuraldbg.nouns import FactKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from neuraldbg.capture.optimizers import Stream
+    from neuraldbg.capture.reader import Backward, Call, Patch
+    from neuraldbg.capture.scene import Scene
+
+_VERSIONS = 6
+_SMALL = 65_536
+"""Elements up to which a tensor is copied to see whether it moves."""
+_LAYERS = 8
+_LOOK = 12
+"""Backward passes without a step of any optimizer after which all objects are searched once for one."""
+_MOST = 16
+"""Optimizers without a step that are followed."""
+
+
+class Idle:
+    """An optimizer that has not stepped: how often it was cleared, and how its tensors were at first."""
+
+    def __init__(self, opt: Optimizer) -> None:
+        self.opt = weakref.ref(opt)
+        self.zeroed = 0
+        self.before = [(weakref.ref(t), t.detach().clone()) for t in _smallest(opt)]
+        self.fact: dict[str, Any] = {}
+        """As last described: the optimizer may be gone when the run ends."""
+
+    @property
+    def moved(self) -> bool:
+        """Whether its tensors changed all the same: a loop may update them by hand, or by another optimizer."""
+        now = [(ref(), old) for ref, old in self.before]
+        return any(t is not None and (t.shape != old.shape or not torch.equal(t.detach(), old)) for t, old in now)
+
+
+class LoopOrder(Reader):
+    """Learns ORDER and UNSTEPPED."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._seen: dict[int, set[tuple[str, ...]]] = {}
+        self._idle: weakref.WeakKeyDictionary[Optimizer, Idle] = weakref.WeakKeyDictionary()
+        self._all: list[Idle] = []
+        self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._any = False
+        """Whether any optimizer has stepped."""
+        self._backwards = self._training = self._tries = 0
+
+    def patches(self) -> Iterable[Patch]:
+        """``zero_grad`` of optimizers and modules, and the steps that a gradient scaler is asked for."""
+        return [
+            (Optimizer, "zero_grad", self._wrap_zero_grad),
+            (nn.Module, "zero_grad", self._wrap_zero_grad),
+            (torch.amp.GradScaler, "step", self._wrap_try),
+        ]
+
+    def _wrap_zero_grad(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def zero_grad(owner: Any, *args: Any, **kwargs: Any) -> Any:
+            if self.scene.switch:
+                self._zeroed(owner)
+            return original(owner, *args, **kwargs)
+
+        return zero_grad
+
+    def _wrap_try(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            self._tries += bool(self.scene.switch)
+            return original(scaler, optimizer, *args, **kwargs)
+
+        return step
+
+    def _zeroed(self, owner: Any) -> None:
+        self.scene.did("zero_grad")
+        if not isinstance(owner, Optimizer) or owner in self._stepped:
+            return
+        try:
+            idle = self._watch(owner)
+            if idle is not None:
+                idle.zeroed += 1
+                if idle.zeroed & (idle.zeroed - 1) == 0:
+                    self._describe(owner, idle)
+        except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
+            self.scene.tally.caught()
+
+    def _watch(self, opt: Optimizer) -> Idle | None:
+        idle = self._idle.get(opt)
+        if idle is None and len(self._all) < _MOST:
+            idle = self._idle[opt] = Idle(opt)
+            self._all.append(idle)
+        return idle
+
+    def call_begins(self, call: Call) -> None:
+        """A pass with gradients."""
+        if call.grad and call.first and not call.evaluating:
+            self.scene.did("forward")
+            self._training += call.model.root.training
+
+    def backward_begins(self, backward: Backward) -> None:
+        """A backward pass. After some without any step, look once for optimizers that nobody clears."""
+        self.scene.did("backward" if backward.accumulates else "grad")
+        self._backwards += backward.accumulates
+        if not self._any and backward.accumulates and self._backwards == _LOOK:
+            for opt in gc.get_objects():
+                if issubclass(type(opt), Optimizer) and opt not in self._idle:
+                    self._watch(opt)
+            for opt, idle in list(self._idle.items()):
+                self._describe(opt, idle)
+
+    def step_begins(self, stream: Stream, opt: Optimizer) -> None:
+        """Cut here: what follows belongs to the next step."""
+        order, self.scene.order = self.scene.order, []
+        if opt not in self._stepped:
+            self._any = True
+            self._stepped.add(opt)
+            idle = self._idle.pop(opt, None)
+            if idle is not None:
+                self._all.remove(idle)
+        seen = self._seen.setdefault(stream.index, set())
+        key = (*order, "step")
+        if len(seen) < _VERSIONS and key not in seen:
+            seen.add(key)
+            self.scene.log(FactKey.ORDER, {"stream": stream.index, "order": list(key)}, "stream")
+
+    def summarise(self) -> None:
+        """Say which optimizers were made, cleared and never stepped."""
+        stepped = {id(t) for other in list(self._stepped) for t in _tensors(other)}
+        for number, idle in enumerate(self._all):
+            opt = idle.opt()
+            if opt is not None:
+                self._describe(opt, idle)
+                if stepped & {id(t) for t in _tensors(opt)}:  # a wrapper holds the tensors of another that steps
+                    continue
+            if idle.fact:
+                passed = {"backwards": self._backwards, "training": self._training > 0, "scaler_steps": self._tries}
+                steps = self.scene.step if self._any else 0
+                self.scene.log(FactKey.UNSTEPPED, {"id": number, **idle.fact, **passed, "steps": steps}, "id")
+
+    def _describe(self, opt: Optimizer, idle: Idle) -> None:
+        owned = self.scene.params.owned(_tensors(opt))
+        if not owned:
+            return
+        self.scene.idle = True
+        idle.fact = {
+            "type": type(opt).__name__,
+            "tensors": len(_tensors(opt)),
+            "with_grad": sum(1 for w in owned if w.had_grad or w.ref.grad is not None),
+            "zeroed": idle.zeroed,
+            "moved": idle.moved,
+            "layers": list(dict.fromkeys(w.layer for w in owned))[:_LAYERS],
+            "lr": max((float(g["lr"]) for g in opt.param_groups if g.get("lr") is not None), default=None),
+        }
+
+
+def _tensors(opt: Optimizer) -> list[Tensor]:
+    return [t for group in opt.param_groups for t in group["params"]]
+
+
+def _smallest(opt: Optimizer) -> list[Tensor]:
+    """Return the smallest tensors of an optimizer that are trained: cheap to copy."""
+    trained = [t for t in _tensors(opt) if t.requires_grad and 0 < t.numel() <= _SMALL and not t.is_sparse]
+    return sorted(trained, key=lambda t: t.numel())[:2]
+
+
+READER = LoopOrder

@@ -1,0 +1,186 @@
+"""How gradient scalers are used: whether the scaled loss is what is differentiated, and who steps on what."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.reader import Reader
+from neuraldbg.nouns import FactKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from torch.optim import Optimizer
+
+    from neuraldbg.capture.graph import Node
+    from neuraldbg.capture.optimizers import Stream
+    from neuraldbg.capture.reader import Backward, Patch
+    from neuraldbg.capture.scene import Scene
+
+_NEAR = 64
+"""Nodes at the root of a loss's graph among which the scaled loss is looked for: sums of several losses."""
+
+
+class LossScale(Reader):
+    """Learns SCALER."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._counts = dict.fromkeys(
+            ("scaled", "used", "steps", "skipped", "updates", "unscaled", "discarded", "direct", "mixed"), 0
+        )
+        self._scale = 1.0
+        self._first: int | None = None
+        self._made = 0
+        """Losses scaled since the last backward pass."""
+        self._carries = False
+        """Whether the gradients carry a scale: from a backward of a scaled loss to the next step."""
+        self._unscaled: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._left: tuple[weakref.ref[Tensor], int] | None = None
+        self._by_scaler = 0
+        self._stepped = False
+        self._cleared = False
+
+    def patches(self) -> Iterable[Patch]:
+        """The four things that are done with a scaler."""
+        scaler = torch.amp.GradScaler
+        return [
+            (scaler, "scale", self._wrap_scale),
+            (scaler, "unscale_", self._wrap_unscale),
+            (scaler, "step", self._wrap_step),
+            (scaler, "update", self._wrap_update),
+        ]
+
+    def _on(self, scaler: Any) -> bool:
+        return bool(self.scene.switch and scaler.is_enabled())
+
+    def _wrap_scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def scale(scaler: Any, outputs: Any) -> Any:
+            scaled = original(scaler, outputs)
+            if self._on(scaler):
+                self._counts["scaled"] += 1
+                for _, x in leaves(scaled):
+                    node: Node = x.grad_fn
+                    if node is not None:
+                        node.metadata[self] = True  # lives and dies with the graph
+                        self._made += 1
+            return scaled
+
+        return scale
+
+    def _wrap_unscale(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def unscale(scaler: Any, optimizer: Any) -> Any:
+            if self._on(scaler) and not self._by_scaler:
+                self._counts["unscaled"] += 1
+                self._unscaled.add(optimizer)
+            return original(scaler, optimizer)
+
+        return unscale
+
+    def _wrap_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._on(scaler):
+                return original(scaler, optimizer, *args, **kwargs)
+            self._by_scaler += 1
+            self._stepped = False
+            try:
+                return original(scaler, optimizer, *args, **kwargs)
+            finally:
+                self._by_scaler -= 1
+                self._counts["steps"] += 1
+                self._counts["skipped"] += not self._stepped
+                self._unscaled.discard(optimizer)
+                self._cleared = True
+
+        return step
+
+    def _wrap_update(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def update(scaler: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._on(scaler):
+                self._counts["updates"] += 1
+                self.scene.did("update")
+            return original(scaler, *args, **kwargs)
+
+        return update
+
+    # -- moments ------------------------------------------------------------------------------------------------
+
+    def backward_begins(self, backward: Backward) -> None:
+        """Whether the loss that was scaled is the one that is differentiated."""
+        if not backward.accumulates or not (self._made or self._carries):
+            return
+        if self._cleared:
+            self._carries = self._cleared = False
+            self._unscaled.clear()
+        made, self._made = self._made, 0
+        if self._in_graph(backward.root):
+            self._carries = True
+            self._counts["used"] += 1
+            self._scale = self.scene.optimizers.loss_scale or self._scale
+            if len(self._unscaled):
+                self._misuse("mixed")
+        elif made and not self._carries:
+            self._misuse("discarded")
+            self.scene.losses.scale_in_step = 0.0  # the loss that is differentiated carries no scale
+
+    def backward_ends(self, backward: Backward) -> None:
+        """Remember one gradient that carries the scale, to see whether somebody divides it by hand."""
+        if backward.accumulates and self._carries:
+            found = next((w.ref.grad for w in self.scene.params.by_id.values() if w.ref.grad is not None), None)
+            self._left = None if found is None else (weakref.ref(found), found._version)  # noqa: SLF001
+
+    def _untouched(self) -> bool:
+        """Whether that gradient is still as the backward pass left it, or was only clipped."""
+        if self._left is None or {"clip", "clip_value"} & set(self.scene.order):
+            return True
+        grad = self._left[0]()
+        return grad is not None and grad._version == self._left[1]  # noqa: SLF001
+
+    def _in_graph(self, root: Tensor) -> bool:
+        queue: list[Node] = [root.grad_fn]
+        for count, node in enumerate(queue):
+            if count == _NEAR or node is None:
+                return False
+            if self in node.metadata:
+                return True
+            queue.extend(parent for parent, _ in node.next_functions if parent is not None)
+        return False
+
+    def step_begins(self, stream: Stream, opt: Optimizer) -> None:
+        """Whether a step is taken past the scaler, with its scale in the gradients."""
+        if self._by_scaler:
+            self._stepped = True
+        elif self._carries and self._scale != 1.0 and not self._counts["steps"]:
+            past = opt not in self._unscaled and self._untouched()
+            self._counts["direct"] += past
+            self._first = self.scene.step if past and self._first is None else self._first
+        if self._carries and not self._by_scaler:
+            self._cleared = True
+
+    def _misuse(self, name: str) -> None:
+        self._counts[name] += 1
+        if self._first is None:
+            self._first = self.scene.step
+
+    def step_closes(self) -> None:
+        """Log now and then, for a run that is killed."""
+        if self.scene.reading:
+            self.summarise()
+
+    def summarise(self) -> None:
+        """Log the counts."""
+        if self._counts["scaled"]:
+            self.scene.log(FactKey.SCALER, {**self._counts, "scale": self._scale, "first": self._first})
+
+
+READER = LossScale

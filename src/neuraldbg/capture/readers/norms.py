@@ -1,0 +1,152 @@
+"""Batch normalisation: its settings, how many values a statistic is taken over, and what its running statistics do.
+
+The statistics of a batch cost nothing to read: they follow from the running statistics before and after the call,
+``after = (1 - momentum) * before + momentum * batch``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from neuraldbg.capture import op
+from neuraldbg.capture.visits import Visits
+from neuraldbg.nouns import FactKey
+
+if TYPE_CHECKING:
+    from neuraldbg.capture.scene import Scene
+
+_LAYERS = 48
+"""Layers that are read at most, evenly spaced."""
+_SAMPLE = 256
+"""Weights of the part around that are compared with what they were."""
+_EXACT = 1e-3
+"""Momentum from which the batch's statistics can be had from float32 buffers: below, their digits run out."""
+_BatchNorm = nn.modules.batchnorm._BatchNorm  # noqa: SLF001 (the common base is not exported)
+
+
+@dataclass
+class _First:
+    """What a layer was like when it was first seen; small copies of our own."""
+
+    mean: Tensor | None
+    fresh: bool
+    weight: Tensor | None
+    frozen: bool
+
+
+class Norms(Visits):
+    """Reads each batch-norm layer in the training passes of the steps in which facts are read."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._before: dict[str, tuple[Tensor, Tensor]] = {}
+        self._first: dict[str, _First] = {}
+        self._weights: dict[str, nn.Module] = {}
+        self._seen: dict[str, dict[str, Any]] = {}
+
+    def chosen(self, modules: dict[str, nn.Module]) -> dict[str, nn.Module]:
+        """Return the batch-norm layers, and remember whose output each normalises."""
+        latest: nn.Module | None = None
+        found: dict[str, nn.Module] = {}
+        self._weights = {}
+        for path, module in modules.items():
+            if isinstance(module, _BatchNorm):
+                found[path] = module
+                if latest is not None:
+                    self._weights[path] = latest
+            elif getattr(module.__dict__.get("_parameters", {}).get("weight"), "ndim", 0) >= 2:
+                latest = module
+        return {path: found[path] for path in list(found)[:: -(-len(found) // _LAYERS) or 1]}
+
+    def arrives(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
+        """Copy the running statistics as they are before the call."""
+        mean, var = getattr(module, "running_mean", None), getattr(module, "running_var", None)
+        frozen, first = self._frozen(path, module), self._first.get(path)
+        if first is None or (frozen and not first.frozen):  # what was trained before and is frozen now begins anew
+            fresh = mean is not None and var is not None and bool((mean == 0).all()) and bool((var == 1).all())
+            copy = mean.clone() if mean is not None else None
+            self._first[path] = _First(copy, fresh, self._weight(path), frozen)
+        else:
+            first.frozen = frozen
+        if isinstance(mean, Tensor) and isinstance(var, Tensor) and module.training:
+            self._before[path] = (mean.clone(), var.clone())
+
+    def leaves(self, path: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        """Compare them with those after it. Of several calls in a step the one with the fewest values counts."""
+        x = args[0] if args and isinstance(args[0], Tensor) else output
+        before, first = self._before.pop(path, None), self._first.get(path)
+        if not isinstance(x, Tensor) or x.dim() < 2 or x.is_meta or first is None:
+            return
+        elements = x.numel() // max(1, x.shape[1])
+        known, frozen = self._seen.get(path), self._frozen(path, module)
+        if known is not None and known["elements"] <= elements:
+            known["frozen"] = known["frozen"] and frozen
+            return
+        momentum: float | None = getattr(module, "momentum", None)
+        now = self._weight(path)
+        self._seen[path] = {
+            "layer": path, "momentum": momentum, "tracking": before is not None or _tracks(module),
+            "frozen": frozen, "still": first.weight is not None and now is not None and torch.equal(first.weight, now),
+            "training": module.training, "fresh": first.fresh, "batch": int(x.shape[0]), "elements": elements,
+            **_gaps(module, before, first.mean),
+        }  # fmt: skip
+
+    def step_closes(self) -> None:
+        """Log what was seen in this step."""
+        if self._handles:
+            super().step_closes()
+        if self._seen:
+            order = [path for path in self._layers() if path in self._seen]
+            self.scene.log(FactKey.NORMS, {"step": self.scene.step, "layers": [self._seen[path] for path in order]})
+            self._seen.clear()
+            self._before.clear()
+
+    def _frozen(self, path: str, module: nn.Module) -> bool:
+        """Whether neither the layer nor the matrix before it requires gradients, and there is something to freeze."""
+        layer = self._weights.get(path)
+        before = [layer._parameters.get("weight")] if layer is not None else []  # noqa: SLF001 (what it is made of)
+        held = [*module.parameters(recurse=False), *before]
+        return bool(held) and not any(p is not None and p.requires_grad for p in held)
+
+    def _weight(self, path: str) -> Tensor | None:
+        layer = self._weights.get(path)
+        weight = layer._parameters.get("weight") if layer is not None else None  # noqa: SLF001
+        return op.sample(weight.detach(), _SAMPLE).clone() if weight is not None and op.observable(weight) else None
+
+
+def _tracks(module: nn.Module) -> bool:
+    return isinstance(getattr(module, "running_mean", None), Tensor)
+
+
+def _gaps(module: nn.Module, before: tuple[Tensor, Tensor] | None, first: Tensor | None) -> dict[str, Any]:
+    """Return how far batch, running and first statistics lie apart: medians over the channels."""
+    found: dict[str, Any] = {"mean_gap": None, "var_gap": None, "drift": 0.0, "moved": False}
+    mean, var = getattr(module, "running_mean", None), getattr(module, "running_var", None)
+    if not isinstance(mean, Tensor) or not isinstance(var, Tensor):
+        return found
+    spread = var.clamp_min(1e-12).sqrt()
+    numbers = [((mean - first).abs() / spread).median() if first is not None else mean.new_zeros(())]
+    if before is not None:
+        count = getattr(module, "num_batches_tracked", None)
+        momentum = getattr(module, "momentum", None)
+        m = float(momentum) if momentum is not None else 1 / max(1.0, float(count) if count is not None else 1.0)
+        if m >= _EXACT:
+            old_mean, old_var = before
+            batch_mean = (mean - (1 - m) * old_mean) / m
+            batch_var = ((var - (1 - m) * old_var) / m).clamp_min(1e-12)
+            old_var = old_var.clamp_min(1e-12)
+            numbers.append(((batch_mean - old_mean).abs() / old_var.sqrt()).median())
+            numbers.append((batch_var / old_var).log().abs().median())
+    values = [round(value, 4) for value in torch.stack(numbers).double().tolist()]
+    found["drift"] = values[0]
+    found["moved"] = first is not None and not torch.equal(mean, first)
+    if len(values) > 1:
+        found["mean_gap"], found["var_gap"] = values[1:]
+    return found
+
+
+READER = Norms

@@ -1,0 +1,250 @@
+"""What optimizers remember, and when they forget: new objects, cleared state, checkpoints loaded by half."""
+
+from __future__ import annotations
+
+import functools
+import statistics
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from neuraldbg.capture.reader import Reader
+from neuraldbg.nouns import FactKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from neuraldbg.capture.optimizers import Stream
+    from neuraldbg.capture.reader import Patch
+    from neuraldbg.capture.scene import Scene
+
+_DEPTH = 3
+_WIDTH = 64
+_FILES = 4
+"""Checkpoints that are followed."""
+_NUMBERS = 8
+
+
+@dataclass(eq=False)
+class Line:
+    """The optimizers that trained the same tensors one after the other."""
+
+    stream: int
+    ids: frozenset[int]
+    opt: weakref.ref[Optimizer]
+    type: str
+    steps: int = 0
+    since: int = 0
+    """Steps since it last forgot."""
+    version: tuple[int, int] | None = None
+    """Identity and write count of one tensor after the last step: whether the weights went on from there."""
+    lr: float | None = None
+    had_state: bool = False
+    remade: int = 0
+    emptied: int = 0
+    first: int | None = None
+    same_lr: bool = True
+    lengths: list[int] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Checkpoint:
+    """A file that holds an optimizer's state: its keys, no data."""
+
+    where: str
+    states: int
+    keys: list[str]
+    lr: float | None
+    numbers: dict[str, float]
+    weights: list[weakref.ref[Tensor]]
+    """One tensor of each dictionary of weights in it."""
+    model_loaded: int | None = None
+
+
+class OptimizerState(Reader):
+    """Learns MEMORY and RESUME."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._lines: list[Line] = []
+        self._current: dict[int, Line] = {}
+        self._files: list[Checkpoint] = []
+        self._given: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._gave = self._given_steps = False
+
+    def patches(self) -> Iterable[Patch]:
+        """Loading of files, models and optimizers."""
+        return [
+            (torch, "load", self._wrap_load),
+            (nn.Module, "load_state_dict", self._wrap_model),
+            (Optimizer, "load_state_dict", self._wrap_optimizer),
+        ]
+
+    def _wrap_load(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def load(*args: Any, **kwargs: Any) -> Any:
+            found = original(*args, **kwargs)
+            if self.scene.switch:
+                self._guarded(self._look_into, found)
+            return found
+
+        return load
+
+    def _wrap_model(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def load_state_dict(module: Any, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+            if self.scene.switch and self._files:
+                self._guarded(self._weights_loaded, state_dict)
+            return original(module, state_dict, *args, **kwargs)
+
+        return load_state_dict
+
+    def _wrap_optimizer(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def load_state_dict(opt: Any, *args: Any, **kwargs: Any) -> Any:
+            if self.scene.switch:
+                self._gave = True
+                self._given.add(opt)
+                self._given_steps |= any(line.opt() is opt for line in self._lines)
+            return original(opt, *args, **kwargs)
+
+        return load_state_dict
+
+    def _guarded(self, act: Callable[[Any], None], subject: Any) -> None:
+        try:
+            act(subject)
+        except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
+            self.scene.tally.caught()
+
+    # -- checkpoints --------------------------------------------------------------------------------------------
+
+    def _look_into(self, found: Any) -> None:
+        if not isinstance(found, Mapping) or len(self._files) >= _FILES:
+            return
+        weights: list[weakref.ref[Tensor]] = []
+        best: tuple[str, Mapping[str, Any]] | None = None
+        for where, part in _mappings(found):
+            if isinstance(part.get("state"), Mapping) and isinstance(part.get("param_groups"), (list, tuple)):
+                if part["state"] and (best is None or len(part["state"]) > len(best[1]["state"])):
+                    best = (where, part)
+            else:
+                first = next((v for v in part.values() if isinstance(v, Tensor) and v.numel() > 1), None)
+                if first is not None and not where.startswith(("optim", "state", "sched")):
+                    weights.append(weakref.ref(first))
+        if best is None or not weights:
+            return
+        where, part = best
+        keys = {str(k) for state in list(part["state"].values())[:1] if isinstance(state, Mapping) for k in state}
+        rates = [g.get("lr") for g in part["param_groups"] if isinstance(g, Mapping)]
+        lr = next((float(r) for r in rates if isinstance(r, (int, float, Tensor))), None)
+        plain = {str(k): v for k, v in found.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
+        numbers = {k: float(v) for k, v in list(plain.items())[:_NUMBERS] if v == v and abs(v) < 1e300}  # noqa: PLR0124
+        self._files.append(Checkpoint(where, len(part["state"]), sorted(keys)[:8], lr, numbers, weights))
+
+    def _weights_loaded(self, state_dict: Any) -> None:
+        values = (
+            {id(v) for v in state_dict.values() if isinstance(v, Tensor)} if isinstance(state_dict, Mapping) else ()
+        )
+        for file in self._files:
+            if file.model_loaded is None and any(id(ref()) in values for ref in file.weights if ref() is not None):
+                file.model_loaded = self.scene.step
+
+    # -- the life of optimizers ---------------------------------------------------------------------------------
+
+    def step_begins(self, stream: Stream, opt: Optimizer) -> None:
+        """Notice an optimizer that is new, or was emptied."""
+        line = self._current.get(stream.index)
+        if line is None or line.opt() is not opt:
+            line = self._current[stream.index] = self._follow(stream, opt)
+        elif line.had_state and not opt.state:
+            line.emptied += 1
+            self._forgot(line)
+
+    def step_ends(self, stream: Stream, opt: Optimizer) -> None:
+        """Remember whether it has a state, and how its first tensor was left."""
+        line = self._current.get(stream.index)
+        if line is None:
+            return
+        line.steps += 1
+        line.since += 1
+        line.had_state = bool(opt.state)
+        line.lr = stream.lr
+        line.version = _version(opt)
+
+    def _follow(self, stream: Stream, opt: Optimizer) -> Line:
+        """Return the line of optimizers that a new object goes on with, or a new line."""
+        ids = frozenset(id(t) for group in opt.param_groups for t in group["params"])
+        if opt in self._given:
+            self._given_steps = True
+        before = next((one for one in self._lines if one.ids == ids and one.type == stream.type), None)
+        if before is None:
+            line = Line(stream.index, ids, weakref.ref(opt), stream.type)
+            self._lines.append(line)
+            return line
+        # Weights that were written to since then (loaded, initialised again) begin something new: a client, a fold.
+        if before.had_state and before.version == _version(opt) and opt not in self._given:
+            before.remade += 1
+            before.same_lr &= stream.lr == before.lr
+            self._forgot(before)
+        before.since, before.opt = 0, weakref.ref(opt)
+        return before
+
+    def _forgot(self, line: Line) -> None:
+        if line.first is None:
+            line.first = self.scene.step
+        if len(line.lengths) < 256:
+            line.lengths.append(line.since)
+        line.since = 0
+
+    # -- facts --------------------------------------------------------------------------------------------------
+
+    def step_closes(self) -> None:
+        """Log now and then, for a run that is killed."""
+        if self.scene.reading:
+            self.summarise()
+
+    def summarise(self) -> None:
+        """Log what was forgotten."""
+        for line in self._lines:
+            if line.remade or line.emptied:
+                every = int(statistics.median(line.lengths))
+                value = {
+                    "stream": line.stream, "type": line.type, "stateful": True, "steps": line.steps,
+                    "remade": line.remade, "emptied": line.emptied, "every": every, "first": line.first,
+                    "same_lr": line.same_lr,
+                }  # fmt: skip
+                self.scene.log(FactKey.MEMORY, value, "stream")
+        for number, file in enumerate(self._files):
+            value = {
+                "id": number, "where": file.where, "states": file.states, "keys": file.keys, "lr": file.lr,
+                "numbers": file.numbers, "model_loaded": file.model_loaded, "optimizer_loaded": self._gave,
+                "loaded_steps": self._given_steps,
+            }  # fmt: skip
+            self.scene.log(FactKey.RESUME, value, "id")
+
+
+def _mappings(value: Mapping[str, Any], where: str = "", depth: int = 0) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    yield where, value
+    if depth == _DEPTH or "param_groups" in value:
+        return
+    for key, part in list(value.items())[:_WIDTH]:
+        item = part[0] if isinstance(part, (list, tuple)) and part else part  # Lightning keeps a list of optimizers
+        if isinstance(item, Mapping):
+            yield from _mappings(item, f"{where}.{key}" if where else str(key), depth + 1)
+
+
+def _version(opt: Optimizer) -> tuple[int, int] | None:
+    """Return identity and write count of the first trained tensor."""
+    for group in opt.param_groups:
+        for tensor in group["params"]:
+            if tensor.grad is not None:
+                return id(tensor), tensor._version  # noqa: SLF001
+    return None
+
+
+READER = OptimizerState

@@ -1,0 +1,238 @@
+"""Learning-rate schedulers: which, with what settings, and how often each is stepped against its optimizer.
+
+The learning rate itself is a scalar of every step. Passes over a DataLoader are counted, because settings in epochs and
+settings in steps can only be told apart where it is known what an epoch is.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import weakref
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+from torch.optim import lr_scheduler
+from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.data import DataLoader
+
+from neuraldbg.capture.reader import Reader
+from neuraldbg.nouns import FactKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from torch.optim import Optimizer
+
+    from neuraldbg.capture.optimizers import Stream
+    from neuraldbg.capture.reader import Backward, Patch
+    from neuraldbg.capture.scene import Scene
+
+_MOST = 16
+"""Schedulers that are followed: a loop may make one in each epoch."""
+_SETTINGS = (
+    "T_0", "T_i", "T_max", "T_mult", "eta_min", "end_factor", "factor", "gamma", "milestones", "patience", "power",
+    "start_factor", "step_size", "total_iters", "total_size", "total_steps",
+)  # fmt: skip
+_LIST = 16
+
+
+@dataclass(eq=False)
+class Known:
+    """What is known of one scheduler."""
+
+    ref: weakref.ref[LRScheduler]
+    type: str
+    made: int
+    steps: int = 0
+    counter: list[int] = field(default_factory=lambda: [0, -1])
+    """Steps of its optimizer so far, and its stream; shared by all schedulers of one optimizer."""
+    early: int = 0
+    double: int = 0
+    before: int = 0
+    """Steps of its optimizer when it was made."""
+    since: int = 0
+    """Steps of its optimizer when it was last stepped."""
+    heard: int = 0
+    """Backward passes then."""
+    inner: bool = False
+    """Whether another scheduler steps it."""
+    fact: dict[str, Any] = field(default_factory=dict)
+
+
+class Schedule(Reader):
+    """Learns SCHEDULE."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._known: list[Known] = []
+        self._of: weakref.WeakKeyDictionary[LRScheduler, Known] = weakref.WeakKeyDictionary()
+        self._counters: weakref.WeakKeyDictionary[Optimizer, list[int]] = weakref.WeakKeyDictionary()
+        self._total = self._backwards = 0
+        self._inside = 0
+        self._loader: int | None = None
+        self._began = 0
+        self._passes: dict[int, list[int]] = {}
+
+    def patches(self) -> Iterable[Patch]:
+        """``step`` of every scheduler class of torch, the base class's constructor, and the start of a DataLoader."""
+        classes = [c for c in vars(lr_scheduler).values() if isinstance(c, type) and issubclass(c, LRScheduler)]
+        found: list[Patch] = [(c, "step", self._wrap_step) for c in dict.fromkeys(classes) if "step" in vars(c)]
+        return [*found, (LRScheduler, "__init__", self._wrap_init), (DataLoader, "__iter__", self._wrap_iter)]
+
+    # -- stand-ins ----------------------------------------------------------------------------------------------
+
+    def _wrap_init(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def init(scheduler: LRScheduler, *args: Any, **kwargs: Any) -> None:
+            original(scheduler, *args, **kwargs)
+            if self.scene.switch:
+                self._guarded(self._get, scheduler)
+
+        return init
+
+    def _wrap_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def step(scheduler: LRScheduler, *args: Any, **kwargs: Any) -> Any:
+            if not self.scene.switch:
+                return original(scheduler, *args, **kwargs)
+            self._inside += 1
+            try:
+                return original(scheduler, *args, **kwargs)
+            finally:
+                self._inside -= 1
+                self._guarded(self._stepped, scheduler)
+
+        return step
+
+    def _wrap_iter(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def iterate(loader: Any) -> Any:
+            if self.scene.switch:
+                self._guarded(self._pass_begins, loader)
+            return original(loader)
+
+        return iterate
+
+    def _guarded(self, act: Callable[[Any], object], subject: Any) -> None:
+        try:
+            act(subject)
+        except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
+            self.scene.tally.caught()
+
+    # -- what they tell -----------------------------------------------------------------------------------------
+
+    def _get(self, scheduler: LRScheduler) -> Known | None:
+        known = self._of.get(scheduler)
+        if known is None and len(self._known) < _MOST:
+            opt = getattr(scheduler, "optimizer", None)
+            counter = self._counters.setdefault(opt, [0, -1]) if opt is not None else [0, -1]
+            known = Known(weakref.ref(scheduler), type(scheduler).__name__, self.scene.step, counter=counter)
+            known.since = known.before = counter[0]
+            known.heard = self._backwards
+            self._describe(scheduler, known)
+            self._of[scheduler] = known
+            self._known.append(known)
+        return known
+
+    def _describe(self, scheduler: LRScheduler, known: Known) -> None:
+        known.fact |= {
+            "params": settings(scheduler),
+            "base_lr": max((float(lr) for lr in getattr(scheduler, "base_lrs", None) or ()), default=None),
+        }
+
+    def _stepped(self, scheduler: LRScheduler) -> None:
+        if getattr(scheduler, "_is_initial", False):  # its constructor steps it
+            return
+        known = self._get(scheduler)
+        if known is None:
+            return
+        if self._inside:
+            known.inner = True
+            return
+        for other in getattr(scheduler, "_schedulers", ()):
+            part = self._of.get(other)
+            if part is not None:
+                part.inner = True
+        self.scene.did("schedule")
+        taken = known.counter[0]
+        known.fact["position"] = _plain(getattr(scheduler, "last_epoch", None))
+        known.early += taken == 0
+        if known.steps and taken == known.since and self._backwards == known.heard:
+            known.double += 1
+        known.since, known.heard = taken, self._backwards
+        known.steps += 1
+
+    def _pass_begins(self, loader: Any) -> None:
+        self._pass_ends()
+        self._loader = id(getattr(loader, "dataset", loader))  # some make a new loader for each epoch
+        self._began = self._total
+
+    def _pass_ends(self) -> None:
+        if self._loader is not None and self._total > self._began:
+            lengths = self._passes.setdefault(self._loader, [])
+            if len(lengths) < 1024 and len(self._passes) < 64:
+                lengths.append(self._total - self._began)
+
+    def backward_begins(self, backward: Backward) -> None:
+        """Work was done."""
+        self._backwards += backward.accumulates
+
+    def step_ends(self, stream: Stream, opt: Optimizer) -> None:
+        """Count the steps of each optimizer."""
+        counter = self._counters.setdefault(opt, [0, -1])
+        counter[0] += 1
+        counter[1] = stream.index
+        self._total += not stream.index
+
+    def step_closes(self) -> None:
+        """Log now and then, for a run that is killed."""
+        if self.scene.reading and self._known:
+            self.summarise()
+
+    def summarise(self) -> None:
+        """Log what is known of each scheduler."""
+        lengths = max(self._passes.values(), key=sum, default=[])
+        began = self._total > self._began and self._loader is not None
+        for number, known in enumerate(self._known):
+            scheduler = known.ref()
+            if scheduler is not None:
+                self._describe(scheduler, known)
+            if known.inner:
+                continue
+            taken, stream = known.counter
+            value = {"id": number, "type": known.type, "stream": stream if stream >= 0 else None, "position": 0}
+            value |= known.fact
+            value |= {"optimizer_steps": taken - known.before, "made": known.made, "steps": known.steps}
+            value |= {"double": known.double, "early": known.early}
+            value |= {"passes": len(lengths) + began if lengths else 0, "pass_steps": lengths[0] if lengths else 0}
+            self.scene.log(FactKey.SCHEDULE, value, "id")
+
+
+def settings(scheduler: LRScheduler) -> dict[str, Any]:
+    """Return the numbers that a scheduler was made with."""
+    found: dict[str, Any] = {}
+    for name in _SETTINGS:
+        value = getattr(scheduler, name, None)
+        if isinstance(value, Counter):
+            value = sorted(value.elements())
+        value = [_plain(v) for v in value[:_LIST]] if isinstance(value, (list, tuple)) else _plain(value)
+        if value is not None:
+            found[name] = value
+    groups = scheduler.optimizer.param_groups if hasattr(scheduler, "optimizer") else []
+    peaks = [float(group["max_lr"]) for group in groups if "max_lr" in group]
+    if peaks:
+        found["max_lr"] = max(peaks)
+    return found
+
+
+def _plain(value: Any) -> float | int | None:
+    if isinstance(value, Tensor) and value.numel() == 1:
+        value = value.item()
+    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return value if usable else None
+
+
+READER = Schedule

@@ -1,0 +1,132 @@
+"""The second moments of adaptive optimizers: whether they keep up with the gradient, and whether epsilon drowns them.
+
+Adam divides each element's step by sqrt(v) + eps, with v a running mean of the squared gradient. Read are samples of
+four weights' states, after a step, while their gradients still lie there: in the first steps, and at every 64th.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neuraldbg.capture import op
+from neuraldbg.capture.reader import Reader
+from neuraldbg.capture.sampling import ELEMENTS, chosen, joined
+from neuraldbg.nouns import FactKey
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch.optim import Optimizer
+
+    from neuraldbg.capture.optimizers import Stream
+    from neuraldbg.capture.params import Watched
+    from neuraldbg.capture.scene import Scene
+
+EVERY = 64
+"""Steps between two readings of the state."""
+KEYS = ("exp_avg_sq", "square_avg")
+"""Where torch's optimizers, and most others that follow them, keep the second moment: Adam's kin, RMSprop."""
+
+
+class Moment(NamedTuple):
+    """The second moment of one weight, with what belongs to it."""
+
+    key: str
+    state: Tensor
+    gradient: Tensor
+    correction: float
+    """What the state is divided by: Adam's correction of the bias towards zero."""
+    eps: float
+
+
+class SecondMoments(Reader):
+    """Reads samples of the second moment."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._members: dict[int, list[tuple[Watched, int]]] = {}
+        """Of each optimizer the parameters that are sampled, with the index of their group."""
+
+    def step_ends(self, stream: Stream, opt: Optimizer) -> None:
+        """Compare the second moment with the gradient and with epsilon."""
+        reading = self.scene.reading
+        if not reading and stream.steps % EVERY:
+            return
+        if reading or stream.index not in self._members:
+            groups = {id(t): i for i, group in enumerate(opt.param_groups) for t in group["params"]}
+            members = chosen(self.scene.params, opt)
+            self._members[stream.index] = [(w, groups[id(w.ref)]) for w in members]
+        groups_now = opt.param_groups
+        moments = (_moment(opt, w, groups_now[i]) for w, i in self._members[stream.index] if i < len(groups_now))
+        found = [moment for moment in moments if moment is not None]
+        if found and (reading or found[0].state.is_cpu):
+            self._read(stream, found, reading=reading)
+
+    def _read(self, stream: Stream, found: list[Moment], *, reading: bool) -> None:
+        gradients = joined([m.gradient for m in found], [m.state for m in found])
+        states = joined([m.state for m in found], [m.gradient for m in found])
+        ends = np.cumsum([min(m.state.numel(), ELEMENTS) for m in found])
+        worst, shares, typical = math.nan, [], []
+        for i, m in enumerate(found):
+            part = slice(int(ends[i - 1]) if i else 0, int(ends[i]))
+            root = np.sqrt(np.maximum(states[part] / m.correction, 0.0))
+            alive = root > 0
+            if not alive.any() or not np.isfinite(root).all():
+                continue
+            ratio = float(np.sqrt(np.mean((gradients[part][alive] / root[alive]) ** 2)))
+            worst = ratio if not ratio <= worst else worst
+            if reading:
+                shares.append(float((root[alive] <= m.eps).mean()))
+                typical.append(float(np.median(root[alive])))
+        if math.isfinite(worst):
+            self.scene.scalars["second_moment_ratio"] = worst
+        if reading:
+            self._log(stream, found[0], len(found), shares, typical)
+
+    def _log(self, stream: Stream, first: Moment, params: int, shares: list[float], typical: list[float]) -> None:
+        fact: dict[str, Any] = {
+            "stream": stream.index,
+            "key": first.key,
+            "dtype": str(first.state.dtype).removeprefix("torch."),
+            "eps": first.eps,
+            "eps_kept": float(torch.tensor(first.eps, dtype=first.state.dtype)),
+            "params": params,
+        }
+        if shares:
+            fact["below_eps"] = round(float(np.median(shares)), 3)
+            fact["typical"] = float(f"{float(np.median(typical)):.3g}")
+        self.scene.log(FactKey.OPTIMIZER_STATE, fact, "stream")
+
+    def stop(self) -> None:
+        """Let go of the parameters."""
+        self._members.clear()
+
+
+def _moment(opt: Optimizer, w: Watched, group: Mapping[str, Any]) -> Moment | None:
+    """Return a weight's second moment; None where the optimizer keeps none in the usual form."""
+    known = opt.state.get(w.ref)
+    gradient, eps = w.ref.grad, group.get("eps")
+    if not known or gradient is None or not isinstance(eps, (int, float)):
+        return None
+    key = KEYS[0] if KEYS[0] in known else KEYS[1]
+    state = known.get(key)
+    if not isinstance(state, Tensor) or state.shape != gradient.shape:
+        return None
+    if not op.observable(state) or not op.observable(gradient):
+        return None
+    correction = 1.0
+    betas, count = group.get("betas"), known.get("step")
+    if key == KEYS[0] and isinstance(betas, (tuple, list)) and count is not None:
+        beta2 = float(betas[1])
+        # On another device to read the count is to wait for it, and after some hundred steps it makes no difference.
+        taken = float(count) if not isinstance(count, Tensor) or count.is_cpu else math.inf
+        correction = 1 - beta2**taken if 0 < beta2 < 1 else 1.0
+    return Moment(key, state.detach(), gradient.detach(), max(correction, 1e-12), float(eps))
+
+
+READER = SecondMoments

@@ -1,0 +1,157 @@
+"""Weights that are meant to be one and are two: an embedding and the head that should share it, an encoder's weight and
+the decoder that should use its transpose.
+
+Evidence is a pair that is equal to the last bit before the first step and stands in two storages, or a declaration of
+the model (``config.tie_word_embeddings = True``). Copies of whole blocks are no such pair: only an embedding and a
+linear layer of its shape, or two linear layers of which one is the other's transpose, are compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from neuraldbg.capture import op
+from neuraldbg.capture.reader import Reader
+from neuraldbg.nouns import FactKey
+
+if TYPE_CHECKING:
+    from neuraldbg.capture.optimizers import Stream
+    from neuraldbg.capture.params import Watched
+    from neuraldbg.capture.scene import Scene
+
+DECLARED = (
+    "tie_word_embeddings", "tie_weights", "tie_embeddings", "tie_embedding", "tied_weights", "tied", "weight_tying",
+    "share_embeddings", "shared_embeddings", "share_decoder_input_output_embed",
+)  # fmt: skip
+"""Attributes by which a model or its configuration says that it ties weights, where they are ``True``."""
+_HEAD = 64
+"""Values that are compared before whole tensors are."""
+_LARGEST = 200_000_000
+"""Elements of a weight that is compared as a whole."""
+_PAIRS = 8
+
+
+@dataclass(eq=False)
+class Pair:
+    """Two weights of one shape."""
+
+    a: Watched
+    b: Watched
+    transposed: bool
+    declared: str
+    started_equal: bool
+    drifted: int | None = None
+
+    def values(self) -> tuple[Tensor, Tensor]:
+        """Both weights, the second one turned like the first."""
+        b = self.b.ref.detach()
+        return self.a.ref.detach(), b.t() if self.transposed else b
+
+
+class Ties(Reader):
+    """Looks for pairs when a model is first stepped, and afterwards whether they still agree."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._pairs: list[Pair] = []
+        self._done: set[str] = set()
+
+    def step_begins(self, stream: Stream, opt: Any) -> None:
+        """Compare before the first step of a model changes anything."""
+        models = self.scene.models.found
+        if len(self._done) == len(models):
+            return
+        for model in models:
+            if model.name not in self._done:
+                self._done.add(model.name)
+                if self.scene.step == 0:  # later, equal weights may have drifted apart already
+                    self._pairs += self._search(model.name, model.root)[: _PAIRS - len(self._pairs)]
+
+    def _search(self, model: str, root: nn.Module) -> list[Pair]:
+        modules = self.scene.hooks.modules
+        matrices = [w for w in self.scene.params.by_id.values() if w.model == model and w.ref.dim() == 2]
+        embeddings = [w for w in matrices if isinstance(modules.get(w.layer), nn.Embedding)]
+        linears = [w for w in matrices if isinstance(modules.get(w.layer), nn.Linear)]
+        declared = _declaration(root)
+        found = []
+        for a in embeddings:
+            for b in linears:
+                if a.ref.shape != b.ref.shape or _one_storage(a.ref, b.ref):
+                    continue
+                equal = _same(a.ref, b.ref)
+                if equal or (declared and not a.aliases and not b.aliases):
+                    found.append(Pair(a, b, False, declared, equal))
+        for i, a in enumerate(linears):
+            for b in linears[i + 1 :]:
+                turned = a.ref.shape == b.ref.shape[::-1] and not _one_storage(a.ref, b.ref)
+                if turned and _same(a.ref, b.ref.t()) and not _same(a.ref, a.ref.t()):
+                    found.append(Pair(a, b, True, declared, True))
+        return found
+
+    def step_closes(self) -> None:
+        """See whether they still agree."""
+        if self.scene.reading and self._pairs:
+            self._compare()
+
+    def summarise(self) -> None:
+        """See whether they agree in the end."""
+        if self._pairs:
+            self._compare()
+
+    def _compare(self) -> None:
+        rates = self.scene.optimizers.rates()
+        told = []
+        for pair in self._pairs:
+            a, b = pair.values()
+            if a.shape != b.shape or pair.a.ref is pair.b.ref or _one_storage(a, b):
+                continue  # tied meanwhile
+            equal = _same(a, b, constant=True)
+            if not equal and pair.drifted is None:
+                pair.drifted = self.scene.step
+            told.append({
+                "a": pair.a.name, "b": pair.b.name, "transposed": pair.transposed, "equal": equal,
+                "started_equal": pair.started_equal, "declared": pair.declared, "drifted": pair.drifted,
+                "trained": [id(pair.a.ref) in rates, id(pair.b.ref) in rates], "distance": _distance(a, b),
+            })  # fmt: skip
+        self.scene.log(FactKey.TIES, {"pairs": told})
+
+
+def _declaration(root: nn.Module) -> str:
+    """Return how the model says that it ties weights, empty if it does not."""
+    for name, holder in (("config", vars(root).get("config")), ("args", vars(root).get("args")), ("", root)):
+        held = vars(holder) if hasattr(holder, "__dict__") else holder if isinstance(holder, dict) else {}
+        for key in DECLARED:
+            if held.get(key) is True:
+                return f"{name}.{key}" if name else key
+    return ""
+
+
+def _one_storage(a: Tensor, b: Tensor) -> bool:
+    if not (op.observable(a.detach()) and op.observable(b.detach())):
+        return True  # distributed and other odd tensors: nothing is said about them
+    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+
+
+def _same(a: Tensor, b: Tensor, *, constant: bool = False) -> bool:
+    """Whether two matrices are bitwise equal, and (unless ``constant`` ones count) hold more than one value."""
+    a, b = a.detach(), b.detach()
+    if a.device != b.device or a.dtype != b.dtype or a.shape != b.shape or a.numel() > _LARGEST:
+        return False
+    row = min(1, a.shape[0] - 1)
+    if not torch.equal(a[row, :_HEAD], b[row, :_HEAD]) or not torch.equal(a, b):
+        return False
+    return constant or bool((a != a[0, 0]).any())
+
+
+def _distance(a: Tensor, b: Tensor) -> float:
+    stride = max(1, a.shape[0] // 256)
+    x, y = a[::stride].double(), b[::stride].double()
+    size = float(x.square().mean().sqrt())
+    return float((x - y).square().mean().sqrt()) / size if size > 0 else 0.0
+
+
+READER = Ties

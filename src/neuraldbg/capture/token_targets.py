@@ -1,0 +1,95 @@
+"""Targets of a language model against its input tokens: which token a position is asked for; does padding count.
+
+Both are compared exactly, so what is said is a fact. Shapes: B sequences, T positions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Tokens = npt.NDArray[np.int64]
+
+OFFSETS = (-2, -1, 0, 1, 2)
+SHORT = 4
+"""Positions below which a row is no sequence."""
+
+
+class TokenTargets:
+    """Sums over the batches that were compared."""
+
+    def __init__(self) -> None:
+        self.batches = self.positions = self.rows = 0
+        self._same = dict.fromkeys(OFFSETS, 0)
+        self._of = dict.fromkeys(OFFSETS, 0)
+        self.padded = self.counted = self.padded_rows = 0
+        self._pads: dict[int, int] = {}
+        self.mask: dict[str, float] = {}
+
+    def add(
+        self, x: Tokens, y: Tokens, ignore: int, weightless: list[int], mask: npt.NDArray[np.float64] | None = None
+    ) -> None:
+        """Compare a batch: input tokens (B, T), targets (B, U) with U of T - 2 to T, a mask over them or None."""
+        self.batches += 1
+        self.rows += len(x)
+        counts = (y != ignore) & ~np.isin(y, weightless)
+        width = y.shape[1]
+        padded = _pads(x, y)
+        for offset in OFFSETS:
+            first, last = max(0, -offset), min(width, x.shape[1] - offset)
+            here = (counts & ~padded)[:, first:last]
+            self._of[offset] += int(here.sum())
+            self._same[offset] += int((x[:, first + offset : last + offset] == y[:, first:last])[here].sum())
+        self.positions += int(y.size)
+        seen = counts if mask is None else counts & (mask != 0)
+        self.counted += int(seen.sum())
+        self.padded += int((padded & seen).sum())
+        self.padded_rows += int((padded & seen).any(1).sum())
+        for token, times in zip(*np.unique(y[padded & seen], return_counts=True), strict=True):
+            self._pads[int(token)] = self._pads.get(int(token), 0) + int(times)
+        if mask is not None and padded.any() and (~padded).any():
+            self.mask = {"padding": float(mask[padded].mean()), "rest": float(mask[~padded & counts].mean())}
+
+    def fact(self) -> dict[str, Any]:
+        """Return the shares."""
+        found: dict[str, Any] = {
+            "batches": self.batches, "positions": self.positions,
+            "match": {str(k): self._same[k] / self._of[k] for k in OFFSETS if self._of[k]},
+            "compared": self._of[0], "padded": self.padded / max(1, self.counted),
+            "padded_rows": self.padded_rows / max(1, self.rows),
+        }  # fmt: skip
+        if self._pads:
+            found["pad"] = max(self._pads, key=lambda token: self._pads[token])
+        if self.mask:
+            found["mask"] = self.mask
+        return found
+
+
+def _pads(x: Tokens, y: Tokens) -> npt.NDArray[np.bool_]:
+    """Return where targets (B, U) are padding: runs of one token at an end of the rows of both."""
+    for flip in (False, True):
+        a, b = (x[:, ::-1], y[:, ::-1]) if flip else (x, y)
+        runs, ends = _run(a), _run(b)
+        many = (runs >= 2) & (ends >= 2) & (np.abs(runs - ends) <= 2)
+        if not many.any():
+            continue
+        tokens, other = a[many, -1], b[many, -1]
+        # The same token in all of them, runs of different lengths, and rarely anywhere else: padding, and no content.
+        varied = len(np.unique(runs)) > 2 and (tokens == tokens[0]).all() and (other == other[0]).all()
+        if not varied or many.mean() < 0.5:
+            continue
+        place = np.arange(b.shape[1])[None] >= (b.shape[1] - np.where(many, ends, 0))[:, None]
+        if ((b == other[0]) & ~place).sum() > 0.2 * place.sum():
+            continue
+        return np.asarray(place[:, ::-1] if flip else place)
+    return np.zeros(y.shape, bool)
+
+
+def _run(x: Tokens) -> npt.NDArray[np.int64]:
+    """Return how many equal tokens each row ends with."""
+    same = x[:, ::-1] == x[:, -1:]
+    return np.asarray(np.cumprod(same, axis=1).sum(1))

@@ -1,0 +1,123 @@
+"""A reader that looks at some layers during the training passes of those steps in which facts are read.
+
+Its hooks are set when such a pass begins and removed when it ends, so that no other step pays for them.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from neuraldbg.capture import op
+from neuraldbg.capture.reader import Reader
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.utils.hooks import RemovableHandle
+
+    from neuraldbg.capture.reader import Call
+    from neuraldbg.capture.scene import Scene
+
+_tracing = torch._C._get_tracing_state  # noqa: SLF001 (no public name)
+
+
+class Visits(Reader):
+    """Overridden: ``chosen`` says which layers, ``arrives`` and ``leaves`` see a call of one begin and end."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._handles: list[RemovableHandle] = []
+        self._chosen: dict[str, nn.Module] = {}
+        self._known: tuple[int, int] = (-1, -1)
+
+    def chosen(self, modules: dict[str, nn.Module]) -> dict[str, nn.Module]:
+        """Return the layers to look at, by path."""
+        raise NotImplementedError
+
+    def arrives(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
+        """A layer is about to be called."""
+
+    def leaves(self, path: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        """It has been called."""
+
+    def call_begins(self, call: Call) -> None:
+        """Set the hooks for the length of one training pass."""
+        if not self.scene.reading or not call.grad or call.evaluating:
+            return
+        self._remove()
+        layers = self._layers()
+        if not layers or _tracing() is not None or op.transforming():
+            return
+        for path, module in layers.items():
+            self._handles.append(module.register_forward_pre_hook(_Arrives(self, path)))
+            self._handles.append(module.register_forward_hook(_Leaves(self, path)))
+
+    def call_ends(self, call: Call, output: Any) -> None:
+        """Remove them."""
+        if self._handles:
+            self._remove()
+
+    def step_closes(self) -> None:
+        """Remove what a pass that raised has left."""
+        if self._handles:
+            self._remove()
+
+    def stop(self) -> None:
+        """Remove them."""
+        self._remove()
+
+    def listens(self) -> bool:
+        """Whether a call is one to look at: of the thread that trains, outside of compiling and tracing."""
+        if torch.compiler.is_compiling() or not self._handles:
+            return False
+        return _tracing() is None and self.scene.hooks.thread in (None, threading.get_ident())
+
+    def _layers(self) -> dict[str, nn.Module]:
+        modules = self.scene.hooks.modules
+        known = (len(modules), id(next(reversed(modules.values()), None)))
+        if known != self._known:
+            self._known = known
+            ours = {path: m for path, m in modules.items() if not isinstance(m, torch.jit.ScriptModule)}
+            self._chosen = self.chosen(ours)
+        return self._chosen
+
+    def _remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+
+class _Hook:
+    """One hook. It never raises into the program; a copy of it does nothing."""
+
+    def __init__(self, owner: Visits | None, path: str) -> None:
+        self.owner, self.path = owner, path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (None, self.path))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return type(self)(None, self.path)
+
+    def told(self, moment: str, *args: Any) -> None:
+        """Hand a call on."""
+        owner = self.owner
+        if owner is None or not owner.listens():
+            return
+        try:
+            with torch.no_grad():
+                getattr(owner, moment)(self.path, *args)
+        except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
+            owner.scene.tally.caught()
+
+
+class _Arrives(_Hook):
+    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        self.told("arrives", module, args)
+
+
+class _Leaves(_Hook):
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        self.told("leaves", module, args, output)

@@ -1,0 +1,111 @@
+"""Attention locks on single positions: its entropy falls to nothing while the scores grow.
+
+What it is
+    Attention weights are a softmax of scores, products of queries and keys. If the scores grow without bound the
+    softmax becomes an arg max: each query sees one position, and no gradient tells it of the others.
+
+How it shows
+    The loss stalls or jumps after a time of good progress, often at a high learning rate and in deep or wide models.
+
+How it is told apart
+    The entropy of the weights is read head by head, relative to that of equal weights, and with it the largest score.
+    Single sharp heads are healthy (they copy or look one position back); most heads of most layers without entropy,
+    together with a training that suffers, are not.
+
+What to do
+    Normalise queries and keys (qk-norm), scale scores by 1/sqrt(d), warm up and lower the learning rate.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.structure import above_guess, readings
+from neuraldbg.explain.words import listing, number, percent
+from neuraldbg.nouns import FactKey, Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+    from neuraldbg.explain.structure import Reading
+
+SHARP = 0.1
+"""Entropy relative to that of equal weights below which a layer sees single positions (Zhai et al. 2023, "Stabilizing
+transformer training by preventing attention entropy collapse", where it comes with unstable training)."""
+MOST = 0.5
+"""Share of the heads, and of the layers, that must be so."""
+POOR = 0.7
+"""Share of the loss of guessing above which little was learnt."""
+LARGE = 50.0
+"""Scores of which a softmax leaves one: exp(-50) is nothing beside 1."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the layers whose attention ended without entropy."""
+    found = readings(case, FactKey.ATTENTION, "places", "layer")
+    sharp = {layer: seen for layer, seen in found.items() if _sharp(seen[-1])}
+    if not sharp or len(sharp) < MOST * len(found):
+        return None
+    layer = min(sharp, key=lambda path: (_since(sharp[path]).step, case.depth(path)))
+    seen, began = sharp[layer], _since(sharp[layer])
+    end = seen[-1].number("entropy")
+    weigh = Weighing()
+    weigh.speaks(
+        f"in {len(sharp)} of {len(found)} layers attention sees single positions: at {layer} its entropy is "
+        f"{percent(end)} of that of equal weights", 3.0, end, SHARP,
+    )  # fmt: skip
+    if began is not seen[0]:
+        weigh.speaks(f"it fell from {percent(seen[0].number('entropy'))} at step {seen[0].step}", 0.7,
+                     seen[0].number("entropy"), SHARP)  # fmt: skip
+    scores = [r.number("logit") for r in seen]
+    if np.isfinite(scores[-1]) and scores[-1] > LARGE:
+        weigh.speaks(f"its scores reach {number(scores[-1])}", 1.5, scores[-1], LARGE)
+    share = above_guess(case)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.5)
+    elif share > POOR:
+        weigh.speaks(f"the loss ends at {percent(share)} of that of guessing", 1.5, share, POOR)
+    elif case.learned:
+        weigh.against(f"the model learns: the loss fell by {percent(case.loss.relative)}", 4.0, case.loss.relative)
+    else:
+        weigh.against("the loss shows no consequence", 1.0)
+    return weigh.conclude(
+        f"attention that sees single positions: its entropy at {listing(list(sharp))} is gone",
+        Remedy(
+            "Normalise queries and keys before their product, keep the scale 1/sqrt(d), and lower the learning rate.",
+            "q, k = torch.nn.functional.normalize(q, dim=-1), torch.nn.functional.normalize(k, dim=-1)\n"
+            "scores = scale * q @ k.transpose(-2, -1)  # scale: a parameter that begins at 10",
+        ),
+        layer=layer,
+        step=began.step,
+        failure=case.trouble.name or "attention without entropy",
+    )
+
+
+def _sharp(reading: Reading) -> bool:
+    return reading.number("entropy") < SHARP and reading.number("low") >= MOST
+
+
+def _since(seen: list[Reading]) -> Reading:
+    """Return the first reading from which on all were sharp."""
+    first = seen[-1]
+    for reading in reversed(seen):
+        if not _sharp(reading):
+            break
+        first = reading
+    return first
+
+
+CAUSE = Cause(
+    id="attention_collapse",
+    category="architecture",
+    title="attention without entropy",
+    tier=Tier.STATISTICAL,
+    explains=BLOW_UP | STALL,
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,130 @@
+"""The running statistics of batch normalisation follow only the last batch, or never move.
+
+What it is
+    In PyTorch ``momentum`` is the share of the *new* batch in the running statistics, 0.1 by default. In Keras and many
+    papers it is the share of the *old* ones, 0.99. A 0.99 carried over makes the running statistics those of the last
+    batch; a momentum of 0 or nearly so leaves them at mean 0 and variance 1, where they began.
+
+How it shows
+    Training looks normal, since batch norm uses the batch's own statistics there. In evaluation mode the model is much
+    worse, or jumps from one evaluation to the next.
+
+How it is told apart
+    The number is read from the layers. Small momenta are right for long runs (EfficientNet uses 0.01, and None averages
+    over all batches): what counts is how far the running statistics can have moved in the steps of this run. Layers
+    in evaluation mode, and pretrained ones whose statistics are kept on purpose, do not count.
+
+What to do
+    ``momentum=0.1``, or one minus the number of the other library.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.structure import evaluated, late, training_norms
+from neuraldbg.explain.words import listing, literal, number, percent
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+    from neuraldbg.explain.structure import Reading
+
+LAST_ONLY = 0.8
+"""Momentum from which one batch outweighs all before it four to one; the default is 0.1."""
+NEVER = 2e-4
+"""Momentum up to which nothing is averaged within an epoch; TensorFlow's 0.999 is 1e-3 here."""
+MOVED = 0.05
+"""Share of the way from the initial to the true statistics below which they have not moved."""
+ENOUGH = 40
+"""Steps before it can be said that they should have moved."""
+SMOOTH = 0.05
+"""Distance of a batch's mean from the running one, in standard deviations, below which one batch is as good as all."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the layers with an extreme momentum."""
+    found = {layer: seen for layer, seen in training_norms(case).items() if seen[-1].of.get("tracking")}
+    fast = {path: seen for path, seen in found.items() if seen[-1].number("momentum") >= LAST_ONLY}
+    if fast:
+        return _weigh_fast(case, fast)
+    steps = case.run.steps or len(case.history)
+    slow = {
+        path: seen for path, seen in found.items()
+        if seen[-1].number("momentum") <= NEVER and seen[0].of.get("fresh")
+        and 1 - (1 - seen[-1].number("momentum")) ** steps < MOVED
+    }  # fmt: skip
+    return _weigh_slow(case, slow, steps) if slow and steps >= ENOUGH else None
+
+
+def _weigh_fast(case: Case, fast: dict[str, list[Reading]]) -> Finding:
+    layer = min(fast, key=case.depth)
+    momentum = fast[layer][-1].number("momentum")
+    weigh = Weighing()
+    weigh.speaks(
+        f"{layer} has a momentum of {number(momentum)}: its running statistics are {percent(momentum)} those of the "
+        "last batch", 4.5 if momentum >= 0.95 else 3.7, momentum, LAST_ONLY,
+    )  # fmt: skip
+    gap = late(fast[layer], "mean_gap", 1)
+    if gap > 2 * SMOOTH:
+        weigh.speaks(f"from batch to batch the mean moves by {number(gap)} standard deviations", 0.7, gap, 2 * SMOOTH)
+    elif gap < SMOOTH:
+        weigh.against("the batches are so large that one is as good as all", 1.0, gap, SMOOTH)
+    _weigh_use(case, weigh)
+    return weigh.conclude(
+        f"a batch-norm momentum of {number(momentum)} in {listing(list(fast))}, which in PyTorch is the weight of the "
+        "new batch",
+        _remedy(list(fast), 1 - momentum if momentum < 1 else 0.1),
+        layer=layer,
+        step=0,
+        failure="evaluation with statistics of one batch",
+    )
+
+
+def _weigh_slow(case: Case, slow: dict[str, list[Reading]], steps: int) -> Finding:
+    layer = min(slow, key=case.depth)
+    momentum = slow[layer][-1].number("momentum")
+    weigh = Weighing()
+    share = 1 - (1 - momentum) ** steps
+    weigh.speaks(
+        f"with a momentum of {literal(momentum)} the running statistics of {layer} have gone {percent(share)} of the "
+        f"way from their initial values in {steps} steps", 5.0, momentum, NEVER,
+    )  # fmt: skip
+    _weigh_use(case, weigh)
+    return weigh.conclude(
+        f"a batch-norm momentum of {literal(momentum)} in {listing(list(slow))}: running statistics stay as they began",
+        _remedy(list(slow), 0.1),
+        layer=layer,
+        step=0,
+        failure="evaluation with initial statistics",
+    )
+
+
+def _weigh_use(case: Case, weigh: Weighing) -> None:
+    if evaluated(case):
+        weigh.speaks("the program evaluates, which uses the running statistics", 1.2)
+    else:
+        weigh.against("no evaluation was seen that would use the running statistics", 0.7)
+
+
+def _remedy(layers: list[str], momentum: float) -> Remedy:
+    value = literal(min(0.1, max(0.01, round(momentum, 3))))
+    return Remedy(
+        f"Set the momentum of {listing(layers)} to {value}: in PyTorch it is the weight of the new batch.",
+        "for module in model.modules():\n    if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):\n"
+        f"        module.momentum = {value}",
+    )
+
+
+CAUSE = Cause(
+    id="batchnorm_momentum",
+    category="architecture",
+    title="running statistics that follow one batch, or none",
+    tier=Tier.CERTAIN,
+    explains=frozenset(),
+    judge=judge,
+    page=__doc__ or "",
+)

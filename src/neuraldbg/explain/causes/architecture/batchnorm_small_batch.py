@@ -1,0 +1,127 @@
+"""Batch normalisation takes its statistics over too few values.
+
+What it is
+    Batch norm subtracts the mean of the batch and divides by its standard deviation, channel by channel. With two
+    values a channel every output is plus or minus one, whatever went in; with a few, the statistics are noise. In
+    evaluation mode the running averages are used instead, which are those of no single batch.
+
+How it shows
+    Training is noisy or stalls, and the loss in evaluation mode is far from that in training mode.
+
+How it is told apart
+    The values of a channel's statistic are counted in training passes: samples times positions. The cause is named from
+    four values down, or for batches of at most four images whose statistics disagree with the running ones. A single
+    small batch at the end of an epoch is another cause.
+
+What to do
+    Larger batches, GroupNorm or LayerNorm in its place; gradient accumulation does not help, SyncBatchNorm does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.structure import evaluated, late, training_norms
+from neuraldbg.explain.words import listing, number, percent, plural
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+    from neuraldbg.explain.structure import Reading
+
+FEW = 4
+"""Values, or images, of a statistic. Wu and He 2018 (Group Normalization) see the error of batch norm rise from batches
+of 8 down and steeply at 2."""
+SIGNS = 2
+"""Values of which only the sign of their difference is left."""
+GAP = 0.5
+"""Distance of batch and running mean, in standard deviations, that is more than a lag: 1 / sqrt(4)."""
+SETTLED = 30
+"""Steps after which running statistics with the usual momentum have left their initial values: 0.9^30 = 0.04."""
+USUALLY = 0.8
+"""Share of the readings that must have been so small."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the layer with the fewest values."""
+    found = {layer: seen for layer, seen in training_norms(case).items() if len(seen) >= 2}
+    few = {layer: seen for layer, seen in found.items() if _usual(seen, "elements") <= FEW}
+    tight = few or {layer: seen for layer, seen in found.items() if _usual(seen, "batch") <= FEW and _disagrees(seen)}
+    if not tight:
+        return None
+    layer = min(tight, key=lambda path: (_usual(tight[path], "elements"), case.depth(path)))
+    seen = tight[layer]
+    elements, batch = int(_usual(seen, "elements")), int(_usual(seen, "batch"))
+    weigh = Weighing()
+    signs = elements <= SIGNS
+    if signs:
+        weigh.speaks(f"{layer} normalises {plural(elements, 'value')} a channel, so that only signs are left", 4.0,
+                     elements, FEW)  # fmt: skip
+    elif few:
+        weigh.speaks(f"{layer} takes its statistics over {elements} values a channel", 2.7, elements, FEW)
+    else:
+        weigh.speaks(f"{layer} takes its statistics over {plural(batch, 'sample')}", 1.2, batch, FEW)
+    gap = late(seen, "mean_gap", SETTLED)
+    if gap > GAP:
+        weigh.speaks(
+            f"the mean of a batch lies {number(gap)} standard deviations from the running mean that evaluation uses",
+            1.5, gap, GAP,
+        )  # fmt: skip
+    _weigh_course(case, weigh, signs=signs)
+    return weigh.conclude(
+        f"batch normalisation over {elements} values a channel in {listing(list(tight))}"
+        + ("" if few else f" (batches of {batch})"),
+        _remedy(case, layer),
+        layer=layer,
+        step=0,
+        failure=case.trouble.name or "noisy statistics",
+    )
+
+
+def _usual(seen: list[Reading], field: str) -> float:
+    """Return the number that a share of USUALLY of the readings does not exceed."""
+    return float(np.quantile([r.number(field) for r in seen], USUALLY, method="higher"))
+
+
+def _disagrees(seen: list[Reading]) -> bool:
+    return late(seen, "mean_gap", SETTLED) > GAP
+
+
+def _weigh_course(case: Case, weigh: Weighing, *, signs: bool) -> None:
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 2.0)
+    elif case.learned:
+        weigh.against(
+            f"the model learns: the loss fell by {percent(case.loss.relative)}",
+            0.5 if signs else 2.0,
+            case.loss.relative,
+        )
+    if evaluated(case):
+        weigh.speaks("the program evaluates, where running statistics take their place", 0.5)
+
+
+def _remedy(case: Case, layer: str) -> Remedy:
+    width = case.layout.by_path[layer].settings.get("num_features") if layer in case.layout.by_path else None
+    channels = int(width) if isinstance(width, (int, float)) else 32
+    groups = next(g for g in (32, 16, 8, 4, 2, 1) if (channels % g == 0 and channels // g > 1) or g == 1)
+    return Remedy(
+        "Normalise over something that does not depend on the batch, or make the batches larger.",
+        f"torch.nn.GroupNorm({groups}, {channels})  # in the place of {layer!r}\n"
+        "loader = torch.utils.data.DataLoader(dataset, batch_size=32, shuffle=True, drop_last=True)",
+    )
+
+
+CAUSE = Cause(
+    id="batchnorm_small_batch",
+    category="architecture",
+    title="batch norm over too few values",
+    tier=Tier.SPECIFIC,
+    explains=BLOW_UP | STALL,
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,112 @@
+"""The network is too narrow for what it is to tell apart.
+
+What it is
+    Everything that the network knows of its input passes through its narrowest layer. If that has one or two units and
+    there are ten classes, they must share a line or a plane.
+
+How it shows
+    Training is clean, gradients are fine, and the loss comes to rest far above zero; it would not even fit one batch.
+
+How it is told apart
+    Only a layer that all paths lead through counts, not a gate or a side branch; and only where the loss rests well
+    above what is possible. Too little capacity leaves no other trace, so that it is never named with confidence, and
+    not at all where a fault of the data, the loss or the loop was found.
+
+What to do
+    Widen that layer; then check that one small batch can be learnt by heart.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.profiles import MATRIX_TYPES
+from neuraldbg.explain.structure import resting
+from neuraldbg.explain.trouble import guessing_loss
+from neuraldbg.explain.words import number, percent
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns import Layer
+
+REST = 0.35
+"""Share of the loss of guessing above which the loss has come to rest too high."""
+STEPS = 60
+"""Steps before it can be said that it rests."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the narrowest layer that everything passes."""
+    classes = max(
+        (int(t.get("classes") or 0) for t in case.terms if t.get("kind") in ("cross_entropy", "nll")), default=0
+    )
+    guess = guessing_loss(case)
+    if classes < 4 or not guess > 0 or len(case.loss) < STEPS or case.trouble.broke:
+        return None
+    if case.loss.last < REST * guess or not resting(case, guess):
+        return None
+    narrow = [layer for layer in case.ordered if 0 < _width(layer) < math.log2(classes) and _all_pass(case, layer.path)]
+    if not narrow:
+        return None
+    layer = min(narrow, key=_width)
+    width = int(_width(layer))
+    weigh = Weighing()
+    weigh.speaks(f"everything passes {layer.path}, which has {width} units for {classes} classes",
+                 2.0 if width == 1 else 1.6, width, math.log2(classes))  # fmt: skip
+    weigh.speaks(
+        f"the loss rests at {number(case.loss.last)}, {percent(case.loss.last / guess)} of the loss of guessing", 0.6,
+        case.loss.last, REST * guess,
+    )  # fmt: skip
+    enough = 2 ** math.ceil(math.log2(4 * classes))
+    return weigh.conclude(
+        f"a layer that is too narrow: {width} units of {layer.path} must tell {classes} classes apart",
+        Remedy(
+            f"Widen {layer.path} to {enough} units or so; then see whether one small batch can be learnt by heart.",
+            f"torch.nn.{layer.type}(..., {enough})  # in the place of {layer.path!r}, and the next layer to match",
+        ),
+        layer=layer.path,
+        step=0,
+        failure=case.trouble.name or "loss at rest far above zero",
+    )
+
+
+def _width(layer: Layer) -> float:
+    if layer.type not in MATRIX_TYPES or not layer.leaf:
+        return 0.0
+    width = layer.settings.get("out_features")
+    return float(width) if isinstance(width, (int, float)) else 0.0
+
+
+def _all_pass(case: Case, path: str) -> bool:
+    """Whether no path leads from a first layer to the loss around this one, and something follows it."""
+    edges = [edge for edge in case.layout.edges if edge.source != edge.target]
+    targets = {edge.target for edge in edges}
+    if not any(edge.source == path and edge.target != "loss" for edge in edges):
+        return False
+    front = [e.source for e in edges if e.source not in targets and e.source != path]
+    if not front:  # it is the first itself, beside no other
+        return path not in targets
+    reached = set(front)
+    while front:
+        place = front.pop()
+        for edge in edges:
+            if edge.source == place and edge.target not in reached and edge.target != path:
+                reached.add(edge.target)
+                front.append(edge.target)
+    return "loss" not in reached
+
+
+CAUSE = Cause(
+    id="capacity_too_small",
+    category="architecture",
+    title="too narrow for its task",
+    tier=Tier.PALLIATIVE,
+    explains=frozenset({"loss_plateau"}),
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,110 @@
+"""Dropout removes nearly everything that the layers compute.
+
+What it is
+    ``Dropout(p)`` sets a share p of the values to zero. In TensorFlow 1 and some papers the number meant what is kept,
+    so that a "0.9" carried over keeps a tenth here; with p = 1 nothing is left.
+
+How it shows
+    The training loss stays high and noisy and is far above the loss in evaluation mode, where dropout is off; more
+    training does not help.
+
+How it is told apart
+    The probability is read from the layers, and from the masks in the graph of the loss, so that functional dropout is
+    seen too. Up to 0.6 is ordinary. More is named where the training suffers: the loss hardly falls, or stays near the
+    level of guessing. With p = 1 no measurement is needed.
+
+What to do
+    Use 0.1 to 0.5; pass 1 - keep_prob.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.structure import dropout_rates
+from neuraldbg.explain.trouble import guessing_loss
+from neuraldbg.explain.words import listing, literal, number, percent
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+HIGH = 0.7
+"""Srivastava et al. 2014 find 0.4 to 0.8 of hidden units kept to be best; torch's default drops 0.5."""
+ALL = 0.999
+POOR = 0.5
+"""Share of the loss of guessing above which little was learnt."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the highest dropout that was at work."""
+    high = {path: p for path, p in dropout_rates(case).items() if p >= HIGH}
+    if not high:
+        return None
+    worst = max(high, key=lambda path: (high[path], -case.depth(path)))
+    p = high[worst]
+    weigh = Weighing()
+    if p >= ALL:
+        weigh.speaks(f"{_named(case, worst)} drops every value, so nothing behind it sees the input", 6.5, p, HIGH)
+    else:
+        weigh.speaks(f"{_named(case, worst)} drops {percent(p)} of the values", 1.2 + 6.0 * (p - HIGH), p, HIGH)
+    kept = math.prod(1 - p for p in high.values())
+    if len(high) > 1 and p < ALL:
+        weigh.speaks(f"{len(high)} such layers leave {percent(kept)} of the paths", 0.7, kept, 1 - HIGH)
+    _weigh_course(case, weigh)
+    try_p = min(0.5, max(0.1, round(1 - p, 2)))
+    return weigh.conclude(
+        f"dropout that removes {percent(p)} of the values at {listing(high)}",
+        Remedy(
+            f"Drop less: p is the share that is removed, so p = {literal(try_p)} if {literal(p)} was meant to be kept.",
+            "\n".join(_line(case, path, try_p) for path in list(high)[:4]),
+        ),
+        layer=worst if worst in case.layout.by_path else None,
+        step=0,
+        failure=case.trouble.name or "training without most of the values",
+    )
+
+
+def _weigh_course(case: Case, weigh: Weighing) -> None:
+    guess, last = guessing_loss(case), case.loss.last
+    if case.trouble.kind in ("stuck", "slow"):
+        weigh.speaks(case.trouble.phrase, 2.5)
+        return
+    if not case.learned:
+        weigh.speaks("the loss shows no clear progress", 1.0)
+        return
+    poor = guess > 0 and last > POOR * guess
+    if poor:
+        weigh.speaks(
+            f"after training the loss is {number(last)}, where guessing gives {number(guess)}", 2.0, last, POOR * guess
+        )
+    weigh.against(
+        f"the model learns: the loss fell by {percent(case.loss.relative)}", 1.0 if poor else 2.5, case.loss.relative
+    )
+
+
+def _named(case: Case, path: str) -> str:
+    layer = case.layout.by_path.get(path)
+    return path if layer is not None and "Dropout" in layer.type else f"dropout before {path}"
+
+
+def _line(case: Case, path: str, p: float) -> str:
+    layer = case.layout.by_path.get(path)
+    if layer is not None and "Dropout" in layer.type:
+        return f"model.get_submodule({path!r}).p = {literal(p)}"
+    return f"x = torch.nn.functional.dropout(x, p={literal(p)}, training=self.training)  # before {path}"
+
+
+CAUSE = Cause(
+    id="dropout_too_high",
+    category="architecture",
+    title="dropout removes nearly everything",
+    tier=Tier.SPECIFIC,
+    explains=STALL,
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,110 @@
+"""The logits drift: their common level moves away from zero, which the loss does not notice.
+
+What it is
+    A softmax does not change when the same number is added to all logits, so nothing in a cross entropy holds their
+    level. In long runs, without weight decay on the head, it can wander far from zero. In 16-bit numbers the
+    differences between logits then fall below the steps between neighbouring numbers.
+
+How it shows
+    Late in a run: the loss becomes rough or rises, first in low precision.
+
+How it is told apart
+    log Z, the logarithm of the sum of exponentials, is read from the outputs over the run. Growing margins raise log Z
+    too, and are what training does: drift is a level that all logits share, so that their size is that of log Z.
+
+What to do
+    Add a z-loss, 1e-4 * (log Z)^2, as PaLM does; compute the loss in float32; decay the head's weights.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.explain.cause import BLOW_UP, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.structure import calls
+from neuraldbg.explain.words import number, percent
+from neuraldbg.nouns import FactKey, Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+    from neuraldbg.explain.structure import Variety
+
+FAR = 50.0
+"""|log Z| that is far: it begins near ln C, which is 11 for fifty thousand classes, and z-loss (Chowdhery et al. 2022,
+PaLM, section 5) pulls it to 0."""
+COMMON = 0.8
+"""Size of the logits over |log Z| from which the level is shared by all of them."""
+READINGS = 4
+GROWTH = 2.0
+"""Growth of |log Z| over the last readings, whose steps double, that is a drift and not a level."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the level of the logits that a cross entropy is given."""
+    classes = {int(t.get("classes") or 0) for t in case.terms if t.get("kind") in ("cross_entropy", "nll")} - {0, 1}
+    series: dict[str, list[Variety]] = {}
+    for call in calls(case):
+        for out in call.outputs:
+            if out.shape and out.shape[-1] in classes and math.isfinite(out.log_z):
+                series.setdefault(call.part, []).append(out)
+    far = {part: seen for part, seen in series.items() if _drifts(seen)}
+    if not far:
+        return None
+    part = max(far, key=lambda p: abs(far[p][-1].log_z))
+    seen = far[part]
+    last, usual = seen[-1].log_z, math.log(seen[-1].shape[-1])
+    weigh = Weighing()
+    weigh.speaks(
+        f"log Z went from {number(seen[0].log_z)} at step {seen[0].step} to {number(last)} at step {seen[-1].step}; "
+        f"an untrained model has {number(usual)}", 2.5, last, FAR,
+    )  # fmt: skip
+    weigh.speaks(f"all logits share that level: their size is {number(seen[-1].scale)}", 0.7, seen[-1].scale, abs(last))
+    precision = case.run.fact(FactKey.PRECISION.value) or {}
+    kinds = [str(precision.get("autocast") or ""), *map(str, precision.get("param_dtypes") or ())]
+    low = next((kind for kind in kinds if kind in ("bfloat16", "float16")), None)
+    if low is not None:
+        step = abs(last) * (2**-8 if low == "bfloat16" else 2**-11)
+        weigh.speaks(
+            f"neighbouring {low} numbers of that size lie {number(step)} apart", 3.2 if step >= 1 else 1.5, step, low
+        )
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.8)
+    elif case.learned:
+        weigh.against(f"the model learns: the loss fell by {percent(case.loss.relative)}", 2.0, case.loss.relative)
+    layer = next((str(t.get("layer")) for t in case.terms if t.get("layer")), None)
+    return weigh.conclude(
+        f"logits whose common level drifts: log Z reached {number(last)}",
+        Remedy(
+            "Hold log Z near zero with a small term in the loss.",
+            "log_z = torch.logsumexp(logits.float(), dim=-1)\nloss = loss + 1e-4 * (log_z**2).mean()",
+        ),
+        layer=layer,
+        step=next(v.step for v in seen if abs(v.log_z) > FAR),
+        failure=case.trouble.name or "drift of the logits",
+    )
+
+
+def _drifts(seen: list[Variety]) -> bool:
+    if len(seen) < READINGS:
+        return False
+    level = np.abs([v.log_z for v in seen])
+    begun = abs(seen[0].log_z) < FAR / 2
+    tail = level[-READINGS:]
+    common = seen[-1].scale >= COMMON * level[-1] and seen[-1].across < 0.5 * level[-1]
+    return bool(begun and level[-1] > FAR and tail[-1] > GROWTH * tail[0] and (np.diff(tail) > 0).all() and common)
+
+
+CAUSE = Cause(
+    id="logit_drift",
+    category="architecture",
+    title="the level of the logits drifts",
+    tier=Tier.STATISTICAL,
+    explains=BLOW_UP,
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,115 @@
+"""The network loses its ability to learn: each new task ends worse than the one before, and units fall silent.
+
+What it is
+    When the task or the data change again and again (continual learning, reinforcement learning), more and more units
+    stop firing for any input. What is left learns new tasks more slowly; a fresh network would do better.
+
+How it shows
+    The loss jumps at each change, which is normal, but ends each phase higher than the last.
+
+How it is told apart
+    The phases are read from the jumps of the loss, the silent units from the activations. Both must grow together:
+    later tasks that are just harder leave the units alone, and units that die once, at a jump of the learning rate, do
+    not grow from phase to phase.
+
+What to do
+    Reset units that stay silent, regularise towards the initial weights, use LeakyReLU or layer normalisation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.explain.case import RELU_TYPES
+from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.phases import phases
+from neuraldbg.explain.profiles import unit_share
+from neuraldbg.explain.words import number, percent
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+    from neuraldbg.explain.phases import Phase
+
+PHASES = 4
+"""Phases that are needed to speak of a trend."""
+RISING = 0.7
+"""Share of the changes from phase to phase that must be for the worse."""
+SILENT = 0.3
+"""Share of silent units at the end that matters (Sokar et al. 2023, "The dormant neuron phenomenon")."""
+GROWTH = 0.2
+WORSE = 0.2
+"""How much higher the last phases end than the first, as a share of what one phase learns."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the course from phase to phase, of the loss and of the units."""
+    found = phases(case.loss)
+    if len(found) < PHASES or case.trouble.kind == "nonfinite":
+        return None
+    ends = np.asarray([phase.end for phase in found])
+    third = max(1, len(ends) // 3)
+    begin, end = float(ends[:third].mean()), float(ends[-third:].mean())
+    span = max(case.loss.initial - float(ends.min()), 1e-12)
+    if end - begin < WORSE * span or float(np.mean(np.diff(ends) > 0)) < RISING:
+        return None
+    layer, silent = _silent(case, found)
+    if layer is None:
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"{len(found)} phases of the loss were seen; the first ended at {number(begin)}, the last at {number(end)}",
+        2.3,
+        end, begin,
+    )  # fmt: skip
+    weigh.speaks(
+        f"silent units of {layer} grew from {percent(silent[0])} to {percent(silent[-1])} meanwhile",
+        2.2 + (0.8 if silent[-1] > 0.5 else 0.0), silent[-1], SILENT,
+    )  # fmt: skip
+    if float(np.mean(np.diff(silent) >= 0)) >= RISING:
+        weigh.speaks("they grow from phase to phase", 0.5, len(silent), PHASES)
+    return weigh.conclude(
+        f"units that fall silent as the task changes: {percent(silent[-1])} of {layer}, and each phase ends worse",
+        Remedy(
+            "Reset silent units at each change of the task, and use an activation that does not die.",
+            f"layer = model.get_submodule({layer!r})\n"
+            "# activation: torch.nn.LeakyReLU(0.01); before it: torch.nn.LayerNorm(width)\n"
+            "optimizer = torch.optim.AdamW(model.parameters(), weight_decay=1e-2)",
+        ),
+        layer=layer,
+        step=found[1].first,
+        failure="loss of plasticity",
+    )
+
+
+def _silent(case: Case, found: tuple[Phase, ...]) -> tuple[str | None, list[float]]:
+    """Return the ReLU layer whose silent units grew most over the phases, and their share at the end of each."""
+    best: tuple[str | None, list[float]] = (None, [])
+    for row in case.layout.rows("activation"):
+        path = case.layout.sites[row].module
+        if not case.follows(path, RELU_TYPES):
+            continue
+        steps, share = unit_share(case, row, "dead", "units")
+        at = [share[(steps >= phase.first) & (steps <= phase.last)] for phase in found]
+        if any(not len(part) for part in at):
+            continue
+        ends = [float(part[-1]) for part in at]
+        grown = ends[-1] - ends[0]
+        if ends[-1] >= SILENT and grown >= GROWTH and (not best[1] or grown > best[1][-1] - best[1][0]):
+            best = (path, ends)
+    return best
+
+
+CAUSE = Cause(
+    id="plasticity_loss",
+    category="architecture",
+    title="each new task is learnt worse, units fall silent",
+    tier=Tier.STATISTICAL,
+    explains=STALL | UNITS | {"loss_divergence", "loss_spike"},
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,88 @@
+"""Tokens become alike: after some layers every position holds the same vector.
+
+What it is
+    Attention averages over positions. Without residual connections, repeated averaging makes all positions equal, twice
+    as fast with each layer; what is left has rank one, and no head can tell positions apart.
+
+How it shows
+    The loss stays at the level of predicting the same thing at every position; more layers make it worse.
+
+How it is told apart
+    The cosine between positions of the same sequence is read block by block. Positions that enter different and leave
+    the last blocks alike, from the first steps on and to the end, are this fault. Inputs that are alike already
+    (padding, constant sequences), and outputs that become alike because the model was trained to pool, are not.
+
+What to do
+    Residual connections around attention and MLP, normalisation before them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.structure import above_guess
+from neuraldbg.explain.words import number, percent
+from neuraldbg.nouns import FactKey, Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+ALIKE = 0.95
+"""Mean cosine between positions from which they are one vector (Dong et al. 2021, "Attention is not all you need":
+without skips the rest shrinks doubly exponentially with depth)."""
+POOR = 0.7
+"""Share of the loss of guessing above which little was learnt."""
+DIFFERENT = 0.7
+"""Mean cosine of what enters, up to which positions differ."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the similarity of positions through the depth, at the beginning and at the end."""
+    facts = [f for f in case.run.facts_of(FactKey.TOKENS.value) if len(f.value.get("layers") or ()) > 1]
+    if len(facts) < 2 or not case.run.facts_of(FactKey.ATTENTION.value):
+        return None
+    runs = [[float(entry["cosine"]) for entry in fact.value["layers"]] for fact in facts]
+    first, last = runs[0], runs[-1]
+    if not (first[0] < DIFFERENT and last[0] < DIFFERENT and first[-1] > ALIKE and last[-1] > ALIKE):
+        return None
+    if any(run[-1] < ALIKE for run in runs):
+        return None
+    layers = [str(entry["layer"]) for entry in facts[0].value["layers"]]
+    guilty = next(path for path, cosine in zip(layers, first, strict=False) if cosine > ALIKE)
+    weigh = Weighing()
+    weigh.speaks(
+        f"positions that enter with a mean cosine of {number(first[0])} leave {layers[-1]} with {number(first[-1])}, "
+        "before any training", 3.2, first[-1], ALIKE,
+    )  # fmt: skip
+    weigh.speaks(f"at step {facts[-1].step} it is {number(last[-1])}", 0.7, last[-1], ALIKE)
+    share = above_guess(case)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.8)
+    elif share > POOR:
+        weigh.speaks(f"the loss ends at {percent(share)} of that of guessing", 1.8, share, POOR)
+    elif case.learned:
+        weigh.against(f"the model learns: the loss fell by {percent(case.loss.relative)}", 3.0, case.loss.relative)
+    return weigh.conclude(
+        f"positions that become alike over the depth: from {guilty} on all hold nearly the same vector",
+        Remedy(
+            "Add residual connections around attention and MLP, with normalisation before them.",
+            "x = x + self.attention(self.norm1(x))\nx = x + self.mlp(self.norm2(x))",
+        ),
+        layer=guilty,
+        step=facts[0].step,
+        failure=case.trouble.name or "loss of positions",
+    )
+
+
+CAUSE = Cause(
+    id="rank_collapse",
+    category="architecture",
+    title="positions become alike over the depth",
+    tier=Tier.STATISTICAL,
+    explains=STALL,
+    judge=judge,
+    page=__doc__ or "",
+)

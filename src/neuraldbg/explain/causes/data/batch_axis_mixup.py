@@ -1,0 +1,114 @@
+"""The samples of a batch leak into each other: an axis is taken for another.
+
+What it is
+    A layer takes the batch for something else. Recurrent and attention layers of torch expect (time, batch, features)
+    unless they are told ``batch_first=True``; a softmax over axis 0 normalises over the samples; ``view`` where
+    ``transpose`` is meant cuts the samples into pieces and glues them together anew.
+
+How it shows
+    No error, since the shapes fit. The model learns slowly, or not at all, or well in training and badly with another
+    batch size or one sample at a time.
+
+How it is told apart
+    By an experiment on a copy of the model, in eval mode, where batch norm does not mix. One sample is exchanged for
+    another, and the output for no other sample may move. Some models mix samples on purpose (similarities within a
+    batch, graphs, statistics over the batch). So the cause is named only where the loss has one target for each row of
+    the input, which makes axis 0 the batch, and where the part that takes it for something else is known, or where the
+    pieces of samples are glued together.
+
+What to do
+    Name the axis: ``batch_first=True``, ``dim=-1``, ``transpose`` in the place of ``view``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.inputs import agreed, place
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+GLUED = 0.3
+"""Effect on another sample, relative to that on the sample itself, of pieces that were glued together."""
+TABLE = 2
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh what the experiment found."""
+    found = agreed(case, "batch_mixing", "mixed")
+    if found is None:
+        return None
+    _, value = found
+    why, layers, ops = str(value.get("why_batch") or ""), value.get("layers") or [], value.get("axis_ops") or []
+    if not why:
+        return None
+    weigh = Weighing()
+    others = {"later": "those after it", "some": "some of the others", "all": "all others"}
+    weigh.speaks(
+        f"in a copy of the model, one sample exchanged for another changed the outputs of {others[value['pattern']]}",
+        2.0, float(value.get("strength") or 0.0), 1e-3,
+    )  # fmt: skip
+    weigh.speaks(f"axis 0 of the input is the batch: {why}", 1.5, int(value["rows"]))
+    if layers:
+        return _layer(case, weigh, layers)
+    if ops and value["pattern"] == "all" and (int(value.get("dims") or 0) > TABLE or value.get("steady")):
+        return _operation(case, weigh, ops[0])
+    if value["pattern"] == "some" and int(value.get("dims") or 0) > TABLE and float(value["strength"]) > GLUED:
+        weigh.speaks("only some samples reach others, as when pieces of them are glued together", 2.0, value["pattern"])
+        return weigh.conclude(
+            "samples of a batch that leak into each other: pieces of different samples are put together",
+            Remedy("Change the order of axes with transpose or permute: view and reshape keep the order of numbers.",
+                   "x = x.transpose(1, 2)  # not x.view(n, features, time)"),
+            step=0,
+            failure=case.trouble.name or "samples that leak into each other",
+        )  # fmt: skip
+    return None
+
+
+def _layer(case: Case, weigh: Weighing, layers: list[dict[str, Any]]) -> Finding:
+    first = layers[0]
+    path, kind, shape = str(first["layer"]), str(first["type"]), first["shape"]
+    known = path if path in case.layout.by_path else path.rpartition(".")[0]
+    given = "x".join(str(size) for size in shape)
+    weigh.speaks(
+        f"{path} ({kind}, batch_first=False) is given {given} and so takes the {shape[0]} samples for "
+        "steps of time", 3.5, given,
+    )  # fmt: skip
+    return weigh.conclude(
+        f"samples of a batch that leak into each other: {path} takes the {shape[0]} samples of the batch for steps of "
+        f"time and the {shape[1]} steps for a batch",
+        Remedy("Say that the batch comes first, or give the layer (time, batch, features).",
+               f"nn.{kind}(..., batch_first=True)\n# or: out = layer(x.transpose(0, 1))"),
+        layer=known if known in case.layout.by_path else None,
+        step=0,
+        failure=case.trouble.name or "samples that leak into each other",
+    )  # fmt: skip
+
+
+def _operation(case: Case, weigh: Weighing, op: dict[str, Any]) -> Finding:
+    name = str(op["op"])
+    weigh.speaks(f"a {name.replace('_', ' ')} runs over axis 0{place(op.get('where'))}", 3.0, name)
+    return weigh.conclude(
+        f"samples of a batch that leak into each other: {name.replace('_', ' ')} over axis 0{place(op.get('where'))}, "
+        "which is the batch",
+        Remedy("Let it run over the classes or positions of one sample.", f"F.{name}(x, dim=-1)"),
+        step=0,
+        failure=case.trouble.name or "samples that leak into each other",
+    )
+
+
+CAUSE = Cause(
+    id="batch_axis_mixup",
+    category="data",
+    title="samples of a batch leak into each other",
+    tier=Tier.CERTAIN,
+    explains=frozenset(STALL),
+    judge=judge,
+    page=__doc__ or "",
+    place="forward",
+)

@@ -1,0 +1,105 @@
+"""One class makes up nearly all labels, and the model predicts it always.
+
+What it is
+    Where 95 of 100 labels are one class, predicting it always is right in 95 of 100 cases. The few others contribute
+    little to the mean loss, and the model may never learn to say them.
+
+How it shows
+    High accuracy, a loss near the entropy of the labels' frequencies, and not one prediction of a rare class.
+
+How it is told apart
+    Labels are counted over the run, and what the model says is read now and then in its later part. Imbalance alone is
+    no fault: if the rare classes are found, or are weighted in the loss, nothing is said. If the inputs do not tell the
+    labels at all, predicting the majority is the best one can do. A model that says one class of balanced ones has
+    another fault.
+
+What to do
+    Weight the classes in the loss, or sample the rare ones more often; judge by recall and not by accuracy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain import targets
+from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import literal, number, percent
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+MAJORITY = 0.8
+"""Share of one class from which labels are imbalanced."""
+ALWAYS = 0.98
+"""Share of predictions from which it is said always."""
+RARE = 10
+"""Labels of other classes that must have occurred in the readings."""
+STEPS = 60
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh what is predicted of each loss with classes."""
+    for slot in targets.slots(case):
+        rows = (slot.get("predicted") or {}).get("classes") or {}
+        term = targets.supervised(case, slot)
+        if term is None or not rows or term.get("weighted") or case.run.steps < STEPS:
+            continue
+        major = max(rows, key=lambda name: rows[name][0])
+        labels, said = (sum(row[i] for row in rows.values()) for i in (0, 1))
+        others = labels - rows[major][0]
+        right = sum(row[2] for name, row in rows.items() if name != major)
+        if others < RARE or rows[major][0] < MAJORITY * labels:
+            continue
+        if rows[major][1] >= ALWAYS * said and right <= 0.02 * others:
+            return _weigh(case, slot, term, major, (rows[major][0] / labels, others, right))
+    return None
+
+
+def _weigh(
+    case: Case, slot: dict[str, Any], term: dict[str, Any], major: str, found: tuple[float, int, int]
+) -> Finding:
+    (share, others, right), weigh = found, Weighing()
+    weigh.speaks(f"{percent(share)} of the labels are class {major}", 1.5, share, MAJORITY)
+    weigh.speaks(
+        f"in the later part of the run the model says class {major} for nearly everything, and is right for {right} of "
+        f"the {others} other labels", 2.3, right, others,
+    )  # fmt: skip
+    if case.loss.still_falling:
+        weigh.against("the loss still falls", 1.5, case.loss.last)
+    elif len(case.loss) >= 100:
+        weigh.speaks("the loss does not fall any more", 0.7, case.loss.last)
+    z = (slot.get("fit") or {}).get("z")
+    if isinstance(z, float):
+        if z > 6:
+            weigh.speaks(f"the inputs do tell the labels ({number(z)} standard deviations above shuffled ones)", 0.7, z)
+        elif z < 3:
+            weigh.against("the inputs do not tell the labels, so that the majority may be the best guess", 1.5, z, 3.0)
+    binary = slot.get("kind") != "nll"
+    weight = literal(min(100.0, share / max(1e-3, 1 - share)))
+    return weigh.conclude(
+        f"imbalanced classes: {percent(share)} of the labels are class {major}, and nothing else is predicted",
+        Remedy(
+            "Weight the rare classes in the loss, or sample them more often.",
+            f"criterion = torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor({weight}))"
+            if binary
+            else "weight = len(labels) / (classes * torch.bincount(labels, minlength=classes))\n"
+            "criterion = torch.nn.CrossEntropyLoss(weight=weight)",
+        ),
+        layer=term.get("layer"),
+        step=0,
+        failure="prediction of the majority",
+    )
+
+
+CAUSE = Cause(
+    id="class_imbalance",
+    category="data",
+    title="one class makes up nearly all labels and predictions",
+    tier=Tier.STATISTICAL,
+    explains=STALL | UNITS,
+    judge=judge,
+    page=__doc__ or "",
+)

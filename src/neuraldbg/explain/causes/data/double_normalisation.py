@@ -1,0 +1,83 @@
+"""The input is normalised twice, and hardly anything of it is left.
+
+What it is
+    Pixels are divided by 255 by the loader (``ToTensor`` does it) and once more by hand, so that they lie between 0 and
+    0.004. Or the mean and spread for 0..255 are used on values from 0 to 1: every pixel becomes nearly -1.
+
+How it shows
+    Learning is slow or does not begin: the first layer sees nearly the same for every picture, and its biases drown
+    the rest. A high learning rate seems to help.
+
+How it is told apart
+    Pixels are whole numbers from 0 to 255 before anything is done with them. After a division they still lie on a grid,
+    and the grid tells what was done: k / 255 once, k / 255 / 255 twice. Values that are small by nature lie on no such
+    grid. A normalisation layer at the front of the model undoes it, and then it does no harm. Inputs that are too
+    large are another cause (``unnormalised_inputs``).
+
+What to do
+    Scale once. After ``ToTensor`` the mean and spread are those of values from 0 to 1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.inputs import batches
+from neuraldbg.explain.profiles import is_norm
+from neuraldbg.explain.words import number
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+GRIDS = {
+    "twice": ("k / 255 / 255 for whole numbers k: divided by 255 twice", "x = x / 255  # once: ToTensor() has done it"),
+    "shrunk": (
+        "(k / 255 - 127.5) / 127.5 for whole numbers k: shifted by a mean for 0..255 after a division by 255",
+        "x = (x - 0.5) / 0.5  # mean and spread for values from 0 to 1",
+    ),
+}
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the grid on which the inputs lie."""
+    fact = next((fact for fact in batches(case) if fact.get("grid") in GRIDS and fact.get("train")), None)
+    if fact is None:
+        return None
+    what, code = GRIDS[str(fact["grid"])]
+    level, weigh = fact["train"], Weighing()
+    weigh.speaks(f"the inputs lie on the grid {what}", 5.0, str(fact["grid"]))
+    weigh.speaks(
+        f"they range from {number(level['low'])} to {number(level['high'])}, with a standard deviation of "
+        f"{number(level['std'])}", 0.7, level["std"], 0.02,
+    )  # fmt: skip
+    leaves = [layer for layer in case.ordered if layer.leaf and layer.path in (case.layout.called or {layer.path})]
+    absorbed = next((layer for layer in leaves[:2] if is_norm(layer)), None)
+    if absorbed is not None:
+        weigh.against(f"{absorbed.path} ({absorbed.type}) undoes the scale", 5.0, absorbed.path)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.0)
+    elif case.learned:
+        weigh.against("the loss falls all the same", 1.0, case.loss.relative)
+    first = next((w.layer.path for w in case.weights), None)
+    return weigh.conclude(
+        f"inputs that are normalised twice: they range from {number(level['low'])} to {number(level['high'])}",
+        Remedy("Scale the inputs once: what the loader has done already must not be done again.", code),
+        layer=first,
+        step=0,
+        failure=case.trouble.name or "inputs without contrast",
+    )
+
+
+CAUSE = Cause(
+    id="double_normalisation",
+    category="data",
+    title="inputs normalised twice",
+    tier=Tier.CERTAIN,
+    explains=frozenset(STALL),
+    judge=judge,
+    page=__doc__ or "",
+)

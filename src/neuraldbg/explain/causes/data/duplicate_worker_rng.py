@@ -1,0 +1,93 @@
+"""The workers of a data loader deliver the same samples.
+
+What it is
+    Each worker of a ``DataLoader`` works on its own copy of the dataset. An ``IterableDataset`` that is not split by
+    worker is read by every one of them from its beginning, so each sample comes as many times as there are workers. A
+    random generator that the dataset holds is copied too, and all workers draw the same numbers from it.
+
+How it shows
+    Equal batches come in groups. An epoch is several times as long as it should be, and the effective amount of data
+    is that much smaller. The model overfits.
+
+How it is told apart
+    Batches are compared by fingerprints of their samples. It is the cause when they come in equal groups whose length
+    is the number of workers of the loader that is at work, each in a tensor of its own. Several passes over one batch
+    on purpose use the same tensor, and training on one batch to test a model gives one endless group. Workers that
+    augment different samples alike cannot be seen in this way.
+
+What to do
+    Split an ``IterableDataset`` by ``get_worker_info()``; seed generators of the dataset in ``worker_init_fn``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.inputs import batches
+from neuraldbg.explain.words import plural
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+SPLIT = """class Sharded(IterableDataset):
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        first, step = (info.id, info.num_workers) if info else (0, 1)
+        yield from itertools.islice(self.source(), first, None, step)"""
+SEED = """def seed_worker(worker_id):
+    dataset = torch.utils.data.get_worker_info().dataset
+    dataset.rng = np.random.default_rng(torch.initial_seed() % 2**32)
+
+loader = DataLoader(dataset, num_workers=2, worker_init_fn=seed_worker)"""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh whether equal batches come in groups as large as there are workers."""
+    for fact in batches(case):
+        found = _groups(case, fact.get("runs") or {})
+        if found is not None:
+            return found
+    return None
+
+
+def _groups(case: Case, runs: dict[str, Any]) -> Finding | None:
+    workers = runs.get("workers")
+    lengths = {int(length): int(count) for length, count in (runs.get("lengths") or {}).items()}
+    if not workers or int(workers["workers"]) < 2 or runs.get("reused"):
+        return None
+    number = int(workers["workers"])
+    groups, total = lengths.get(number, 0), sum(lengths.values())
+    if groups < 2 or groups < 0.7 * total:
+        return None
+    weigh = Weighing()
+    weigh.speaks(f"{plural(groups, 'group')} of {number} equal batches came one after the other", 3.0, groups, 2)
+    weigh.speaks(f"the loader at work has {number} workers: as many as batches in a group", 2.5, number, number)
+    weigh.speaks("each of the equal batches is a tensor of its own, so none was used again on purpose", 1.0, 0)
+    iterable = str(workers.get("iterable") or "")
+    what = (
+        f"every one of {number} workers reads {iterable} from its beginning"
+        if iterable
+        else f"{number} workers draw the same random numbers in {workers.get('dataset') or 'the dataset'}"
+    )
+    return weigh.conclude(
+        f"equal batches from the workers of the data loader: {what}",
+        Remedy("Give each worker its own part of the data, or random numbers of its own.", SPLIT if iterable else SEED),
+        step=max(0, int(runs.get("first", 0))),
+        failure=case.trouble.name or "data that repeats itself",
+    )
+
+
+CAUSE = Cause(
+    id="duplicate_worker_rng",
+    category="data",
+    title="the workers of the loader deliver the same samples",
+    tier=Tier.CERTAIN,
+    explains=frozenset(),
+    judge=judge,
+    page=__doc__ or "",
+    place="forward",
+)

@@ -1,0 +1,75 @@
+"""The output does not depend on the input.
+
+What it is
+    Somewhere between input and output the data gets lost: a variable that is overwritten, a tensor of zeros or noise
+    that is passed on instead, a branch that is never taken, a mask that hides everything.
+
+How it shows
+    The loss goes down to what one constant answer gives (the mean of the targets, the frequencies of the classes) and
+    stays there. All predictions are alike.
+
+How it is told apart
+    A network that has collapsed (dead units, exploded weights) also gives one answer, but it could see its input. So
+    the experiment is made on a copy with fresh random weights: the inputs of all samples are exchanged, noise is added,
+    in eval mode and in training mode. If the output is the same to the last bit, no weights whatever would let it see
+    the input.
+
+What to do
+    Follow the input through ``forward``: print a sum of each intermediate value for two different batches.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.inputs import agreed
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh what the experiment found."""
+    found = agreed(case, "input_ignored", "ignored")
+    if found is None:
+        return None
+    _, value = found
+    layer = value.get("layer") if value.get("layer") in case.layout.by_path else None
+    weigh = Weighing()
+    weigh.speaks(
+        "in a copy of the model with fresh weights, other inputs gave the same output to the last bit, in eval and in "
+        "training mode", 6.5, "same", "same",
+    )  # fmt: skip
+    if layer:
+        weigh.speaks(f"{layer} is the first layer whose input changed and whose output did not", 0.5, str(layer))
+    else:
+        weigh.speaks("no layer was given anything that depends on the input", 0.3, "none")
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 0.5)
+    code = (
+        "with torch.no_grad():\n    a, b = model(x), model(x.roll(1, 0))\n"
+        "assert not torch.equal(a, b), 'the output does not depend on the input'"
+    )
+    return weigh.conclude(
+        f"input that has no effect on the output: it gets lost {f'in {layer}' if layer else 'before the first layer'}",
+        Remedy("Find where forward drops its input: it is overwritten, replaced by a constant, or masked out.", code),
+        layer=layer,
+        step=0,
+        failure=case.trouble.name or "one answer for every input",
+    )
+
+
+CAUSE = Cause(
+    id="input_ignored",
+    category="data",
+    title="the output does not depend on the input",
+    tier=Tier.CERTAIN,
+    explains=frozenset(STALL),
+    judge=judge,
+    page=__doc__ or "",
+    place="forward",
+)

@@ -1,0 +1,92 @@
+"""A model that is to predict the next token can see it.
+
+What it is
+    Each position of a sequence is trained to predict the token after it, so it must not see what comes later. The
+    causal mask is missing, is not handed on, hides the wrong triangle, or some other part looks over the whole
+    sequence: a bidirectional recurrence, a mean over time, a convolution with padding on both sides.
+
+How it shows
+    The loss falls far below what the text allows, often close to zero. Generated text is nonsense, since what the
+    model learnt to copy is not there when it generates.
+
+How it is told apart
+    By an experiment on a copy of the model. Where the targets are the inputs shifted by one, everything after a
+    position is exchanged for other tokens; no output up to that position may move. A model with other targets (masked
+    words, a label for the sentence) may look both ways, and is not tried. Positions that the loss does not count, such
+    as the prompt of a prefix model, may look ahead as well.
+
+What to do
+    Give the attention its causal mask, and make recurrences and convolutions look back only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.inputs import agreed
+from neuraldbg.explain.words import number, percent
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+FAR = 0.3
+"""Share of the first loss below which next tokens are predicted better than text usually allows."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh what the experiment found."""
+    found = agreed(case, "causality", "leaks")
+    if found is None:
+        return None
+    _, value = found
+    at, length, share = int(value["at"]), int(value["length"]), float(value["share"])
+    layer = value.get("layer") if value.get("layer") in case.layout.by_path else None
+    weigh = Weighing()
+    weigh.speaks(
+        f"in a copy of the model other tokens after position {at} of {length} changed {percent(share)} of the outputs "
+        "up to it, each of which is to predict the token after it",
+        7.0, share, 0.0,
+    )  # fmt: skip
+    if layer:
+        weigh.speaks(f"{layer} ({value.get('type')}) is the first layer to let it in", 0.5, str(layer))
+    if case.loss.learned and case.loss.last < FAR * case.loss.initial:
+        weigh.speaks(f"the loss fell from {number(case.loss.initial)} to {number(case.loss.last)}, as when the answer "
+                     "is visible", 0.3, case.loss.last)  # fmt: skip
+    return weigh.conclude(
+        f"future tokens that the model can see: outputs up to position {at} depend on inputs after it",
+        _remedy(str(value.get("type") or "")),
+        layer=layer,
+        step=0,
+        failure=case.trouble.name or "leak of the targets into the input",
+    )
+
+
+def _remedy(kind: str) -> Remedy:
+    if kind in ("LSTM", "GRU", "RNN"):
+        return Remedy("Let the recurrence run forward only.", f"nn.{kind}(..., bidirectional=False)")
+    if kind.startswith("Conv"):
+        return Remedy("Pad on the left only, by the kernel's width less one.",
+                      "x = F.pad(x, ((kernel_size - 1) * dilation, 0))  # and padding=0 in the layer")  # fmt: skip
+    return Remedy(
+        "Hide later positions: -inf (or True, for a boolean mask of torch's modules) above the diagonal, in every "
+        "attention layer; and take no statistic over the whole sequence.",
+        "mask = nn.Transformer.generate_square_subsequent_mask(x.size(1))\n"
+        "out = encoder(x, mask=mask, is_causal=True)\n"
+        "# or F.scaled_dot_product_attention(q, k, v, is_causal=True)",
+    )
+
+
+CAUSE = Cause(
+    id="mask_error",
+    category="data",
+    title="the model can see what it is to predict",
+    tier=Tier.CERTAIN,
+    explains=frozenset(STALL),
+    judge=judge,
+    page=__doc__ or "",
+    place="forward",
+)

@@ -1,0 +1,110 @@
+"""Training and evaluation data are preprocessed differently.
+
+What it is
+    One of the two transforms lacks a step: the pictures are normalised for training and not for validation, one side
+    is divided by 255, the statistics were computed anew for the other side.
+
+How it shows
+    Training goes well, validation is bad from the first epoch on, and stays bad, as if the model did not generalise at
+    all.
+
+How it is told apart
+    Mean and standard deviation of the inputs are read in both modes over many batches. Augmentation changes them
+    little; a forgotten normalisation changes them several times over, and in every single evaluation batch. It is
+    judged for inputs with many values a sample, and for evaluation in eval mode now and then: what a generator or an
+    agent is fed in between is another matter. Real drift between the two sets looks the same when it is that large.
+
+What to do
+    Use one function for the deterministic steps of both transforms, and compare the statistics of one batch of each.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.inputs import batches
+from neuraldbg.explain.words import literal, number, percent
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+PICTURE = 4
+"""Axes of a batch of pictures."""
+VALUES = 8
+"""Values of a sample that are needed: curves over a few variables are evaluated elsewhere on purpose."""
+APART = {True: 3.0, False: 5.0}
+"""Ratio of the standard deviations, for pictures and for other inputs."""
+SHIFT = {True: 2.0, False: 5.0}
+"""Distance of the means in standard deviations of the training inputs."""
+ALL = 0.8
+"""Share of evaluation passes that must lie outside of all training passes."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh how far the inputs of evaluation lie from those of training."""
+    for fact in batches(case):
+        found = _compare(case, fact)
+        if found is not None:
+            return found
+    return None
+
+
+def _compare(case: Case, fact: dict[str, Any]) -> Finding | None:
+    train, other, shape = fact.get("train"), fact.get("eval"), fact.get("shape") or []
+    if not train or not other or not fact.get("floating") or train["passes"] < 5 or not train["std"] > 0:
+        return None
+    bursts, picture = int(fact.get("bursts") or 0), len(shape) == PICTURE
+    if math.prod(shape[1:]) < VALUES or (bursts > 1 and 4 * bursts > case.run.steps) or fact.get("skewed", 0.0) < ALL:
+        return None
+    ratio = other["std"] / train["std"]
+    shift = abs(other["mean"] - train["mean"]) / train["std"]
+    far = max(ratio, 1 / ratio if ratio > 0 else math.inf) >= APART[picture] or shift >= SHIFT[picture]
+    grids = (fact.get("grid"), fact.get("grid_eval"))
+    regridded = grids[0] != grids[1] and all(grids)
+    if not far and not (picture and regridded):
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"inputs of evaluation have mean {number(other['mean'])} and standard deviation {number(other['std'])}, those "
+        f"of training {number(train['mean'])} and {number(train['std'])}",
+        4.5 if far else 2.5, ratio, APART[picture],
+    )  # fmt: skip
+    weigh.speaks(f"{percent(fact['skewed'])} of the evaluation passes lie outside of all training passes", 0.7,
+                 fact["skewed"], ALL)  # fmt: skip
+    if regridded:
+        weigh.speaks(
+            f"pixels lie on the grid {grids[0]!r} in training and {grids[1]!r} in evaluation", 1.5, str(grids[1])
+        )
+    if picture:
+        weigh.speaks("they are pictures, for which both sides have the same range", 0.7, len(shape))
+    if train["wander"] > 0.3 * train["std"]:
+        weigh.against("the inputs of training wander as well", 2.5, train["wander"])
+    return weigh.conclude(
+        f"evaluation inputs that are preprocessed differently: standard deviation {number(other['std'])} instead of "
+        f"{number(train['std'])}, mean {number(other['mean'])} instead of {number(train['mean'])}",
+        Remedy(
+            "Give both sides the same deterministic steps, and check one batch of each.",
+            f"# training inputs: mean {literal(train['mean'])}, standard deviation {literal(train['std'])}\n"
+            "for name, loader in (('train', train_loader), ('val', val_loader)):\n"
+            "    x = next(iter(loader))[0]\n    print(name, x.mean(), x.std())",
+        ),
+        step=0,
+        failure=case.trouble.name or "validation that is too bad",
+    )
+
+
+CAUSE = Cause(
+    id="split_skew",
+    category="data",
+    title="training and evaluation are preprocessed differently",
+    tier=Tier.SPECIFIC,
+    explains=frozenset(),
+    judge=judge,
+    page=__doc__ or "",
+    place="evaluation",
+)

@@ -1,0 +1,110 @@
+"""Samples that are used for validation were also trained on.
+
+What it is
+    The split is not clean: it was drawn anew at each start and the weights were loaded, duplicates lie on both sides,
+    or the index ranges overlap. The validation score then measures memory.
+
+How it shows
+    Validation is too good, often as good as training, and the model fails on new data.
+
+How it is told apart
+    Samples are recognised by a fingerprint of their values, in training and in evaluation. A pass of the evaluation
+    that holds both, samples that were trained on and samples that never were, shows that the sets overlap. Evaluating
+    on the training set, or on all data, on purpose looks different: it holds most of what was trained on. It is judged
+    only once the
+    training data repeats, so that all of it is known, and only where samples are distinct. Augmented samples cannot
+    be recognised: silence is no proof.
+
+What to do
+    Split by an identity (file, patient, user) once, store the split, and check that the parts are disjoint.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.inputs import batches
+from neuraldbg.explain.words import percent
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+REPEATS = 0.9
+"""Share of the newest training samples that must have come before, for the training data to be known."""
+ALIKE = 0.01
+"""Share of samples that may stand twice in their own batch: above, equal values say nothing about identity."""
+LOW, HIGH = 0.02, 0.8
+"""Shares of one evaluation set that was trained on, between which it overlaps by mistake."""
+WHOLE = 0.5
+"""Share of the training data in one evaluation from which on it is there on purpose."""
+FEW = 10
+"""Shared samples that are needed."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the overlap of what was trained on and what was evaluated."""
+    for fact in batches(case):
+        found = _overlap(case, fact)
+        if found is not None:
+            return found
+    return None
+
+
+def _overlap(case: Case, fact: dict[str, Any]) -> Finding | None:
+    overlap = fact.get("overlap")
+    if not overlap or not overlap["mixed"]:
+        return None
+    bursts, steps = int(fact.get("bursts") or 0), max(1, case.run.steps)
+    validates = bursts == 1 or (overlap["again"] > 0 and 4 * bursts <= steps)
+    if overlap.get("recall", 0.0) > WHOLE:
+        return None  # all of the data is evaluated, or the training set is too
+    if not validates or overlap["seen_before"] < REPEATS or overlap["twice"] > ALIKE:
+        return None
+    clean = overlap["passes"] - overlap["pure"]
+    shared, samples = int(overlap["mixed_shared"]), int(overlap["mixed_samples"])
+    part = overlap["shared"] / max(1, overlap["samples"])
+    if shared < FEW or not LOW <= shared / samples <= HIGH or clean < 1:
+        return None
+    many = overlap["mixed"] >= 3 or samples >= 100
+    weigh = Weighing()
+    weigh.speaks(
+        f"{_count(int(overlap['mixed']))} of the evaluation hold samples that were trained on "
+        f"({percent(shared / samples)}) beside samples that never were",
+        5.5 if many else 3.5, shared / samples, LOW,
+    )  # fmt: skip
+    weigh.speaks(
+        f"{percent(overlap['seen_before'])} of the newest training samples had come before, so that the training data "
+        "is known", 0.7, overlap["seen_before"], REPEATS,
+    )  # fmt: skip
+    if overlap["pure"]:
+        weigh.against(f"other evaluation passes hold training samples only, as on purpose ({overlap['pure']})", 0.7,
+                      overlap["pure"])  # fmt: skip
+    return weigh.conclude(
+        f"training samples in the validation data: {percent(part)} of what was evaluated had been trained on",
+        Remedy(
+            "Split once by a stable identity, and check that the parts are disjoint.",
+            "train, val = set(train_ids), set(val_ids)\nassert train.isdisjoint(val), f'{len(train & val)} in both'",
+        ),
+        step=0,
+        failure=case.trouble.name or "validation that is too good",
+    )
+
+
+def _count(batches: int) -> str:
+    return "1 batch" if batches == 1 else f"{batches} batches"
+
+
+CAUSE = Cause(
+    id="train_val_leak",
+    category="data",
+    title="validation samples were trained on",
+    tier=Tier.CERTAIN,
+    explains=frozenset(),
+    judge=judge,
+    page=__doc__ or "",
+    place="evaluation",
+)

@@ -1,0 +1,152 @@
+"""Batches come ordered by class or by target: each holds little of what the data hold.
+
+What it is
+    A data set that is sorted by class, read without shuffling, gives batches of one class each. Every step pulls the
+    model towards the class at hand, and the next block undoes it.
+
+How it shows
+    The loss falls inside a block and jumps when the next class comes, again in every epoch. Accuracy at the end is that
+    of the last block.
+
+How it is told apart
+    The labels of each batch are counted and compared with those of the whole run: little variety inside a batch,
+    neighbouring batches of the same class, and a loss that jumps where the class changes. Streams of experience, a
+    curriculum, tasks one after the other and losses that sample their own batches are ordered on purpose; without
+    harm to the loss nothing is said.
+
+What to do
+    ``DataLoader(..., shuffle=True)``, or shuffle once before a stream is written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuraldbg.explain import targets
+from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import number, percent, plural
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+BATCHES = 20
+VARIETY = 0.5
+"""Share of the entropy (or spread) of the run that batches of shuffled data never fall below."""
+JUMP = 1.5
+"""How many times the loss before a change of class it must be after it."""
+
+EASY = 0.5
+"""R^2 of a simple regression from which labels are easy to tell from inputs."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the order of the targets of a supervised loss."""
+    for slot in targets.slots(case):
+        term = targets.supervised(case, slot)
+        if term is None or slot.get("batches", 0) < BATCHES or "tokens" in slot:
+            continue
+        found = _classes(case, slot) if slot.get("kind") == "nll" else _numbers(case, slot)
+        if found is not None:
+            return found
+    return None
+
+
+def _classes(case: Case, slot: dict[str, Any]) -> Finding | None:
+    size = slot["samples"] / slot["batches"]
+    # Miller's correction: a batch of n labels of K classes shows (K - 1) / 2n nats less than there are.
+    expected = slot.get("entropy", 0.0) - (slot.get("distinct", 1) - 1) / (2 * max(1.0, size))
+    if slot.get("distinct", 0) < 2 or size < 4 or expected <= 0.1 or "batch_entropy" not in slot:
+        return None
+    share, blocks = slot["batch_entropy"] / expected, slot.get("same_next", 0.0) - slot.get("same_by_chance", 1.0)
+    if share > VARIETY:
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"labels inside a batch have {percent(share)} of the entropy that the run's labels would give them", 2.0, share,
+        VARIETY,
+    )  # fmt: skip
+    if blocks > 0.3:
+        weigh.speaks(f"{percent(slot['same_next'])} of the batches have the main class of the batch before", 1.5,
+                     slot["same_next"], slot["same_by_chance"])  # fmt: skip
+    switches = slot.get("switches") or []
+    returns = len(switches) >= slot.get("distinct", 0) > 1
+    if not returns:
+        weigh.against("each class came once, as with tasks one after the other", 1.0, len(switches))
+    elif slot.get("period"):
+        weigh.speaks(f"the same batches come again after {plural(slot['period'], 'step')}, in the same order", 0.5,
+                     slot["period"])  # fmt: skip
+    _harm(case, weigh, slot)
+    return _finish(case, weigh, "batches ordered by class", int(switches[0]) if switches else 0)
+
+
+def jump(case: Case, switches: list[int]) -> float:
+    """Return how many times the loss before a change of class it is after it, median over the changes; NaN if unknown.
+
+    The batch at the border may hold both classes, so the higher one of the two batches after the change counts.
+    """
+    values = dict(zip(case.loss.finite.steps.tolist(), case.loss.finite.values.tolist(), strict=True))
+    ratios = [
+        max(values[step], values[step + 1]) / values[step - 1]
+        for step in switches
+        if {step - 1, step, step + 1} <= values.keys() and values[step - 1] > 0
+    ]
+    return float(np.median(ratios)) if len(ratios) >= 3 else float("nan")
+
+
+def _harm(case: Case, weigh: Weighing, slot: dict[str, Any]) -> None:
+    """Weigh whether the loss jumps where the class changes, and whether easy labels are not learnt."""
+    times, level = jump(case, slot.get("switches") or []), case.loss.last / slot["entropy"]
+    score = float((slot.get("fit") or {}).get("score", 0.0))
+    easy = score > EASY and level > 0.4
+    if times > JUMP:
+        weigh.speaks(f"when the class changes the loss becomes {number(times)} times what it was", 2.0, times, JUMP)
+    elif easy:
+        weigh.speaks(f"the inputs tell the labels easily (R^2 {number(score)}), but the loss is {percent(level)} of "
+                     "the labels' entropy", 2.0, level, 0.4)  # fmt: skip
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.2)
+    elif not (times > JUMP or easy) and case.learned:
+        weigh.against("the loss falls well all the same", 3.0, case.loss.relative)
+
+
+def _numbers(case: Case, slot: dict[str, Any]) -> Finding | None:
+    spread, inside = float(slot.get("std", 0.0)), float(slot.get("batch_std", 0.0))
+    period, size = int(slot.get("period") or 0), slot["samples"] / slot["batches"]
+    if spread <= 0 or size < 4 or inside > VARIETY * spread or slot.get("means_correlation", 0.0) < 0.5 or period < 2:
+        return None
+    weigh = Weighing()
+    weigh.speaks(f"targets inside a batch have {percent(inside / spread)} of the spread of all targets", 2.0,
+                 inside / spread, VARIETY)  # fmt: skip
+    weigh.speaks(
+        f"the same batches come again every {plural(period, 'step')}, their means drifting in between", 1.0, period
+    )
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.2)
+    elif case.learned:
+        weigh.against("the loss falls well all the same", 3.0, case.loss.relative)
+    return _finish(case, weigh, "batches ordered by target", 0)
+
+
+def _finish(case: Case, weigh: Weighing, sentence: str, step: int) -> Finding:
+    return weigh.conclude(
+        f"{sentence}: the data are not shuffled",
+        Remedy("Shuffle the samples before they are put into batches.",
+               "loader = torch.utils.data.DataLoader(dataset, batch_size=64, shuffle=True)"),
+        layer=None, step=step, failure=case.trouble.name or "forgetting from batch to batch",
+    )  # fmt: skip
+
+
+CAUSE = Cause(
+    id="unshuffled_data",
+    category="data",
+    title="batches ordered by class or target",
+    tier=Tier.SPECIFIC,
+    explains=STALL | UNITS | {"loss_spike", "gradient_spike", "loss_divergence"},
+    judge=judge,
+    page=__doc__ or "",
+)

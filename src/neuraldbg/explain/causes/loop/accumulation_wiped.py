@@ -1,0 +1,98 @@
+"""Gradients of micro-batches that belong together are cleared before the step that should use them.
+
+What it is
+    Gradient accumulation adds up the gradients of several small batches and then steps once. Here the gradients are
+    cleared before each of those batches, so the step sees the last one only, and the work of all others is thrown
+    away. Typical reason: ``optimizer.zero_grad()`` stands at the top of the batch loop, while ``optimizer.step()`` is
+    called every few batches, or only at the end of an epoch.
+
+How it shows
+    Training is much slower than it should be, and as noisy as with the small batch. If the loss is divided by the
+    number of micro-batches as well, steps are that many times too small.
+
+How it is told apart
+    The gradients are looked at just before each backward pass. They were there after the pass before, and are gone,
+    although no optimizer stepped in between. Uses that clear on purpose are recognised: the weights were moved in
+    between (sharpness-aware training), the input itself is differentiated (adversarial examples), the gradients are
+    put together by hand (gradient surgery), or a scaler refused the step.
+
+What to do
+    Clear the gradients once for each step: right after ``optimizer.step()``, inside the same ``if``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import number, percent
+from neuraldbg.nouns import FactKey, Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+ALWAYS = 0.9
+"""Share of the steps in which it must happen: a loop may skip a bad batch now and then."""
+FEW_STEPS = 3
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh how many backward passes were wasted."""
+    for stream in case.run.streams:
+        wiped = case.run.scalar("wiped", stream).finite()
+        hit = wiped.values >= 1
+        if len(wiped) >= FEW_STEPS and hit.mean() >= ALWAYS:
+            found = _weigh(case, stream, int(np.median(wiped.values[hit])), float(hit.mean()))
+            if found is not None:
+                return found
+    return None
+
+
+def _weigh(case: Case, stream: int, lost: int, share: float) -> Finding | None:
+    steps = len(case.run.scalar("lr", stream)) or case.run.steps
+    wiped = case.run.scalar("wiped", stream).finite()
+    if len(wiped) < ALWAYS * steps and steps > 0:
+        return None  # most steps had a single backward pass
+    known = case.run.facts_of(FactKey.ACCUMULATION.value, stream=stream)
+    about = known[-1].value if known else {}
+    divisor, forwards = float(about.get("divisor") or 1.0), int(about.get("forwards") or 0)
+    weigh, each = Weighing(), lost + 1
+    weigh.speaks(
+        f"of {each} backward passes for each step, the gradients of {lost} were cleared before anything used them, in "
+        f"{percent(share)} of the steps",
+        3.2, lost, 0,
+    )  # fmt: skip
+    if divisor >= 0.6 * each:
+        weigh.speaks(f"each loss is divided by {number(divisor)}, so they were meant to be added up", 3.5, divisor, 1.0)
+    if each >= 3:
+        weigh.speaks(f"{each} backward passes for one step are no accident", 0.7, each, 3)
+    if forwards >= each:
+        weigh.speaks("each had a forward pass of its own", 0.5, forwards, each)
+    elif forwards:
+        weigh.against(f"there were fewer forward passes ({forwards})", 3.0, forwards, each)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 0.3)
+    return weigh.conclude(
+        f"gradients that are cleared before each of {each} micro-batches: only the last one counts in a step",
+        Remedy(
+            "Clear the gradients once per optimizer step, together with the step, and not before every micro-batch.",
+            f"(loss / {each}).backward()\nif (i + 1) % {each} == 0:\n    optimizer.step()\n    optimizer.zero_grad()",
+        ),
+        step=int(wiped.steps[wiped.values >= 1][0]),
+        failure=case.trouble.name or "lost gradients",
+    )
+
+
+CAUSE = Cause(
+    id="accumulation_wiped",
+    category="loop",
+    title="accumulated gradients are cleared too early",
+    tier=Tier.CERTAIN,
+    explains=STALL,
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,132 @@
+"""Gradients are clipped at the wrong place in the loop, so that the step is taken with something else.
+
+What it is
+    ``clip_grad_norm_`` shortens the gradients that are there at that moment. It works only between the last
+    ``backward`` and ``optimizer.step``. Called before ``backward`` it clips nothing or old gradients, called after the
+    step it comes too late. With a gradient scaler it must come after ``scaler.unscale_(optimizer)``: before that the
+    gradients are thousands of times too large, and the limit cuts them down to nearly nothing.
+
+How it shows
+    As if there were no clipping: spikes, divergence. Before ``unscale_`` on the contrary: hardly any progress.
+
+How it is told apart
+    The order of the calls is seen in each step, and so is the gradient that the step is taken with: it is longer than
+    the limit that was meant for it. A call that only measures the norm (an infinite limit) is left out, and so is a
+    misplaced call that made no difference because no gradient was ever longer than the limit.
+
+What to do
+    backward, then ``scaler.unscale_(optimizer)`` if there is a scaler, then clip, then step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.loops import latest, order
+from neuraldbg.explain.words import literal, number, plural
+from neuraldbg.nouns import FactKey, Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+ALWAYS = 0.9
+CALLS = 3
+RARE = 0.1
+"""Share of the steps with a gradient above the limit below which it made little difference."""
+PLACES = {
+    "after_step": "after the step, when it is too late",
+    "before_backward": "before the backward pass that makes the gradients",
+    "between": "before the last backward pass of the step",
+}
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh each optimizer's clipping."""
+    for fact in latest(case, FactKey.CLIP, "stream"):
+        calls = int(fact.get("calls") or 0)
+        if calls < CALLS:
+            continue
+        if int(fact.get("scaled") or 0) >= ALWAYS * calls and float(fact.get("scale") or 1.0) >= 2:
+            return _scaled(case, fact)
+        places = {name: int(fact.get(name) or 0) for name in PLACES}
+        if sum(places.values()) >= ALWAYS * calls and int(fact.get("exceeded") or 0):
+            return _misplaced(case, fact, max(places, key=lambda name: places[name]))
+    return None
+
+
+def _function(fact: dict[str, Any]) -> str:
+    return "clip_grad_value_" if fact.get("kind") == "value" else "clip_grad_norm_"
+
+
+def _scaled(case: Case, fact: dict[str, Any]) -> Finding:
+    limit, scale = float(fact.get("limit") or 0.0), float(fact.get("scale") or 1.0)
+    weigh = Weighing()
+    weigh.speaks(
+        f"{_function(fact)} was called {fact['scaled']} times while the gradients still carried the loss scale of "
+        f"{number(scale)}, so that its limit of {number(limit)} meant {number(limit / scale)}",
+        6.5, scale, 1.0,
+    )  # fmt: skip
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 0.5)
+    return weigh.conclude(
+        f"clipping before the gradients are unscaled: a limit of {number(limit)} cuts gradients that are "
+        f"{number(scale)} times too large",
+        Remedy(
+            "Unscale the gradients before they are clipped.",
+            f"scaler.scale(loss).backward()\nscaler.unscale_(optimizer)\n{_call(fact)}\nscaler.step(optimizer)\n"
+            "scaler.update()",
+        ),
+        step=_first(fact),
+        failure=case.trouble.name or "gradients that are cut down",
+    )
+
+
+def _misplaced(case: Case, fact: dict[str, Any], place: str) -> Finding:
+    limit, count = float(fact.get("limit") or 0.0), int(fact.get(place) or 0)
+    exceeded, worst = int(fact.get("exceeded") or 0), float(fact.get("worst") or 0.0)
+    weigh = Weighing()
+    weigh.speaks(f"{_function(fact)} is called {PLACES[place]}, in all of {plural(count, 'call')}", 3.5, count, CALLS)
+    weigh.speaks(
+        f"{plural(exceeded, 'step')} of those that were measured went beyond the limit of {number(limit)}, the largest "
+        f"by a factor of {number(worst)}",
+        3.0, worst, 1.0,
+    )  # fmt: skip
+    seen = order(case, int(fact.get("stream") or 0))
+    if seen:
+        weigh.speaks(f"the order of the loop is {', '.join(seen)}", 0.3)
+    if exceeded < RARE * min(count, 64):
+        weigh.against("most gradients were within the limit anyway", 2.0, exceeded, RARE)
+    if case.trouble.broke:
+        weigh.speaks(case.trouble.phrase, 0.5)
+    return weigh.conclude(
+        f"clipping {PLACES[place]}: steps are taken with up to {number(worst)} times the limit of {number(limit)}",
+        Remedy(
+            f"Move {_function(fact)} between the last backward pass and the step.",
+            f"loss.backward()\n{_call(fact)}\noptimizer.step()",
+        ),
+        step=_first(fact),
+        failure=case.trouble.name or "unclipped gradients",
+    )
+
+
+def _call(fact: dict[str, Any]) -> str:
+    return f"torch.nn.utils.{_function(fact)}(model.parameters(), {literal(float(fact.get('limit') or 1.0))})"
+
+
+def _first(fact: dict[str, Any]) -> int:
+    first = fact.get("first")
+    return int(first) if first is not None else 0
+
+
+CAUSE = Cause(
+    id="clip_misplaced",
+    category="loop",
+    title="clipping at the wrong place",
+    tier=Tier.CERTAIN,
+    explains=BLOW_UP | (STALL & {"loss_plateau", "update_ratio_low"}),
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,132 @@
+"""The limit of gradient clipping is so low that nearly nothing of each gradient is left.
+
+What it is
+    Clipping is meant to cut rare, huge gradients. With a limit far below the usual gradient it cuts all of them, and
+    every step has the same tiny length, whatever the loss says: the learning rate is in effect smaller by that factor.
+
+How it shows
+    The loss falls very slowly or not at all, and a larger learning rate helps.
+
+How it is told apart
+    The norm before clipping is known at each step, and so is the limit. Clipping that is active in nearly all steps is
+    common where training goes well (recurrent networks, reinforcement learning), and no fault: it is named only where
+    at most a tenth of the gradient is left, updates are tiny and the loss goes nowhere. Adam and its kin rescale what
+    is left, so they hardly care.
+
+What to do
+    Raise the limit to about the usual norm of the gradient.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.loops import latest
+from neuraldbg.explain.words import literal, number, percent, rounded
+from neuraldbg.nouns import FactKey, Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+ALWAYS = 0.9
+LEFT = 0.1
+"""Share of the gradient that is left from which the limit is suspected."""
+SMALL, USUAL = 2e-4, 1e-3
+"""norm(update) / norm(weight): below the first steps are tiny, above the second they are not."""
+STEPS = 10
+FLAT = 0.8
+"""Root mean square of a clipped gradient over its limit: above this nearly every element was cut."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh clipping by norm, then by value. A run that gets somewhere has no such trouble."""
+    if not case.trouble.any or case.trouble.broke:
+        return None
+    return _by_norm(case) or _by_value(case)
+
+
+def _by_norm(case: Case) -> Finding | None:
+    norm, limit = case.scalar("unclipped_norm").finite(), case.scalar("clip_limit").finite()
+    count = min(len(norm), len(limit))
+    if count < STEPS or any(int(f.get("scaled") or 0) for f in latest(case, FactKey.CLIP, "stream")):
+        return None
+    norms, limits = norm.values[:count], limit.values[:count]
+    active = norms > limits
+    left = float(np.median(limits[active] / norms[active])) if active.any() else 1.0
+    if active.mean() < ALWAYS or left > LEFT:
+        return None
+    usual = float(np.median(norms))
+    weigh = Weighing()
+    weigh.speaks(
+        f"{percent(float(active.mean()))} of the gradients were clipped, to {percent(left)} of their usual norm of "
+        f"{number(usual)}",
+        2.5 if left > LEFT / 10 else 3.5, left, LEFT,
+    )  # fmt: skip
+    _add_symptoms(case, weigh)
+    limit_now = float(np.median(limits))
+    return weigh.conclude(
+        f"clipping limit of {number(limit_now)} where gradients have a norm of {number(usual)}: "
+        f"{percent(left)} of each is left",
+        Remedy(
+            f"Raise the limit to about the usual norm of the gradient, {rounded(usual)}.",
+            f"torch.nn.utils.clip_grad_norm_(model.parameters(), {literal(float(rounded(usual)))})",
+        ),
+        step=int(norm.steps[0]),
+        failure=case.trouble.name or "slow learning",
+    )
+
+
+def _by_value(case: Case) -> Finding | None:
+    about: list[dict[str, Any]] = [f for f in latest(case, FactKey.CLIP, "stream") if f.get("kind") == "value"]
+    if not about or int(about[0].get("right") or 0) < STEPS or about[0].get("scaled"):
+        return None
+    limit = float(about[0].get("limit") or 0.0)
+    rows = case.layout.rows("param_grad")
+    if not rows or limit <= 0:
+        return None
+    rms = [case.run.series(row, "rms").finite().values for row in rows]
+    flat = [float(np.median(values)) >= FLAT * limit for values in rms if len(values)]
+    share = float(np.mean(flat)) if flat else 0.0
+    if share < ALWAYS:
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"in {percent(share)} of the tensors nearly all elements were cut to {number(limit)}", 3.0, share, ALWAYS
+    )
+    _add_symptoms(case, weigh)
+    return weigh.conclude(
+        f"clipping limit of {number(limit)} for each element, to which nearly all of them are cut",
+        Remedy(
+            "Raise the limit by two orders of magnitude, or clip the norm.",
+            f"torch.nn.utils.clip_grad_value_(model.parameters(), {literal(100 * limit)})",
+        ),
+        step=0,
+        failure=case.trouble.name or "slow learning",
+    )
+
+
+def _add_symptoms(case: Case, weigh: Weighing) -> None:
+    weigh.speaks(case.trouble.phrase, 1.0)
+    ratio = case.typical_update_ratio
+    if ratio < SMALL:
+        weigh.speaks(f"updates are {number(ratio)} of the weights", 1.5, ratio, SMALL)
+    elif ratio > USUAL:
+        weigh.against(f"updates are {number(ratio)} of the weights all the same", 3.0, ratio, USUAL)
+    if case.adaptive and not ratio < SMALL:
+        weigh.against(f"{case.optimizer_name} rescales what is left", 2.0)
+
+
+CAUSE = Cause(
+    id="clip_too_tight",
+    category="loop",
+    title="a clipping limit that leaves nothing",
+    tier=Tier.CERTAIN,
+    explains=STALL,
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,170 @@
+"""The graph is cut: layers before the cut are computed, but the loss never reaches them.
+
+What it is
+    Gradients flow along the operations that PyTorch has recorded. ``detach()``, ``.data``, ``.item()``, a round trip
+    through numpy, ``torch.tensor(output)`` or a ``torch.no_grad()`` block end that record. What stands before gets no
+    gradient. At the loss itself the sign is a ``requires_grad_(True)`` that was added because ``backward`` complained.
+
+How it shows
+    Layers before the cut keep their initial values; those behind it train on fixed random features. If the cut lies at
+    the loss, nothing trains at all and the loss stays where it is. No error is raised.
+
+How it is told apart
+    In training passes each call of a layer is noted: whether its input and output carry a graph, and whether gradients
+    were on. A cut lies between a layer whose output had a graph and that never got a gradient, and the next one, whose
+    input has none and which does get gradients. Deliberate cuts are no fault: the branch gets its gradient elsewhere or
+    in other steps (stop-gradient, a generator while its discriminator trains), is in no optimizer (a target network),
+    does not require gradients, or carries the name of a part that is usually fixed (a backbone). A layer whose output
+    nobody uses is ``param_unused``.
+
+What to do
+    Keep tensors from the first layer to the loss. Use ``detach`` and ``item`` only for what is printed or plotted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.causes.loop.param_not_in_optimizer import movement
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.wiring import MEANT, access, cuts, dry, line
+from neuraldbg.explain.words import listing
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+HOW = {
+    "shared": ("the input of {b!r} is the memory of the output of {a!r}, without its graph", 6.5),
+    "shape": ("the input of {b!r} has the shape of the output of {a!r}, called just before, and no graph", 5.5),
+    "next": ("{b!r}, called after {a!r}, is given an input without a graph", 2.8),
+}
+"""Evidence that one layer's output went into the other, and its weight."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh a loss that reaches nothing, then cuts between layers."""
+    fact = dry(case)
+    if fact is not None:
+        return _nothing_reached(case, fact)
+    for value in cuts(case):
+        found = _between(case, value) if value["cut"] else None
+        found = found or (_switched_off(case, value) if value["no_grad"] else None)
+        if found is not None:
+            return found
+    return None
+
+
+def _nothing_reached(case: Case, fact: dict[str, Any]) -> Finding | None:
+    if not _no_gradient_at_all(case):
+        return None
+    weigh = Weighing()
+    where = f" ({line(fact['place'])})" if fact["place"] else ""
+    weigh.speaks(
+        f"{fact['dry']} of {fact['backwards']} backward passes that were looked at reached no parameter of any model"
+        f"{where}",
+        6.0, fact["dry"], 0,
+    )  # fmt: skip
+    if fact["leaf"]:
+        weigh.speaks("the loss given to backward has no graph: it was made anew from a number or an array", 1.0)
+    if fact["output_grad"]:
+        weigh.speaks("the output of the model still had its graph, so it is lost between the model and the loss", 0.7)
+        where = "between the model's output and the loss"
+    else:
+        where = "inside the model, or the model is called without gradients"
+    return weigh.conclude(
+        f"a loss that is cut off from the model {where}: no parameter ever gets a gradient",
+        Remedy(
+            "Compute the loss from the model's output itself, with torch operations only: no .item(), .data, detach(), "
+            "numpy, torch.tensor() or argmax() on the way, and no requires_grad_(True) on the loss.",
+            "output = model(x)\nloss = loss_fn(output, target)  # not loss_fn(output.detach(), ...)\nloss.backward()",
+        ),
+        step=int(fact["step"]),
+        failure="training without effect",
+    )
+
+
+def _no_gradient_at_all(case: Case) -> bool:
+    return not any(len(case.run.series(row, "rms")) for row in case.layout.rows("param_grad"))
+
+
+def _between(case: Case, value: dict[str, Any]) -> Finding | None:
+    cut = value["cut"]
+    before, after = str(cut["after"]), str(cut["before"])
+    said, weight = HOW[str(cut["how"])]
+    weigh = Weighing()
+    weigh.speaks(said.format(a=before, b=after), weight, str(cut["how"]))
+    if cut["place"]:
+        weigh.speaks(f"{after!r} is called at {line(cut['place'])}", 0.3)
+    lost = [path for path in value["unreached"] if case.depth(path) <= case.depth(after)] or [before]
+    weigh.speaks(f"{listing(lost)} never got a gradient, {after!r} and what follows do", 0.7, len(lost), 0)
+    if not _excused(case, weigh, lost):
+        return None
+    return weigh.conclude(
+        f"a graph that is cut between {before!r} and {after!r}: {listing(lost)} never "
+        f"{'gets' if len(lost) == 1 else 'get'} a gradient",
+        Remedy(
+            f"Give {after!r} the output of {before!r} as it is: without detach(), .data, .item(), numpy or "
+            "torch.tensor() on the way.",
+            f"# in forward():\nx = {access(before)}(x)\nx = {access(after)}(x)  # not x.detach()",
+        ),
+        layer=before,
+        step=0,
+        failure="untrained layer",
+        equivalent=("param_unused",) if cut["how"] == "next" else (),
+    )
+
+
+def _switched_off(case: Case, value: dict[str, Any]) -> Finding | None:
+    off = [path for path in value["no_grad"] if path in value["unreached"]]
+    if not off:
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"{listing(off)} {'is' if len(off) == 1 else 'are'} called with gradients switched off in training passes",
+        5.0, len(off), 0,
+    )  # fmt: skip
+    place = next((p for p in value["no_grad"].values() if p), None)
+    if place:
+        weigh.speaks(f"that happens at {line(place)}", 0.3)
+    weigh.speaks("an optimizer holds their parameters, which require gradients and never got one", 0.7, len(off), 0)
+    if not _excused(case, weigh, off):
+        return None
+    return weigh.conclude(
+        f"a torch.no_grad() around {listing(off)} in training: {'it' if len(off) == 1 else 'they'} never "
+        f"{'gets' if len(off) == 1 else 'get'} a gradient",
+        Remedy(
+            "Call these layers with gradients on. If they are meant to stay fixed, say so with requires_grad_(False) "
+            "and leave them out of the optimizer.",
+            f"x = {access(off[-1])}(x)  # outside of torch.no_grad()",
+        ),
+        layer=off[-1],
+        step=0,
+        failure="untrained layer",
+    )
+
+
+def _excused(case: Case, weigh: Weighing, layers: list[str]) -> bool:
+    """Weigh what speaks for an intended cut; False if that settles it."""
+    # an encoder that is trained with a decoder is no fixed backbone
+    pair = any("decoder" in layer.path.lower() for layer in case.layout.layers)
+    fixed = [path for path in layers if MEANT.search(path.lower().replace("encoder", "") if pair else path)]
+    if len(fixed) == len(layers):
+        return False
+    if fixed:
+        weigh.against("some of them carry names of parts that are usually fixed on purpose", 2.0)
+    names = [name for name in case.param_names if name.rpartition(".")[0] in layers]
+    return not movement(case, names)  # something else trains them
+
+
+CAUSE = Cause(
+    id="detached_graph",
+    category="loop",
+    title="the graph is cut between a layer and the loss",
+    tier=Tier.CERTAIN,
+    explains=STALL | UNITS,
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,177 @@
+"""The averaged copy of the model is not what it should be: never updated, or not averaged.
+
+What it is
+    A slowly moving average of the weights (EMA, SWA, ``torch.optim.swa_utils.AveragedModel``) is often evaluated in
+    place of the trained model. It must be updated after each step or epoch. Without the update, or with a decay of 1,
+    it keeps the initial weights; with a decay of 0 it is the trained model itself. The batch norm statistics of an
+    averaged model are not averaged with the weights: they have to be computed for it (``update_bn``).
+
+How it shows
+    Training goes well and validation, done with the copy, stays at the level of an untrained model, or shows no
+    difference between copy and model.
+
+How it is told apart
+    When the copy is evaluated, some of its weights are compared bit by bit with those of the trained model, then and
+    at the first step, and with its own at the evaluation before. It is a fault for an ``AveragedModel`` or a copy that
+    is called an average. Fixed teachers, reference models, best checkpoints and target networks are copies too and may
+    well stay as they are: they are named only if nothing else explains a failing run.
+
+What to do
+    Call the update after each optimizer step, with a decay between 0 and 1, and ``update_bn`` before evaluating a copy
+    with batch norm.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import listing, plural
+from neuraldbg.nouns import FactKey, Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+AVERAGE = re.compile(
+    r"(^|[._])(ema|swa|avg)([._\d]|$)|averag|shadow|polyak|moving|ema_?model|model_?ema", re.IGNORECASE
+)
+"""Names of copies that are averages."""
+FOLLOWER = re.compile(r"target|teacher|momentum", re.IGNORECASE)
+"""Names of copies that may be averages, or fixed."""
+TWICE = 2
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh every copy that was evaluated; return the clearest finding."""
+    latest = {fact.value["model"]: fact.value for fact in case.run.facts_of(FactKey.COPIES.value)}
+    found = [finding for value in latest.values() if (finding := _weigh(value)) is not None]
+    return max(found, key=lambda finding: finding.log_odds) if found else None
+
+
+def _weigh(copy: dict[str, Any]) -> Finding | None:
+    if not copy["moved"] or not copy["evaluated"]:
+        return None
+    names = [copy["model"], *copy["names"]]
+    average = copy["kind"] == "AveragedModel" or any(AVERAGE.search(name) for name in names)
+    if copy["swapped"]:
+        return _first_weights(copy)
+    if not (average or any(FOLLOWER.search(name) for name in names)):
+        return None
+    if copy["averaged"] == 0 or (copy["constant"] and copy["began_equal"]):
+        return _never_updated(copy, average=average)
+    if average and copy["follows"] and copy["evaluated"] > TWICE and (copy["averaged"] or 3) > TWICE:
+        return _no_average(copy)
+    if average and copy["stale_norms"]:
+        return _stale_norms(copy)
+    return None
+
+
+def _never_updated(copy: dict[str, Any], *, average: bool) -> Finding | None:
+    weigh = Weighing()
+    times = plural(copy["evaluated"], "time")
+    if copy["averaged"] == 0:
+        weigh.speaks(f"its counter n_averaged is 0, and it was evaluated {times}", 4.0, 0)
+    if copy["constant"] and copy["began_equal"]:
+        more = 1.0 if copy["evaluated"] >= TWICE else 0.0
+        weigh.speaks(
+            f"whenever it was evaluated ({times}, last before step {copy['last']}), its weights were bitwise those "
+            f"with which {copy['of']!r} began, while {copy['of']!r} itself has moved",
+            4.0 + more, copy["evaluated"],
+        )  # fmt: skip
+    if average:
+        weigh.speaks("it is an average by its type or name", 0.7, copy["model"])
+    else:
+        weigh.against("it may be a fixed copy on purpose, or be updated only now and then", 3.0)
+    return weigh.conclude(
+        f"an averaged copy that is never updated: {_variable(copy)!r} still has the initial weights",
+        Remedy(
+            f"Update {_variable(copy)!r} after each optimizer step, with a decay below 1.",
+            _update(copy),
+        ),
+        step=int(copy["first"]),
+        failure="evaluation of untrained weights",
+    )
+
+
+def _first_weights(copy: dict[str, Any]) -> Finding | None:
+    if copy["evaluated"] < TWICE or not (copy["constant"] and copy["began_equal"]):
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"in all {copy['evaluated']} evaluations the weights of {copy['model']!r} were bitwise those of step 0, though "
+        "they move in training: they are exchanged for the evaluation",
+        5.2, copy["evaluated"],
+    )  # fmt: skip
+    return weigh.conclude(
+        "averaged weights that are never updated: the model is evaluated with its initial ones",
+        Remedy("Update the average after each optimizer step, with a decay below 1.", _update(copy)),
+        step=int(copy["first"]),
+        failure="evaluation of untrained weights",
+    )
+
+
+def _no_average(copy: dict[str, Any]) -> Finding:
+    weigh = Weighing()
+    weigh.speaks(
+        f"in all {copy['evaluated']} evaluations its weights were bitwise those of {copy['of']!r}: nothing is averaged",
+        4.6, copy["evaluated"],
+    )  # fmt: skip
+    return weigh.conclude(
+        f"an averaged copy that is no average: {_variable(copy)!r} is overwritten with the newest weights each time",
+        Remedy(
+            "Use a decay between 0.9 and 0.9999, and mind which of the two weights it multiplies.",
+            _update(copy),
+        ),
+        step=int(copy["first"]),
+        failure="averaging without effect",
+    )
+
+
+def _stale_norms(copy: dict[str, Any]) -> Finding:
+    weigh = Weighing()
+    weigh.speaks(
+        f"{listing(copy['stale_norms'])} of it never saw a batch (num_batches_tracked is 0)",
+        5.0, len(copy["stale_norms"]), 0,
+    )  # fmt: skip
+    return weigh.conclude(
+        f"an averaged copy without batch norm statistics: {_variable(copy)!r} is evaluated with means of 0 and "
+        "variances of 1",
+        Remedy(
+            "Compute the statistics for the averaged weights before evaluating them, or average the buffers too.",
+            f"torch.optim.swa_utils.update_bn(train_loader, {_variable(copy)})",
+        ),
+        step=int(copy["first"]),
+        failure="evaluation with wrong statistics",
+    )
+
+
+def _variable(copy: dict[str, Any]) -> str:
+    if copy["swapped"]:
+        return "ema_model"
+    names = [name for name in (*copy["names"], copy["model"]) if name.replace(".", "").isidentifier()]
+    return str(next((name for name in names if AVERAGE.search(name)), names[0] if names else "ema_model"))
+
+
+def _update(copy: dict[str, Any]) -> str:
+    name = _variable(copy)
+    if copy["kind"] == "AveragedModel":
+        return f"optimizer.step()\n{name}.update_parameters(model)"
+    return (
+        "optimizer.step()\nwith torch.no_grad():\n"
+        f"    for averaged, p in zip({name}.parameters(), model.parameters()):\n"
+        "        averaged.lerp_(p, 1 - 0.999)"
+    )
+
+
+CAUSE = Cause(
+    id="ema_stale",
+    category="loop",
+    title="an averaged copy is not updated",
+    tier=Tier.CERTAIN,
+    explains=frozenset(),
+    judge=judge,
+    page=__doc__ or "",
+)

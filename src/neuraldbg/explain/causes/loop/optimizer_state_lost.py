@@ -1,0 +1,149 @@
+"""The optimizer forgets its momentum or averages: made anew in the loop, emptied, or not restored from a checkpoint.
+
+What it is
+    Adam and SGD with momentum remember past gradients. A new optimizer object remembers nothing: made inside the loop,
+    it starts afresh each time. The same happens when training goes on from a checkpoint and only the model's weights
+    are loaded, although the optimizer's state lies in the same file.
+
+How it shows
+    Training is slower and rougher than it should be. Adam that is made anew at each step moves every weight by exactly
+    the learning rate, in the direction of the last gradient's sign. After a resume the loss jumps up.
+
+How it is told apart
+    It is seen which optimizer object steps, and whether it goes on with the same weights, unchanged since the last step
+    of the one before. A new phase (unfreezing, a new task, a client in federated learning) makes a few new optimizers,
+    for other weights or weights that were loaded in between, and is no fault; nor is an optimizer without memory, such
+    as plain SGD. A checkpoint that is loaded to fine-tune a model is one only if the loss does not jump.
+
+What to do
+    Make the optimizer once, before the loop. After loading a checkpoint call ``optimizer.load_state_dict`` as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.loops import jump, latest, losses_from, optimizer_of, rates, stateful, stream_at
+from neuraldbg.explain.words import literal, number, plural
+from neuraldbg.nouns import FactKey, Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+TIMES = 3
+"""Phases of a training that may well have an optimizer each."""
+SHORT = 2
+"""Steps in which nothing can be remembered."""
+LONG = 50
+"""Steps after which the memory of Adam (beta1 = 0.9) and of momentum 0.9 has been rebuilt several times over."""
+JUMP = 1.3
+"""Factor by which the loss must rise after a resume."""
+AFTER = 5
+"""Steps after a resume that are needed to see it."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh what was forgotten during the run, then what was left in a checkpoint."""
+    for fact in latest(case, FactKey.MEMORY, "stream"):
+        found = _in_the_loop(case, fact)
+        if found is not None:
+            return found
+    for fact in latest(case, FactKey.RESUME, "id"):
+        found = _at_resume(case, fact)
+        if found is not None:
+            return found
+    return None
+
+
+def _in_the_loop(case: Case, fact: dict[str, Any]) -> Finding | None:
+    remade, emptied, every = (int(fact.get(key) or 0) for key in ("remade", "emptied", "every"))
+    times, kind = remade + emptied, str(fact.get("type") or "optimizer")
+    if times < TIMES:
+        return None
+    how = "made anew" if remade >= emptied else "emptied of its state"
+    weigh = Weighing()
+    weigh.speaks(
+        f"{kind} was {how} {times} times, usually after {plural(every, 'step')}, for the same weights, which went on "
+        "from where they were",
+        5.5 if every <= SHORT and times >= 3 * TIMES else 3.5, every, LONG,
+    )  # fmt: skip
+    if not fact.get("same_lr", True):
+        weigh.against("it came with another learning rate each time, as an old way to schedule one", 2.5)
+    if every > LONG:
+        weigh.against("its memory is short against the time between", 1.5, every, LONG)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 0.7)
+    first = fact.get("first")
+    return weigh.conclude(
+        f"optimizer state that is lost every {plural(every, 'step') if every > 1 else 'step'}: {kind} is {how} in the "
+        "loop",
+        Remedy(
+            "Make the optimizer once, before the loop.",
+            f"optimizer = torch.optim.{kind}(model.parameters(), lr={literal(case.lr)})\nfor epoch in range(epochs):\n"
+            "    ...",
+        ),
+        step=int(first) if first is not None else None,
+        failure=case.trouble.name or "lost momentum",
+    )
+
+
+def _at_resume(case: Case, fact: dict[str, Any]) -> Finding | None:
+    step = fact.get("model_loaded")
+    elsewhere = bool(fact.get("optimizer_loaded")) and not fact.get("loaded_steps")
+    if step is None or (fact.get("optimizer_loaded") and not elsewhere):
+        return None
+    stream = stream_at(case, int(step))
+    about = optimizer_of(case, stream)
+    if not stateful(about) or not _same_kind(about, fact) or len(losses_from(case, int(step))) <= AFTER:
+        return None
+    weigh, rise = Weighing(), jump(case, int(step))
+    weigh.speaks(
+        f"the checkpoint holds the state of an optimizer ({fact.get('states')} entries under {fact.get('where')!r}); "
+        "its weights were loaded into the model, "
+        + ("and its state into an optimizer that never stepped" if elsewhere else "its state into no optimizer"),
+        3.5 if elsewhere else 1.5, int(fact.get("states") or 0),
+    )  # fmt: skip
+    if rise > JUMP:
+        weigh.speaks(f"the loss rose {number(rise)} times within ten steps of it", 2.2, rise, JUMP)
+    else:
+        weigh.against("the loss did not jump after it", 1.5 if elsewhere else 2.5, rise, JUMP)
+    now = rates(case, stream).between(int(step), int(step) + 1).values
+    if len(now) and fact.get("lr") and abs(now[0] / float(fact["lr"]) - 1) < 1e-6:
+        weigh.speaks("the learning rate is the one in the checkpoint, so it goes on and does not fine-tune", 1.0)
+    counters = [
+        key for key in dict(fact.get("numbers") or {}) if key.lower().rstrip("s") in ("epoch", "step", "iteration")
+    ]
+    if counters:
+        weigh.speaks(f"the checkpoint says how far the training was ({', '.join(counters)})", 0.5)
+    where = "".join(f"[{part!r}]" for part in str(fact.get("where") or "").split(".") if part)
+    return weigh.conclude(
+        "optimizer state that is not restored at a resume: only the weights were loaded from the checkpoint",
+        Remedy(
+            "Load the optimizer's state as well, into the optimizer that trains.",
+            f"optimizer.load_state_dict(checkpoint{where})",
+        ),
+        step=int(step),
+        failure=case.trouble.name or "jump of the loss at resume",
+    )
+
+
+def _same_kind(about: dict[str, Any], fact: dict[str, Any]) -> bool:
+    """Whether the state in the file is of the kind of optimizer that trains."""
+    keys = set(fact.get("keys") or ())
+    if not keys:
+        return True
+    return ("exp_avg" in keys) == ("adam" in str(about.get("type")).lower())
+
+
+CAUSE = Cause(
+    id="optimizer_state_lost",
+    category="loop",
+    title="the optimizer forgets its state",
+    tier=Tier.CERTAIN,
+    explains=STALL | (BLOW_UP & {"loss_spike", "gradient_spike", "loss_divergence", "update_ratio_high"}),
+    judge=judge,
+    page=__doc__ or "",
+)

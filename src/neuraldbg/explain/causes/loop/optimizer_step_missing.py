@@ -1,0 +1,125 @@
+"""Gradients are computed, but no step is ever taken: the weights stay as they were at the start.
+
+What it is
+    ``loss.backward()`` only computes gradients. The weights move in ``optimizer.step()``. It may be missing, written
+    without parentheses (``optimizer.step``), stand behind a condition that never holds, be refused by the gradient
+    scaler every time, or be taken with a learning rate of 0.
+
+How it shows
+    The loss stays at its first value and only jitters with the batches. No error is raised.
+
+How it is told apart
+    It is read from the program: there are backward passes, and there is an optimizer that holds the model's weights
+    and is cleared in the loop, but it never steps; or all its steps have a learning rate of 0 and no scheduler. The
+    weights are compared with what they were: if they move, something else updates them (by hand, or another
+    optimizer), and it is no fault. A learning rate that a schedule brings to 0 is named as that.
+
+What to do
+    Call ``optimizer.step()`` after ``loss.backward()``. With a scaler: ``scaler.step(optimizer)`` and
+    ``scaler.update()``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.loops import completed, latest, rates
+from neuraldbg.explain.words import listing, plural, rounded
+from neuraldbg.nouns import FactKey, Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+PASSES = 10
+"""Backward passes without a step from which it is no accumulation any more."""
+OFTEN = 20
+"""Times that an optimizer must be cleared, where another one steps, to be part of the loop."""
+ZERO_STEPS = 5
+
+
+def judge(case: Case) -> Finding | None:
+    """Look for an optimizer that waits in vain, then for a learning rate of 0."""
+    for fact in latest(case, FactKey.UNSTEPPED, "id"):
+        found = _weigh_idle(case, fact)
+        if found is not None:
+            return found
+    return _judge_rate(case)
+
+
+def _weigh_idle(case: Case, fact: dict[str, Any]) -> Finding | None:
+    zeroed, backwards, others = (int(fact.get(key) or 0) for key in ("zeroed", "backwards", "steps"))
+    if fact.get("moved") or not fact.get("training") or backwards < PASSES:
+        return None
+    if others and (zeroed < OFTEN or not fact.get("with_grad") or not completed(case)):
+        return None  # it may begin later
+    kind, tries = str(fact.get("type") or "optimizer"), int(fact.get("scaler_steps") or 0)
+    weigh = Weighing()
+    weigh.speaks(
+        f"{backwards} backward passes ran, and {kind}, which "
+        f"holds {plural(int(fact.get('tensors') or 0), 'tensor')}, never stepped",
+        4.5 if others else 5.5, backwards, PASSES,
+    )  # fmt: skip
+    if zeroed * 2 >= backwards:
+        weigh.speaks(f"its zero_grad() was called {zeroed} times, so it belongs to the loop", 1.0, zeroed, PASSES)
+    elif not zeroed and not others:
+        weigh.against("nobody ever cleared it either, so it may be a leftover", 1.5, 0, 1)
+    if tries and not others:
+        weigh.against(f"the gradient scaler was asked for {plural(tries, 'step')} and refused each", 1.0, tries, 0)
+        sentence = f"gradient scaler that refused every one of {plural(tries, 'step')}: the weights never move"
+    else:
+        sentence = f"optimizer steps that are never taken: {kind} is cleared but never stepped"
+    return weigh.conclude(
+        sentence,
+        Remedy(
+            f"Call step() on the {kind} after the backward pass, with parentheses and outside of any condition that "
+            "never holds.",
+            "optimizer.zero_grad()\nloss.backward()\noptimizer.step()",
+        ),
+        layer=_only(fact) if others else None,
+        step=0,
+        failure=case.trouble.name or "no training",
+    )
+
+
+def _only(fact: dict[str, Any]) -> str | None:
+    layers = list(fact.get("layers") or ())
+    return str(layers[0]) if layers else None
+
+
+def _judge_rate(case: Case) -> Finding | None:
+    if latest(case, FactKey.SCHEDULE, "id"):
+        return None
+    streams = [stream for stream in case.run.streams if len(rates(case, stream))]
+    if not streams or any((rates(case, stream).values != 0).any() for stream in streams):
+        return None
+    count = sum(len(rates(case, stream)) for stream in streams)
+    if count < ZERO_STEPS:
+        return None
+    usual = {"adaptive": 1e-3, "plain": 0.05}[case.lr_class]
+    weigh = Weighing()
+    weigh.speaks(f"all {count} steps were taken with a learning rate of 0", 6.5, 0.0, 0.0)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 0.5)
+    return weigh.conclude(
+        f"learning rate of 0 in {listing([case.optimizer_name])}: steps are taken and change nothing",
+        Remedy(
+            f"Give {case.optimizer_name} a learning rate above 0, such as {rounded(usual)}.",
+            f'for group in optimizer.param_groups:\n    group["lr"] = {rounded(usual)}',
+        ),
+        step=0,
+        failure=case.trouble.name or "no training",
+    )
+
+
+CAUSE = Cause(
+    id="optimizer_step_missing",
+    category="loop",
+    title="backward without a step",
+    tier=Tier.CERTAIN,
+    explains=STALL,
+    judge=judge,
+    page=__doc__ or "",
+)

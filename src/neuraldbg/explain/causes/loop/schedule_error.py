@@ -1,0 +1,285 @@
+"""The learning rate is not what its schedule means: stepped in the wrong unit, too often, never, or past its end.
+
+What it is
+    A scheduler changes the learning rate each time its ``step()`` is called. Its settings count those calls: epochs if
+    it is stepped once an epoch, batches if it is stepped after each batch. Mixing them up makes a decay over thirty
+    epochs happen in thirty batches, or a warm-up over a thousand batches last a thousand epochs. It may also be stepped
+    twice, or never, or run past its end, where some schedules begin to rise again, become negative or raise an error.
+
+How it shows
+    The loss falls and then freezes, since the learning rate is practically 0; or it hardly falls at all, since the
+    warm-up never ends; or it goes up and down with a learning rate that does.
+
+How it is told apart
+    The learning rate of every step is known, and so are the scheduler's settings and how often it was stepped against
+    its optimizer; with a DataLoader it is known how many steps an epoch has. A warm-up from 0, restarts, a cycle, and a
+    rate that reaches 0 with the last steps of a run are what schedules are for, and no fault.
+
+What to do
+    Step once in the unit of the settings: after each batch with settings in batches, after each epoch with settings in
+    epochs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.loops import completed, latest, raised, rates
+from neuraldbg.explain.words import number, percent, plural
+from neuraldbg.nouns import FactKey, Remedy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+DEAD = 1e-4
+"""Share of its peak below which a learning rate moves nothing any more."""
+DEAD_SHARE = 0.2
+"""Share of the run that is spent so from which it is no end of a schedule. A cosine spends 0.6% there, a line 0.01%."""
+DEAD_STEPS = 10
+STUCK_LOW = 0.05
+"""Share of the intended learning rate that a warm-up never left."""
+STEPS = 20
+RARELY = 5
+"""Optimizer steps to one of the scheduler from which it is stepped once an epoch."""
+SHORT_CYCLE = 100
+"""Steps of half a cosine that nobody chooses in batches."""
+DECAYING = ("StepLR", "MultiStepLR", "ExponentialLR")
+FAST = 0.02
+"""Share of the learning rate that must be gone within the first of several epochs."""
+PER_EPOCH = (
+    "for epoch in range(epochs):\n    for x, y in loader:\n        ...\n        optimizer.step()\n    scheduler.step()"
+)
+PER_BATCH = "for x, y in loader:\n    ...\n    optimizer.step()\n    scheduler.step()"
+
+
+def judge(case: Case) -> Finding | None:
+    """Return the strongest of the ways in which a schedule goes wrong."""
+    found = [ended for ended in (_past_its_end(case), *(_rate(case, stream) for stream in case.run.streams)) if ended]
+    facts = latest(case, FactKey.SCHEDULE, "id")
+    ways: tuple[Callable[[Case, dict[str, Any], list[dict[str, Any]]], Finding | None], ...] = (
+        _cosine_turns, _decays_at_once, _never_gets_going, _never_stepped, _twice,
+    )  # fmt: skip
+    found += [finding for fact in facts for way in ways if (finding := way(case, fact, facts)) is not None]
+    return max(found, key=lambda finding: finding.log_odds, default=None)
+
+
+def _conclude(case: Case, weigh: Weighing, sentence: str, remedy: Remedy, step: int | None) -> Finding:
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 0.7)
+    return weigh.conclude(sentence, remedy, step=step, failure=case.trouble.name or "unintended learning rate")
+
+
+def _past_its_end(case: Case) -> Finding | None:
+    message = raised(case)
+    if "Tried to step" not in message or "total" not in message:
+        return None
+    weigh = Weighing()
+    weigh.speaks(f"the script ended with {message.splitlines()[-1].rstrip('.')}", 7.0)
+    return _conclude(
+        case, weigh, "schedule that is stepped more often than it was made for",
+        Remedy(
+            "Give the scheduler as many steps as it will be stepped.",
+            "scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr, total_steps=epochs * len(loader))",
+        ),
+        case.run.steps,
+    )  # fmt: skip
+
+
+def _rate(case: Case, stream: int) -> Finding | None:
+    """Judge the learning rate itself: negative, or as good as 0 for a good part of the run."""
+    lr = rates(case, stream)
+    if len(lr) < 2 * DEAD_STEPS:
+        return None
+    negative = np.flatnonzero(lr.values < 0)
+    weigh = Weighing()
+    if len(negative):
+        first = int(lr.steps[negative[0]])
+        weigh.speaks(f"the learning rate is negative from step {first} on", 6.5, float(lr.values.min()), 0.0)
+        return _conclude(
+            case, weigh, f"schedule that runs past its end: the learning rate is {number(float(lr.values.min()))}",
+            Remedy("Keep the factor at 0 or above.", "factor = max(0.0, 1 - step / total_steps)"), first,
+        )  # fmt: skip
+    peak = float(lr.values.max())
+    alive = np.flatnonzero(lr.values > DEAD * peak)
+    if not peak > 0 or not len(alive):
+        return None
+    dead = len(lr) - 1 - int(alive[-1])
+    if dead < DEAD_STEPS or dead < DEAD_SHARE * len(lr) or (len(case.run.streams) > 1 and not case.trouble.any):
+        return None
+    first, zero = int(lr.steps[alive[-1] + 1]), not lr.values[-1] > 0
+    weigh.speaks(
+        f"the learning rate fell from {number(peak)} to {number(float(lr.values[-1]))}, and {percent(dead / len(lr))} "
+        "of the steps were taken with less than a ten-thousandth of it",
+        4.5 if zero else 3.7, dead / len(lr), DEAD_SHARE,
+    )  # fmt: skip
+    about = _of_stream(case, stream)
+    if about is not None:
+        _add_settings(weigh, about)
+    return _conclude(
+        case, weigh, f"learning rate that a schedule brought to {number(float(lr.values[-1]))} by step {first} of "
+        f"{case.run.steps}",
+        Remedy(
+            "Let the schedule last as long as the training: count its settings in the unit in which it is stepped.",
+            PER_EPOCH if about is None or about["type"] in DECAYING else "total_steps = epochs * len(loader)",
+        ),
+        first,
+    )  # fmt: skip
+
+
+def _of_stream(case: Case, stream: int) -> dict[str, Any] | None:
+    facts = latest(case, FactKey.SCHEDULE, "id")
+    return next((f for f in facts if f.get("stream") == stream and f.get("steps")), None)
+
+
+def _add_settings(weigh: Weighing, fact: dict[str, Any]) -> None:
+    params = ", ".join(f"{k}={v}" for k, v in dict(fact.get("params") or {}).items() if k != "eta_min")
+    steps, taken = int(fact.get("steps") or 0), int(fact.get("optimizer_steps") or 0)
+    said = f"{fact['type']}({params}) was stepped {steps} times in {plural(taken, 'optimizer step')}"
+    weigh.speaks(said, 0.8, steps)
+    if fact.get("pass_steps"):
+        weigh.speaks(f"one pass over the data has {plural(int(fact['pass_steps']), 'step')}", 0.2)
+
+
+def _each_step(fact: dict[str, Any]) -> bool:
+    steps, taken = int(fact.get("steps") or 0), int(fact.get("optimizer_steps") or 0)
+    return steps >= STEPS and 0.8 * taken <= steps
+
+
+def _cosine_turns(case: Case, fact: dict[str, Any], _: list[dict[str, Any]]) -> Finding | None:
+    """A cosine stepped per batch whose half period is an epoch count: the rate swings up and down."""
+    half = float(dict(fact.get("params") or {}).get("T_max") or 0.0)
+    position, epoch = float(fact.get("position") or 0.0), int(fact.get("pass_steps") or 0)
+    if fact["type"] != "CosineAnnealingLR" or half <= 0 or position < 2 * half or not _each_step(fact):
+        return None
+    if epoch >= half > 0 and int(fact.get("passes") or 0) < 2:
+        return None  # all within one pass: there is no other unit
+    if half >= (epoch or SHORT_CYCLE):
+        return None
+    weigh, turns = Weighing(), int(position // (2 * half))
+    weigh.speaks(
+        f"the cosine has a half period of T_max={number(half)} and was stepped {fact['steps']} times, once a batch, so "
+        f"that the learning rate went down and up again {turns} times",
+        4.0 if epoch else 3.0, position / half, 2.0,
+    )  # fmt: skip
+    if turns >= 3:
+        weigh.speaks("that is more than a restart or two", 0.5, turns, 3)
+    if epoch:
+        weigh.speaks(f"one pass over the data has {plural(epoch, 'step')}, so T_max counts epochs", 0.8, epoch, half)
+    return _conclude(
+        case, weigh, f"cosine schedule of T_max={number(half)} epochs that is stepped at each batch: the learning rate "
+        f"swings {turns} times",
+        Remedy("Step it once an epoch, or count T_max in batches.", PER_EPOCH), int(half),
+    )  # fmt: skip
+
+
+def _decays_at_once(case: Case, fact: dict[str, Any], _: list[dict[str, Any]]) -> Finding | None:
+    """A decay per epoch that is stepped per batch: nearly all of the rate is gone within the first of many epochs."""
+    epoch, passes = int(fact.get("pass_steps") or 0), int(fact.get("passes") or 0)
+    if fact["type"] not in DECAYING or not _each_step(fact) or passes < 2 or fact.get("stream") is None:
+        return None
+    lr = rates(case, int(fact["stream"])).between(int(fact["made"]), int(fact["made"]) + epoch)
+    if len(lr) < 5 or not lr.values[0] > 0 or lr.values[-1] > FAST * lr.values[0]:
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"within the first of {passes} passes over the data the learning rate fell from {number(float(lr.values[0]))} "
+        f"to {number(float(lr.values[-1]))}",
+        4.0, float(lr.values[-1] / lr.values[0]), FAST,
+    )  # fmt: skip
+    _add_settings(weigh, fact)
+    return _conclude(
+        case, weigh, f"decay per epoch ({fact['type']}) that is stepped at each batch: the learning rate is gone "
+        "within the first epoch",
+        Remedy("Step it once an epoch.", PER_EPOCH), int(fact["made"]) + 1,
+    )  # fmt: skip
+
+
+def _intended(fact: dict[str, Any]) -> float:
+    return float(dict(fact.get("params") or {}).get("max_lr") or fact.get("base_lr") or 0.0)
+
+
+def _low(case: Case, fact: dict[str, Any]) -> float:
+    """Return the highest learning rate as a share of the one that was meant; NaN if unknown."""
+    lr, meant = rates(case, fact.get("stream")).values, _intended(fact)
+    return float(lr.max() / meant) if len(lr) and meant > 0 else float("nan")
+
+
+def _never_gets_going(case: Case, fact: dict[str, Any], _: list[dict[str, Any]]) -> Finding | None:
+    """Settings in batches, stepped once an epoch."""
+    steps, taken = int(fact.get("steps") or 0), int(fact.get("optimizer_steps") or 0)
+    if not steps or taken < STEPS or steps * RARELY > taken or not completed(case):
+        return None
+    params = dict(fact.get("params") or {})
+    total = float(params.get("total_steps") or params.get("T_max") or 0.0)
+    share = _low(case, fact)
+    weigh = Weighing()
+    if share <= STUCK_LOW:
+        weigh.speaks(
+            f"the learning rate never rose above {percent(share)} of the {number(_intended(fact))} that was meant",
+            4.5, share, STUCK_LOW,
+        )  # fmt: skip
+    if total and 0.8 * taken <= total <= 1.25 * taken and fact["type"] in ("OneCycleLR", "CosineAnnealingLR"):
+        weigh.speaks(f"it was made for {number(total)} steps, as many as there were batches", 3.5, total, taken)
+    if not weigh.items:
+        return None
+    _add_settings(weigh, fact)
+    return _conclude(
+        case, weigh, f"schedule in batches ({fact['type']}) that is stepped only {plural(steps, 'time')}, once an "
+        "epoch",
+        Remedy("Step it after each batch.", PER_BATCH), int(fact["made"]),
+    )  # fmt: skip
+
+
+def _never_stepped(case: Case, fact: dict[str, Any], facts: list[dict[str, Any]]) -> Finding | None:
+    taken = int(fact.get("optimizer_steps") or 0)
+    others = any(f.get("steps") for f in facts if f.get("stream") == fact.get("stream"))
+    if fact.get("steps") or others or taken < STEPS or not completed(case) or fact["type"] == "ReduceLROnPlateau":
+        return None
+    share, passes = _low(case, fact), int(fact.get("passes") or 0)
+    weigh = Weighing()
+    weigh.speaks(f"{fact['type']} was made and never stepped, in {plural(taken, 'optimizer step')}", 1.5, 0, 1)
+    if share <= STUCK_LOW:
+        weigh.speaks(
+            f"the learning rate stayed at {percent(share)} of the {number(_intended(fact))} that was meant",
+            5.0, share, STUCK_LOW,
+        )  # fmt: skip
+    if passes >= 3:
+        weigh.speaks(f"there were {passes} passes over the data in which to step it", 2.0, passes, 3)
+    return _conclude(
+        case, weigh, f"schedule ({fact['type']}) that is never stepped: the learning rate stays where it began",
+        Remedy("Call scheduler.step() after optimizer.step(), in the unit of its settings.", PER_EPOCH),
+        int(fact["made"]),
+    )  # fmt: skip
+
+
+def _twice(case: Case, fact: dict[str, Any], _: list[dict[str, Any]]) -> Finding | None:
+    double, steps = int(fact.get("double") or 0), int(fact.get("steps") or 0)
+    if double < 3 or double < 0.4 * steps or fact["type"] == "ReduceLROnPlateau" or int(fact.get("early") or 0) > 2:
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"{double} of {steps} calls of its step() came right after another, with no training between", 4.0, double
+    )
+    _add_settings(weigh, fact)
+    return _conclude(
+        case, weigh, f"schedule ({fact['type']}) that is stepped twice each time: it is over in half the time",
+        Remedy("Call scheduler.step() once for each epoch or batch.", PER_BATCH), int(fact["made"]),
+    )  # fmt: skip
+
+
+CAUSE = Cause(
+    id="schedule_error",
+    category="loop",
+    title="a learning rate that is not what its schedule means",
+    tier=Tier.CERTAIN,
+    explains=STALL,
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,82 @@
+"""Two weights that are meant to be one are trained apart.
+
+What it is
+    Weight tying makes one tensor serve twice: the embedding of the words is also the output matrix, or a decoder uses
+    the transpose of its encoder. It holds only while both layers have the same ``nn.Parameter``. Copying the values,
+    wrapping a copy into a new ``nn.Parameter``, or assigning a new weight after tying makes two tensors, which begin
+    equal and drift apart.
+
+How it shows
+    The model has more parameters than meant, fits worse per parameter, and the saved weights no longer fit a model that
+    is tied. Nothing fails.
+
+How it is told apart
+    Before the first step the weights of embeddings and linear layers of the same shape are compared, and linear layers
+    with the transposes of others. Two random matrices are never equal to the last bit, so equal ones in two storages
+    were copied. A declaration (``tie_word_embeddings=True``) counts too, by itself only a little. Whole blocks that are
+    copied, target networks and averaged models are not compared. Weights that are really shared are no fault.
+
+What to do
+    Assign the parameter itself, and build the optimizer afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain.case import owner
+from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.wiring import access
+from neuraldbg.explain.words import percent
+from neuraldbg.nouns import FactKey, Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh pairs that began equal, or are declared to be tied."""
+    fact = case.run.fact(FactKey.TIES.value)
+    pairs = [p for p in (fact or {}).get("pairs") or () if not p["equal"] and all(p["trained"])]
+    pairs.sort(key=lambda pair: (not pair["started_equal"], not pair["declared"]))
+    return _weigh(pairs[0]) if pairs else None
+
+
+def _weigh(pair: dict[str, Any]) -> Finding:
+    a, b, turned = str(pair["a"]), str(pair["b"]), " transposed" if pair["transposed"] else ""
+    weigh = Weighing()
+    if pair["started_equal"]:
+        same = f"{b} was equal to {a}{turned} to the last bit before the first step, in a storage of its own"
+        weigh.speaks(same, 4.3)
+        drift = float(pair["distance"])
+        weigh.speaks(f"they have drifted apart by {percent(drift)} of their size", 0.7, round(drift, 6), 0.0)
+    if pair["declared"]:
+        # Libraries set such a switch by default, so alone it says little.
+        named = not str(pair["declared"]).startswith("config")
+        weight = 3.3 if named or pair["started_equal"] else 2.2
+        weigh.speaks(f"{pair['declared']} is True", weight, str(pair["declared"]))
+    if not pair["started_equal"]:
+        weigh.speaks(f"{a} and {b} are two tensors of one shape", 0.2)
+    code = f"{access(b, 'model')} = {access(a, 'model')}  # the parameter itself, before the optimizer is made"
+    if pair["transposed"]:
+        code = f"# in forward(), with one parameter:\nx = F.linear(x, {access(a)}.t(), {access(owner(b))}.bias)"
+    return weigh.conclude(
+        f"weights that are meant to be tied and are two tensors: {a} and {b} are trained apart",
+        Remedy(f"Let {owner(b)!r} use the parameter of {owner(a)!r} itself, not a copy of its values.", code),
+        layer=owner(b),
+        step=0,
+        failure="weights drifting apart",
+    )
+
+
+CAUSE = Cause(
+    id="tied_weights_broken",
+    category="loop",
+    title="tied weights are two tensors",
+    tier=Tier.CERTAIN,
+    explains=STALL,
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,106 @@
+"""Validation runs in training mode: dropout is active and batch norm learns from the validation data.
+
+What it is
+    ``model.eval()`` was not called before the validation or test passes. ``torch.no_grad()`` switches off gradients and
+    nothing else: dropout goes on dropping, and batch norm normalises with the batch at hand and moves its running
+    statistics towards it.
+
+How it shows
+    Validation looks worse than it is (dropout), differs from run to run and with the batch size (batch norm), and the
+    model has seen the statistics of the validation data.
+
+How it is told apart
+    Passes of a trained model without gradients, or with gradients and no backward, are counted between optimizer steps,
+    with the mode of its dropout and batch-norm layers. A validation is several such passes now and then. Passes of that
+    kind in every step belong to the training, several on the same input are Monte Carlo dropout, batch norm that
+    averages over all batches (``momentum=None``) is being recalibrated, and programs that evaluate in evaluation mode
+    elsewhere know what they do. None of these is a fault.
+
+What to do
+    ``model.eval()`` before the validation, ``model.train()`` after it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import listing, plural
+from neuraldbg.nouns import FactKey, Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+RARE = 0.5
+"""Share of the steps before which there is a validation, at most; more often, such passes are part of the training."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the evaluations of each trained model."""
+    if len(case.run.streams) > 1:
+        return None  # several players: passes without gradients serve the others
+    latest = {fact.value["model"]: fact.value for fact in case.run.facts_of(FactKey.EVALS.value)}
+    found = [finding for value in latest.values() if (finding := _weigh(value)) is not None]
+    return max(found, key=lambda finding: finding.log_odds) if found else None
+
+
+def _weigh(seen: dict[str, Any]) -> Finding | None:
+    weight = _strength(seen)
+    layers = [*seen["norms"], *seen["dropout"]]
+    if weight == 0.0 or not layers:
+        return None
+    weigh = Weighing()
+    kind = "with gradients and no backward" if seen["grad"] else "without gradients"
+    weigh.speaks(
+        f"{plural(seen['passes'], 'pass')} {kind} in {plural(seen['train_bursts'], 'evaluation')} ran in training mode"
+        .replace("passs", "passes"),
+        weight, seen["train_bursts"], 0,
+    )  # fmt: skip
+    if seen["eval_bursts"]:
+        weigh.against(f"{plural(seen['eval_bursts'], 'evaluation')} ran in evaluation mode", 4.0, seen["eval_bursts"])
+    else:
+        weigh.speaks("no evaluation ran in evaluation mode", 0.5, 0)
+    if seen["norms"]:
+        weigh.speaks(f"each of these passes moved the running statistics of {listing(seen['norms'])}", 0.7)
+    if seen["dropout"]:
+        weigh.speaks(f"{listing(seen['dropout'])} dropped values in them", 0.4)
+    active = [word for word, names in (("batch norm", seen["norms"]), ("dropout", seen["dropout"])) if names]
+    return weigh.conclude(
+        f"a validation in training mode: {' and '.join(active)} of {seen['model']!r} "
+        f"{'are' if len(active) > 1 else 'is'} active in it",
+        Remedy(
+            "Switch to evaluation mode before the validation, and back after it.",
+            "model.eval()\nwith torch.no_grad():\n    for x, y in val_loader:\n        ...\nmodel.train()",
+        ),
+        step=int(seen["first"]),
+        failure="unreliable validation",
+    )
+
+
+def _strength(seen: dict[str, Any]) -> float:
+    """Return how clearly the passes are a validation; 0 for what else they may be."""
+    if seen["repeated"] * 2 >= seen["passes"] and not seen["same"]:
+        return 0.0  # Monte Carlo dropout
+    rare = seen["train_bursts"] <= RARE * max(seen["steps"], 1)
+    if rare and seen["longest"] >= 2 and seen["train_bursts"] >= 2:
+        return 5.0
+    if rare and seen["longest"] >= 3:
+        return 3.0
+    if seen["train_bursts"] >= 3 and not seen["grad"]:
+        if seen["same"]:
+            return 4.4 if rare else 2.6
+        return 2.8 if seen["train_bursts"] <= 0.3 * seen["steps"] else 0.0
+    return 0.0
+
+
+CAUSE = Cause(
+    id="train_mode_in_eval",
+    category="loop",
+    title="validation runs in training mode",
+    tier=Tier.CERTAIN,
+    explains=frozenset(),
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,151 @@
+"""The step runs, but its update never arrives in a weight, or is undone before the next step.
+
+What it is
+    A weight has a gradient, its optimizer steps with a learning rate above 0, and still the weight is afterwards, to
+    the last bit, what it was. Typical reasons: a kernel that fails silently on a tensor that is not contiguous, an
+    optimizer that skips the tensor, or code that overwrites the weight after each step (from a copy, with ``.data``, or
+    by loading an old state).
+
+How it shows
+    If it is one layer, the rest trains around it and the result is just worse. If it is all of them, the loss stays at
+    its level and only jitters.
+
+How it is told apart
+    Each weight is compared before and after each step, and with the next step. A weight that does not change although
+    its gradient is not 0 has lost its update; one that changes in each step and begins the next as it was is
+    overwritten. Steps too small for the number format are left out (that is bf16_update_lost), and so are learning
+    rates of 0, frozen parameters and rows of an embedding that no batch uses.
+
+What to do
+    Make the tensor contiguous, and look for code that writes to it after the step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.explain.case import owner
+from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import listing, number, plural
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+STEPS = 8
+"""Steps with a gradient that are needed."""
+ROUNDING = 1e-6
+"""Step relative to the weight below which float32 (2**-24) may round it away."""
+MOST = 0.5
+"""Share of all tensors from which it is no matter of a layer."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Look for weights that do not move in the step, then for such that are put back after it."""
+    still, back, seen = [], [], 0
+    skipped = {name for fact in case.run.facts_of("params") for key in ("zero_lr", "not_in_optimizer", "frozen")
+               for name in fact.value.get(key) or ()}  # fmt: skip
+    for row, site in enumerate(case.layout.sites):
+        layer = case.layout.by_path.get(site.module)
+        if site.kind != "param" or site.call or (layer is not None and "Embedding" in layer.type):
+            continue
+        if site.dtype and not site.dtype.endswith(("float32", "float64")):
+            continue
+        rows = [_row(case, kind, site.module, site.name) for kind in ("param_grad", "update")]
+        name = f"{site.module}.{site.name}" if site.module else site.name
+        if rows[0] is None or rows[1] is None or name in skipped:
+            continue
+        course = _course(case, row, rows[0], rows[1])
+        seen += course != "unknown"
+        if course == "still":
+            still.append(name)
+        elif course == "back":
+            back.append(name)
+    if still:
+        return _still(case, still, seen)
+    return _back(case, back, seen) if back and case.trouble.any else None
+
+
+def _row(case: Case, kind: str, module: str, name: str) -> int | None:
+    return next((r for r in case.layout.rows(kind, module) if case.layout.sites[r].name == name), None)
+
+
+def _course(case: Case, param: int, grad: int, update: int) -> str:
+    """Say what became of a weight: ``moves``, ``still``, ``back`` (put back after each step) or ``unknown``."""
+    history = case.history
+    if update >= history.mean.shape[1]:
+        return "unknown"
+    whole = history.width == 1
+    gradient, moved = history.stat(grad, "rms")[whole], history.stat(update, "rms", "max")[whole]
+    weight, count = history.stat(param, "rms")[whole], history.stat(update, "count")[whole]
+    lr = history.scalars.get("lr")
+    rate = np.full(len(history), np.nan)[whole] if lr is None else lr[whole]
+    had = (count > 0) & (gradient > 0) & np.isfinite(gradient) & np.isfinite(weight)
+    size = rate if case.adaptive else rate * gradient
+    had &= size > ROUNDING * np.maximum(weight, 1e-12)
+    if had.sum() < STEPS:
+        return "unknown"
+    if not (moved[count > 0] > 0).any():
+        total = history.stat(update, "total")[whole]
+        return "still" if (count[had] >= total[had]).any() else "unknown"  # a sample may miss what moved
+    steps = had & (moved > ROUNDING * weight)
+    if steps.sum() < STEPS or steps.sum() < 0.8 * had.sum():
+        return "moves"
+    stats = [history.stat(param, name)[whole][steps] for name in ("mean", "rms", "min", "max")]
+    return "back" if all((values == values[0]).all() for values in stats) else "moves"
+
+
+def _still(case: Case, names: list[str], seen: int) -> Finding:
+    weigh, whole = Weighing(), len(names) > MOST * seen
+    weigh.speaks(
+        f"{listing(names)} did not change by a single bit in any step, with a gradient, a learning rate of "
+        f"{number(case.lr)} and a place in the optimizer",
+        6.5, 0.0, ROUNDING,
+    )  # fmt: skip
+    if not whole:
+        weigh.speaks(f"the other {plural(seen - len(names), 'tensor')} moved in the same steps", 0.5, seen - len(names))
+    first = names[0]
+    return weigh.conclude(
+        f"updates of {listing(names)} that are lost: the step runs and the weight stays the same to the last bit",
+        Remedy(
+            "Make the tensor contiguous, and see whether the optimizer's step really reaches it.",
+            f"p = model.get_parameter({first!r})\nprint(p.is_contiguous(), p.requires_grad, p.stride())\n"
+            "p.data = p.data.contiguous()",
+        ),
+        layer=None if whole else owner(first),
+        step=0,
+        failure=case.trouble.name or "untrained layer",
+    )
+
+
+def _back(case: Case, names: list[str], seen: int) -> Finding:
+    weigh, whole = Weighing(), len(names) > MOST * seen
+    weigh.speaks(
+        f"each step changes {listing(names)}, and each next step begins on the old values again", 6.0, len(names)
+    )
+    weigh.speaks(case.trouble.phrase, 0.5)
+    return weigh.conclude(
+        f"updates of {listing(names)} that are undone: something overwrites the weight after each step",
+        Remedy(
+            "Look for what writes to it after the step: load_state_dict, copy_, an assignment to .data.",
+            f"p = model.get_parameter({names[0]!r})\nprint(p.data_ptr(), p._version)  # after each part of the loop",
+        ),
+        layer=None if whole else owner(names[0]),
+        step=0,
+        failure=case.trouble.name or "untrained layer",
+    )
+
+
+CAUSE = Cause(
+    id="update_lost",
+    category="loop",
+    title="updates that never arrive",
+    tier=Tier.CERTAIN,
+    explains=STALL,
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,78 @@
+"""A custom autograd Function returns a gradient that is not the gradient of what it computes.
+
+What it is
+    ``torch.autograd.Function`` lets a program write ``backward`` by hand. PyTorch does not check it: a forgotten chain
+    rule, a wrong sign, a missing factor or the wrong saved tensor gives gradients that point somewhere else.
+
+How it shows
+    Training is slower or worse than it should be, or does not work at all, with no error. Everything before the
+    Function gets the wrong gradient.
+
+How it is told apart
+    The Function is called once more with small copies of its own inputs in double precision, and its gradient is
+    compared with finite differences along fixed directions. For a smooth function both agree to about eight digits.
+    Functions that round, cut or return their input (straight-through estimators, gradient reversal, gradient clipping)
+    have another gradient on purpose and are not judged, nor are random ones, those of installed packages, and those
+    that cannot be called that way.
+
+What to do
+    Correct ``backward``; ``torch.autograd.gradcheck`` tells when it is right.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.wiring import line
+from neuraldbg.explain.words import number, percent
+from neuraldbg.nouns import FactKey, Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+WRONG = 0.01
+"""Relative error from which a gradient is wrong: that of the finite differences is a million times smaller."""
+GROSS = 0.1
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the Function with the largest error."""
+    facts = [fact.value for fact in case.run.facts_of(FactKey.FUNCTIONS.value)]
+    wrong = [value for value in facts if value["judged"] and value["error"] >= WRONG]
+    return _weigh(max(wrong, key=lambda value: float(value["error"]))) if wrong else None
+
+
+def _weigh(value: dict[str, Any]) -> Finding:
+    name, error = str(value["name"]), float(value["error"])
+    weigh = Weighing()
+    weigh.speaks(
+        f"along one direction of its input {value['input']} the derivative of {name} is {number(value['numeric'])} by "
+        f"finite differences, and {number(value['analytic'])} by its backward",
+        5.5 if error >= GROSS else 4.2, round(error, 6), WRONG,
+    )  # fmt: skip
+    if value["place"]:
+        weigh.speaks(f"it is called at {line(value['place'])}", 0.2)
+    return weigh.conclude(
+        f"a wrong backward of the custom function {name!r}: its gradient is off by {percent(min(error, 1.0))}",
+        Remedy(
+            f"Correct {name}.backward, and check it in double precision.",
+            "x = torch.randn(4, 8, dtype=torch.float64, requires_grad=True)  # inputs as the function takes them\n"
+            f"torch.autograd.gradcheck({name}.apply, (x,))",
+        ),
+        step=0,
+        failure="training along a wrong gradient",
+    )
+
+
+CAUSE = Cause(
+    id="wrong_custom_backward",
+    category="loop",
+    title="a custom backward is wrong",
+    tier=Tier.CERTAIN,
+    explains=BLOW_UP | STALL,
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,102 @@
+"""All labels are the same, or use a tiny part of the classes that the model has.
+
+What it is
+    Something in the data pipeline wiped the labels: an integer division, a cast to bool, a wrong column, a folder that
+    was read as one class. There is nothing to learn but a constant.
+
+How it shows
+    The loss falls to zero within a few steps and accuracy in training is perfect, while the model is useless.
+
+How it is told apart
+    The labels of the whole run are counted. A loss that makes its labels itself is left alone: the positive pair in
+    column 0 of a contrastive loss, ones and zeros for a critic. Few of many classes are common in fine-tuning, so that
+    they are only named where something else is wrong too. If the rare classes do occur but are never predicted it is
+    class_imbalance.
+
+What to do
+    Look at the labels where they are made, and count them before training.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain import targets
+from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import number, plural
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+BATCHES, SAMPLES = 5, 50
+"""Batches and labels below which a run has not shown what its labels are."""
+TINY = 0.1
+"""Share of the declared classes below which those that occur are few."""
+MANY = 20
+"""Labels per declared class that would have shown every class."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the labels of each loss that is given its labels."""
+    for slot in targets.slots(case):
+        term = targets.supervised(case, slot)
+        if term is None or slot.get("batches", 0) < BATCHES or slot.get("samples", 0) < SAMPLES:
+            continue
+        found = _classes(slot, term) if slot.get("kind") == "nll" else _numbers(case, slot, term)
+        if found is not None:
+            return found
+    return None
+
+
+def _classes(slot: dict[str, Any], term: dict[str, Any]) -> Finding | None:
+    classes, distinct, samples = int(slot["classes"]), int(slot["distinct"]), int(slot["samples"])
+    weigh, labels = Weighing(), list(slot.get("histogram") or {})
+    if distinct == 1 and classes > 1:
+        weigh.speaks(f"all {samples} labels of {slot['batches']} batches are class {labels[0]} of {classes}", 6.0, 1, 2)
+        return _finish(weigh, term, f"labels that are all the same: class {labels[0]}")
+    if 1 < distinct <= TINY * classes and samples >= MANY * classes and "tokens" not in slot:
+        weigh.speaks(f"{samples} labels use {plural(distinct, 'class')} of {classes}".replace("classs", "classes"), 2.0,
+                     distinct, TINY * classes)  # fmt: skip
+        return _finish(weigh, term, f"labels that use only {distinct} of {classes} classes")
+    return None
+
+
+def _numbers(case: Case, slot: dict[str, Any], term: dict[str, Any]) -> Finding | None:
+    if slot.get("min") is None or slot.get("min") != slot.get("max"):
+        return None
+    # A slot holds samples of large targets; the graph of the loss was read with more of them.
+    if any(
+        (t.get("target") or {}).get(end) != slot["min"] for t in targets.alike(case, term) for end in ("min", "max")
+    ):
+        return None
+    weigh, value = Weighing(), number(float(slot["min"]))
+    binary = slot.get("kind") in ("bce", "bce_with_logits")
+    weigh.speaks(f"all targets of {slot['batches']} batches are {value}", 5.0 if binary else 3.4, slot["min"])
+    return _finish(weigh, term, f"targets that are all the same: {value}")
+
+
+def _finish(weigh: Weighing, term: dict[str, Any], sentence: str) -> Finding:
+    return weigh.conclude(
+        sentence,
+        Remedy(
+            "Count the labels where the data set is made; look for a cast, a division or a wrong column.",
+            "print(torch.unique(torch.as_tensor(labels), return_counts=True))",
+        ),
+        layer=term.get("layer"),
+        step=0,
+        failure="learning of a constant",
+    )
+
+
+CAUSE = Cause(
+    id="labels_degenerate",
+    category="loss",
+    title="labels that are all the same",
+    tier=Tier.CERTAIN,
+    explains=STALL | UNITS,
+    judge=judge,
+    page=__doc__ or "",
+)

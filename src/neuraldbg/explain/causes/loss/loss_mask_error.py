@@ -1,0 +1,100 @@
+"""Padding counts in the loss, or what should count is masked away.
+
+What it is
+    Sequences of different lengths are filled up with a padding token. If its positions count, the loss is mostly
+    about padding, which is easy, and the rest is hardly learnt. If the mask is the wrong way round, only padding
+    counts.
+
+How it shows
+    The loss falls quickly to a small value, and the model answers padding everywhere.
+
+How it is told apart
+    Target tokens are compared with input tokens: padding is one and the same token at the ends of rows of different
+    length, in the input and in the target alike. It counts if it is not the ignored id, has no weight of zero and is
+    not masked where single elements of the loss are multiplied. Short padding does little harm and is left alone,
+    and so are pictures, where one class may fill the border.
+
+What to do
+    ``ignore_index`` of the cross entropy, or targets of -100 where the input is padding.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain import targets
+from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import number, percent
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+SOME, MOST = 0.25, 0.5
+"""Shares of the counted targets that are padding: worth a word, and more than all the rest."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh padding and masks of each loss."""
+    for slot in targets.slots(case):
+        found = _padding(case, slot) or _nothing_left(case, slot)
+        if found is not None:
+            return found
+    return None
+
+
+def _padding(case: Case, slot: dict[str, Any]) -> Finding | None:
+    tokens = slot.get("tokens") or {}
+    share, pad, mask, weigh = float(tokens.get("padded") or 0), tokens.get("pad"), tokens.get("mask") or {}, Weighing()
+    layer = (targets.term_of(case, slot) or {}).get("layer")
+    if mask and mask.get("padding", 0.0) > 0.5 > 2 * mask.get("rest", 1.0):
+        weigh.speaks(
+            f"the mask lets {percent(mask['padding'])} of the padding count and {percent(mask['rest'])} of the rest",
+            7.0, mask["padding"], mask["rest"],
+        )  # fmt: skip
+        return weigh.conclude(
+            "a mask that is the wrong way round: only padding counts in the loss",
+            Remedy("Turn the mask round.", f"mask = (target != {pad}).float()"),
+            layer=layer, step=0, failure="learning of padding",
+        )  # fmt: skip
+    if share < SOME or pad is None:
+        return None
+    weigh.speaks(
+        f"{percent(share)} of the targets that count are padding (token {pad}), in "
+        f"{percent(tokens.get('padded_rows', 0.0))} of the rows", 5.2 if share >= MOST else 3.3, share, SOME,
+    )  # fmt: skip
+    weigh.speaks(f"the loss ignores id {slot.get('ignore')}, which is not the padding", 0.5, slot.get("ignore"))
+    return weigh.conclude(
+        f"padding that counts in the loss: token {pad} makes up {percent(share)} of the targets",
+        Remedy("Have the loss ignore the padding.",
+               f"criterion = torch.nn.CrossEntropyLoss(ignore_index={pad})"),
+        layer=layer, step=0, failure="learning of padding",
+    )  # fmt: skip
+
+
+def _nothing_left(case: Case, slot: dict[str, Any]) -> Finding | None:
+    """A mask of nothing but zeros."""
+    values = case.loss.finite.values
+    if slot.get("mask_zeros") != 1.0 or not len(values) or not (values == 0).mean() > 0.9:
+        return None
+    weigh = Weighing()
+    weigh.speaks("the mask that multiplies the loss is zero everywhere", 5.0, 1.0)
+    weigh.speaks(f"the loss is exactly 0 in {number(int((values == 0).sum()))} steps", 2.0, 0.0)
+    return weigh.conclude(
+        "a mask that leaves nothing of the loss",
+        Remedy("Look at the mask: nothing of the targets counts.", "assert mask.any()"),
+        step=0, failure="loss of zero", equivalent=("target_out_of_range",),
+    )  # fmt: skip
+
+
+CAUSE = Cause(
+    id="loss_mask_error",
+    category="loss",
+    title="padding counts, or what should count is masked",
+    tier=Tier.CERTAIN,
+    explains=STALL | UNITS,
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,149 @@
+"""The loss belongs to another kind of task: a squared error on class ids, a yes-or-no loss for one of many classes.
+
+What it is
+    Class ids are names, not amounts: class 7 is not nearer to 8 than to 0. A squared error treats them as amounts, a
+    binary cross entropy takes them for probabilities, and a cross entropy with a row of several ones asks for several
+    classes at once from a distribution that sums to 1.
+
+How it shows
+    The loss falls to what predicting the mean id gives, or below zero (binary cross entropy with targets above 1), and
+    accuracy stays poor though the loss moves.
+
+How it is told apart
+    Values and shapes of the targets are read from the graph of the loss. C scores compared with one column of ids from
+    0 to C - 1, or ids of three and more classes in a binary cross entropy, are facts. One output regressed on small
+    integers may be a count or a rating, so that it is only named with low confidence and where nothing is learnt. A
+    binary cross entropy on one-hot rows is a choice and no fault. Labels such as -1 and 1, or 0 and 255, are
+    target_out_of_range.
+
+What to do
+    Cross entropy with one score per class for one of many; binary cross entropy for several at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain import targets
+from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import number, percent
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+CROSS_ENTROPY = "loss = torch.nn.functional.cross_entropy(scores, target.long())  # scores: (N, classes)"
+BCE = "loss = torch.nn.functional.binary_cross_entropy_with_logits(scores, target.float())"
+BY_HAND = ["neg", "sum", "mul", "logsoftmax"]
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh values and shapes of the targets of each loss."""
+    for slot in targets.slots(case):
+        term = targets.term_of(case, slot)
+        if term is not None:
+            found = _ids_for_numbers(case, slot, term) or _ids_for_binary(slot, term)
+            if found is not None:
+                return found
+    for term in case.terms:
+        found = _several_at_once(case, term)
+        if found is not None:
+            return found
+    return None
+
+
+def class_ids(slot: dict[str, Any], least: int = 3) -> int:
+    """Return how many class ids 0, 1, ... the targets hold, without a gap; 0 if they are something else."""
+    values = slot.get("values") or {}
+    if not slot.get("integral") or len(values) < least or slot.get("min") != 0:
+        return 0
+    return len(values) if slot.get("max") == len(values) - 1 else 0
+
+
+def _finish(weigh: Weighing, term: dict[str, Any], sentence: str, text: str, code: str) -> Finding:
+    return weigh.conclude(
+        sentence,
+        Remedy(text, code),
+        layer=term.get("layer"),
+        step=0,
+        failure="learning of something else than the task",
+    )
+
+
+def _ids_for_numbers(case: Case, slot: dict[str, Any], term: dict[str, Any]) -> Finding | None:
+    if term.get("kind") not in targets.REGRESSION:
+        return None
+    shapes, classes, weigh = term.get("operand_shapes") or [], class_ids(slot), Weighing()
+    width = int((term.get("input_shape") or [0])[-1])
+    column = len(shapes) > 1 and len(shapes[0]) == len(shapes[1]) == 2 and shapes[1][-1] == 1 < shapes[0][-1]
+    if column and slot.get("integral") and slot.get("min", -1) >= 0 and width / 2 <= slot.get("max", 0) <= width - 1:
+        weigh.speaks(
+            f"{width} outputs are all compared with one column of whole numbers from 0 to {number(slot['max'])}",
+            6.5, str(shapes[0]), str(shapes[1]),
+        )  # fmt: skip
+    elif classes and width == 1 and not case.learned and even(slot):
+        weigh.speaks(
+            f"the targets are the whole numbers 0 to {classes - 1}, about equally often, as ids of classes are", 2.4,
+            classes, 3,
+        )  # fmt: skip
+        if any((leaf or {}).get("image") for leaf in ((case.run.fact("batch") or {}).get("inputs") or {}).values()):
+            weigh.speaks("the inputs are images", 0.8, "image")
+    else:
+        return None
+    return _finish(
+        weigh, term, f"class ids given to {term.get('kind')}, which takes them for amounts",
+        "Use one score per class and the cross entropy.", CROSS_ENTROPY,
+    )  # fmt: skip
+
+
+def even(slot: dict[str, Any]) -> bool:
+    """Whether all values are about equally frequent, within a factor of 1.5."""
+    counts = list((slot.get("values") or {}).values())
+    return bool(counts) and max(counts) <= 1.5 * min(counts)
+
+
+def _ids_for_binary(slot: dict[str, Any], term: dict[str, Any]) -> Finding | None:
+    if term.get("kind") not in ("bce", "bce_with_logits"):
+        return None
+    classes = class_ids(slot)
+    if not classes:
+        return None
+    weigh = Weighing()
+    weigh.speaks(f"the targets of {term['kind']} are the whole numbers 0 to {classes - 1}", 5.5, classes, 2)
+    weigh.speaks(
+        f"{percent(slot.get('outside_unit', 0.0))} of them are no probabilities", 1.0, slot.get("outside_unit"), 0.0
+    )
+    return _finish(
+        weigh, term, f"ids of {classes} classes given to {term['kind']}, which answers yes or no",
+        "Use one score per class and the cross entropy.", CROSS_ENTROPY,
+    )  # fmt: skip
+
+
+def _several_at_once(case: Case, term: dict[str, Any]) -> Finding | None:
+    """Rows of several ones in a cross entropy: an average over all of them, as ``F.cross_entropy`` takes it."""
+    soft = term.get("soft_target") or {}
+    ops = [op for op in case.loss_ops if op != "div"]
+    if not soft.get("binary") or not soft.get("many", 0.0) > 0.2 or ops[:4] != BY_HAND or len(case.terms) != 1:
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"{percent(soft['many'])} of the target rows hold more than one 1 (at most {number(soft['sum_high'])}), and a "
+        "softmax shares out a single 1", 5.0, soft["many"], 0.0,
+    )  # fmt: skip
+    return _finish(
+        weigh, term, "rows of several labels given to a cross entropy, which asks for one class",
+        "Use a binary cross entropy, which answers each label by itself.", BCE,
+    )  # fmt: skip
+
+
+CAUSE = Cause(
+    id="loss_task_mismatch",
+    category="loss",
+    title="the loss belongs to another kind of task",
+    tier=Tier.CERTAIN,
+    explains=STALL | UNITS,
+    judge=judge,
+    page=__doc__ or "",
+)

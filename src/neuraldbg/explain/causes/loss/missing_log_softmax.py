@@ -1,0 +1,128 @@
+"""A loss that expects log-probabilities is given something else: raw scores, probabilities, or the wrong axis.
+
+What it is
+    ``NLLLoss`` only picks the number at the right class and negates it; ``KLDivLoss`` also takes its first argument
+    for a logarithm. Both are right only if the scores went through ``log_softmax`` over the classes. Given raw
+    scores the loss has no lower bound; given probabilities its slope vanishes; normalised over the batch (``dim=0``)
+    the samples compete with each other instead of the classes.
+
+How it shows
+    A negative loss: it falls without end for raw scores, and lies between -1 and 0 for probabilities. Over the wrong
+    axis the loss looks usual and the accuracy stays poor.
+
+How it is told apart
+    The numbers given to the loss are read: the exponentials of a row of log-probabilities sum to 1 and none is
+    positive. If the rows themselves sum to 1 they are probabilities; if the exponentials sum to 1 over the batch the
+    softmax was taken over the wrong axis. A softmax before ``CrossEntropyLoss``, which has its own log-softmax, is
+    double_softmax. Samples that depend on each other for any other reason are batch_axis_mixup: a softmax over the
+    batch shows there too, and is the same fault. A loss that falls below zero because it is negated is
+    loss_sign_flip.
+
+What to do
+    Use ``CrossEntropyLoss`` on the raw scores, or ``log_softmax`` over the class axis before ``NLLLoss``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain import targets
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import number
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+NEAR = 0.02
+"""How far a sum may be from 1: 16-bit numbers and a small constant under a logarithm."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh each loss that takes log-probabilities."""
+    for term in case.terms:
+        if term.get("kind") in ("nll", "cross_entropy", "kl_div") and not term.get("soft"):
+            found = _weigh(case, term)
+            if found is not None:
+                return found
+    return None
+
+
+def _ones(mass: dict[str, Any], name: str) -> bool:
+    """Whether all sums of a kind are 1 within ``NEAR``."""
+    low, high = mass.get(f"{name}low"), mass.get(f"{name}high")
+    return isinstance(low, float) and isinstance(high, float) and abs(low - 1) < NEAR and abs(high - 1) < NEAR
+
+
+def _weigh(case: Case, term: dict[str, Any]) -> Finding | None:
+    masses = [t["mass"] for t in targets.alike(case, term) if t.get("mass")]
+    weigh, kind, what = Weighing(), str(term.get("kind")), ""
+    if not masses:
+        if kind != "kl_div" or not term.get("direct"):
+            return None
+        what = "raw scores"
+        weigh.speaks("the output of a linear layer goes into kl_div, which expects its logarithm", 5.5, "raw scores")
+    elif any(_ones(mass, "") for mass in masses):
+        return None
+    elif all(_ones(mass, "plain_") and mass.get("bottom", -1.0) >= 0 for mass in masses):
+        what = "probabilities"
+        weigh.speaks("every row given to the loss lies in [0, 1] and sums to 1, without a logarithm", 6.5, "softmax")
+    elif all(_ones(mass, "batch_") for mass in masses) and (term.get("input_shape") or [1])[0] > 1:
+        what = "log-probabilities over the batch"
+        weigh.speaks("the exponentials sum to 1 over the batch and not over the classes", 8.0, "dim=0")
+    else:
+        what = _scores(masses, weigh)
+    if "logsoftmax" in (term.get("chain") or []) and what != "probabilities":
+        weigh.against("a log-softmax stands below, and what follows it may be meant", 3.5, "logsoftmax")
+    if case.loss.last < 0 and term.get("sign", 1) == 1:
+        weigh.speaks(f"the loss is negative ({number(case.loss.last)}), which log-probabilities cannot make", 1.0,
+                     case.loss.last, 0.0)  # fmt: skip
+    name = "KLDivLoss" if kind == "kl_div" else "NLLLoss"
+    return weigh.conclude(
+        f"{what} given to {name}, which expects log-probabilities over the classes",
+        Remedy(
+            "Take log_softmax over the class axis before the loss, or use cross_entropy on the raw scores.",
+            _code(kind, term),
+        ),
+        layer=term.get("layer"),
+        step=0,
+        failure="meaningless loss",
+    )
+
+
+def _scores(masses: list[dict[str, Any]], weigh: Weighing) -> str:
+    """Weigh scores that are neither log-probabilities nor probabilities."""
+    high, low = max(m["high"] for m in masses), min(m["low"] for m in masses)
+    top = max(m["top"] for m in masses)
+    weigh.speaks(f"the exponentials of a row sum to {number(low)} to {number(high)} and not to 1", 2.5, high, 1.0)
+    if top > 1e-3:
+        weigh.speaks(
+            f"scores go up to {number(top)}, and the logarithm of a probability is never positive", 4.5, top, 0.0
+        )
+    return "raw scores"
+
+
+def _code(kind: str, term: dict[str, Any]) -> str:
+    if kind == "kl_div":
+        return (
+            f"scores = ...  # {targets.head_code(term)}\n"
+            'loss = torch.nn.functional.kl_div(scores.log_softmax(dim=-1), target, reduction="batchmean")'
+        )
+    return (
+        f"scores = ...  # {targets.head_code(term)}, classes in dim 1\n"
+        "loss = torch.nn.functional.cross_entropy(scores, target)\n"
+        "# or: torch.nn.functional.nll_loss(scores.log_softmax(dim=1), target)"
+    )
+
+
+CAUSE = Cause(
+    id="missing_log_softmax",
+    category="loss",
+    title="NLL or KL loss without log-probabilities",
+    tier=Tier.CERTAIN,
+    explains=BLOW_UP | STALL | UNITS,
+    judge=judge,
+    page=__doc__ or "",
+)

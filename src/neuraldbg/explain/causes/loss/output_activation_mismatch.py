@@ -1,0 +1,171 @@
+"""The last activation cannot give what the loss asks for: a sigmoid before unbounded targets, a softmax over one unit.
+
+What it is
+    The activation after the last layer limits what a network can say: sigmoid and softmax give 0 to 1, tanh -1 to 1,
+    ReLU nothing negative, a softmax over a single unit always 1. If the targets lie outside, or the loss expects
+    unbounded scores, the fit stops at a floor and the head saturates.
+
+How it shows
+    The loss falls a little and stops, outputs stick to an end of their range, or the loss is constant from the first
+    step and all gradients are zero (softmax or cross entropy over one unit). ``BCELoss`` without a sigmoid stops with
+    an error as soon as an output leaves [0, 1].
+
+How it is told apart
+    It is read from the graph of the loss: the operation directly under it, and the targets against the range of that
+    operation. A softmax before a cross entropy is double_softmax, a sigmoid before ``BCEWithLogitsLoss`` is
+    double_sigmoid. A bounded head on targets that it can reach (images in [0, 1], actions in [-1, 1]) is right, and so
+    is one that is scaled afterwards.
+
+What to do
+    End in a linear layer and let the loss do the rest, or scale the targets into the range of the activation.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain import targets
+from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import number, percent
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+RANGE = {"sigmoid": "0 to 1", "softmax": "0 to 1", "tanh": "-1 to 1", "relu": "0 and above"}
+SPAN = {"sigmoid": 1.0, "tanh": 2.0}
+"""Largest difference between two scores behind a bounded activation."""
+SOME, MUCH = 0.05, 0.2
+"""Shares of targets out of reach that are worth a word, and that no fit survives."""
+BCE_INPUT = ("all elements of input should be between 0 and 1", "input_val >= zero && input_val <= one")
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the operation under each term."""
+    crashed = targets.raised(case, *BCE_INPUT)
+    if crashed:
+        return _crash(case, crashed)
+    for term in case.terms:
+        found = _one_unit(term) or _unreachable(case, term) or _bounded_scores(case, term)
+        if found is not None:
+            return found
+    return None
+
+
+def _finish(weigh: Weighing, term: dict[str, Any], sentence: str, text: str, code: str) -> Finding:
+    return weigh.conclude(
+        sentence, Remedy(text, code), layer=term.get("layer"), step=0, failure="fit out of reach of the head"
+    )
+
+
+def _one_unit(term: dict[str, Any]) -> Finding | None:
+    """A softmax, or a cross entropy, over a single unit is a constant."""
+    weigh = Weighing()
+    if term.get("softmax_width") == 1:
+        weigh.speaks("the softmax under the loss runs over a single unit, so that its result is always 1", 8.0, 1, 2)
+        sentence = "a softmax over a single unit, which always gives 1"
+    elif term.get("kind") in ("cross_entropy", "nll") and term.get("classes") == 1 and not term.get("soft"):
+        weigh.speaks("the cross entropy runs over a single class, so that it is 0 whatever the model says", 8.0, 1, 2)
+        sentence = "a cross entropy over a single class, which is always 0"
+    else:
+        return None
+    return _finish(
+        weigh, term, sentence,
+        "Use one unit with a sigmoid loss for two classes, or as many units as there are classes.",
+        f"logits = ...  # {targets.head_code(term)}, one unit\n"
+        "loss = torch.nn.functional.binary_cross_entropy_with_logits(logits.squeeze(-1), target.float())",
+    )  # fmt: skip
+
+
+def _unreachable(case: Case, term: dict[str, Any]) -> Finding | None:
+    """Targets outside the range of the head of a loss that compares numbers."""
+    name = targets.head(term)
+    shares = [t["outside"] for t in targets.alike(case, term) if isinstance(t.get("outside"), float)]
+    if term.get("kind") not in targets.REGRESSION or name not in RANGE or not shares:
+        return None
+    share = statistics.median(shares)
+    if share < SOME:
+        return None
+    weigh, stats = Weighing(), term.get("target") or {}
+    low, high = stats.get("min", math.nan), stats.get("max", math.nan)
+    weigh.speaks(
+        f"{percent(share)} of the targets ({number(low)} to {number(high)}) lie outside what {name} gives "
+        f"({RANGE[name]})", 6.5 if share > MUCH else 3.0, share, SOME,
+    )  # fmt: skip
+    if case.learned and share <= MUCH:
+        weigh.against("the loss falls well", 1.0, case.loss.relative)
+    return _finish(
+        weigh, term,
+        f"a {name} at the end, which gives {RANGE[name]}, before targets from {number(low)} to {number(high)}",
+        f"Leave out the {name}, or bring the targets into its range.",
+        f"prediction = ...  # {targets.head_code(term)}, without {name}",
+    )  # fmt: skip
+
+
+def _bounded_scores(case: Case, term: dict[str, Any]) -> Finding | None:
+    """Scores that are cut before a loss that expects unbounded ones."""
+    kind, names = term.get("kind"), list(term.get("chain") or [""])
+    weigh, name = Weighing(), targets.head(term)
+    if kind == "cross_entropy" and name in SPAN and not term.get("soft"):
+        classes = int(term.get("classes") or 0)
+        weigh.speaks(f"a {name} lies directly under the cross entropy, which expects unbounded scores", 6.0, name)
+        if classes > 1:
+            floor = math.log1p((classes - 1) * math.exp(-SPAN[name]))
+            targets.below(case, weigh, floor, f"scores from {RANGE[name]} with {classes} classes")
+    elif kind == "cross_entropy" and name == "relu" and not term.get("soft"):
+        weigh.speaks("a ReLU lies directly under the cross entropy: no score can fall below 0", 4.5, name)
+    elif (kind == "bce_with_logits" and name == "relu") or (kind == "bce" and names[:2] == ["sigmoid", "relu"]):
+        name = "relu"
+        weigh.speaks("a ReLU lies directly under the sigmoid of the loss: no probability can fall below 0.5", 6.0, name)
+        mean = (term.get("target") or {}).get("mean")
+        if isinstance(mean, (int, float)) and 0 <= mean <= 1 and not term.get("weighted"):
+            targets.below(case, weigh, (1 - mean) * math.log(2.0), "scores that are never negative")
+    else:
+        return None
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.0)
+    elif case.learned and case.loss.relative > 0.8:
+        weigh.against("the loss falls well", 1.0, case.loss.relative)
+    return _finish(
+        weigh, term, f"a {name} on the scores of a loss that expects unbounded ones",
+        f"Give the loss the output of the last linear layer, without the {name}.",
+        f"logits = ...  # {targets.head_code(term)}, without {name}",
+    )  # fmt: skip
+
+
+def _crash(case: Case, message: str) -> Finding | None:
+    """BCELoss met an output outside [0, 1]; NaN does the same, and is something else."""
+    if case.origin is not None or any("sigmoid" in (term.get("chain") or []) for term in case.terms):
+        return None
+    last = [layer for layer in case.ordered if layer.path in case.layout.called]
+    ends = last[-1] if last else None
+    if ends is not None and ends.type in ("Sigmoid", "Softmax"):
+        return None
+    weigh = Weighing()
+    weigh.speaks(f"the script ended with: {message}", 5.0, "outside [0, 1]")
+    if ends is not None:
+        weigh.speaks(
+            f"the last layer called is {ends.path or ends.type} ({ends.type}), which has no bound", 1.0, ends.type
+        )
+    return weigh.conclude(
+        "outputs outside [0, 1] given to BCELoss, which expects probabilities",
+        Remedy("Use the loss that applies the sigmoid itself.", "criterion = torch.nn.BCEWithLogitsLoss()"),
+        layer=ends.path if ends is not None else None,
+        step=0,
+        failure="failed loss",
+    )
+
+
+CAUSE = Cause(
+    id="output_activation_mismatch",
+    category="loss",
+    title="the last activation cannot give what the loss asks for",
+    tier=Tier.CERTAIN,
+    explains=STALL | UNITS,
+    judge=judge,
+    page=__doc__ or "",
+)

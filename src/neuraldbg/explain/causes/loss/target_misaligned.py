@@ -1,0 +1,142 @@
+"""Targets are paired with the wrong inputs: reversed, shifted, sorted another way, or of the wrong position.
+
+What it is
+    Inputs and targets went through the pipeline on different ways: one was shuffled, sorted or reversed without the
+    other, or is one row off. In a language model the target of a position is the next token; without the shift it is
+    the token itself, and with two shifts the one after the next.
+
+How it shows
+    The loss rests at the level of guessing though the data are fine, and then perhaps falls slowly by learning
+    samples by heart. A language model whose target is its own input reaches a loss of nearly zero and can only copy.
+
+How it is told apart
+    A few hundred samples of the first batches are kept. If the inputs tell the targets no better than shuffled ones
+    (leave-one-out kernel regression), but well under another order, the pairing is wrong, whatever the network
+    does. Tokens are compared exactly. If no order fits, labels may as well be random: that is label_noise, and the
+    two cannot be told apart.
+
+What to do
+    Shuffle, sort and filter inputs and targets together, by the same index.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain import targets
+from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import number, percent
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+EXACT = 0.98
+"""Share of equal tokens from which an offset is a fact."""
+NOT = 0.8
+TOKENS = 200
+FITS, FAILS = 8.0, 6.0
+"""Standard deviations of permuted targets above which an order fits, and below which it does not."""
+AGAIN = 30
+NEXT = "targets = tokens[:, 1:]\nlogits = model(tokens[:, :-1])  # position t is asked for token t + 1"
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the order of tokens, then that of samples."""
+    for slot in targets.slots(case):
+        found = _tokens(case, slot) or _order(case, slot) or _changing(case, slot)
+        if found is not None:
+            return found
+    return None
+
+
+def _tokens(case: Case, slot: dict[str, Any]) -> Finding | None:
+    tokens = slot.get("tokens") or {}
+    match = tokens.get("match") or {}
+    if tokens.get("compared", 0) < TOKENS or match.get("1", 1.0) > NOT or not slot.get("alone"):
+        return None
+    offset = next((k for k in ("0", "2", "-1", "-2") if match.get(k, 0.0) >= EXACT), None)
+    if offset is None:
+        return None
+    weigh, share = Weighing(), match[offset]
+    where = {"0": "the input token of the same position", "2": "the token after the next", "-1": "the token before",
+             "-2": "the token before the last"}[offset]  # fmt: skip
+    weigh.speaks(
+        f"{percent(share)} of the targets are {where}, and {percent(match['1'])} the next token",
+        3.0 if offset == "0" else 6.5, share, EXACT,
+    )  # fmt: skip
+    if offset == "0":  # an autoencoder is asked for its input on purpose, and cannot copy it that easily
+        level = math.log(max(2, slot.get("distinct", 2)))
+        if case.loss.last < 0.1 * level:
+            weigh.speaks(
+                f"the loss fell to {number(case.loss.last)}: copying is all there is to learn", 1.2, case.loss.last
+            )
+        else:
+            weigh.against("the loss does not go to zero, so the model cannot simply copy", 1.5, case.loss.last)
+    return weigh.conclude(
+        f"targets that are not shifted by one: each position is asked for {where}",
+        Remedy("Shift the targets by one position, once: a model that shifts labels itself is given them unshifted.",
+               NEXT),
+        layer=(targets.term_of(case, slot) or {}).get("layer"), step=0, failure="learning of the wrong token",
+    )  # fmt: skip
+
+
+def _order(case: Case, slot: dict[str, Any]) -> Finding | None:
+    fit = slot.get("fit") or {}
+    best, given = fit.get("best_score", 0.0), fit.get("score", 0.0)
+    if not (fit.get("best_z", 0.0) > FITS and fit.get("z", 0.0) < FAILS and given < 0.5 * best and best > 0.05):
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"targets {fit['best']} follow from the inputs of {fit['samples']} samples (R^2 {number(best)}, "
+        f"{number(fit['best_z'])} standard deviations above shuffled ones)", 5.0, best, given,
+    )  # fmt: skip
+    weigh.speaks(f"in the given order they do not (R^2 {number(given)})", 1.5, given, fit.get("null"))
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 0.5)
+    return weigh.conclude(
+        f"targets paired with the wrong inputs: they fit when {fit['best']}",
+        Remedy("Bring inputs and targets into the same order.",
+               "order = torch.randperm(len(x))\nx, y = x[order], y[order]  # one index for both"),
+        layer=(targets.term_of(case, slot) or {}).get("layer"), step=0, failure=case.trouble.name or "no learning",
+    )  # fmt: skip
+
+
+def _changing(case: Case, slot: dict[str, Any]) -> Finding | None:
+    """The same input comes with another label each time: shuffled anew in every epoch, apart from its input."""
+    fit, term = slot.get("fit") or {}, targets.supervised(case, slot)
+    again, agree = int(fit.get("again") or 0), int(fit.get("agree") or 0)
+    if term is None or term.get("reduction") == "none" or again < AGAIN or fit.get("z", 9.0) > 4:
+        return None
+    counts = list((slot.get("histogram") or {}).values())
+    chance = sum((c / max(1, sum(counts))) ** 2 for c in counts)
+    if agree / again > chance + 0.15 or chance > 0.7:
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"of {again} inputs that came again {percent(agree / again)} had the same label, as many as by chance "
+        f"({percent(chance)})", 4.0, agree / again, chance,
+    )  # fmt: skip
+    weigh.speaks("inputs do not tell the labels better than shuffled ones", 1.0, fit.get("z"), 4.0)
+    if not case.learned:
+        weigh.speaks("the loss does not fall for good", 0.5, case.loss.relative)
+    return weigh.conclude(
+        "targets paired with the wrong inputs: the same input has another label each time",
+        Remedy("Shuffle inputs and targets together.",
+               "order = torch.randperm(len(x))\nx, y = x[order], y[order]  # one index for both"),
+        layer=term.get("layer"), step=0, failure=case.trouble.name or "no learning", equivalent=("label_noise",),
+    )  # fmt: skip
+
+
+CAUSE = Cause(
+    id="target_misaligned",
+    category="loss",
+    title="targets paired with the wrong inputs",
+    tier=Tier.SPECIFIC,
+    explains=STALL | UNITS,
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,150 @@
+"""Targets outside what the loss is defined for: class ids beyond the last class, labels that are no probabilities.
+
+What it is
+    A cross entropy over C classes takes ids from 0 to C - 1 and one id that it ignores. A binary cross entropy takes
+    probabilities from 0 to 1, a soft-margin loss -1 and 1. Other values end the script, or are computed with and mean
+    nothing: with labels of 255 a binary cross entropy has no minimum.
+
+How it shows
+    "Target 10 is out of bounds", a device-side assert on a GPU, a loss that falls far below zero, or NaN where a batch
+    holds nothing but ignored ids.
+
+How it is told apart
+    Labels are counted over the run and compared with the loss that they go to; where the script ended with an error,
+    its message names the label. Ids 0, 1, 2, ... in a binary cross entropy are loss_task_mismatch. Labels softened on
+    purpose to a little beyond 0 and 1 are left alone. Batches in which everything is ignored may also come from a mask
+    that is too strict, which is loss_mask_error.
+
+What to do
+    Map the labels: ids from 0, -1/1 to 0/1, 0/255 to 0/1. Give the model as many outputs as there are classes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain import targets
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.causes.loss.loss_task_mismatch import class_ids
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import number, percent, plural
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+SOFT = (-0.3, 1.3)
+"""Labels of a critic are softened into this range on purpose."""
+CLASS_ID = re.compile(r"Target (-?\d+) is out of bounds")
+BINARY = ("all elements of target should be between 0 and 1", "target_val >= zero && target_val <= one")
+DEVICE = "device-side assert triggered"
+FAILURE = "meaningless labels"
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the error that ended the script, then the labels of each loss."""
+    crashed = targets.raised(case, "is out of bounds", *BINARY, DEVICE)
+    if crashed:
+        found = _crash(case, crashed)
+        if found is not None:
+            return found
+    for slot in targets.slots(case):
+        found = _labels(slot, targets.term_of(case, slot)) or _ignored(case, slot)
+        if found is not None:
+            return found
+    return None
+
+
+def _crash(case: Case, message: str) -> Finding | None:
+    weigh, match, step = Weighing(), CLASS_ID.search(message), max(0, case.run.steps)
+    classes = next((int(t["classes"]) for t in case.terms if t.get("kind") in ("cross_entropy", "nll")), 0)
+    remedy = Remedy("Give the model one output per class, and number the classes from 0.",
+                    "assert 0 <= int(target.min()) and int(target.max()) < classes  # before the loss")  # fmt: skip
+    if match is not None:
+        label = int(match.group(1))
+        weigh.speaks(f"the script ended with: {message}", 7.0, label, classes or None)
+        if classes:
+            weigh.speaks(f"the loss has {plural(classes, 'class')}, so the largest id is {classes - 1}", 0.5, classes)
+        sentence = f"a class id of {label}, which the loss has no class for"
+    elif DEVICE in message:
+        weigh.speaks(f"the script ended with: {message}", 2.0, "assert")
+        weigh.against("such an assert may also come from an embedding or another index", 0.5)
+        sentence = "an index on the GPU that was out of bounds, such as a class id that the loss has no class for"
+    elif any(text in message for text in BINARY):
+        weigh.speaks(f"the script ended with: {message}", 7.0, "outside [0, 1]")
+        sentence = "labels outside [0, 1] given to a binary cross entropy"
+        remedy = Remedy("Map the labels to 0 and 1.", "target = (target > 0).float()  # for -1/1 and for 0/255")
+    else:
+        return None
+    return weigh.conclude(sentence, remedy, step=step, failure="failed loss")
+
+
+def _labels(slot: dict[str, Any], term: dict[str, Any] | None) -> Finding | None:
+    """Labels that are no probabilities in a binary cross entropy, and 0/1 in a loss that takes -1/1."""
+    kind, low, high, weigh = slot.get("kind"), slot.get("min"), slot.get("max"), Weighing()
+    if not isinstance(low, (int, float)) or not isinstance(high, (int, float)):
+        return None
+    layer = (term or {}).get("layer")
+    if kind in ("bce", "bce_with_logits") and not class_ids(slot):
+        share = float(slot.get("outside_unit", 0.0))
+        if share < 0.01 or (low >= SOFT[0] and high <= SOFT[1]):
+            return None
+        weigh.speaks(
+            f"{percent(share)} of the labels of {kind} lie outside [0, 1]: they reach from {number(low)} to "
+            f"{number(high)}", 6.5, high if high > 1 else low, 1.0,
+        )  # fmt: skip
+        code = "target = (target > 0).float()" if low < 0 or high > 2 else f"target = target - {number(low)}"
+        return weigh.conclude(
+            f"labels from {number(low)} to {number(high)} given to a binary cross entropy, which takes 0 to 1",
+            Remedy("Map the labels to 0 and 1.", code),
+            layer=layer, step=0, failure=FAILURE,
+        )  # fmt: skip
+    if kind == "soft_margin" and set(slot.get("values") or {}) == {"0", "1"}:
+        weigh.speaks(
+            "the labels of soft_margin_loss are 0 and 1, and those of 0 have no gradient at all", 6.5, 0.0, -1.0
+        )
+        return weigh.conclude(
+            "labels 0 and 1 given to a margin loss, which takes -1 and 1",
+            Remedy("Map 0 to -1.", "target = 2 * target - 1"), layer=layer, step=0, failure=FAILURE,
+        )  # fmt: skip
+    return None
+
+
+def _ignored(case: Case, slot: dict[str, Any]) -> Finding | None:
+    """Batches in which every label is the ignored one."""
+    empty, batches, first = int(slot.get("empty") or 0), int(slot.get("batches") or 0), slot.get("first_empty")
+    if not empty or first is None:
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"all labels of {plural(empty, 'batch')} of {batches} equal the ignored id {slot.get('ignore')}".replace(
+            "batchs", "batches"
+        ), 2.0, empty, 0,
+    )  # fmt: skip
+    if case.origin is not None and abs(case.origin.step - first) <= 1:
+        weigh.speaks(
+            f"the first such batch came at step {first}, where the loss became NaN: a mean of nothing", 4.5, first
+        )
+    elif empty == batches:
+        weigh.speaks("no label of the whole run counts", 4.5, empty, batches)
+    else:
+        weigh.against("the loss stays finite in these batches", 4.0, empty)
+    return weigh.conclude(
+        "batches in which every label is ignored",
+        Remedy("Leave out such batches, or correct ignore_index.",
+               f"if (target != {slot.get('ignore')}).any():\n    loss.backward()"),
+        step=int(first), failure=case.trouble.name or FAILURE, equivalent=("loss_mask_error",),
+    )  # fmt: skip
+
+
+CAUSE = Cause(
+    id="target_out_of_range",
+    category="loss",
+    title="targets outside what the loss is defined for",
+    tier=Tier.CERTAIN,
+    explains=BLOW_UP | STALL | UNITS,
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,138 @@
+"""Adam's epsilon outweighs the gradients, or is too small for the number format.
+
+What it is
+    Adam divides each step by sqrt(v) + eps, where sqrt(v) is the usual size of the gradient. The small eps only
+    guards against a division by zero. Where it is larger than sqrt(v) it sets the size of the steps, which become
+    far smaller than the learning rate says. In float16 the usual 1e-8 is exactly 0 and guards nothing.
+
+How it shows
+    With a large eps, or tiny gradients: hardly any movement at a usual learning rate. With states in float16: NaN or
+    infinity in the weights after the first step, though loss and gradients were finite.
+
+How it is told apart
+    Samples of v are read from the optimizer's state and compared with eps, and eps is looked at in the number format
+    of that state. Elements with no gradient at all do not count. A learning rate that is too low leaves v alone.
+    Values such as 1e-3 that some papers use are no fault where the model learns.
+
+What to do
+    Set eps back to 1e-8 (1e-6 to 1e-4 for float16 states, or keep weights and states in float32). If the gradients
+    are tiny because the loss is divided by something large, scale the loss.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain.cause import NONFINITE, STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.stepping import below_eps
+from neuraldbg.explain.words import literal, number, percent
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+MANY = 0.7
+"""Share of the elements from which epsilon sets the steps."""
+USUAL = 1e-6
+"""Epsilon up to here is usual."""
+LARGE = 1e-4
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh epsilon against the second moments, and against the number format."""
+    share, latest = below_eps(case)
+    if not latest or case.learned:
+        return None
+    if float(latest["eps"]) > 0 and not float(latest["eps_kept"]) > 0:
+        return _underflows(case, latest)
+    return _outweighs(case, share, latest) if share >= MANY else None
+
+
+def _underflows(case: Case, latest: dict[str, Any]) -> Finding | None:
+    origin = case.origin
+    if origin is None:
+        return None
+    weigh, eps = Weighing(), float(latest["eps"])
+    weigh.speaks(
+        f"the optimizer keeps its state in {latest['dtype']}, where eps={number(eps)} is exactly 0", 3.5, eps, 0
+    )
+    forward = origin.has("input", "activation", "op")
+    if origin.has("update", "param") and not forward:
+        weigh.speaks(
+            f"at step {origin.step} the update was not finite though loss and gradients were", 2.5, origin.step
+        )
+    elif forward and origin.step > 0 and origin.step <= 3:
+        weigh.speaks(f"values became NaN or infinite right after the first updates, at step {origin.step}", 1.5)
+    elif origin.step > 20:
+        weigh.against(f"the run was finite until step {origin.step} with the same epsilon", 2.5, origin.step)
+    if origin.has("input"):
+        weigh.against("the input of that step was already not finite", 5.0, origin.step)
+    return weigh.conclude(
+        f"an epsilon that {latest['dtype']} cannot hold: eps={number(eps)} is 0 there, and {case.optimizer_name} "
+        "divides by zero",
+        Remedy(
+            "Keep weights and optimizer in float32 and use autocast, or raise eps to 1e-4.",
+            f"model.float()  # and autocast around the forward pass\noptimizer = torch.optim.{case.optimizer_name}("
+            f"model.parameters(), lr={literal(case.lr)}, eps=1e-4)",
+        ),
+        step=origin.step,
+        failure=case.trouble.name or "division by zero",
+    )
+
+
+def _outweighs(case: Case, share: float, latest: dict[str, Any]) -> Finding | None:
+    eps, typical, ratio = float(latest["eps"]), float(latest.get("typical", 0.0)), case.typical_update_ratio
+    weigh = Weighing()
+    weigh.speaks(
+        f"eps={number(eps)} is larger than the usual gradient (about {number(typical)}) of {percent(share)} of the "
+        "elements read", 2.5 if share >= 0.9 else 1.5, share, MANY,
+    )  # fmt: skip
+    if eps > LARGE:
+        weigh.speaks(f"eps={number(eps)} is far above the usual 1e-8", 2.0, eps, LARGE)
+    elif eps > USUAL:
+        weigh.speaks(f"eps={number(eps)} is above the usual 1e-8", 1.0, eps, USUAL)
+    values = case.gradients.values
+    if eps <= USUAL and len(values) >= 3 and values.min() < 1e-4 * values.max():
+        weigh.against("gradients vanish over depth, which comes before epsilon", 2.5, float(values.min()))
+    if ratio < 1e-4:
+        weigh.speaks(f"updates are only {number(ratio)} of the weights", 1.5, ratio, 1e-4)
+    elif ratio > 1e-3:
+        weigh.against(f"updates are {number(ratio)} of the weights, which is not too small", 2.5, ratio, 1e-3)
+    if case.trouble.broke:
+        weigh.against("the run blew up, which small steps do not do", 4.0)
+    elif case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.5)
+    else:
+        weigh.against("the training is not in trouble", 2.5)
+    tiny = eps <= USUAL
+    what = (
+        f"gradients so tiny that {case.optimizer_name}'s epsilon outweighs them"
+        if tiny
+        else f"an epsilon that is too large: eps={number(eps)} with {case.optimizer_name}"
+    )
+    scale = f"The gradients are about {number(typical)}: do not divide the loss by so much, or set eps to 1e-15."
+    return weigh.conclude(
+        f"{what}, {number(eps)} against {number(typical)}"
+        if tiny
+        else f"{what} outweighs gradients of {number(typical)}",
+        Remedy(
+            scale if tiny else f"Set eps from {number(eps)} back to 1e-8.",
+            f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(), lr={literal(case.lr)}, "
+            f"eps={'1e-15' if tiny else '1e-8'})",
+        ),
+        step=0,
+        failure=case.trouble.name or "slow learning",
+    )
+
+
+CAUSE = Cause(
+    id="adam_epsilon",
+    category="optimisation",
+    title="Adam's epsilon outweighs the gradients, or underflows",
+    tier=Tier.SPECIFIC,
+    explains=STALL | NONFINITE,
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,115 @@
+"""The batch is so small that gradient noise drowns the gradient.
+
+What it is
+    The gradient of a few samples is the true gradient plus noise. With one to four samples the noise can be many times
+    larger; then steps of a usual size wander about instead of going down.
+
+How it shows
+    The loss jumps from step to step and shows no trend, at a learning rate that is fine for a larger batch.
+
+How it is told apart
+    From a sample of weights it is worked out which part of the gradients all steps have in common. It is the cause
+    when that part is there (averaging over steps brings it out) but is a small share of each single gradient, the
+    batch holds four samples or fewer, and the training goes nowhere. Where steps have nothing in common there is
+    nothing to learn, or the model has converged. Trainings on single samples that learn well are no fault.
+
+What to do
+    Take a larger batch, or accumulate gradients over several before each step; or lower the learning rate in
+    proportion.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.explain.case import LR_MAX
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import number, percent, plural
+from neuraldbg.nouns import FactKey, Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+SMALL = 4
+"""Samples in a batch."""
+NOISY = 0.1
+"""Share of a gradient that steps have in common, below which noise dominates."""
+SURE = 3.0
+"""Standard errors by which there must be something in common at all."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh what single gradients have in common, for batches of a few samples."""
+    sizes = case.scalar("batch_size").finite().values
+    size = float(np.median(sizes)) if len(sizes) else float("nan")
+    if not 0 < size <= SMALL or case.learned or not case.loss.alone or case.trouble.kind == "nonfinite":
+        return None
+    windows = (case.run.fact(FactKey.GRADIENT_COURSE.value, stream=case.stream) or {}).get("windows") or []
+    if not windows or not (case.trouble.any or case.trouble.kind == "unclear"):
+        return None
+    weigh = Weighing()
+    weigh.speaks(f"a step sees {plural(int(size), 'sample')}", 1.5 if size <= 2 else 0.8, size, SMALL)
+    signal = float(np.median([w["signal"] for w in windows]))
+    first = windows[0]
+    if signal < NOISY:
+        weigh.speaks(
+            f"single gradients share only {percent(max(signal, 0.0))} of their square with each other",
+            1.5,
+            signal,
+            NOISY,
+        )
+    else:
+        weigh.against(f"single gradients share {percent(signal)} of their square with each other", 3.0, signal, NOISY)
+    if first["signal"] > SURE * first["error"]:
+        weigh.speaks(
+            f"averaged over {first['count']} steps at the beginning a common direction stands out", 1.0, first["signal"]
+        )
+    elif not any(w["signal"] > SURE * w["error"] for w in windows):
+        weigh.against(
+            "even averaged over many steps nothing is common to them: there may be nothing to learn", 0.8, signal
+        )
+    _weigh_course(case, weigh)
+    times = max(2, round(32 / size))
+    lr = case.lr
+    return weigh.conclude(
+        f"a batch that is too small: with {plural(int(size), 'sample')} a step, noise is most of each gradient",
+        Remedy(
+            f"Take batches of 32, or accumulate the gradients of {times} batches for each step.",
+            f"loss = loss_fn(model(x), y) / {times}\nloss.backward()\n"
+            f"if (i + 1) % {times} == 0:\n    optimizer.step()\n    optimizer.zero_grad()",
+        ),
+        step=0,
+        failure=case.trouble.name or "noisy learning",
+        equivalent=("lr_too_high",) if lr > LR_MAX[case.lr_class] / 10 else (),
+    )
+
+
+def _weigh_course(case: Case, weigh: Weighing) -> None:
+    loss, ratio = case.loss, max(case.typical_update_ratio, case.early_update_ratio)
+    if loss.noise > 0.2 * abs(loss.last):
+        weigh.speaks(f"the loss scatters by {number(loss.noise)} from step to step", 0.7, loss.noise, loss.last)
+    else:
+        weigh.against("the loss hardly scatters from step to step", 2.0, loss.noise, loss.last)
+    if ratio < 1e-5:
+        weigh.against(f"updates are only {number(ratio)} of the weights: noise cannot carry them far", 3.0, ratio, 1e-5)
+    if case.lr > LR_MAX[case.lr_class]:
+        weigh.against(f"the learning rate of {number(case.lr)} is too high for any batch", 2.0, case.lr)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.2)
+    else:
+        weigh.against("the run is too short or too noisy to say that it does not learn", 2.0)
+
+
+CAUSE = Cause(
+    id="batch_too_small",
+    category="optimisation",
+    title="the batch is too small",
+    tier=Tier.STATISTICAL,
+    explains=(BLOW_UP - {"nonfinite_loss"}) | UNITS | (STALL & {"loss_plateau"}),
+    judge=judge,
+    page=__doc__ or "",
+)

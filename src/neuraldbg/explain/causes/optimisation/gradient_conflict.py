@@ -1,0 +1,109 @@
+"""Two losses pull the shared weights in opposite directions, or one drowns the other.
+
+What it is
+    Where a model is trained on the sum of two losses, the layers that both use get the sum of two gradients. If these
+    point against each other with about equal strength, little is left of them; if one is a thousand times as strong,
+    the other has no say.
+
+How it shows
+    The sum hardly falls although each loss alone would; or one task learns and the other does not.
+
+How it is told apart
+    At the place where the losses' ways part, the gradient that each sends there is read: the cosine between them, and
+    their norms. Cosines down to about -0.3 are everyday between tasks. It is named only where the gradients cancel
+    from the beginning and the training goes nowhere: at the end of a good training two terms that pull against each
+    other are in balance, and cancel as well.
+
+What to do
+    Weigh the losses, balance them by their gradient norms, project conflicting gradients, or split the shared layers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.words import number, percent
+from neuraldbg.nouns import FactKey, Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+OPPOSED = -0.5
+"""Cosine below which two gradients work against each other."""
+LEFT = 0.35
+"""Norm of the sum over the sum of the norms, below which they cancel."""
+DROWNED = 1e3
+"""Ratio of the norms from which one has no say."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh how far the gradients of two losses cancel."""
+    if case.trouble.kind not in ("stuck", "slow", "diverged") or not case.loss.alone or case.learned:
+        return None
+    pairs: dict[str, list[dict[str, Any]]] = {}
+    for fact in case.run.facts_of(FactKey.LOSS_BRANCHES.value):
+        pairs.setdefault(str(fact.value["pair"]), []).append(fact.value)
+    readings = max(pairs.values(), key=lambda p: (len(p) >= 3, -_left(p)), default=[])
+    if len(readings) < 3:
+        return None
+    cosine = float(np.median([r["cosine"] for r in readings]))
+    left, names, layer = _left(readings), readings[0]["names"], readings[-1]["layer"]
+    first, second = (float(np.median([r["norms"][i] for r in readings])) for i in (0, 1))
+    weigh = Weighing()
+    if cosine < OPPOSED and left < LEFT:
+        weigh.speaks(
+            f"the gradients of {names[0]} and {names[1]} oppose each other (cosine {number(cosine)}), and only "
+            f"{percent(left)} of them is left", 3.5, cosine, OPPOSED,
+        )  # fmt: skip
+        beginning = [r["cosine"] for r in readings[:2]]
+        if min(beginning) > OPPOSED:
+            weigh.against("at the beginning they did not", 2.0, float(beginning[0]), OPPOSED)
+    elif min(first, second) > 0 and max(first, second) > DROWNED * min(first, second):
+        weigh.speaks(
+            f"the gradient of {names[0 if first > second else 1]} is {number(max(first, second) / min(first, second))} "
+            f"times that of {names[1 if first > second else 0]}", 1.2, max(first, second) / min(first, second), DROWNED,
+        )  # fmt: skip
+    else:
+        return None
+    weigh.speaks(case.trouble.phrase, 1.5 if case.trouble.kind != "diverged" else 0.0)
+    return weigh.conclude(
+        f"two losses that work against each other, {names[0]} and {names[1]}: cosine {number(cosine)}, gradient norms "
+        f"{number(first)} and {number(second)}",
+        Remedy(
+            "Weigh the two losses by the inverse of their gradient norms, or give each its own layers.",
+            f"loss = {_weight(second, first)} * loss_1 + {_weight(first, second)} * loss_2",
+        ),
+        layer=layer,
+        step=int(readings[0]["step"]),
+        failure=case.trouble.name or "slow learning",
+    )
+
+
+def _left(readings: list[dict[str, Any]]) -> float:
+    """Return the median norm of the sum of two gradients over the sum of their norms."""
+    shares = []
+    for r in readings:
+        a, b = (float(n) for n in r["norms"])
+        if a + b > 0:
+            shares.append(float(np.sqrt(max(a * a + b * b + 2 * a * b * float(r["cosine"]), 0.0)) / (a + b)))
+    return float(np.median(shares)) if shares else 1.0
+
+
+def _weight(other: float, own: float) -> str:
+    return f"{min(1.0, other / own):.2g}" if own > 0 else "1.0"
+
+
+CAUSE = Cause(
+    id="gradient_conflict",
+    category="optimisation",
+    title="two losses work against each other",
+    tier=Tier.SPECIFIC,
+    explains=STALL & {"loss_plateau", "update_ratio_low"} | {"loss_plateau"},
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,118 @@
+"""The learning rate starts at full height, and the first steps do harm that later ones would not.
+
+What it is
+    In the first steps Adam knows too little of the gradients: every weight moves by the whole learning rate. Networks
+    with attention or of great depth are most sensitive just then. The usual practice is to let the learning rate rise
+    from zero over some hundred steps.
+
+How it shows
+    The loss shoots up, or sticks, within the first steps, at a learning rate with which the same model trains well
+    once it is warmed up. Later the updates are much smaller, and harmless.
+
+How it is told apart
+    It is named where the trouble begins in the first steps, the optimizer is adaptive, the model has attention or is
+    deep, the learning rate is in the usual range and does not rise, and the first updates are far larger, measured by
+    the weights, than those that follow. A lower learning rate would help as well: without the experiment the two
+    cannot be told apart, so lr_too_high is given as its equal.
+
+What to do
+    Let the learning rate rise over the first steps, and clip the gradient norm.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.explain.case import LR_MAX
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.stepping import DEEP, attentive
+from neuraldbg.explain.words import literal, number, plural
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+EARLY = 50
+"""Steps within which the trouble must begin."""
+LARGE = 0.02
+"""Update ratio of the first steps from which they may hurt; 1e-3 is healthy."""
+FALLS = 2.0
+"""First updates over later ones, from which the beginning was special."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the first updates against the later ones, in a model that is known to need a warm-up."""
+    if not case.trouble.any or not case.adaptive or not 0 < case.lr <= LR_MAX["adaptive"]:
+        return None
+    rates = case.scalar("lr").finite().values[:EARLY]
+    early = case.early_update_ratio
+    if len(rates) < 5 or rates.max() > 1.5 * rates[0] or not early > LARGE:
+        return None
+    deep = len(case.weights)
+    if not attentive(case) and deep < DEEP:
+        return None
+    weigh = Weighing()
+    what = (
+        "has attention"
+        if attentive(case)
+        else f"is {plural(deep, 'weight matrix').replace('matrixs', 'matrices')} deep"
+    )
+    weigh.speaks(f"the model {what}, and {case.optimizer_name} starts at its full learning rate", 1.0, float(rates[0]))
+    weigh.speaks(
+        f"the first updates were {number(early)} of the weights", 1.0 if early < 5 * LARGE else 1.7, early, LARGE
+    )
+    _weigh_course(case, weigh, early)
+    steps = max(100, min(1000, (case.run.steps or 1000) // 10))
+    return weigh.conclude(
+        f"a missing warm-up: {case.optimizer_name} begins at {number(case.lr)}, with first updates of {number(early)} "
+        "of the weights",
+        Remedy(
+            f"Let the learning rate rise to {number(case.lr)} over the first {steps} steps.",
+            f"warmup = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=1e-3, total_iters={steps})\n"
+            f"# after each optimizer.step(): warmup.step()   (the peak stays lr={literal(case.lr)})",
+        ),
+        step=0,
+        failure=case.trouble.name or "unstable start",
+        equivalent=("lr_too_high",),
+    )
+
+
+def _weigh_course(case: Case, weigh: Weighing, early: float) -> None:
+    later = case.scalar("update_ratio").finite()
+    later_values = later.values[later.steps > EARLY]
+    usual = float(np.median(later_values)) if len(later_values) >= 10 else float("nan")
+    if early > FALLS * usual:
+        weigh.speaks(f"later ones are {number(usual)}, at the same learning rate", 1.0, usual, early / FALLS)
+    elif usual > 0:
+        weigh.against("later updates are as large, so it is not the beginning alone", 1.5, usual, early / FALLS)
+    loss, onset = case.loss, case.onset
+    if loss.early_rise > 1.2:
+        weigh.speaks(
+            f"within ten steps the loss rose to {number(loss.early_rise)} times its first value",
+            1.5,
+            loss.early_rise,
+            1.2,
+        )
+    elif not loss.rose:
+        weigh.against("the loss never rose above its first value", 2.5, loss.peak, loss.initial)
+    if onset is not None and onset > EARLY:
+        weigh.against(f"the trouble began at step {onset}, long after the first updates", 3.0, onset, EARLY)
+    else:
+        weigh.speaks(case.trouble.phrase, 1.0)
+    if case.sound_init is False:
+        weigh.against("the weights began at an unusual scale", 1.5)
+
+
+CAUSE = Cause(
+    id="warmup_missing",
+    category="optimisation",
+    title="the learning rate is not warmed up",
+    tier=Tier.STATISTICAL,
+    explains=BLOW_UP | UNITS | (STALL & {"loss_plateau", "vanishing_gradients"}),
+    judge=judge,
+    page=__doc__ or "",
+)

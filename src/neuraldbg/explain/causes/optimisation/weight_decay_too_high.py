@@ -1,0 +1,118 @@
+"""Weight decay is so strong that it pulls the weights to zero faster than the gradient can hold them.
+
+What it is
+    Weight decay shrinks every weight a little at each step. Where that step is larger than the gradient's, the
+    weights shrink until nothing of what they learnt is left, whatever the data say.
+
+How it shows
+    The loss falls a little, or not at all, and comes to rest at the level of a constant guess. The weights of all
+    layers become smaller and smaller, activations and gradients fade with them.
+
+How it is told apart
+    For each weight the step of the decay (decay times weight, times the learning rate where it is decoupled as in
+    AdamW) is compared with the step of the gradient, and the size of the weight over the run is known. A learning
+    rate that is too low leaves the weights where they are; vanishing gradients do so too. Decay that a training
+    stands well, be it 0.3, is no fault.
+
+What to do
+    Lower weight_decay: 0.01 to 0.1 is usual with AdamW, 1e-5 to 5e-4 with SGD, and leave norms and biases out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.stepping import decoupled, setting, shrinking
+from neuraldbg.explain.words import literal, number, percent, rounded
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+    from neuraldbg.explain.stepping import Shrinking
+
+STRONG = 1.0
+"""Decay's step over the gradient's, from which the gradient loses."""
+WEAK = 0.3
+LARGE = {True: 0.3, False: 0.01}
+"""Decay beyond what is in common use: decoupled as in AdamW (papers go to 0.3), and as a part of the gradient."""
+USUAL = {True: 0.1, False: 1e-3}
+"""Decay up to here needs a reason to be called too high."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh the decay's step against the gradient's, and what became of the weights."""
+    found = shrinking(case)
+    if not found:
+        return None
+    decay, lr, apart = setting(case, "weight_decay"), case.lr, decoupled(case)
+    strength, kept = (float(np.median([getattr(s, key) for s in found])) for key in ("strength", "kept"))
+    flips = (apart or not case.adaptive) and lr * decay > 2
+    if case.learned or (not flips and not (strength > WEAK and kept < 0.9)):
+        return None
+    weigh = Weighing()
+    _weigh_size(weigh, found, strength, kept)
+    if flips:
+        weigh.speaks(
+            f"a learning rate of {number(lr)} times a decay of {number(decay)} is above 2: each step turns the weights "
+            "round and makes them larger", 3.0, lr * decay, 2.0,
+        )  # fmt: skip
+    if decay > LARGE[apart]:
+        weigh.speaks(
+            f"a weight decay of {number(decay)} is beyond what is in common use with {case.optimizer_name} (at most "
+            f"{number(LARGE[apart])})", 1.0, decay, LARGE[apart],
+        )  # fmt: skip
+    elif decay <= USUAL[apart]:
+        weigh.against(
+            f"a weight decay of {number(decay)} is usual with {case.optimizer_name}", 1.5, decay, USUAL[apart]
+        )
+    if case.trouble.kind == "nonfinite" and not flips:
+        weigh.against("the run ended in NaN or infinity, which shrinking weights do not do", 3.0)
+    elif case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.5)
+    else:
+        weigh.against("the training is not in trouble", 2.5)
+    value = rounded(min(0.01 if apart else 1e-4, decay / 100))
+    return weigh.conclude(
+        f"a weight decay that is too high: {number(decay)} with {case.optimizer_name}, which has shrunk the weights to "
+        f"{percent(kept)} of their first size",
+        Remedy(
+            f"Lower weight_decay from {number(decay)} to about {value}.",
+            f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(), "
+            f"lr={literal(lr)}, weight_decay={value})",
+        ),
+        step=0,
+        failure=case.trouble.name or "shrinking weights",
+        equivalent=("decay_on_norms",) if case.optimizer.get("decayed_norms") and strength < STRONG else (),
+    )
+
+
+def _weigh_size(weigh: Weighing, found: list[Shrinking], strength: float, kept: float) -> None:
+    if strength > STRONG:
+        weigh.speaks(
+            f"the decay's step is {number(strength)} times the gradient's (median over {len(found)} weights)",
+            2.5, strength, STRONG,
+        )  # fmt: skip
+    elif strength > WEAK:
+        weigh.speaks(f"the decay's step is {number(strength)} times the gradient's", 1.0, strength, STRONG)
+    if kept < 0.1:
+        weigh.speaks(f"the weights have shrunk to {percent(kept)} of their first size", 2.5, kept, 0.1)
+    elif kept < 0.5:
+        weigh.speaks(f"the weights have shrunk to {percent(kept)} of their first size", 1.5, kept, 0.5)
+    else:
+        weigh.against("the weights have not lost half of their size", 1.0, kept, 0.5)
+
+
+CAUSE = Cause(
+    id="weight_decay_too_high",
+    category="optimisation",
+    title="the weight decay is too high",
+    tier=Tier.SPECIFIC,
+    explains=STALL | UNITS | {"loss_divergence", "activation_scale"},
+    judge=judge,
+    page=__doc__ or "",
+)

@@ -1,0 +1,119 @@
+"""Gradients are too small for half precision and become exactly zero.
+
+What it is
+    float16 knows no number between 0 and 6e-8, and is coarse below 6e-5. Gradients of deep networks, or of losses that
+    are averaged over many elements, are often smaller. Without loss scaling they become exactly zero on the way back.
+
+How it shows
+    The loss falls slowly or not at all, first of all the early layers stand still. The same training in float32 or
+    bfloat16 is fine.
+
+How it is told apart
+    The share of exact zeros in the gradients of float16 places is counted, and the size of what is left: remainders
+    near the smallest numbers of float16 show that the zeros beside them were flushed. Zeros behind a ReLU or in an
+    embedding stand beside gradients of usual size. With a gradient scaler at work it is something else.
+
+What to do
+    Use a gradient scaler with float16, or bfloat16, which needs none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.loss import WORTH
+from neuraldbg.explain.words import listing, number, percent
+from neuraldbg.nouns import Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+LEAST = 5.96e-8
+"""The smallest float16 above 0 (IEEE 754 binary16): 2**-24."""
+COARSE = 1e-5
+"""Size of the remaining gradients below which the zeros beside them were flushed: a sixth of the smallest normal
+number, 6.1e-5."""
+FLUSHED = 0.5
+"""Share of zeros from which a gradient is lost."""
+MINUTE = 1e-3
+"""A loss below this has gradients per element that float16 cannot hold, once it is averaged over some thousands."""
+BEGINNING = 50
+"""Steps that are looked at: in a model that has learnt, gradients are tiny by right."""
+
+
+def judge(case: Case) -> Finding | None:
+    """Weigh zeros and remainders of float16 gradients."""
+    scales = case.scalar("loss_scale").finite().values
+    if case.learned or case.trouble.broke or (len(scales) and float(np.median(scales)) >= 2):
+        return None
+    found = {}
+    for row in case.layout.rows("output_grad") + case.layout.rows("param_grad"):
+        site = case.layout.sites[row]
+        if site.dtype.removeprefix("torch.") in ("float16", "half") and row < case.history.mean.shape[1]:
+            known = _flushed(case, row)
+            if known is not None:
+                found[site.label] = (*known, site.module)
+    lost = {label: value for label, value in found.items() if value[0] >= FLUSHED and value[1] < COARSE}
+    tiny = [value for value in found.values() if 0 < value[1] < COARSE]
+    # Where nothing at all is left, a loss that is tiny itself tells why: its gradient is shared by many elements.
+    minute = not tiny and len(lost) == len(found) and 0 < abs(case.loss.last) < MINUTE
+    if not lost or not (tiny or minute):
+        return None
+    weigh = Weighing()
+    share, size = float(np.median([v[0] for v in lost.values()])), float(np.median([v[1] for v in tiny] or [0.0]))
+    weigh.speaks(
+        f"{percent(share)} of the float16 gradients of {listing(lost)} are exactly 0, and what is left is about "
+        f"{number(size)}; the smallest float16 is {number(LEAST)}", 3.5 if share > 0.8 else 2.5, share, FLUSHED,
+    )  # fmt: skip
+    if minute:
+        weigh.speaks(f"the loss itself is only {number(case.loss.last)}", 0.5, case.loss.last, MINUTE)
+    part = len(lost) / len(found)
+    if part < 0.2:
+        weigh.against(f"most float16 gradients ({percent(1 - part)} of the places) are of usual size", 2.0, part, 0.2)
+    weigh.speaks("no gradient scaler was seen", 1.0)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.5)
+    elif len(case.loss) and case.loss.relative < WORTH:
+        weigh.speaks(f"the loss has not fallen ({number(case.loss.initial)} to {number(case.loss.last)})", 0.7)
+    else:
+        weigh.against("the training is not in trouble", 2.0)
+    layers = list(dict.fromkeys(v[2] for v in lost.values()))
+    guilty = min(layers, key=case.depth) if part < 0.9 else None
+    return weigh.conclude(
+        f"gradients that underflow in float16: {percent(share)} of them are exactly 0, without a gradient scaler",
+        Remedy(
+            "Scale the loss with torch.amp.GradScaler, or use bfloat16.",
+            'scaler = torch.amp.GradScaler("cuda")\nscaler.scale(loss).backward()\nscaler.step(optimizer)\n'
+            "scaler.update()",
+        ),
+        layer=guilty,
+        step=0,
+        failure=case.trouble.name or "lost gradients",
+    )
+
+
+def _flushed(case: Case, row: int) -> tuple[float, float] | None:
+    """Return the median share of zeros, and the median size (rms) of the elements that are not zero."""
+    zeros, count, rms = (case.run.series(row, name).between(0, BEGINNING).values for name in ("zeros", "count", "rms"))
+    keep = (count > 0) & np.isfinite(rms)
+    if not keep.any():
+        return None
+    share = zeros[keep] / count[keep]
+    left = np.where(share < 1, rms[keep] / np.sqrt(np.maximum(1 - share, 1e-12)), 0.0)
+    return float(np.median(share)), float(np.median(left))
+
+
+CAUSE = Cause(
+    id="fp16_underflow",
+    category="precision",
+    title="gradients underflow in float16",
+    tier=Tier.SPECIFIC,
+    explains=STALL,
+    judge=judge,
+    page=__doc__ or "",
+)

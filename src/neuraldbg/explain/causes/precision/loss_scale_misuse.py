@@ -1,0 +1,116 @@
+"""The gradient scaler is used in the wrong way: its scale stays in the gradients, or is taken out of what has none.
+
+What it is
+    Half precision cannot hold small gradients, so a gradient scaler multiplies the loss by a large number before
+    ``backward`` and divides the gradients by it inside ``scaler.step``. Every part is needed, once for each step:
+    ``scaler.scale(loss).backward()``, ``scaler.step(optimizer)``, ``scaler.update()``. Calling ``optimizer.step()``
+    instead steps with gradients that are thousands of times too large; differentiating the loss and not its scaled
+    version, with gradients that many times too small.
+
+How it shows
+    SGD diverges at once or does not move; Adam hides both, but gradients that overflowed are stepped with as well. Some
+    mistakes are refused by the scaler itself with an error.
+
+How it is told apart
+    It is seen which loss is scaled, whether it is the one that is differentiated, and whether the optimizer is stepped
+    by the scaler. Skipped steps now and then are how a scaler finds its scale, and no fault.
+
+What to do
+    ``scaler.scale(loss).backward()``, if needed ``scaler.unscale_(optimizer)`` and clip, ``scaler.step(optimizer)``,
+    ``scaler.update()``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
+from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.loops import raised
+from neuraldbg.explain.words import number, plural
+from neuraldbg.nouns import FactKey, Remedy
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Finding
+
+TIMES = 3
+ALWAYS = 0.8
+REFUSALS = {
+    "step() has already been called since the last update()": "scaler.update() is missing after scaler.step()",
+    "unscale_() has already been called on this optimizer": "unscale_() is called twice before scaler.update()",
+    "unscale_() is being called after step()": "unscale_() is called after the step",
+    "but _scale is None": "scaler.scale() is never called on the loss",
+    "No inf checks were recorded for this optimizer": "scaler.step() found no gradient that was scaled",
+    "No inf checks were recorded prior to update": "scaler.update() is called without a scaler.step() before it",
+}
+"""What a scaler says when it refuses to go on (torch/amp/grad_scaler.py), and what is wrong then."""
+CODE = (
+    "scaler.scale(loss).backward()\nscaler.unscale_(optimizer)  # only to clip\nscaler.step(optimizer)\nscaler.update()"
+)
+
+
+def judge(case: Case) -> Finding | None:
+    """Look at what the scaler said, then at what was done with it."""
+    message = raised(case)
+    for part, meaning in REFUSALS.items():
+        if part in message:
+            weigh = Weighing()
+            weigh.speaks(f"the gradient scaler refused to go on: {message.splitlines()[-1].rstrip('.')}", 6.5)
+            sentence = f"wrong use of the gradient scaler: {meaning}"
+            return _conclude(case, weigh, sentence, case.run.steps)
+    fact = case.run.fact(FactKey.SCALER.value)
+    return _counts(case, fact) if fact else None
+
+
+def _counts(case: Case, fact: dict[str, Any]) -> Finding | None:
+    count = {key: int(fact.get(key) or 0) for key in ("used", "direct", "discarded", "mixed", "steps")}
+    scale = float(fact.get("scale") or 1.0)
+    first = fact.get("first")
+    step = int(first) if first is not None else 0
+    weigh = Weighing()
+    if count["direct"] >= TIMES and count["direct"] >= ALWAYS * max(case.run.steps, 1) and scale > 1:
+        weigh.speaks(
+            f"{plural(count['direct'], 'step')} of the optimizer were taken by itself, with gradients {number(scale)} "
+            "times too large, and none by the scaler",
+            6.0, count["direct"], TIMES,
+        )  # fmt: skip
+        sentence = f"steps past the gradient scaler: gradients still carry its scale of {number(scale)}"
+        return _conclude(case, weigh, sentence, step)
+    if count["discarded"] >= TIMES and not count["used"] and count["steps"]:
+        weigh.speaks(
+            f"in {count['discarded']} backward passes the loss was scaled and its unscaled "
+            "version differentiated; scaler.step() then divides the gradients by the scale",
+            6.5, count["discarded"], TIMES,
+        )  # fmt: skip
+        return _conclude(case, weigh, "scaled loss that is thrown away: backward runs on the unscaled one", step)
+    if count["mixed"] >= TIMES and len(case.run.streams) == 1 and count["mixed"] >= ALWAYS * max(case.run.steps, 1):
+        weigh.speaks(
+            f"{count['mixed']} scaled backward passes ran after unscale_() and before the step, so that scaled and "
+            "unscaled gradients were added",
+            5.5, count["mixed"], TIMES,
+        )  # fmt: skip
+        return _conclude(case, weigh, "gradients that are unscaled before all of them are there", step)
+    return None
+
+
+def _conclude(case: Case, weigh: Weighing, sentence: str, step: int) -> Finding:
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 0.5)
+    return weigh.conclude(
+        sentence,
+        Remedy("Scale the loss, let the scaler take the step, and update it, once for each step.", CODE),
+        step=step,
+        failure=case.trouble.name or "wrongly scaled gradients",
+    )
+
+
+CAUSE = Cause(
+    id="loss_scale_misuse",
+    category="precision",
+    title="a gradient scaler used wrongly",
+    tier=Tier.CERTAIN,
+    explains=BLOW_UP | STALL,
+    judge=judge,
+    page=__doc__ or "",
+)
