@@ -15,7 +15,7 @@ JOBS ?= 2
 .DEFAULT_GOAL := help
 # In their order, also under make -j: the tests already use all cores.
 .NOTPARALLEL:
-.PHONY: help demo test lint types arrows fast slow bench docs pins clean
+.PHONY: help demo test lint types arrows fast slow bench accuracy docs pins clean
 
 help: ## List what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ slow: $(VENV)/.dev ## The tests that train for longer
 
 bench: $(VENV)/.dev ## What watching costs: bare and watched training side by side
 	$(BIN)/python benchmarks/overhead.py
+
+accuracy: $(VENV)/.dev ## How often the diagnosis is right: fits the confidences, writes docs/accuracy.md; a quarter of an hour
+	$(ONE_THREAD) $(BIN)/python benchmarks/accuracy.py --seeds 3 --fit
 
 docs: $(VENV)/.dev ## Rerun the examples and write what the documents quote
 	$(BIN)/python docs/capture.py

@@ -1,97 +1,91 @@
 """How often the diagnosis is right: every program of tests/faults under the tool, over several seeds.
 
-    python benchmarks/accuracy.py [--seeds 3] [--only NAME ...] [--all]
+    python benchmarks/accuracy.py [--seeds 3] [--fit] [--cached] [--only NAME ...] [--all]
 
-A fault counts as right when the first hypothesis names its cause with a confidence of at least 0.5, its layer where
-one is guilty, and its first step within two. A healthy training counts as an alarm when anything at all is blamed, or
-the verdict is worse than the program allows. The first families of programs were used to set the rules; `second` was
-written afterwards and run once before anything was changed for it, so that it says more.
+Runs each program and keeps its record (.cache/faults), explains it, grades the answer, and writes docs/accuracy.md.
+``--fit`` first fits src/neuraldbg/explain/calibration.json on a part of the base tasks. ``--cached`` explains records
+by an older source of the tool rather than train anew. With ``--only`` (names of programs, modules or tasks) nothing is
+written: the wrong answers and the scores are printed.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+import time
 
+from accuracy_runs import ROOT, Job, each, programs
+
+from accuracy_answers import Answer, answer  # isort: skip (the path to tests is set by the module above)
+from accuracy_fit import fit, write  # isort: skip
+from accuracy_report import HEAD, diagram, document, parts_of, reliability, scores  # isort: skip
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from tests.faults.corpus import Grade, Program, grade, load, watch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One program with one seed."""
-
-    program: Program
-    seed: int
-    grade: Grade
-
-    @property
-    def alarm(self) -> bool:
-        return not self.program.cause and not self.grade.right
-
-
-def share(values: Iterable[bool | None]) -> str:
-    """Count what is right of what is defined."""
-    known = [value for value in values if value is not None]
-    return f"{sum(known)}/{len(known)} ({sum(known) / len(known):.0%})" if known else "-"
-
-
-def summary(answers: list[Answer]) -> Table:
-    table = Table("seed", "cause", "layer", "step", "verdict", "alarms on healthy")
-    seeds = sorted({answer.seed for answer in answers})
-    for label, chosen in [*((str(seed), {seed}) for seed in seeds), ("all", set(seeds))]:
-        mine = [a for a in answers if a.seed in chosen]
-        faults, healthy = [a.grade for a in mine if a.program.cause], [a for a in mine if not a.program.cause]
-        table.add_row(
-            label,
-            share(g.cause for g in faults),
-            share(g.layer for g in faults),
-            share(g.step for g in faults),
-            share(g.verdict for g in faults),
-            share(a.alarm for a in healthy),
-        )
-    return table
-
 
 def details(answers: list[Answer], *, everything: bool) -> Table:
-    table = Table("program", "kind", "golden", "seed", "said", "wrong")
-    for answer in answers:
-        if everything or not answer.grade.right:
-            one = answer.program
-            golden = " or ".join(one.cause) or " or ".join(one.verdicts)
-            table.add_row(
-                one.name, one.kind, golden, str(answer.seed), answer.grade.said, ", ".join(answer.grade.wrong)
+    """List answers, the wrong ones or all."""
+    listed = Table("program", "task", "golden", "seed", "said", "wrong")
+    for one in answers:
+        if everything or not one.grade.right:
+            golden = one.program.golden
+            wanted = " or ".join(golden.cause) or " or ".join(golden.verdicts)
+            wanted += "".join(f" and {cause}" for cause in golden.also)
+            listed.add_row(
+                one.name, one.program.task, wanted, str(one.seed), one.grade.said, ", ".join(one.grade.wrong)
             )
-    return table
+    return listed
+
+
+def refit(answers: list[Answer], seeds: int, command: str) -> None:
+    """Fit the calibration on the fitted tasks, without their last seed."""
+    mine = [a for a in answers if a.fitted and (a.seed != seeds - 1 or seeds == 1)]
+    observed = [o for a in mine for o in a.observations()]
+    counts: dict[str, object] = {
+        "programs": len({a.name for a in mine}),
+        "seeds": sorted({a.seed for a in mine}),
+        "findings": len(observed),
+        "findings_right": sum(o.right for o in observed),
+    }
+    write(fit(observed), counts, command, ROOT)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--only", nargs="*", default=[], help="names of programs or of families")
+    parser.add_argument("--fit", action="store_true", help="fit calibration.json first")
+    parser.add_argument("--cached", action="store_true", help="take records by an older source of the tool as they are")
+    parser.add_argument("--only", nargs="*", default=[], help="names of programs, modules or tasks")
     parser.add_argument("--all", action="store_true", help="list every answer, not only the wrong ones")
+    parser.add_argument("--workers", type=int, default=2)
     wanted = parser.parse_args()
-    console = Console(width=160 if not sys.stdout.isatty() else None)
-    answers = []
-    for name, one in load().items():
-        family = one.run.__module__.rpartition(".")[2]
-        if wanted.only and name not in wanted.only and family not in wanted.only:
-            continue
-        answers += [Answer(one, seed, grade(one, watch(one, seed))) for seed in range(wanted.seeds)]
-    table = details(answers, everything=wanted.all)
-    if table.row_count:
-        console.print(table)
-    console.print(summary(answers))
+    command = "python benchmarks/accuracy.py " + " ".join(sys.argv[1:])
+    began = time.time()
+    chosen = [
+        name for name, one in programs().items() if not wanted.only or {name, one.family, one.task} & set(wanted.only)
+    ]
+    jobs = [Job(name, seed, wanted.cached) for name in chosen for seed in range(wanted.seeds)]
+    answers = each(answer, jobs, wanted.workers)
+    if wanted.fit and not wanted.only:
+        for _ in range(2):  # what a cause explains of another depends on how sure it is
+            refit(answers, wanted.seeds, command)
+            answers = each(answer, [Job(job.name, job.seed, True) for job in jobs], wanted.workers, tell=False)
+    console = Console(width=180 if not sys.stdout.isatty() else None)
+    listed = details(answers, everything=wanted.all)
+    if listed.row_count:
+        console.print(listed)
+    summary = Table(*HEAD)
+    for label, mine in parts_of(answers, wanted.seeds):
+        if mine:
+            summary.add_row(*scores(label, mine))
+    console.print(summary)
+    if not wanted.only:
+        docs = ROOT / "docs"
+        (docs / "accuracy.md").write_text(
+            document(answers, wanted.seeds, command, time.time() - began), encoding="utf-8"
+        )
+        held = [a for a in answers if not a.fitted]
+        (docs / "accuracy.svg").write_text(diagram(reliability(held), "held-out tasks"), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-
-from neuraldbg import Diagnosis, NeuralDbg
-from tests.faults import scripts
+from tests.faults import edits
 from tests.faults.golden import Golden, Grade, golden
 from tests.faults.golden import grade as golden_grade
+
+from neuraldbg import Diagnosis, NeuralDbg
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +40,12 @@ FAMILIES = (
     "architecture",
     "precision",
     "second",
+    "wiring",
+    "targets",
+    "data_flow",
+    "dynamics",
+    "loop_order",
+    "structure",
 )
 """Modules of tests.faults.programs."""
 
@@ -76,13 +82,14 @@ def program(
     layer: str | None = None,
     step: int | None = None,
     verdict: str | tuple[str, ...] = "",
+    tolerated: str | tuple[str, ...] = (),
 ) -> Callable[[Callable[[], None]], Callable[[], None]]:
     """Register a function; a verdict that is not given is ``healthy``, or ``failing`` or ``suspect`` with a cause."""
 
     def register(run: Callable[[], None]) -> Callable[[], None]:
         assert run.__name__ not in PROGRAMS, run.__name__
         family = run.__module__.rpartition(".")[2]
-        one = golden(cause, layer=layer, step=step, verdict=verdict)
+        one = golden(cause, layer=layer, step=step, verdict=verdict, tolerated=tolerated)
         PROGRAMS[run.__name__] = Program(run.__name__, run, kind, one, family)
         return run
 
@@ -93,15 +100,16 @@ def load() -> dict[str, Program]:
     """Return every program by name: functions first, then scripts."""
     for family in FAMILIES:
         importlib.import_module(f"tests.faults.programs.{family}")
-    functions = dict(PROGRAMS)
-    return functions | load_scripts()
+    functions, texts = dict(PROGRAMS), load_scripts()
+    assert not functions.keys() & texts.keys(), functions.keys() & texts.keys()
+    return functions | texts
 
 
 def load_scripts() -> dict[str, Program]:
     """Return the scripts alone."""
     return {
         one.name: Program(one.name, one.run, one.task, one.golden, one.family, one.text, one.raises)
-        for one in scripts.every().values()
+        for one in edits.every().values()
     }
 
 
@@ -110,14 +118,14 @@ def record(one: Program, seed: int = 0) -> tuple[RunRecord, Diagnosis]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(seed)
-    np.random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 (the generator that people's scripts draw from)
     random.seed(seed)
     argv = sys.argv
     sys.argv = [f"{one.name}.py", "--seed", str(seed)]
     debugger = NeuralDbg(discover=True)
     # A function stops at an error that it expects; a script at whatever it meets, as it would in a shell.
     expected: tuple[type[BaseException], ...] = (
-        (Exception, SystemExit) if one.text else (FloatingPointError, RuntimeError)
+        (Exception, SystemExit) if one.text else (FloatingPointError, RuntimeError, ValueError)
     )
     try:
         with warnings.catch_warnings(), contextlib.suppress(*expected), contextlib.redirect_stdout(io.StringIO()):

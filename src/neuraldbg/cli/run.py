@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 import sys
 import time
@@ -48,10 +49,17 @@ class Request:
 @click.option("-o", "--out", metavar="DIR", help=f"The run folder [default: {RUNS}/<script>-<time>].")
 @json_to
 @fail_on
+@click.option("--no-probes", is_flag=True, help="Make no experiments on a copy of the model.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
 def COMMAND(  # noqa: N802 (the name is the contract)
-    module: bool, out: str | None, json_to: str | None, fail_on: str | None, quiet: bool, command: tuple[str, ...]
+    module: bool,
+    out: str | None,
+    json_to: str | None,
+    fail_on: str | None,
+    no_probes: bool,
+    quiet: bool,
+    command: tuple[str, ...],
 ) -> Result:
     """Run SCRIPT as `python SCRIPT ARGS` would, watch its training, and say at the end what went wrong and why.
 
@@ -61,7 +69,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     program = resolve(command[0], tuple(command[1:]), module=module)
     folder = Path(out).absolute() if out else free_folder(Path.cwd() / RUNS, program.stem, time.localtime())
     request = Request(program, folder, json_target(json_to), fail_on, quiet)
-    return lambda: launch(request)
+    return lambda: launch(request, functools.partial(torch_session, probes=not no_probes))
 
 
 def free_folder(above: Path, stem: str, now: time.struct_time) -> Path:

@@ -50,11 +50,13 @@ class MakeSession(Protocol):
         """Return a session that has not started."""
 
 
-def torch_session(*, out: Path, script: str, argv: tuple[str, ...], on_step: OnStep | None) -> Session:
+def torch_session(
+    *, out: Path, script: str, argv: tuple[str, ...], on_step: OnStep | None, probes: bool = True
+) -> Session:
     """Return the real session, which finds models, optimizers, losses and steps by itself."""
     from neuraldbg.session import NeuralDbg  # noqa: PLC0415 (imports torch)
 
-    session: Session = NeuralDbg(discover=True, out=out, script=script, argv=argv, on_step=on_step)
+    session: Session = NeuralDbg(discover=True, out=out, script=script, argv=argv, on_step=on_step, probes=probes)
     return session
 
 

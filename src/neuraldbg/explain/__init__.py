@@ -24,13 +24,13 @@ from neuraldbg.nouns import Chain, Diagnosis, Unjudged
 if TYPE_CHECKING:
     from neuraldbg.nouns import Hypothesis, RunRecord
 
-__all__ = ["CAUSES", "Case", "Cause", "Finding", "Tier", "cause", "diagnose", "trace"]
+__all__ = ["CAUSES", "Case", "Cause", "Finding", "Tier", "cause", "diagnose", "judge_all", "trace"]
 
 
 def diagnose(run: RunRecord) -> Diagnosis:
     """Explain a run. Never raises for what the record lacks: that is said in ``unjudged``."""
     case = Case(run)
-    findings, unjudged = _judge_all(case)
+    findings, unjudged = judge_all(case)
     hypotheses = tuple(_placed(case, h) for h in verdict.credible(case, ranking.rank(case, findings)))
     certain = verdict.certain_ids({member.id: member.tier for member in CAUSES})
     judged, summary = verdict.judge(case, hypotheses, certain)
@@ -50,7 +50,7 @@ def diagnose(run: RunRecord) -> Diagnosis:
     )
 
 
-def _judge_all(case: Case) -> tuple[list[tuple[Cause, Finding]], list[Unjudged]]:
+def judge_all(case: Case) -> tuple[list[tuple[Cause, Finding]], list[Unjudged]]:
     """Ask every cause. A judge that fails on a strange record must not cost the diagnosis."""
     findings: list[tuple[Cause, Finding]] = []
     unjudged: list[Unjudged] = []

@@ -64,3 +64,6 @@ class Cause:
     """The module's docstring: what it is, how it shows, how it is told apart, what to do."""
     place: str | None = None
     """Which of the user's lines to point at, a kind of the PLACES fact; None stands for its category's."""
+    entails: frozenset[str] = frozenset()
+    """Ids of causes whose own evidence is a consequence of this one: a graph that is cut leaves parameters unused.
+    Where both are credible, those stand back, whatever their tier."""

@@ -1,17 +1,16 @@
-"""From weighed findings to ranked hypotheses: priors, explaining-away, confidence.
+"""From weighed findings to ranked hypotheses: explaining-away, then confidence.
 
-Confidence is the sigmoid of prior + evidence - discount, all in log-odds. The priors and the weights in the causes
-are plain numbers set by reasoning about what each measurement excludes. They are not yet calibrated: fitting them on
-a corpus of known faults, and checking the result with a reliability table, is the next issue. Until then a confidence
-is a consistent ranking, capped below certainty, and not a measured frequency.
+Confidence is the probability that a hypothesis is a true cause of this run. ``calibration`` maps evidence to it with
+numbers fitted on a corpus of known faults; here it is settled which evidence is left to a cause once another one
+explains what it rests on. Those rules are about order and tier, and are not fitted.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from neuraldbg.explain.calibration import fitted, sigmoid
 from neuraldbg.explain.cause import Tier
 from neuraldbg.nouns import Evidence, Hypothesis
 
@@ -22,10 +21,8 @@ if TYPE_CHECKING:
     from neuraldbg.explain.cause import Cause
     from neuraldbg.explain.finding import Finding
 
-PRIOR = {Tier.CERTAIN: -2.5, Tier.SPECIFIC: -3.0, Tier.STATISTICAL: -3.0, Tier.PALLIATIVE: -2.0}
-"""Log-odds before any evidence. Learning rates are the most frequent single cause in surveys of faults, hence -2."""
 DISCOUNT = {1: 2.0, 2: 3.0, 3: 4.0}
-"""Log-odds taken from a cause whose consequences one of a tier this much higher explains in full."""
+"""Evidence taken from a cause whose consequences one of a tier this much higher explains in full."""
 MOST = 0.75
 """Share of a palliative's symptoms that a specific cause must explain to stand before it."""
 BEHIND = 1.0
@@ -34,50 +31,61 @@ FLOOR = 0.15
 """Hypotheses below this confidence are not shown."""
 CREDIBLE = 0.5
 """From this confidence on a hypothesis is named in the verdict and explains others away."""
-CAP = 4.6
-"""Log-odds are cut here (0.99): an uncalibrated number must not claim certainty."""
 
-
-def sigmoid(log_odds: float) -> float:
-    """Return the probability that belongs to log-odds."""
-    return 1 / (1 + math.exp(-max(-50.0, min(50.0, log_odds))))
+__all__ = ["CREDIBLE", "FLOOR", "Weighed", "rank", "sigmoid", "weigh"]
 
 
 @dataclass(frozen=True)
-class _Weighed:
+class Weighed:
+    """A finding, and what of its evidence another cause explains."""
+
     cause: Cause
     finding: Finding
     discounts: tuple[Evidence, ...] = ()
 
     @property
     def tier(self) -> Tier:
+        """How directly this run shows the cause; it decides who explains whom."""
         return self.cause.tier if self.finding.tier is None else self.finding.tier
 
     @property
+    def taken(self) -> float:
+        """Evidence that another cause explains."""
+        return sum(item.weight for item in self.discounts)
+
+    @property
     def log_odds(self) -> float:
-        taken = sum(item.weight for item in self.discounts)
-        return min(CAP, PRIOR[self.cause.tier] + self.finding.log_odds) - taken
+        """Calibrated log-odds, before the cap."""
+        return fitted().log_odds(self.cause.tier, self.cause.id, self.finding.log_odds, self.taken)
 
     @property
     def confidence(self) -> float:
-        return sigmoid(self.log_odds)
+        """The probability that this is a true cause of the run."""
+        return fitted().probability(self.cause.tier, self.log_odds)
+
+
+def weigh(case: Case, findings: Iterable[tuple[Cause, Finding]]) -> tuple[Weighed, ...]:
+    """Return every finding with what the others leave to it, most likely first."""
+    weighed: list[Weighed] = []
+    for cause, finding in sorted(findings, key=lambda pair: (-_tier(*pair), -pair[1].log_odds, pair[0].id)):
+        weighed.append(_explained_away(case, Weighed(cause, finding), weighed))
+    weighed = [_stood_back(one, weighed) for one in weighed]
+    # Where two are at their caps, the one with more to show comes first.
+    weighed.sort(key=lambda w: (-round(w.confidence, 6), -w.tier, -w.log_odds, w.finding.step or 0, w.cause.id))
+    return tuple(weighed)
 
 
 def rank(case: Case, findings: Iterable[tuple[Cause, Finding]]) -> tuple[Hypothesis, ...]:
     """Return the credible hypotheses, most likely first. Independent causes stand beside each other."""
-    weighed: list[_Weighed] = []
-    for cause, finding in sorted(findings, key=lambda pair: (-_tier(*pair), -pair[1].log_odds, pair[0].id)):
-        weighed.append(_explained_away(case, _Weighed(cause, finding), weighed))
-    weighed.sort(key=lambda w: (-round(w.confidence, 6), -w.tier, w.finding.step or 0, w.cause.id))
-    shown = [w for w in weighed if w.confidence >= FLOOR]
+    shown = [w for w in weigh(case, findings) if w.confidence >= FLOOR]
     return tuple(_hypothesis(w, rank) for rank, w in enumerate(shown, start=1))
 
 
 def _tier(cause: Cause, finding: Finding) -> Tier:
-    return _Weighed(cause, finding).tier
+    return Weighed(cause, finding).tier
 
 
-def _explained_away(case: Case, lower: _Weighed, others: list[_Weighed]) -> _Weighed:
+def _explained_away(case: Case, lower: Weighed, others: list[Weighed]) -> Weighed:
     """Discount a cause by the one higher cause that explains most of what supports it."""
     rests_on = lower.cause.explains & case.kinds
     best: Evidence | None = None
@@ -93,7 +101,7 @@ def _explained_away(case: Case, lower: _Weighed, others: list[_Weighed]) -> _Wei
         weight = DISCOUNT[distance] * covered * higher.confidence
         if lower.tier is Tier.PALLIATIVE and covered >= MOST:
             # A palliative softens whatever the specific cause does, so its own evidence is that cause's consequence.
-            weight = max(weight, lower.log_odds - higher.log_odds + BEHIND)
+            weight = max(weight, (lower.log_odds - higher.log_odds + BEHIND) / fitted().slope)
         if weight > (best.weight if best else 0.0):
             since = f", at work since step {higher.finding.step}" if higher.finding.step is not None else ""
             best = Evidence(
@@ -103,18 +111,29 @@ def _explained_away(case: Case, lower: _Weighed, others: list[_Weighed]) -> _Wei
     return replace(lower, discounts=(best,)) if best else lower
 
 
-def _at_onset(case: Case, higher: _Weighed) -> bool:
+def _stood_back(one: Weighed, others: list[Weighed]) -> Weighed:
+    """Leave a cause just below belief where a credible one entails it: it is true of the run, and not why."""
+    entailing = [w for w in others if one.cause.id in w.cause.entails and w.cause.id not in one.cause.entails]
+    best = max((w for w in entailing if w.confidence >= CREDIBLE), key=lambda w: w.log_odds, default=None)
+    if best is None or one.confidence < CREDIBLE:
+        return one
+    weight = (one.log_odds + BEHIND) / fitted().slope
+    item = Evidence(f"{best.cause.id} is at work, and this follows from it", False, weight)
+    return replace(one, discounts=(*one.discounts, item))
+
+
+def _at_onset(case: Case, higher: Weighed) -> bool:
     return higher.finding.step is not None and case.onset is not None and higher.finding.step <= case.onset + 1
 
 
-def _no_later(higher: _Weighed, lower: _Weighed) -> bool:
+def _no_later(higher: Weighed, lower: Weighed) -> bool:
     """Whether the higher cause was at work no later than the lower one; unknown times do not speak against it."""
     if higher.finding.step is None or lower.finding.step is None:
         return True
     return higher.finding.step <= lower.finding.step + 1  # effects of step 0 are first seen at step 1
 
 
-def _hypothesis(weighed: _Weighed, rank: int) -> Hypothesis:
+def _hypothesis(weighed: Weighed, rank: int) -> Hypothesis:
     finding, cause = weighed.finding, weighed.cause
     evidence = sorted((*finding.evidence, *weighed.discounts), key=lambda e: (not e.supports, -e.weight))
     return Hypothesis(

@@ -94,6 +94,7 @@ def judge(case: Case) -> Finding | None:
         layer=guilty,
         step=0,
         failure=case.trouble.name or "lost gradients",
+        tier=Tier.CERTAIN if minute else None,
     )
 
 

@@ -1,0 +1,326 @@
+"""Write docs/accuracy.md and its reliability diagram: graded answers enter, text leaves."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import accuracy_baselines as baselines
+from accuracy_answers import Answer, share
+from accuracy_fit import FIT_TASKS
+
+from neuraldbg.explain import CAUSES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from tests.faults.corpus import Program
+
+BINS = 10
+INTRODUCTION = """
+A fault is right when the first hypothesis names a true cause with a confidence of at least 0.5; its layer where one is
+guilty; its first step within two. Two answers count for one fault only where the cause's page says that they cannot be
+told apart. On a healthy training any hypothesis at all is an alarm, and so is a verdict worse than `healthy`
+(`inconclusive` is accepted of a few that are very short or very noisy). *Sure of unclear* counts failures of unknown
+cause that got a confident one.
+
+The numbers that turn evidence into confidence ([calibration.json](../src/neuraldbg/explain/calibration.json)) are
+fitted on the tasks {tasks}, without their last seed. All other tasks are held out of the fit. They are not unseen by
+the people who wrote the causes: the corpus stood beside them while they worked. Faults of strangers will be harder.
+"""
+BASELINES = """
+On the held-out tasks, from the same records. The baselines name symptoms, not causes: each symptom is mapped to every
+cause that its documentation could send a person to (`POINTS_TO` in
+[accuracy_baselines.py](../benchmarks/accuracy_baselines.py)), and a baseline is right when the true cause is anywhere
+among them. *Picked at random* is how often a person who picks one of those causes is right.
+"""
+DEFAULTS = """
+Thresholds are those of Neural Observer: a layer's gradient norm above 100, a loss above 3 times its moving average, NaN
+or infinity. Per-symptom rules are SageMaker Debugger's with their defaults, each step looked at:
+"""
+REMARK = """
+`LossNotDecreasing` fires on any noisy loss by its default of 0%, hence the row without it. Mean absolute gradients are
+taken from the recorded root mean squares, times the square root of 2/pi.
+"""
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Hypotheses whose confidence lies in one tenth."""
+
+    count: int
+    claimed: float
+    """Mean confidence."""
+    right: float
+    """Share that is true of its run."""
+
+
+def reliability(answers: Iterable[Answer]) -> list[Bin]:
+    """Sort every hypothesis that was said by its confidence; a run's tolerated ones are left out."""
+    pairs = [
+        (said.confidence, said.cause in one.program.golden.every)
+        for one in answers
+        for said in one.said
+        if said.cause not in one.program.golden.tolerated
+    ]
+    found = []
+    for k in range(BINS):
+        mine = [pair for pair in pairs if min(BINS - 1, int(pair[0] * BINS)) == k]
+        if mine:
+            found.append(Bin(len(mine), sum(p for p, _ in mine) / len(mine), sum(t for _, t in mine) / len(mine)))
+    return found
+
+
+def calibration_error(bins: Sequence[Bin]) -> float:
+    """Return the expected calibration error: the mean gap between claimed and right, by count (Naeini et al. 2015)."""
+    total = sum(b.count for b in bins)
+    return sum(b.count * abs(b.claimed - b.right) for b in bins) / total if total else float("nan")
+
+
+def diagram(bins: Sequence[Bin], title: str) -> str:
+    """Draw the reliability diagram as SVG: claimed against right, a circle's area for the count."""
+    side, edge = 320, 44
+    span = side - 2 * edge
+
+    def x(value: float) -> float:
+        return edge + span * value
+
+    def y(value: float) -> float:
+        return side - edge - span * value
+
+    size = f'width="{side}" height="{side}"'
+    turn = f'transform="rotate(-90 14 {side / 2})"'
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11">',
+        f'<rect width="{side}" height="{side}" fill="white"/>',
+        f'<text x="{side / 2}" y="20" text-anchor="middle">{title}</text>',
+        f'<rect x="{edge}" y="{edge}" width="{span}" height="{span}" fill="none" stroke="#888"/>',
+        f'<line x1="{x(0)}" y1="{y(0)}" x2="{x(1)}" y2="{y(1)}" stroke="#888" stroke-dasharray="4 3"/>',
+        f'<text x="{side / 2}" y="{side - 10}" text-anchor="middle">confidence that was claimed</text>',
+        f'<text x="14" y="{side / 2}" text-anchor="middle" {turn}>share that was right</text>',
+    ]
+    for value in (0.0, 0.5, 1.0):
+        parts += [
+            f'<text x="{x(value)}" y="{side - edge + 14}" text-anchor="middle">{value:g}</text>',
+            f'<text x="{edge - 6}" y="{y(value) + 4}" text-anchor="end">{value:g}</text>',
+        ]
+    most = max((b.count for b in bins), default=1)
+    for one in bins:
+        radius = 3 + 9 * (one.count / most) ** 0.5
+        parts.append(
+            f'<circle cx="{x(one.claimed):.1f}" cy="{y(one.right):.1f}" r="{radius:.1f}" fill="#2a6f97" opacity="0.7">'
+            f"<title>{one.count} hypotheses: claimed {one.claimed:.2f}, right {one.right:.2f}</title></circle>"
+        )
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """Write a Markdown table."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return [*lines, *("| " + " | ".join(str(cell) for cell in row) + " |" for row in rows)]
+
+
+def parts_of(answers: Sequence[Answer], seeds: int) -> list[tuple[str, list[Answer]]]:
+    """Return the parts that are scored apart, by name."""
+    last = seeds - 1
+    return [
+        ("all", list(answers)),
+        ("fitted (their tasks and seeds)", [a for a in answers if a.fitted and (a.seed != last or seeds == 1)]),
+        ("**held out: other tasks**", [a for a in answers if not a.fitted]),
+        ("held out: other seed of fitted tasks", [a for a in answers if a.fitted and a.seed == last and seeds > 1]),
+    ]
+
+
+HEAD = (
+    "",
+    "faults",
+    "top-1 cause",
+    "top-3",
+    "layer",
+    "step",
+    "verdict",
+    "both of two",
+    "alarms",
+    "sure of unclear",
+    "ECE",
+)
+
+
+def scores(label: str, mine: Sequence[Answer]) -> list[str]:
+    """Return one row of the table of scores."""
+    faults = [a.grade for a in mine if a.faulty]
+    healthy = [a for a in mine if a.program.golden.healthy]
+    unclear = [a for a in mine if a.program.golden.unclear]
+    return [
+        label,
+        str(len(faults)),
+        share(g.cause for g in faults),
+        share(g.top3 for g in faults),
+        share(g.layer for g in faults),
+        share(g.step for g in faults),
+        share(g.verdict for g in faults),
+        share(g.also for g in faults),
+        share(a.alarm for a in healthy),
+        share(not a.grade.cause for a in unclear),
+        f"{calibration_error(reliability(mine)):.3f}",
+    ]
+
+
+def grouped(answers: Sequence[Answer], key: Callable[[Answer], str]) -> list[list[str]]:
+    """Score faults by a key."""
+    rows = []
+    for name in sorted({key(a) for a in answers if a.faulty}):
+        mine = [a.grade for a in answers if a.faulty and key(a) == name]
+        rows.append(
+            [
+                name,
+                share(g.cause for g in mine),
+                share(g.top3 for g in mine),
+                share(g.layer for g in mine),
+                share(g.step for g in mine),
+            ]
+        )
+    return rows
+
+
+def confusions(answers: Sequence[Answer]) -> list[tuple[str, str, int]]:
+    """Return golden cause, what was said instead and how often, most frequent first."""
+    counts = Counter(
+        (
+            a.program.golden.cause[0],
+            (a.said[0].cause if a.said[0].confidence >= 0.5 else f"unsure ({a.said[0].cause})")
+            if a.said
+            else f"nothing ({a.verdict})",
+        )
+        for a in answers
+        if a.faulty and not a.grade.cause
+    )
+    return sorted(((g, s, n) for (g, s), n in counts.items()), key=lambda row: (-row[2], row))
+
+
+BASELINE_HEAD = (
+    "",
+    "fires on a fault",
+    "true cause among those pointed to",
+    "causes pointed to",
+    "picked at random, or named first",
+    "alarms on healthy",
+)
+GROUP_HEAD = ("", "top-1", "top-3", "layer", "step")
+
+
+def baseline_rows(answers: Sequence[Answer]) -> list[list[str]]:
+    """Score the two baselines and the diagnosis side by side, on the part that is held out."""
+    judged: tuple[tuple[str, Callable[[Answer], frozenset[str]]], ...] = (
+        ("thresholds on gradient norms and losses", lambda a: a.thresholds),
+        ("per-symptom rules", lambda a: a.rules),
+        ("per-symptom rules without LossNotDecreasing", lambda a: a.rules - {"LossNotDecreasing"}),
+    )
+    faults = [a for a in answers if a.faulty]
+    healthy = [a for a in answers if a.program.golden.healthy]
+    rows = []
+    for name, symptoms in judged:
+        pointed = [(baselines.causes(symptoms(a)), a.program.golden.every) for a in faults]
+        hit = [bool(named & set(true)) for named, true in pointed]
+        sizes = [len(named) for named, _ in pointed if named]
+        chances = [len(named & set(true)) / len(named) for named, true in pointed if named]
+        rows.append([
+            name,
+            share(bool(symptoms(a)) for a in faults),
+            share(hit),
+            f"{sum(sizes) / len(sizes):.1f}" if sizes else "-",
+            f"{sum(chances) / max(1, len(pointed)):.0%}",
+            share(bool(symptoms(a)) for a in healthy),
+        ])  # fmt: skip
+    rows.append([
+        "**NeuralDBG**",
+        share(a.verdict in {"failing", "suspect"} for a in faults),
+        share(a.grade.top3 for a in faults),
+        "at most 3",
+        share(a.grade.cause for a in faults),
+        share(a.alarm for a in healthy),
+    ])  # fmt: skip
+    return rows
+
+
+def document(answers: Sequence[Answer], seeds: int, command: str, seconds: float) -> str:
+    """Return the whole of docs/accuracy.md."""
+    programs = {a.name: a.program for a in answers}
+    held = [a for a in answers if not a.fitted]
+    bins = reliability(held)
+    lines = [
+        "# How often the diagnosis is right",
+        "",
+        *_origin(list(programs.values()), seeds, command, seconds),
+        *INTRODUCTION.format(tasks=", ".join(sorted(FIT_TASKS))).splitlines(),
+        "",
+        *table(HEAD, (scores(label, mine) for label, mine in parts_of(answers, seeds) if mine)),
+        "",
+        "## Against two baselines",
+        *BASELINES.splitlines(),
+        "",
+        *table(BASELINE_HEAD, baseline_rows(held)),
+        *DEFAULTS.splitlines(),
+        "",
+        *table(("rule", "fires on", "default from"), baselines.DEFAULTS),
+        *REMARK.splitlines(),
+        "",
+        "## Is a confidence a probability?",
+        "",
+        f"Hypotheses on held-out tasks by confidence. Expected calibration error: {calibration_error(bins):.3f}",
+        "",
+        "![reliability](accuracy.svg)",
+        "",
+        *table(("hypotheses", "claimed", "right"), ((b.count, f"{b.claimed:.2f}", f"{b.right:.2f}") for b in bins)),
+        "",
+        "## What is confused",
+        "",
+        "All faults that were not named, over all tasks and seeds.",
+        "",
+        *table(("true cause", "said instead", "times"), confusions(answers)),
+        "",
+        *_lists(answers),
+        "## By category",
+        "",
+        *table(GROUP_HEAD, grouped(answers, lambda a: _category(a.program.golden.cause[0]))),
+        "",
+        "## By cause",
+        "",
+        *table(GROUP_HEAD, grouped(answers, lambda a: a.program.golden.cause[0])),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _origin(programs: Sequence[Program], seeds: int, command: str, seconds: float) -> list[str]:
+    """Say what was run."""
+    faults = sum(bool(p.golden.cause) for p in programs)
+    healthy = sum(p.golden.healthy for p in programs)
+    said = (
+        f"Written by `{command}` (do not edit). {len(programs)} programs of [tests/faults](../tests/faults), {faults} "
+        f"with a known fault, {healthy} healthy, {len(programs) - faults - healthy} that fail for no "
+        f"cause of the taxonomy; {seeds} seeds each; {seconds / 60:.0f} minutes."
+    )
+    return textwrap.wrap(said, 120, break_long_words=False, break_on_hyphens=False)
+
+
+def _lists(answers: Sequence[Answer]) -> list[str]:
+    """List alarms, confident answers where there is none, and what went wrong in the measurement."""
+    surprises = {(a.name, a.surprise) for a in answers if a.surprise}
+    surprises |= {(a.name, f"could not judge {', '.join(a.unjudged)}") for a in answers if a.unjudged}
+    unclear = {(a.name, a.grade.said) for a in answers if a.program.golden.unclear and not a.grade.cause}
+    listed = (
+        ("Alarms on healthy trainings", {(a.name, a.grade.said) for a in answers if a.alarm}),
+        ("Confident answers to failures of unknown cause", unclear),
+        ("What went wrong in the measurement itself", surprises),
+    )
+    lines = []
+    for title, rows in listed:
+        lines += [f"## {title}", "", *(table(("program", "what"), sorted(rows)) if rows else ["None."]), ""]
+    return lines
+
+
+def _category(cause: str) -> str:
+    return next((one.category for one in CAUSES if one.id == cause), "not in the package")
