@@ -38,12 +38,15 @@ MOST = 7.0
 SPREAD = {"slope": 0.2, "prior": 0.7, "offset": 0.7}
 """Standard deviations of the normal priors: the ridge. An offset of 0.7 is a factor of two in the odds."""
 START = {"certain": -2.5, "specific": -3.0, "statistical": -3.0, "palliative": -2.0}
-"""What reasoning had set for each tier before there was anything to fit on: the centre of its prior."""
+"""What reasoning had set for each tier before there was anything to fit on: the centre of its prior, and its upper end.
+A corpus holds far more faults than the world does, and a false alarm costs more than silence: weak evidence may become
+weaker by fitting, not stronger."""
 CERTAIN = 0.98
 """No confidence exceeds this: a corpus of this size cannot show more."""
-ENOUGH = 20
-"""A tier's cap is judged on its findings above SURE, or on its surest ones where those are fewer than this."""
 SURE = 0.8
+"""A tier's cap is judged on its findings above this probability."""
+POOLED = 10
+"""Findings' worth of what all tiers together show, added to each tier's own."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,8 @@ def fit(observations: list[Observation]) -> dict[str, Any]:
     y = np.array([one.right for one in observations], dtype=np.float64)
     centre = np.array([1.0, *(START[tier] for tier in tiers), *(0.0 for _ in causes)])
     spread = np.array([SPREAD["slope"], *(SPREAD["prior"] for _ in tiers), *(SPREAD["offset"] for _ in causes)])
-    theta = _newton(x, y, centre, spread**-2)
+    most = np.array([np.inf, *(START[tier] for tier in tiers), *(np.inf for _ in causes)])
+    theta = _newton(x, y, centre, spread**-2, most)
     p = _sigmoid(x @ theta)
     named = dict(zip(columns, (round(float(value), 3) for value in theta), strict=True))
     return {
@@ -82,19 +86,23 @@ def fit(observations: list[Observation]) -> dict[str, Any]:
         "most": MOST,
         "prior": {tier: named[tier] for tier in tiers},
         "offset": {cause: named[cause] for cause in causes},
-        "cap": {tier: _cap(p[mine], y[mine]) for tier, mine in zip(tiers, x[:, 1 : 1 + len(tiers)].T > 0, strict=True)},
+        "cap": {tier: _cap(p, y, x[:, 1 + k] > 0) for k, tier in enumerate(tiers)},
     }
 
 
-def _newton(x: Floats, y: Floats, centre: Floats, precision: Floats) -> Floats:
-    """Return the maximum a posteriori of a logistic regression with independent normal priors."""
+def _newton(x: Floats, y: Floats, centre: Floats, precision: Floats, most: Floats) -> Floats:
+    """Return the maximum a posteriori of a logistic regression with independent normal priors and upper ends."""
     theta = centre.copy()
     for _ in range(100):
         p = _sigmoid(x @ theta)
         gradient = x.T @ (p - y) + precision * (theta - centre)
         hessian = (x.T * (p * (1 - p))) @ x + np.diag(precision)
-        step = np.linalg.solve(hessian, gradient)
-        theta = theta - step * min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-9))
+        # What lies at its upper end and would go beyond is held there.
+        free = (theta < most) | (gradient > 0)
+        step = np.zeros_like(theta)
+        step[free] = np.linalg.solve(hessian[np.ix_(free, free)], gradient[free])
+        step *= min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-9))
+        theta = np.minimum(theta - step, most)
         if np.abs(step).max() < 1e-8:
             break
     return theta
@@ -105,12 +113,12 @@ def _sigmoid(z: Floats) -> Floats:
     return result
 
 
-def _cap(p: Floats, y: Floats) -> float:
-    """Return what a tier's surest findings support: the share that is right, with one right and one wrong added."""
-    order = np.argsort(-p, kind="stable")
-    sure = order[: max(ENOUGH, int((p >= SURE).sum()))]
-    right, all_ = float(y[sure].sum()), len(sure)
-    return round(float(np.clip((right + 1) / (all_ + 2), 0.5, CERTAIN)), 3)
+def _cap(p: Floats, y: Floats, mine: npt.NDArray[np.bool_]) -> float:
+    """Return what a tier's sure findings support, drawn towards what those of all tiers do where there are few."""
+    sure = p >= SURE
+    overall = (float(y[sure].sum()) + 1) / (int(sure.sum()) + 2)
+    right, count = float(y[sure & mine].sum()), int((sure & mine).sum())
+    return round(float(np.clip((right + POOLED * overall) / (count + POOLED), 0.5, CERTAIN)), 3)
 
 
 def write(numbers: dict[str, Any], counts: dict[str, object], command: str, root: Path) -> Path:
@@ -129,8 +137,7 @@ def write(numbers: dict[str, Any], counts: dict[str, object], command: str, root
             "prior": "log-odds of each tier before any evidence",
             "offset": "log-odds by which a cause differs from its tier; a cause that was not seen in fitting has none",
             "cap": "largest probability that a tier may claim: the share of its findings above "
-            f"{SURE} (of its {ENOUGH} surest where those are fewer) that was right, one right and one wrong added; "
-            f"never above {CERTAIN}",
+            f"{SURE} that was right, with {POOLED} findings' worth of what all tiers show; never above {CERTAIN}",
         },
         "provenance": {
             "date": dt.datetime.now(dt.timezone.utc).date().isoformat(),

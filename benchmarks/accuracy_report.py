@@ -301,7 +301,7 @@ def _origin(programs: Sequence[Program], seeds: int, command: str, seconds: floa
     said = (
         f"Written by `{command}` (do not edit). {len(programs)} programs of [tests/faults](../tests/faults), {faults} "
         f"with a known fault, {healthy} healthy, {len(programs) - faults - healthy} that fail for no "
-        f"cause of the taxonomy; {seeds} seeds each; {seconds / 60:.0f} minutes."
+        f"cause of the taxonomy; {seeds} seeds each (faulty functions one); {seconds / 60:.0f} minutes."
     )
     return textwrap.wrap(said, 120, break_long_words=False, break_on_hyphens=False)
 

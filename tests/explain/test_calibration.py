@@ -99,8 +99,9 @@ def test_few_samples_move_a_cause_by_little_and_cap_what_it_may_claim(fitting):
     some = observations(fitting, "specific", "bad_batch", [6.0] * 3, [True] * 3)
     found = fitting.fit(some)
     assert abs(found["offset"]["bad_batch"]) < 0.5
-    assert found["cap"]["specific"] == pytest.approx(4 / 5)
-    assert found["cap"]["palliative"] == 0.5
+    overall = 4 / 5  # three right, and one right and one wrong added
+    assert found["cap"]["specific"] == pytest.approx((3 + 10 * overall) / 13, abs=1e-3)
+    assert found["cap"]["palliative"] == pytest.approx(overall)
 
 
 def test_a_cause_that_cries_wolf_gets_a_negative_offset(fitting):

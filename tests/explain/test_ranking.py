@@ -42,7 +42,7 @@ def test_without_the_specific_cause_the_palliative_is_named():
     build.scalar("update_ratio", 0.4).loss(np.concatenate([[2.3], 2.3 * np.exp(np.arange(59) / 6)]))
     found = diagnose(build.build()).hypotheses
     assert found[0].cause == "lr_too_high"
-    assert found[0].confidence > 0.85  # the learning rate itself, 0.1, is a usual one
+    assert found[0].confidence > 0.5  # the learning rate itself, 0.1, is a usual one
 
 
 def test_nan_of_an_unstable_operation_is_not_blamed_on_the_learning_rate():

@@ -15,6 +15,8 @@ from neuraldbg.explain import CAUSES
 PROGRAMS = load()
 EVERY = 4
 """Of the healthy trainings that are no tasks, each fourth is in the fast part."""
+MISSED: dict[str, str] = {}
+"""Programs that are not diagnosed rightly yet, and why. One that turns right fails here, so that it is taken out."""
 NOT_JUDGED_HERE = frozenset({"replica_divergence", "replica_same_rng", "duplicate_shards", "hardware_corruption"})
 """Causes of several machines, which a program of this corpus cannot have."""
 
@@ -33,9 +35,12 @@ def representative() -> frozenset[str]:
 FAST = representative()
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in sorted(PROGRAMS)]
-)
+def marks(name):
+    speed = [] if name in FAST else [pytest.mark.slow]
+    return [*speed, pytest.mark.xfail(reason=MISSED[name], strict=True)] if name in MISSED else speed
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in sorted(PROGRAMS)])
 def test_a_program_gets_its_diagnosis(name):
     one = PROGRAMS[name]
     run, diagnosis = record(one)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from neuraldbg.capture import op
 from neuraldbg.nouns import Site
@@ -87,7 +88,7 @@ class Params:
         param, grad, update = rows if rows[-1] is not None else (None, None, None)
         watched = Watched(label, path, self._model, parameter, param, grad, update)
         watched.rows = isinstance(module, torch.nn.Embedding)
-        watched.norm = "norm" in type(module).__name__.lower() and parameter.dim() == 1
+        watched.norm = "norm" in type(module).__name__.lower() and (is_lazy(parameter) or parameter.dim() == 1)
         self.by_id[id(parameter)] = watched
 
     def forget(self, gone: set[int]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import shlex
 import sys
 import time
@@ -35,6 +34,8 @@ class Request:
     json: Path | str | None = None
     fail_on: str | None = None
     quiet: bool = False
+    probes: bool = True
+    """Whether experiments on a copy of the model may be made."""
     home: Path = field(default_factory=Path.cwd)
     """Where the user's shell is: the program may go elsewhere."""
 
@@ -68,8 +69,8 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     """
     program = resolve(command[0], tuple(command[1:]), module=module)
     folder = Path(out).absolute() if out else free_folder(Path.cwd() / RUNS, program.stem, time.localtime())
-    request = Request(program, folder, json_target(json_to), fail_on, quiet)
-    return lambda: launch(request, functools.partial(torch_session, probes=not no_probes))
+    request = Request(program, folder, json_target(json_to), fail_on, quiet, not no_probes)
+    return lambda: launch(request)
 
 
 def free_folder(above: Path, stem: str, now: time.struct_time) -> Path:
@@ -90,7 +91,7 @@ def launch(request: Request, make_session: MakeSession = torch_session) -> int:
     """
     stderr = sys.stderr
     status = StatusLine(stderr) if not request.quiet and stderr is not None and stderr.isatty() else None
-    watch = Watch(request.program, request.folder, status, make_session)
+    watch = Watch(request.program, request.folder, status, make_session, probes=request.probes)
     watch.arm()
     if status is not None:
         status.listen()

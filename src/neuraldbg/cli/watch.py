@@ -5,6 +5,7 @@ The session is a guest: whatever goes wrong with it becomes a line in ``problems
 
 from __future__ import annotations
 
+import functools
 import os
 import traceback
 from pathlib import Path
@@ -46,7 +47,9 @@ class Session(Protocol):
 class MakeSession(Protocol):
     """Builds a session; the default is ``neuraldbg.session.NeuralDbg``, imported when torch is."""
 
-    def __call__(self, *, out: Path, script: str, argv: tuple[str, ...], on_step: OnStep | None) -> Session:
+    def __call__(
+        self, *, out: Path, script: str, argv: tuple[str, ...], on_step: OnStep | None, probes: bool
+    ) -> Session:
         """Return a session that has not started."""
 
 
@@ -64,12 +67,18 @@ class Watch:
     """One program under one session."""
 
     def __init__(
-        self, program: Program, folder: Path, on_step: OnStep | None, make_session: MakeSession = torch_session
+        self,
+        program: Program,
+        folder: Path,
+        on_step: OnStep | None,
+        make_session: MakeSession = torch_session,
+        *,
+        probes: bool = True,
     ) -> None:
         self.program = program
         self.folder = folder
         self.on_step = on_step
-        self.make_session = make_session
+        self.make_session = functools.partial(make_session, probes=probes)
         self.session: Session | None = None
         self.problems: list[str] = []
         self.home = Path.cwd()

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CAUSES", "Case", "Cause", "Finding", "Tier", "cause", "diagnose", "judge_all", "trace"]
 
+UNSEEN = 4.0
+"""Log-odds that a cause needs in a run of which no step was recorded."""
+
 
 def diagnose(run: RunRecord) -> Diagnosis:
     """Explain a run. Never raises for what the record lacks: that is said in ``unjudged``."""
@@ -54,17 +57,22 @@ def judge_all(case: Case) -> tuple[list[tuple[Cause, Finding]], list[Unjudged]]:
     """Ask every cause. A judge that fails on a strange record must not cost the diagnosis."""
     findings: list[tuple[Cause, Finding]] = []
     unjudged: list[Unjudged] = []
-    if not len(case.history):
+    unseen = not len(case.history)
+    if unseen and case.run.info.outcome.kind != "raised":
         return findings, unjudged
     with np.errstate(all="ignore"):
         for member in CAUSES:
             try:
                 finding = member.judge(case)
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, StopIteration) as error:
+                if unseen:
+                    continue
                 unjudged.append(Unjudged(member.id, f"could not be judged: {type(error).__name__}: {error}"))
                 continue
             if finding is not None:
                 findings.append((member, finding))
+    if unseen:  # a script that raised before its first step: only what the error itself or the program shows counts
+        findings = [(member, finding) for member, finding in findings if finding.log_odds >= UNSEEN]
     return findings, unjudged
 
 

@@ -7,17 +7,26 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from neuraldbg.explain.loss import ENOUGH, FEW
 from neuraldbg.explain.words import number, plural
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
 
-KINDS = {"nonfinite": "nonfinite_loss", "diverged": "loss_divergence", "stuck": "loss_plateau", "slow": "loss_plateau"}
+KINDS = {
+    "nonfinite": "nonfinite_loss",
+    "diverged": "loss_divergence",
+    "still": "unchanged_parameters",
+    "stuck": "loss_plateau",
+    "slow": "loss_plateau",
+}
 """The event kind that each trouble corresponds to."""
 NAMES = {
     "nonfinite": "NaN or infinite loss",
     "diverged": "loss divergence",
+    "still": "training without effect",
     "stuck": "stalled learning",
     "slow": "slow learning",
 }
@@ -33,7 +42,7 @@ class Trouble:
     """The worst thing that happened to the training."""
 
     kind: str
-    """``nonfinite``, ``diverged``, ``stuck``, ``slow``, ``none``, ``unclear``, ``short`` or ``unseen``."""
+    """``nonfinite``, ``diverged``, ``still`` (no weight ever changed), ``stuck``, ``slow``, ``none``, ``unclear``, ``short`` or ``unseen``."""
     step: int | None = None
     phrase: str = ""
     """What a person would have seen, without a full stop; empty for none."""
@@ -107,7 +116,22 @@ def find_trouble(case: Case) -> Trouble:
             if loss.peak > 10 * abs(loss.last):
                 phrase += f" (at most {number(loss.peak)})"
             return Trouble("diverged", loss.diverged_from, phrase)
+    if _still(case):
+        steps = plural(case.run.steps or len(case.history), "step")
+        return Trouble("still", int(case.history.steps[0]), f"no weight changed in {steps}")
     return _course(case)
+
+
+def _still(case: Case) -> bool:
+    """Whether every weight of the models stayed as it was: their statistics are the same to the last digit."""
+    history, sites = case.history, case.run.layout.sites
+    rows = [i for i, site in enumerate(sites[: history.mean.shape[1]]) if site.kind == "param"]
+    elsewhere = any(one.get("foreign", 0) > one.get("foreign_no_grad", 0) for one in case.optimizers)
+    if not rows or len(history) < FEW or elsewhere or case.loss.learned:  # an image or a latent code is trained
+        return False
+    values = [history.stat(rows, name) for name in ("mean", "rms", "min", "max")]
+    seen = [value[np.isfinite(value).all(axis=1)] for value in values]
+    return all(len(value) >= FEW and bool((value == value[:1]).all()) for value in seen)
 
 
 def _course(case: Case) -> Trouble:

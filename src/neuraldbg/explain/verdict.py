@@ -53,6 +53,9 @@ def judge(case: Case, hypotheses: tuple[Hypothesis, ...], certain: frozenset[str
     top = named[0] if named else None
     steps = case.run.steps or len(case.history)
     if steps == 0:
+        if top is not None:
+            what = f"the script ended with {_raised(case)} before its first step"
+            return "failing", _sentence(what, top, hypotheses)
         return "inconclusive", _nothing_seen(case)
     ending = _ending(case)
     trouble = case.trouble

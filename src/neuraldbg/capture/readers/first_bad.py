@@ -61,7 +61,7 @@ class FirstBad(Reader):
             return
         try:
             given = rebuilt((call.args, call.kwargs), lambda _, x: weakref.ref(x))  # type: ignore[arg-type, return-value]
-        except Unfit:
+        except (Unfit, AttributeError, TypeError):  # a class of its own that wants whole tensors
             self._pass = None
             return
         self._pass = (call.model, weakref.ref(wraps(call.module)), *given)
@@ -110,7 +110,7 @@ class FirstBad(Reader):
             module = self.scene.hooks.modules.get(path)
             if module is None or id(module) not in own:
                 continue
-            small = [p for p in module.parameters(recurse=False) if p.requires_grad and p.numel() <= _SMALL]
+            small = [p for p in module.parameters(recurse=False) if p.requires_grad and p.is_floating_point() and p.numel() <= _SMALL]
             if small:
                 return min(small, key=Tensor.numel)
         return None
