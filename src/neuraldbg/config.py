@@ -33,7 +33,8 @@ class CaptureSettings(Thresholds):
     )
     window: int = Field(20, ge=1, description="Steps without a positive output after which a unit counts as dead.")
     probes: bool = Field(
-        True, description="Make a few cheap experiments on a copy of the model early in the run, to ask what it depends on."
+        True,
+        description="Make a few cheap experiments on a copy of the model early in the run, to ask what it depends on.",
     )
     max_calls: int = Field(8, ge=1, description="Calls of one module in a forward pass that keep sites of their own.")
 

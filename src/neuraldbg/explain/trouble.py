@@ -42,7 +42,8 @@ class Trouble:
     """The worst thing that happened to the training."""
 
     kind: str
-    """``nonfinite``, ``diverged``, ``still`` (no weight ever changed), ``stuck``, ``slow``, ``none``, ``unclear``, ``short`` or ``unseen``."""
+    """``nonfinite``, ``diverged``, ``still`` (no weight ever changed), ``stuck``, ``slow``, ``none``, ``unclear``,
+    ``short`` or ``unseen``."""
     step: int | None = None
     phrase: str = ""
     """What a person would have seen, without a full stop; empty for none."""

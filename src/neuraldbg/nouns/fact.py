@@ -94,73 +94,75 @@ class FactKey(str, Enum):
     """{"autocast": str | None (dtype), "param_dtypes": [str], "scaler": bool}."""
 
     EXPERIMENT = "experiment"
-    """What was tried on a copy of a model: {"id": "model:name", "name": str, "model": str, "judged": bool, "reason": str
-    (where not judged)} and, by name:
-    "eval_random": {"random": bool (eval mode gives another output for the same input), "draws": [{"op": str, "where":
-    WHERE}]};
-    "batch_mixing": {"rows": int, "mixed": bool, "pattern": "none" | "later" | "all" | "some", "strength": float (effect
-    on other rows relative to the effect on the own row), "why_batch": str, "dims": int, "layers": [{"layer", "type",
-    "shape"}] (recurrent or attention layers that take the batch for time), "axis_ops": [{"op": str, "where": WHERE}]
-    (softmax over the batch), "steady": bool (batches of one size, with other contents)};
-    "causality": {"leaks": bool, "length": int, "at": int, "layer": str | None, "type": str, "share": float};
-    "input_ignored": {"ignored": bool, "layer": str | None (where it gets lost), "leaves": [str] (single inputs without
-    any effect)};
-    "nonfinite_birth": {"phase": "input" | "target" | "forward" | "backward", "op": str, "where": WHERE, "layer": str,
-    "sample": int | None, "count": int (bad samples), "step": int}. WHERE = [file, line, source line] | None."""
+    """What was tried on a copy of a model: {"id": "model:name", "name": str, "model": str, "judged": bool,
+    "reason": str (where not judged)} and, by name: "eval_random": {"random": bool (eval mode gives another output
+    for the same input), "draws": [{"op": str, "where": WHERE}]}; "batch_mixing": {"rows": int, "mixed": bool,
+    "pattern": "none" | "later" | "all" | "some", "strength": float (effect on other rows relative to the effect on
+    the own row), "why_batch": str, "dims": int, "layers": [{"layer", "type", "shape"}] (recurrent or attention
+    layers that take the batch for time), "axis_ops": [{"op": str, "where": WHERE}] (softmax over the batch),
+    "steady": bool (batches of one size, with other contents)}; "causality": {"leaks": bool, "length": int, "at":
+    int, "layer": str | None, "type": str, "share": float}; "input_ignored": {"ignored": bool, "layer": str | None
+    (where it gets lost), "leaves": [str] (single inputs without any effect)}; "nonfinite_birth": {"phase": "input"
+    | "target" | "forward" | "backward", "op": str, "where": WHERE, "layer": str, "sample": int | None, "count": int
+    (bad samples), "step": int}. WHERE = [file, line, source line] | None."""
 
     BATCHES = "batches"
     """What went into a model, from samples of its first input, logged at the end: {"model": str, "passes": int (of
-    training), "evals": int (in eval mode without gradients), "bursts": int (steps before which there were some), "usual":
-    int (batch size), "odd": [[step, size]] (first passes of other sizes), "sizes": int, "floating": bool, "shape": [int],
-    "grid": "bytes" | "unit" | "twice" | "shrunk" | "" (on which pixel values lie: 0..255, k/255, k/255/255, (k/255 -
-    127.5)/127.5), "grid_eval": the same, "columns": {"std_min", "std_max", "offset" (largest |mean| / std), "worst" (its
-    column), "worst_mean", "worst_std", "count", "constant"} | None, "train": LEVEL | None, "eval": LEVEL | None with
-    LEVEL = {"mean", "std", "low", "high", "passes", "wander"}, "skewed": float (share of evaluation passes outside of all
-    training passes), "overlap": {"passes", "mixed" (evaluation passes of which a part was trained on), "pure" (all of
-    it), "shared", "samples", "mixed_shared", "mixed_samples", "seen_before" (share of the newest training samples that
-    came before), "twice" (share of samples that stand twice in their batch), "covered" (share of the samples that were
-    looked at), "again" (evaluation passes repeated in a later burst), "recall" (share of the training data that one burst
-    evaluates, about)} | None, "runs": {"lengths": {length: count} (equal
-    training passes in a row), "first": int (step), "reused": int (of those: the very same tensor), "workers": {"workers":
-    int, "iterable": str, "dataset": str} | None}}."""
+    training), "evals": int (in eval mode without gradients), "bursts": int (steps before which there were some),
+    "usual": int (batch size), "odd": [[step, size]] (first passes of other sizes), "sizes": int, "floating": bool,
+    "shape": [int], "grid": "bytes" | "unit" | "twice" | "shrunk" | "" (on which pixel values lie: 0..255, k/255,
+    k/255/255, (k/255 - 127.5)/127.5), "grid_eval": the same, "columns": {"std_min", "std_max", "offset" (largest
+    |mean| / std), "worst" (its column), "worst_mean", "worst_std", "count", "constant"} | None, "train": LEVEL |
+    None, "eval": LEVEL | None with LEVEL = {"mean", "std", "low", "high", "passes", "wander"}, "skewed": float
+    (share of evaluation passes outside of all training passes), "overlap": {"passes", "mixed" (evaluation passes of
+    which a part was trained on), "pure" (all of it), "shared", "samples", "mixed_shared", "mixed_samples",
+    "seen_before" (share of the newest training samples that came before), "twice" (share of samples that stand
+    twice in their batch), "covered" (share of the samples that were looked at), "again" (evaluation passes repeated
+    in a later burst), "recall" (share of the training data that one burst evaluates, about)} | None, "runs":
+    {"lengths": {length: count} (equal training passes in a row), "first": int (step), "reused": int (of those: the
+    very same tensor), "workers": {"workers": int, "iterable": str, "dataset": str} | None}}."""
 
     NORMS = "norms"
-    """Batch normalisation in training passes: {"step": int, "layers": [{"layer": str, "momentum": float | None (None averages over
-    all batches), "tracking": bool, "frozen": bool (its part of the model has parameters, and none requires gradients),
-    "still": bool (the weights of that part are bitwise as when first seen), "training": bool, "fresh": bool (running
-    statistics were 0 and 1 when first seen), "batch": int, "elements": int (values that one channel's statistic is taken
-    over), "mean_gap": float | None (median over channels of |batch mean - running mean| / running std, before the
-    update), "var_gap": float | None (median of |ln(batch variance / running variance)|), "drift": float (median of
-    |running mean - that when first seen| / running std), "moved": bool (running statistics changed since then)}]}."""
+    """Batch normalisation in training passes: {"step": int, "layers": [{"layer": str, "momentum": float | None
+    (None averages over all batches), "tracking": bool, "frozen": bool (its part of the model has parameters, and
+    none requires gradients), "still": bool (the weights of that part are bitwise as when first seen), "training":
+    bool, "fresh": bool (running statistics were 0 and 1 when first seen), "batch": int, "elements": int (values
+    that one channel's statistic is taken over), "mean_gap": float | None (median over channels of |batch mean -
+    running mean| / running std, before the update), "var_gap": float | None (median of |ln(batch variance / running
+    variance)|), "drift": float (median of |running mean - that when first seen| / running std), "moved": bool
+    (running statistics changed since then)}]}."""
 
     OPERATIONS = "operations"
-    """Every operation of the loss graphs so far, by where its result goes: {"into": {layer path: [op, ...]}}: those that
-    made the layer's output and those on the way to it from the layers before. Shape operations are left out."""
+    """Every operation of the loss graphs so far, by where its result goes: {"into": {layer path: [op, ...]}}: those
+    that made the layer's output and those on the way to it from the layers before. Shape operations are left
+    out."""
 
     SYMMETRY = "symmetry"
-    """Weight matrices whose rows (one a unit) are alike, or were: {"step": int, "layers": [{"name": str, "layer": str, "units": int,
-    "spread": float (rms of the rows about their mean row / rms of the rows), "zero": bool (all values are 0),
-    "gradient": float | None (the same spread of the gradient; None without one), "gradient_zero": bool}]}."""
+    """Weight matrices whose rows (one a unit) are alike, or were: {"step": int, "layers": [{"name": str, "layer":
+    str, "units": int, "spread": float (rms of the rows about their mean row / rms of the rows), "zero": bool (all
+    values are 0), "gradient": float | None (the same spread of the gradient; None without one), "gradient_zero":
+    bool}]}."""
 
     DROPOUT = "dropout"
     """Dropout that was at work in a training pass, read from the graph of the loss: {"places": [{"before": str (the
     layer that it feeds, or "loss"), "p": float (share of zeros)}]}."""
 
     ATTENTION = "attention"
-    """Softmax over positions in a training pass: {"step": int, "places": [{"layer": str (the layer that it feeds), "heads": int,
-    "keys": int, "entropy": float (mean over samples, heads and queries, relative to that of a uniform distribution over
-    the keys a query may see), "low": float (share of heads whose mean is below 0.05), "logit": float | None (largest
-    score of a query and a key that was read)}]}."""
+    """Softmax over positions in a training pass: {"step": int, "places": [{"layer": str (the layer that it feeds),
+    "heads": int, "keys": int, "entropy": float (mean over samples, heads and queries, relative to that of a uniform
+    distribution over the keys a query may see), "low": float (share of heads whose mean is below 0.05), "logit":
+    float | None (largest score of a query and a key that was read)}]}."""
 
     OUTPUTS = "outputs"
-    """How much the outputs of a called model, or part of one, vary over the batch: {"part": str, "model": str, "batch":
-    int, "inputs": [VARIETY], "outputs": [VARIETY]} with VARIETY = {"leaf": str, "shape": [int], "across": float (rms over
-    features of the standard deviation over the samples), "scale": float (rms of all values), "alike": float (mean cosine
-    between samples), "log_z": float | None (mean logsumexp over the last axis, of floats with at least 2 columns)}."""
+    """How much the outputs of a called model, or part of one, vary over the batch: {"part": str, "model": str,
+    "batch": int, "inputs": [VARIETY], "outputs": [VARIETY]} with VARIETY = {"leaf": str, "shape": [int], "across":
+    float (rms over features of the standard deviation over the samples), "scale": float (rms of all values),
+    "alike": float (mean cosine between samples), "log_z": float | None (mean logsumexp over the last axis, of
+    floats with at least 2 columns)}."""
 
     TOKENS = "tokens"
-    """How alike the positions of one sequence are: {"step": int, "layers": [{"layer": str, "tokens": int, "cosine": float (mean cosine
-    between positions of the same sample)}]}, layers in order of their call."""
+    """How alike the positions of one sequence are: {"step": int, "layers": [{"layer": str, "tokens": int, "cosine":
+    float (mean cosine between positions of the same sample)}]}, layers in order of their call."""
 
     CUTS = "cuts"
     """Layers that a training pass calls and the loss's graph never reaches: {"model": str, "cut": {"after": path,
@@ -251,15 +253,16 @@ class FactKey(str, Enum):
     "optimizer_loaded": bool, "loaded_steps": bool (whether an optimizer that was given a state ever stepped)}."""
 
     SCALER = "scaler"
-    """The use of gradient scalers so far: {"scaled": int (losses), "used": int (backwards of those), "steps": int, "skipped":
-    int, "updates": int, "unscaled": int, "discarded": int (backwards of a loss whose scaled version was made and not used), "direct": int
-    (optimizer steps past the scaler on gradients that carry the scale), "mixed": int (scaled backwards after unscale_
-    and before the step), "scale": float, "first": int | None (step of the first misuse)}."""
+    """The use of gradient scalers so far: {"scaled": int (losses), "used": int (backwards of those), "steps": int,
+    "skipped": int, "updates": int, "unscaled": int, "discarded": int (backwards of a loss whose scaled version was
+    made and not used), "direct": int (optimizer steps past the scaler on gradients that carry the scale), "mixed":
+    int (scaled backwards after unscale_ and before the step), "scale": float, "first": int | None (step of the
+    first misuse)}."""
 
     UNSTEPPED = "unstepped"
-    """Optimizers that never stepped: {"id": int, "type": str, "tensors": int, "with_grad": int, "zeroed": int (calls),
-    "backwards": int, "moved": bool (their tensors changed all the same), "layers": [path], "lr": float, "training": bool,
-    "steps": int (of other optimizers), "scaler_steps": int (tries of a gradient scaler)}."""
+    """Optimizers that never stepped: {"id": int, "type": str, "tensors": int, "with_grad": int, "zeroed": int
+    (calls), "backwards": int, "moved": bool (their tensors changed all the same), "layers": [path], "lr": float,
+    "training": bool, "steps": int (of other optimizers), "scaler_steps": int (tries of a gradient scaler)}."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from neuraldbg.capture.reader import Reader
 from neuraldbg.errors import TrainingHalted
 
@@ -73,13 +75,17 @@ class Readers:
 
     def at(self, moment: str, *args: Any) -> None:
         """Tell every reader that asked for it that a moment has come."""
-        for act in self._at[moment]:
-            try:
-                act(*args)
-            except TrainingHalted:
-                raise
-            except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-                self.scene.tally.caught()
+        acts = self._at[moment]
+        if not acts:
+            return
+        with np.errstate(all="ignore"):  # the numbers of a run that overflows do: that is no warning for the user
+            for act in acts:
+                try:
+                    act(*args)
+                except TrainingHalted:
+                    raise
+                except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
+                    self.scene.tally.caught()
 
     def patches(self) -> list[Patch]:
         """What the readers stand in for."""

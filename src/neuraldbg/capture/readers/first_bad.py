@@ -110,7 +110,8 @@ class FirstBad(Reader):
             module = self.scene.hooks.modules.get(path)
             if module is None or id(module) not in own:
                 continue
-            small = [p for p in module.parameters(recurse=False) if p.requires_grad and p.is_floating_point() and p.numel() <= _SMALL]
+            own_small = (p for p in module.parameters(recurse=False) if p.requires_grad and p.numel() <= _SMALL)
+            small = [p for p in own_small if p.is_floating_point()]
             if small:
                 return min(small, key=Tensor.numel)
         return None
