@@ -147,7 +147,15 @@ def unshuffled_data(*, harmful: bool = True) -> Build:
     blocks = np.tile(np.geomspace(3.0, 0.2, 10), 6)
     b = Build().loss(blocks if harmful else falling(60)).loss_term(**PLAIN)
     switches = list(range(10, 60, 10))
-    return slot(b, batch_entropy=0.2, same_next=0.9, same_by_chance=0.2, switches=switches, distinct=4, period=30)
+    return slot(
+        b,
+        batch_entropy=0.2 if harmful else 0.5,
+        same_next=0.9,
+        same_by_chance=0.2,
+        switches=switches,
+        distinct=4,
+        period=30,
+    )
 
 
 Told = tuple["Callable[[], Build]", "Callable[[], Build]", str | None, int | None, str, str, float]
@@ -170,6 +178,6 @@ TOLD: dict[str, Told] = {
         class_imbalance, lambda: class_imbalance(found=True), "fc3", 0, "suspect", "healthy", 0.6,
     ),
     "unshuffled_data": (
-        unshuffled_data, lambda: unshuffled_data(harmful=False), None, 10, "suspect", "healthy", 0.7,
+        unshuffled_data, lambda: unshuffled_data(harmful=False), None, 0, "suspect", "healthy", 0.7,
     ),
 }  # fmt: skip

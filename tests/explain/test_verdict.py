@@ -10,7 +10,7 @@ from tests.explain.stories import STORIES
 from neuraldbg.explain import diagnose
 from neuraldbg.explain.case import Case
 from neuraldbg.explain.loss import LossSummary
-from neuraldbg.nouns import Outcome, RunRecord, Series
+from neuraldbg.nouns import Fact, Outcome, RunRecord, Series
 
 
 def series(values) -> Series:
@@ -106,6 +106,21 @@ def test_the_level_of_guessing_is_not_learning():
     found = diagnose(build.build())
     assert found.verdict == "suspect"
     assert "constant guess (2.3)" in found.summary
+
+
+def test_a_regression_at_the_level_of_guessing_may_have_nothing_to_learn():
+    term = {"kind": "mse", "reduction": "mean", "target": {"mean": 0.0, "std": 1.0, "min": -2.0, "max": 2.0}}
+    rng = np.random.default_rng(0)
+    build = Build(steps=200).loss(np.concatenate([[3.0, 2.0], 1.0 + 0.2 * rng.standard_normal(198)]))
+    build.facts = [f for f in build.facts if f.key != "loss"]
+    build.facts.append(Fact(0, "loss", {"stream": 0, "ops": ["mseloss"], "terms": [term]}))
+    found = diagnose(build.build())
+    assert found.verdict == "inconclusive"
+    assert "constant guess (1)" in found.summary
+    build = Build(steps=200).loss(np.concatenate([[1.3, 1.1], 0.88 + 0.2 * rng.standard_normal(198)]))
+    build.facts = [f for f in build.facts if f.key != "loss"]
+    build.facts.append(Fact(0, "loss", {"stream": 0, "ops": ["mseloss"], "terms": [term]}))
+    assert diagnose(build.build()).verdict == "healthy", "a weak relation is one"
 
 
 def test_blind_spots_are_said():

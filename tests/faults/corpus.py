@@ -42,6 +42,7 @@ FAMILIES = (
     "second",
     "wiring",
     "targets",
+    "target_order",
     "data_flow",
     "dynamics",
     "loop_order",

@@ -206,7 +206,8 @@ def bad_input(bench: Bench) -> dict[str, Any] | None:
     """Return which sample of the input is not finite."""
     for _, x in bench.inputs():
         if _floating(x) and not bool(x.isfinite().all()):
-            return {"phase": "input", "op": "", "where": None, "layer": "", **_sample(x, bench.rows)}
+            share = float((~x.isfinite()).double().mean())
+            return {"phase": "input", "op": "", "where": None, "layer": "", "share": share, **_sample(x, bench.rows)}
     return None
 
 

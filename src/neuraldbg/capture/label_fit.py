@@ -25,6 +25,8 @@ FEATURES = 256
 _PERMUTATIONS = 30
 _RIDGES = (0.05, 0.5)
 _CLASSES = 32
+_ORDERED = 5
+"""Distinct whole numbers from which their order can be compared with distances."""
 _SHIFTS = (-2, -1, 1, 2)
 
 
@@ -99,9 +101,33 @@ def scores(xs: list[Array], ys: list[Array]) -> dict[str, Any] | None:
         "samples": len(rows), "features": int(x.shape[1]), "score": given, "null": mean, "null_sd": sd,
         "z": (given - mean) / sd,
     }  # fmt: skip
+    order = ordinal(x[rows], y[rows])
+    if order is not None:
+        found["ordinal"] = order
     if best:
         found |= {"best": best, "best_score": others[best], "best_z": (others[best] - mean) / sd}
     return found
+
+
+def ordinal(x: Array, y: Array) -> float | None:
+    """Return how far samples of near whole numbers are nearer to each other than those of distant ones, from -1 to 1.
+
+    It is the correlation of |i - j| with the distance of the mean inputs of targets i and j: near 1 for counts and
+    ratings, near 0 for names of classes. None where targets are not some whole numbers without a gap.
+    """
+    if y.ndim != 2 or y.shape[1] != 1 or not np.isfinite(y).all() or (y != np.round(y)).any():
+        return None
+    kinds = np.unique(y)
+    if not (_ORDERED <= len(kinds) <= _CLASSES) or kinds[-1] - kinds[0] != len(kinds) - 1:
+        return None
+    spread = x.std(0)
+    x = (x[:, spread > 1e-9] - x[:, spread > 1e-9].mean(0)) / spread[spread > 1e-9]
+    if not x.shape[1]:
+        return None
+    means = np.stack([x[y[:, 0] == kind].mean(0) for kind in kinds])
+    i, j = np.triu_indices(len(kinds), 1)
+    distance = np.sqrt(((means[i] - means[j]) ** 2).sum(1))
+    return float(np.corrcoef(j - i, distance)[0, 1]) if distance.std() > 0 else None
 
 
 def _columns(y: Array) -> Array | None:

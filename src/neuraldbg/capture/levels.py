@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 
 _LEVELS = 255
 _GRID = 2e-3
+_EXACT = 1e-5
+_CONTRAST = 0.02
+"""Standard deviation below which hardly anything is left of a standardised picture."""
+_DROWNED = 20.0
+"""Offset in standard deviations."""
 
 
 def columns(x: Tensor) -> dict[str, Any] | None:
@@ -41,7 +46,8 @@ def columns(x: Tensor) -> dict[str, Any] | None:
 
 def grid(values: npt.NDArray[np.float32]) -> str:
     """Say on which grid pixel values lie: ``bytes`` (0..255), ``unit`` (k/255), ``twice`` (k/255/255), ``shrunk`` (a
-    picture of k/255 of which 127.5 was taken and divided by it), "" for none.
+    picture of k/255 of which 127.5 was taken and divided by it), ``faint`` (standardised as if it had not been divided
+    by 255 before), "" for none.
     """
     low, high = float(values.min()), float(values.max())
     if len(np.unique(values[:4096])) < 6:
@@ -55,11 +61,25 @@ def grid(values: npt.NDArray[np.float32]) -> str:
         return "bytes"
     if low >= 0 and high <= 1.001 and high > 1.5 / _LEVELS and on(wide * _LEVELS):
         return "unit"
+    if low == 0 and abs(high * _LEVELS - 1) < _EXACT:
+        return "twice"  # from 0 to exactly 1 / 255, on whatever grid: values from 0 to 1 were divided by 255
     if low >= 0 and high <= 1.001 / _LEVELS and high > 0.03 / _LEVELS and on(wide * _LEVELS * _LEVELS):
         return "twice"
     if low >= -1.0001 and high <= -0.99 and on((wide * 127.5 + 127.5) * _LEVELS):
         return "shrunk"
-    return ""
+    return "faint" if _faint(wide) else ""
+
+
+def _faint(values: npt.NDArray[np.float64]) -> bool:
+    """Whether undoing one division by 255 makes standardised values of these: (x / 255 - mean) / std, x from 0 to 1.
+
+    The lowest value is -mean / std with or without the division, since x is 0 there.
+    """
+    mean, std, low = float(values.mean()), float(values.std()), float(values.min())
+    if not 0 < std < _CONTRAST or abs(mean) < _DROWNED * std or low >= 0 or len(np.unique(values)) > _LEVELS + 1:
+        return False
+    undone = low + _LEVELS * (values - low)
+    return abs(float(undone.mean())) < 0.35 and 0.6 < float(undone.std()) < 1.6
 
 
 def middle(stats: list[tuple[float, float, float, float]]) -> dict[str, float] | None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from neuraldbg.capture import op
+from neuraldbg.capture.divergences import gaussian_kl
 from neuraldbg.capture.graph import follow, op_name, walk
 from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.loss_terms import loss_terms
@@ -178,6 +179,9 @@ class Losses:
             terms = loss_terms(found.loss_nodes, nodes)
             names = list(dict.fromkeys(op_name(node) for node in found.loss_nodes))
             self.terms = {"ops": names[:24], "terms": terms}
+            divergence = gaussian_kl(found.loss_nodes)
+            if divergence:
+                self.terms["gaussian_kl"] = divergence
             self._risky[signature] = self._watch_operands(root.grad_fn, found.risky)
         for name, path, row in self._risky.get(signature, ()):
             operand = _operand(root.grad_fn, name, path)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _STALE_HEAD = 4096
 _TOUCHED = 4_194_304
 """Elements of an embedding's touched rows that are kept over a step at most."""
+_COMPARED = 2048
+"""Elements of the small weights that are compared with what their last step left: a few microseconds."""
 _SMALL = 4096
 """Elements up to which parameters are read together: biases, norms, small matrices."""
 
@@ -67,6 +69,11 @@ class Params:
         self._model = ""
         self._joint: tuple[list[Watched], Tensor] | None = None
         """The small weights of the current step before it, one after the other, and whose they are."""
+        self._left: dict[int, tuple[list[Watched], Tensor]] = {}
+        """The same as a step left them, by the identity of the first owner: what differs before the next was changed
+        outside of any step."""
+        self.outside = 0.0
+        """The largest change of a small weight between its last step and this, relative to its size."""
 
     def add(self, path: str, module: nn.Module, model: str = "") -> None:
         """Watch the parameters that a module owns itself; a tied one keeps its first name and gains an alias."""
@@ -96,6 +103,7 @@ class Params:
         self._modules = [(path, module) for path, module in self._modules if id(module) not in gone]
         held = {id(p) for _, module in self._modules for p in module.parameters(recurse=False)}
         self.by_id = {key: w for key, w in self.by_id.items() if key in held}
+        self._left.clear()
 
     def refresh(self) -> None:
         """Follow parameters that were replaced: ``load_state_dict(assign=True)``, ``model.to`` of some versions."""
@@ -125,15 +133,31 @@ class Params:
         read in this step already: optimizers inside optimizers.
         """
         weights, grads = self._weights(watched), self._gradients(watched, scale)
-        self._joint = None
+        self._joint, self.outside = None, 0.0
         small = [*weights[0], *grads[0]]
         if small:
             flat = self._replace(small)
             self._joint = ([w for w, _, _ in weights[0]], flat[: sum(value.numel() for _, value, _ in weights[0])])
+            self.outside = self._changed_outside(*self._joint)
         if again:
             self.table.reset([row for _, _, row in (*weights[1], *grads[1])])
         self._read_large_weights(weights[1], keep=True)
         self._read_large_gradients(grads[1])
+
+    def _changed_outside(self, owners: list[Watched], now: Tensor) -> float:
+        """Return the largest change since these weights' last step, relative to their size; 0 for none or unknown."""
+        known, left = self._left.get(id(owners[0]), ((), now)) if owners else ((), now)
+        if len(known) != len(owners) or left is now or left.dtype != now.dtype or left.shape != now.shape:
+            return 0.0
+        every = max(1, now.numel() // _COMPARED)
+        if torch.equal(left[::every], now[::every]):
+            return 0.0
+        if not all(a is b for a, b in zip(known, owners, strict=True)):
+            return 0.0
+        sizes = [w.ref.numel() for w in owners]
+        pairs = zip(left.float().split(sizes), now.float().split(sizes), strict=True)
+        shares = [float((b - a).norm() / a.norm()) for a, b in pairs]
+        return max((share for share in shares if math.isfinite(share)), default=0.0)
 
     def read_weights(self, watched: list[Watched], *, keep: bool = True) -> None:
         """Read the weights alone, and ``keep`` a sample of each for the update."""
@@ -213,6 +237,8 @@ class Params:
             if after.shape == before.shape:
                 sizes = [value.numel() for value in values]
                 self.table.replace_many(after.sub(before), sizes, [_row(w.update) for w in owners])
+                if owners:
+                    self._left[id(owners[0])] = (owners, after)
         for w in watched:
             old, w.before = w.before, None
             value = _local(w.ref.detach())

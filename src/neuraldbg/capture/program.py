@@ -70,6 +70,9 @@ def parameters(params: Params, in_optimizer: Mapping[int, float], called: Iterab
     fired = set(called)
     # A model with no parameter in an optimizer, beside one that is trained, is a tool of the loss and not a fault.
     trained = {w.model for w in params.by_id.values() if id(w.ref) in in_optimizer}
+    models = {w.model for w in params.by_id.values()}
+    shared = (alias for w in params.by_id.values() if id(w.ref) in in_optimizer for alias in w.aliases)
+    trained |= {alias.partition(".")[0] for alias in shared} & models  # a new head on a part that was trained before
     lists: dict[str, list[Any]] = {
         key: [] for key in ("frozen", "not_in_optimizer", "no_grad", "uncalled", "zero_lr", "tied")
     }

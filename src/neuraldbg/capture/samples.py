@@ -25,6 +25,7 @@ ROWS = 64
 """Samples of a pass that are looked at."""
 KEPT = 4096
 """Hashes in a sketch."""
+_IDS = 1_000_000
 _FULL = np.uint64(2**64 - 1)
 _MIX = np.asarray([(0x9E3779B97F4A7C15 * (2 * i + 1)) % 2**64 for i in range(WIDTH)], dtype=np.uint64)
 
@@ -59,6 +60,22 @@ def hashes(rows: Floats) -> Hashes:
         total ^= total >> np.uint64(32)
         spread: Hashes = total * np.uint64(0x94D049BB133111EB)
     return spread
+
+
+def padded(ids: Tensor) -> Tensor | None:
+    """Return which positions of a batch of ids, shape (N, T), are padding: runs of one and the same id at the ends of
+    rows, of different lengths; None where the rows do not end so.
+    """
+    if ids.dim() != 2 or ids.shape[0] < 4 or ids.shape[1] < 4 or ids.numel() > _IDS:
+        return None
+    last = ids[:, -1].mode().values
+    run = (ids == last).flip(1).long().cumprod(1).flip(1).bool()
+    lengths = run.sum(1)
+    ending = int((lengths > 1).sum())
+    inside = bool(((ids == last) & ~run).any())  # padding stands at ends only; a frequent word stands everywhere
+    if inside or 4 * ending < ids.shape[0] or len(lengths.unique()) < 3:
+        return None
+    return run
 
 
 class Sketch:

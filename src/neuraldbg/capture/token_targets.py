@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from neuraldbg.capture.token_order import TokenOrder
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -29,6 +31,9 @@ class TokenTargets:
         self.padded = self.counted = self.padded_rows = 0
         self._pads: dict[int, int] = {}
         self.mask: dict[str, float] = {}
+        self.unlabelled = 0
+        """Rows in which no label counts."""
+        self.order = TokenOrder()
 
     def add(
         self, x: Tokens, y: Tokens, ignore: int, weightless: list[int], mask: npt.NDArray[np.float64] | None = None
@@ -47,6 +52,8 @@ class TokenTargets:
         self.positions += int(y.size)
         seen = counts if mask is None else counts & (mask != 0)
         self.counted += int(seen.sum())
+        self.unlabelled += int((~seen.any(1)).sum())
+        self.order.add(x, y, seen & ~padded)
         self.padded += int((padded & seen).sum())
         self.padded_rows += int((padded & seen).any(1).sum())
         for token, times in zip(*np.unique(y[padded & seen], return_counts=True), strict=True):
@@ -62,6 +69,10 @@ class TokenTargets:
             "compared": self._of[0], "padded": self.padded / max(1, self.counted),
             "padded_rows": self.padded_rows / max(1, self.rows),
         }  # fmt: skip
+        found["unlabelled_rows"] = self.unlabelled / max(1, self.rows)
+        order = self.order.fact()
+        if order is not None:
+            found["order"] = order
         if self._pads:
             found["pad"] = max(self._pads, key=lambda token: self._pads[token])
         if self.mask:
@@ -74,7 +85,7 @@ def _pads(x: Tokens, y: Tokens) -> npt.NDArray[np.bool_]:
     for flip in (False, True):
         a, b = (x[:, ::-1], y[:, ::-1]) if flip else (x, y)
         runs, ends = _run(a), _run(b)
-        many = (runs >= 2) & (ends >= 2) & (np.abs(runs - ends) <= 2)
+        many = (runs >= 2) & (ends >= 2) & (runs - ends <= 2)  # a label like that of the padding may stand before it
         if not many.any():
             continue
         tokens, other = a[many, -1], b[many, -1]
@@ -82,8 +93,12 @@ def _pads(x: Tokens, y: Tokens) -> npt.NDArray[np.bool_]:
         varied = len(np.unique(runs)) > 2 and (tokens == tokens[0]).all() and (other == other[0]).all()
         if not varied or many.mean() < 0.5:
             continue
-        place = np.arange(b.shape[1])[None] >= (b.shape[1] - np.where(many, ends, 0))[:, None]
-        if ((b == other[0]) & ~place).sum() > 0.2 * place.sum():
+        length = np.where(many, np.minimum(runs, ends), 0)
+        place = np.arange(b.shape[1])[None] >= (b.shape[1] - length)[:, None]
+        # Where the input's token occurs nowhere else it is padding, even if the target's is a label elsewhere too.
+        inside = np.arange(a.shape[1])[None] < (a.shape[1] - np.where(a[:, -1] == tokens[0], runs, 0))[:, None]
+        alone = ((a == tokens[0]) & inside).sum() <= 0.01 * place.sum()
+        if not alone and ((b == other[0]) & ~place).sum() > 0.2 * place.sum():
             continue
         return np.asarray(place[:, ::-1] if flip else place)
     return np.zeros(y.shape, bool)

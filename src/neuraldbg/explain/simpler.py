@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.explain.stepping import changed_outside
 from neuraldbg.explain.words import number
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ def simpler_reasons(case: Case) -> list[tuple[str, float | str]]:
     later = stale.values[stale.steps > 0]
     if len(later) >= 3 and float((later >= STALE).mean()) > 0.5:
         found.append(("gradients are not cleared between steps", float(np.median(later))))
+    outside = changed_outside(case)
+    if outside is not None:
+        said = f"the program itself changed weights by {number(outside[1])} of their size before step {outside[0]}"
+        found.append((said, outside[1]))
     origin = case.origin
     if origin is not None and origin.first is not None and origin.step > 0:
         if origin.first.kind == "input":

@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 MATRICES = 24
 """Weights that are looked at, evenly spaced over the depth."""
 ATTENTION_WORDS = ("Attention", "Transformer", "Attn")
+CLIMBS = 8
+"""First readings of the update's direction that are looked at."""
+CLIMBING = 0.3
+"""Cosine with the gradient from which updates go along it; heavy momentum does so too, but not from the start."""
+OUTSIDE = 0.3
+"""Change of a weight between two steps, relative to its size, that no usual treatment of weights makes."""
+POOR = 0.97
+"""Share of the loss of one who only knows how frequent each class is, above which nothing was learnt from inputs."""
+LONG = 100
+"""Steps after which a model should know more than the frequencies of its classes."""
 DEEP = 8
 """Weight matrices from which a network counts as deep here."""
 
@@ -169,6 +179,45 @@ def below_eps(case: Case) -> tuple[float, dict[str, Any]]:
     facts = [f.value for f in case.run.facts_of(FactKey.OPTIMIZER_STATE.value, stream=case.stream)]
     shares = [float(f["below_eps"]) for f in facts if "below_eps" in f]
     return float(np.median(shares)) if shares else float("nan"), facts[-1] if facts else {}
+
+
+def climbs(case: Case) -> bool:
+    """Whether the first updates go along the gradient: an optimizer with a wrong sign, or one that maximises.
+
+    Until a run breaks at least; whatever follows from it says nothing about sizes of steps or layers.
+    """
+    read = case.scalar("descent").finite()
+    values = (read.between(0, case.onset) if case.onset else read).values[:CLIMBS]
+    return len(values) >= 2 and bool(np.median(values) < -CLIMBING)
+
+
+def changed_outside(case: Case) -> tuple[int, float] | None:
+    """Return the first step before which the program itself changed weights by much, and by what share of their size.
+
+    Where the run broke, only what came before counts. Loading, averaging and clipping of weights stay below it.
+    """
+    found = case.scalar("outside").finite()
+    end = case.onset + 1 if case.trouble.broke and case.onset is not None else None
+    for step, value in zip(found.steps, found.values, strict=True):
+        if value > OUTSIDE and (end is None or step <= end):
+            return int(step), float(value)
+    return None
+
+
+def poor(case: Case) -> float:
+    """Return the loss's last level over that of one who only knows how frequent each class is; NaN if unknown.
+
+    Known for one cross entropy over plain class ids; a run that is short, or still falls, is not judged.
+    """
+    facts = [f.value for f in case.run.facts_of(FactKey.TARGETS.value) if f.value.get("entropy")]
+    loss = case.loss
+    if not facts or not facts[-1].get("alone") or len(case.terms) != 1 or len(loss.finite) < LONG:
+        return float("nan")
+    term = case.terms[0]
+    if term.get("kind") not in ("cross_entropy", "nll") or term.get("reduction") != "mean" or term.get("weighted"):
+        return float("nan")
+    entropy = float(facts[-1]["entropy"])
+    return loss.last / entropy if entropy > 0 else float("nan")
 
 
 def uphill(case: Case) -> tuple[float, int]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from neuraldbg.explain.loss import ENOUGH, FEW
 from neuraldbg.explain.words import number, plural
+from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
@@ -47,6 +48,8 @@ class Trouble:
     step: int | None = None
     phrase: str = ""
     """What a person would have seen, without a full stop; empty for none."""
+    guess: bool = False
+    """Whether a regression rests at the level of a constant guess: a fault, or inputs that do not tell the targets."""
 
     @property
     def name(self) -> str:
@@ -65,7 +68,15 @@ class Trouble:
 
 
 def guessing_loss(case: Case) -> float:
-    """Return the loss of a constant guess, from the loss graph: ln C, ln 2, the targets' variance; NaN if unknown."""
+    """Return the loss of a constant guess, from the loss graph: ln C, ln 2, the targets' variance; NaN if unknown.
+
+    Micro-batches that are divided by their number are recorded as they are, so the guess is divided too.
+    """
+    known = case.run.facts_of(FactKey.ACCUMULATION.value, stream=case.stream)
+    return _guess_of_terms(case) / max(float(known[-1].value.get("divisor") or 1.0) if known else 1.0, 1.0)
+
+
+def _guess_of_terms(case: Case) -> float:
     for term in case.terms:
         kind = term.get("kind")
         if kind in ("cross_entropy", "nll") and (term.get("classes") or 0) > 1 and term.get("reduction") == "mean":
@@ -93,8 +104,10 @@ def at_guess(case: Case) -> bool:
     loss, guess = case.loss, guessing_loss(case)
     if not guess > 0 or len(loss.finite) < ENOUGH or not loss.alone:
         return False
-    error = min(3 * loss.noise / math.sqrt(loss.window), 0.1 * guess)
-    near = loss.last > NEAR_GUESS * guess - error and loss.best > (NEAR_GUESS - 0.05) * guess - error
+    # A weak relation (an R2 of 0.1) is one: the level is taken over the second half of the run, with its standard error.
+    half = loss.finite.values[len(loss.finite) // 2 :]
+    error = min(loss.noise / math.sqrt(len(half)), 0.1 * guess)
+    near = float(np.median(half)) > NEAR_GUESS * guess - error and loss.best > (NEAR_GUESS - 0.05) * guess - error
     return near and not loss.still_falling
 
 
@@ -150,7 +163,8 @@ def _course(case: Case) -> Trouble:
         return Trouble("slow", int(loss.series.steps[0]), f"the loss hardly fell {span}")
     if at_guess(case) and not loss.diverged:
         said = f"the loss came to rest at {number(loss.last)}, no better than a constant guess ({number(guess)})"
-        return Trouble("stuck", int(loss.series.steps[0]), said)
+        weak = any(term.get("kind") in ("mse", "squared_error") for term in case.terms)
+        return Trouble("stuck", int(loss.series.steps[0]), said, guess=weak)
     if loss.learned or not loss.alone:
         return Trouble("none")
     return Trouble("short" if len(loss) < FEW else "unclear")

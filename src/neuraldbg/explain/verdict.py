@@ -83,6 +83,9 @@ def judge(case: Case, hypotheses: tuple[Hypothesis, ...], certain: frozenset[str
         )
     if trouble.kind == "slow" and case.loss.still_falling and len(case.loss) < MANY:
         return "inconclusive", f"{_capital(trouble.phrase)}, but it still falls: too few steps to tell.{ending}"
+    if trouble.guess:
+        hint = "Either the inputs do not tell the targets, or something is wrong that is none of the known causes"
+        return "inconclusive", f"{_capital(trouble.phrase)}. {hint}.{ending}"
     if trouble.any or _halted(case):
         what = trouble.phrase or f"training was halted ({case.run.info.outcome.message})"
         return "suspect", _sentence(what, None, hypotheses) + ending

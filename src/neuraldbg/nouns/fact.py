@@ -23,7 +23,8 @@ class FactKey(str, Enum):
     {"low", "high"} (sum of exp(input) over the classes) with {"batch_low", "batch_high"} over the batch, {"top",
     "bottom"} of the input and {"plain_low", "plain_high"} (row sums), "ignore": int, "weighted": bool, "weightless":
     [id], "outside": float (share of targets that the head cannot give), "softmax_width": int, "rows_sum": [low, high],
-    "soft": bool, "picked": bool, "soft_target": {"sum_low", "sum_high", "many", "binary"}} with STATS = {"min", "max",
+    "soft": bool, "picked": bool, "soft_target": {"sum_low", "sum_high", "many", "binary"}}, and "gaussian_kl": 1 | -1
+    (the divergence of a variational autoencoder is minimised or maximised; absent where there is none) with STATS = {"min", "max",
     "mean", "std", "nonfinite", "count"}."""
 
     BATCH = "batch"
@@ -81,9 +82,12 @@ class FactKey(str, Enum):
     "integral", "values": {value: count} (if at most 64), "means_std", "means_correlation", "period";
     "predicted": {"from": step, "readings": int, "classes": {id: [labels, said, right]}} of the later readings;
     "mask_zeros": float, "tokens": {"match": {offset: share of targets equal to the input token there}, "compared",
-    "padded" (share of counted targets that are padding), "padded_rows", "pad": id, "mask": {"padding", "rest"}};
+    "padded" (share of counted targets that are padding), "padded_rows", "pad": id, "mask": {"padding", "rest"},
+    "unlabelled_rows" (share in which no target counts), "order": {"guessed", "given", "mirrored", "base", "copies"}
+    (shares of labels that tokens tell at their own and at mirrored positions, and the most frequent label)};
     "fit": {"samples", "features", "score" (leave-one-out R^2 of targets from inputs), "null", "null_sd" (of permuted
-    targets), "z", "best" (another alignment), "best_score", "best_z", "again", "agree"}}."""
+    targets), "z", "best" (another alignment), "best_score", "best_z", "again", "agree", "ordinal" (of whole
+    numbers: how far near ones have near inputs)}}."""
 
     PLACES = "places"
     """Lines of the user's code: {kind: [[file, line number, source line], ...]} in order of appearance, at most 4 of a
@@ -96,31 +100,37 @@ class FactKey(str, Enum):
     EXPERIMENT = "experiment"
     """What was tried on a copy of a model: {"id": "model:name", "name": str, "model": str, "judged": bool,
     "reason": str (where not judged)} and, by name: "eval_random": {"random": bool (eval mode gives another output
-    for the same input), "draws": [{"op": str, "where": WHERE}]}; "batch_mixing": {"rows": int, "mixed": bool,
+    for the same input), "draws": [{"op": str, "where": WHERE, "call": str (the statement)}]}; "batch_mixing": {"rows": int, "mixed": bool,
     "pattern": "none" | "later" | "all" | "some", "strength": float (effect on other rows relative to the effect on
     the own row), "why_batch": str, "dims": int, "layers": [{"layer", "type", "shape"}] (recurrent or attention
     layers that take the batch for time), "axis_ops": [{"op": str, "where": WHERE}] (softmax over the batch),
     "steady": bool (batches of one size, with other contents)}; "causality": {"leaks": bool, "length": int, "at":
     int, "layer": str | None, "type": str, "share": float}; "input_ignored": {"ignored": bool, "layer": str | None
-    (where it gets lost), "leaves": [str] (single inputs without any effect)}; "nonfinite_birth": {"phase": "input"
+    (where it gets lost), "leaves": [str] (single inputs without any effect), "zeros": bool (all inputs are zero),
+    "output": [name, shape] (the one output that is ignored)}; "padding_mask": {"inverted": bool, "layer": str | None,
+    "type": str, "masks": int}; "nonfinite_birth": {"phase": "input"
     | "target" | "forward" | "backward", "op": str, "where": WHERE, "layer": str, "sample": int | None, "count": int
     (bad samples), "step": int}. WHERE = [file, line, source line] | None."""
 
     BATCHES = "batches"
     """What went into a model, from samples of its first input, logged at the end: {"model": str, "passes": int (of
     training), "evals": int (in eval mode without gradients), "bursts": int (steps before which there were some),
-    "usual": int (batch size), "odd": [[step, size]] (first passes of other sizes), "sizes": int, "floating": bool,
-    "shape": [int], "grid": "bytes" | "unit" | "twice" | "shrunk" | "" (on which pixel values lie: 0..255, k/255,
-    k/255/255, (k/255 - 127.5)/127.5), "grid_eval": the same, "columns": {"std_min", "std_max", "offset" (largest
-    |mean| / std), "worst" (its column), "worst_mean", "worst_std", "count", "constant"} | None, "train": LEVEL |
-    None, "eval": LEVEL | None with LEVEL = {"mean", "std", "low", "high", "passes", "wander"}, "skewed": float
-    (share of evaluation passes outside of all training passes), "overlap": {"passes", "mixed" (evaluation passes of
-    which a part was trained on), "pure" (all of it), "shared", "samples", "mixed_shared", "mixed_samples",
-    "seen_before" (share of the newest training samples that came before), "twice" (share of samples that stand
-    twice in their batch), "covered" (share of the samples that were looked at), "again" (evaluation passes repeated
-    in a later burst), "recall" (share of the training data that one burst evaluates, about)} | None, "runs":
-    {"lengths": {length: count} (equal training passes in a row), "first": int (step), "reused": int (of those: the
-    very same tensor), "workers": {"workers": int, "iterable": str, "dataset": str} | None}}."""
+    "first_eval": int (step of the first, -1 for none), "usual": int (batch size), "odd": [[step, size]] (first passes
+    of other sizes), "sizes": int, "floating": bool, "shape": [int], "grid": "bytes" | "unit" | "twice" | "shrunk" |
+    "faint" | "" (on which pixel values lie: 0..255, k/255, k/255/255, (k/255 - 127.5)/127.5, (k/255/255 - mean)/std),
+    "grid_eval": the same, "columns": {"std_min", "std_max", "offset" (largest |mean| / std), "worst" (its column),
+    "worst_mean", "worst_std", "count", "constant"} | None, "train": LEVEL | None, "eval": LEVEL | None with LEVEL =
+    {"mean", "std", "low", "high", "passes", "wander"}, "skewed": float (share of evaluation passes outside of all
+    training passes), "overlap": {"passes", "mixed" (evaluation passes of which a part was trained on), "pure" (all of
+    it), "shared", "samples", "mixed_shared", "mixed_samples", "seen_before" (share of the newest training samples
+    that came before), "twice" (share of samples that stand twice in their batch), "covered" (share of the samples
+    that were looked at), "again" (evaluation passes repeated in a later burst), "recall" (share of the training data
+    that one burst evaluates, about), "datasets": [{"trained" (loaders took training batches from it too), "shared",
+    "samples", "bursts"}] (each dataset that loaders evaluated)} | None, "alike": {"how": "init" | "copied", "name":
+    str, "workers": int, "dataset": str} | None (random numbers that all workers of the loader draw alike: a constant
+    seed, a copied generator), "runs": {"lengths": {length: count} (equal training passes in a row), "first": int
+    (step), "reused": int (of those: the very same tensor), "workers": {"workers": int, "iterable": str, "dataset":
+    str} | None}}."""
 
     NORMS = "norms"
     """Batch normalisation in training passes: {"step": int, "layers": [{"layer": str, "momentum": float | None
@@ -198,7 +208,9 @@ class FactKey(str, Enum):
     model at step 0), "constant": bool, "follows": bool (bitwise the trained one's whenever evaluated), "moved": bool
     (the trained one's did), "averaged": int | None (n_averaged), "stale_norms": [path] (batch norm that never saw a
     batch, in evaluation mode), "swapped": bool (the trained model itself, put back to its first weights for
-    evaluation)}."""
+    evaluation), "lag": float | None (how far the copy is from all multiples of the trained one's first weights, relative
+    to how far the trained one is), "written": int (looks before which its weights were written to), "refreshed": int (looks before
+    which its running statistics had changed, without a pass of its own in training mode)}."""
 
     EVALS = "evals"
     """Passes of a trained model without gradients, or without a backward: {"model": str, "bursts": int (steps before

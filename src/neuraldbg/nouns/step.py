@@ -31,6 +31,7 @@ SCALARS = {
     "skipped": "steps that the gradient scaler skipped since the last one",
     "descent": "cosine between the update and the negative gradient, over a sample of weights: below 0 it goes uphill",
     "gradient_turn": "cosine between this step's gradient and that of the step before, over the same sample",
+    "outside": "largest change of a small weight between its last step and this, over its size; absent if none",
     "second_moment_ratio": "largest over sampled parameters of rms(g / sqrt(v)) in an adaptive optimizer",
     "evals": "forward passes without gradients since the last step",
     "eval_loss": "mean loss of the evaluation before this step",

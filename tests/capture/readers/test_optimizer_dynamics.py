@@ -256,3 +256,38 @@ def test_the_optimizer_fact_says_which_norms_decay():
     groups = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
     split = ride(lambda: program(groups), model).facts("optimizer")[0]
     assert (split["decayed_norms"], split["decayed"], split["undecayed"]) == ([], 2, 4)
+
+
+# --- what the program itself does to weights ---------------------------------------------------------------------
+
+
+def _meddling(model: nn.Module, optimizer: torch.optim.Optimizer, at: int | None, decay: bool = False) -> None:
+    x, y = data()
+    for step in range(8):
+        optimizer.zero_grad()
+        F.mse_loss(model(x), y).backward()
+        optimizer.step()
+        if step == at:
+            model[0].weight.data = model[0].weight.data.flip(0) * 2
+        if decay:
+            with torch.no_grad():
+                model[0].weight.mul_(0.99)
+
+
+def test_weights_that_change_between_steps_are_noted():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), 1e-2)
+    found = ride(lambda: _meddling(model, optimizer, 3), model).scalars("outside")
+    assert np.isfinite(found).nonzero()[0].tolist() == [4]
+    assert found[4] > 1
+
+
+def test_a_small_treatment_is_measured_and_a_plain_loop_has_none():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(model.parameters(), 1e-2)
+    found = ride(lambda: _meddling(model, optimizer, None, decay=True), model).scalars("outside")
+    assert found[1:] == pytest.approx([0.01] * 7, rel=1e-3)
+    assert not np.isfinite(found[0])
+    assert not np.isfinite(ride(lambda: _meddling(model, optimizer, None), model).scalars("outside")).any()

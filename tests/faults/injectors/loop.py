@@ -1,6 +1,6 @@
 """The order of things in the loop: clearing, accumulating, stepping, clipping, modes, schedules, resuming."""
 
-from tests.faults.injectors.fault import fault
+from tests.faults.injectors.fault import fault, fine
 
 EDITS = (
     # ------------------------------------------------------------ missing_zero_grad
@@ -392,10 +392,11 @@ EDITS = (
         ("        scheduler.step()\n", ""),
         step=28,
     ),
-    fault(
+    # One new optimizer for the same weights, as a new phase of a training makes; no file held a state that was left
+    # behind, and the loss does not jump: nothing to blame.
+    fine(
         "gpt_resumes_without_optimizer_state",
         "char_gpt",
-        "optimizer_state_lost",
         (
             "    if it % 40 == 0:\n",
             (
@@ -408,7 +409,6 @@ EDITS = (
                 "    if it % 40 == 0:\n"
             ),
         ),
-        step=80,
     ),
     # ------------------------------------------------------------ ema_stale
     fault(

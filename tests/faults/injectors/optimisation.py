@@ -76,24 +76,17 @@ EDITS = (
     fault("graph_decay_1", "graph", "weight_decay_too_high", ("weight_decay=5e-4", "weight_decay=1.0"), step=0),
     fault("gpt_decay_50", "char_gpt", "weight_decay_too_high", ("weight_decay = 0.1", "weight_decay = 50.0"), step=0),
     # ------------------------------------------------------------ decay_on_norms
+    # The groups are swapped. A decay of 3 on everything shrinks matrices and gains alike, and the model still learns.
     fault(
         "gpt_decays_its_norms",
         "char_gpt",
         "decay_on_norms",
         (
-            (
-                "decay = [p for p in model.parameters() if p.dim() >= 2]\n"
-                "no_decay = [p for p in model.parameters() if p.dim() < 2]\n"
-            ),
-            "decay, no_decay = list(model.parameters()), []\n",
-        ),
-        (
             '    [{"params": decay, "weight_decay": weight_decay}, {"params": no_decay, "weight_decay": 0.0}],\n',
-            "    decay,\n    weight_decay=weight_decay,\n",
+            '    [{"params": decay, "weight_decay": 0.0}, {"params": no_decay, "weight_decay": weight_decay}],\n',
         ),
-        ("weight_decay = 0.1", "weight_decay = 3.0"),
+        ("weight_decay = 0.1", "weight_decay = 30.0"),
         step=0,
-        tolerated="weight_decay_too_high",
     ),
     # ------------------------------------------------------------ batch_too_small
     # ------------------------------------------------------------ gradient_conflict
@@ -104,27 +97,14 @@ EDITS = (
         ("return digit_loss + ink_loss + loop_loss", "return digit_loss + 10000 * ink_loss + loop_loss"),
         step=0,
     ),
+    # From here on its gradient is a thousand times that of the labels; a weight of 20,000 leaves it at 5 to 40 times,
+    # and a third of the predictions right.
     fault(
         "teacher_consistency_drowns_labels",
         "mean_teacher",
         "gradient_conflict",
-        ("min(1.0, step / 50) * 5.0 * consistency", "20000.0 * consistency"),
+        ("min(1.0, step / 50) * 5.0 * consistency", "2000000.0 * consistency"),
         step=0,
-    ),
-    # ------------------------------------------------------------ adam_second_moment_stale
-    fault(
-        "tagger_beta2_and_sudden_gradients",
-        "tagger",
-        "adam_second_moment_stale",
-        ("lr=6e-3)", "lr=6e-3, betas=(0.9, 0.99999))"),
-        (
-            "        loss = criterion(logits.reshape(-1, TAGS), tags.reshape(-1))\n",
-            (
-                "        loss = criterion(logits.reshape(-1, TAGS), tags.reshape(-1))\n"
-                "        if epoch >= 3:\n"
-                "            loss = 300 * loss\n"
-            ),
-        ),
     ),
     # The rate fits the larger batch: one fault seen from two sides.
     fault(
@@ -143,8 +123,7 @@ EDITS = (
         ("batch_too_small", "lr_too_high"),
         ("batch_size=16", "batch_size=2"),
         ("ACCUM_STEPS = 4", "ACCUM_STEPS = 1"),
-        ("range(5)", "range(1)"),
-        step=0,
+        ("range(5)", "range(1)"),  # no step: it overshoots where an odd pair comes, at step 14 with seed 0
     ),
     # Reconstruction is drowned by the divergence, and the code collapses: the first is why, the second how.
     fault(

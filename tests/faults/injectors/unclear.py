@@ -132,6 +132,23 @@ EDITS = (
         verdict=(*EARLY,),
         raises=True,
     ),
+    # The loss itself is multiplied by 300: it jumps with it, and divided by 300 it goes on falling. Adam's memory lags,
+    # and what harm that does nobody can see.
+    odd(
+        "tagger_beta2_and_sudden_gradients",
+        "tagger",
+        ("lr=6e-3)", "lr=6e-3, betas=(0.9, 0.99999))"),
+        (
+            "        loss = criterion(logits.reshape(-1, TAGS), tags.reshape(-1))\n",
+            (
+                "        loss = criterion(logits.reshape(-1, TAGS), tags.reshape(-1))\n"
+                "        if epoch >= 3:\n"
+                "            loss = 300 * loss\n"
+            ),
+        ),
+        verdict=("failing", "suspect", "inconclusive", "healthy"),
+        tolerated="adam_second_moment_stale",
+    ),
     odd(
         "gpt_batch_of_random_characters",
         "char_gpt",

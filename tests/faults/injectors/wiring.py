@@ -1,6 +1,6 @@
 """What reaches what: parameters and optimizers, layers that nobody registered, graphs that are cut, ties, own gradients."""
 
-from tests.faults.injectors.fault import fault
+from tests.faults.injectors.fault import fault, fine
 
 EDITS = (
     # ------------------------------------------------------------ param_not_in_optimizer
@@ -64,7 +64,8 @@ EDITS = (
     fault(
         "finetune_optimizer_of_the_first_model",
         "finetune",
-        "optimizer_stale_params",
+        # The new head gets gradients and is in no optimizer; what the optimizer holds is a head of another model.
+        ("optimizer_stale_params", "param_not_in_optimizer"),
         (
             "optimizer = torch.optim.Adam(model.head.parameters(), lr=5e-3)",
             "optimizer = torch.optim.Adam(first.head.parameters(), lr=5e-3)",
@@ -105,13 +106,11 @@ EDITS = (
         ),
         step=0,
     ),
-    fault(
+    # A fixed first part with a trained read-out is a reservoir or a pretrained encoder: the same program, meant so.
+    fine(
         "rows_recurrence_frozen",
         "rows_lstm",
-        "param_frozen",
         ("loss_fn = nn.CrossEntropyLoss()\n", "net.lstm.requires_grad_(False)\nloss_fn = nn.CrossEntropyLoss()\n"),
-        layer="lstm",
-        step=0,
     ),
     # ------------------------------------------------------------ param_unused
     fault(

@@ -12,6 +12,7 @@ MEMBERS = (
     "eval_random",
     "batch_mixing",
     "causality",
+    "padding_mask",
     "input_ignored",
 )
 """Modules of this package, in the order in which they are made; each defines ``EXPERIMENT``. The last one may

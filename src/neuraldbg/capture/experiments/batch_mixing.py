@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from neuraldbg.capture.experiment import Bench, Experiment
 from neuraldbg.capture.frames import user_place
+from neuraldbg.capture.samples import padded
 from neuraldbg.capture.twin import Unfit
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def run(bench: Bench) -> dict[str, Any] | None:
         "mixed": any(moved.values()),
         "pattern": _pattern(moved, n),
         "strength": strength,
-        "why_batch": _why(bench, first, base, n),
+        "why_batch": _why(bench, first, n, watch.batch_first),
         "dims": first.dim(),
         "steady": bench.steady,
         "layers": watch.layers,
@@ -80,12 +81,16 @@ class _Axes(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.n = n
         self.layers: list[dict[str, Any]] = []
+        self.batch_first = ""
+        """A recurrent layer that is told that axis 0 is the batch, and is given one of n rows."""
         self.ops: dict[tuple[str, Place | None], None] = {}
         self._handles: list[RemovableHandle] = []
         self._module = module
 
     def __enter__(self) -> Self:
         for path, module in self._module.named_modules():
+            if getattr(module, "batch_first", None) is True and isinstance(module, nn.RNNBase):
+                self._handles.append(module.register_forward_pre_hook(self._agree(path)))
             if getattr(module, "batch_first", None) is False and isinstance(
                 module, (nn.RNNBase, nn.MultiheadAttention)
             ):
@@ -107,6 +112,14 @@ class _Axes(TorchDispatchMode):
                 entry = {"layer": path, "type": type(module).__name__, "shape": list(x.shape)}
                 if entry not in self.layers and len(self.layers) < 16:
                     self.layers.append(entry)
+
+        return look
+
+    def _agree(self, path: str) -> Any:
+        def look(_: nn.Module, args: Any) -> None:
+            x = args[0] if args else None
+            if isinstance(x, Tensor) and x.dim() == 3 and x.shape[0] == self.n and x.shape[1] not in (1, self.n):
+                self.batch_first = self.batch_first or path
 
         return look
 
@@ -182,7 +195,7 @@ def _pattern(moved: dict[int, list[int]], n: int) -> str:
     return "some"
 
 
-def _why(bench: Bench, first: Tensor, base: list[Tensor], n: int) -> str:
+def _why(bench: Bench, first: Tensor, n: int, batch_first: str) -> str:
     """Say why axis 0 is the batch: the loss has one target for each row, and the other axes are not in the targets."""
     others = [size for size in first.shape[1:] if size > 1]
     for target in bench.targets:
@@ -195,6 +208,10 @@ def _why(bench: Bench, first: Tensor, base: list[Tensor], n: int) -> str:
     ids = first if not first.is_floating_point() and first.dim() == 2 else None
     if ids is not None and any(target.value is not None and _shifted(ids, target.value) for target in bench.targets):
         return "the targets are the inputs shifted along axis 1, so axis 1 is time"
+    if ids is not None and padded(ids) is not None and padded(ids.T) is None:
+        return "the rows end in padding of different lengths, so axis 1 is time"
+    if batch_first:
+        return f"{batch_first} is told that the batch comes first (batch_first=True)"
     return ""
 
 

@@ -7,6 +7,7 @@ first layer whose output moves is named.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,7 +39,7 @@ def run(bench: Bench) -> dict[str, Any] | None:
     found = _sequence(bench)
     if found is None:
         return None
-    leaf, ids, keep = found
+    leaf, ids, keep, time_first = found
     n, length = ids.shape
     at = length // 2
     used = keep[:, : at + 1]
@@ -52,14 +53,16 @@ def run(bench: Bench) -> dict[str, Any] | None:
     def change(name: str, x: Tensor) -> Tensor:
         if name != leaf:
             return x
-        return torch.cat([x[:, : at + 1], other.to(x.dtype)], 1)
+        put = torch.cat([ids[:, : at + 1], other], 1).to(x.dtype)
+        return put.T.contiguous() if time_first else put
 
-    with _Trail(bench.module, n, length) as trail:
+    form = _Form(n, length, time_first)
+    with _Trail(bench.module, form) as trail:
         before = bench.call()
         seen = trail.take()
         after = bench.call(change)
         moved_at = trail.first_moved(seen, at, used)
-    share = _share(before, after, (n, length), at, used)
+    share = _share(before, after, form, at, used)
     if share is None:
         return None
     leaks = share > 0
@@ -97,28 +100,58 @@ def shifted(ids: Tensor, target: Tensor) -> Tensor | None:
     return None
 
 
-def _sequence(bench: Bench) -> tuple[str, Tensor, Tensor] | None:
+Found = tuple[str, Tensor, Tensor, bool]
+"""(name of the argument, its ids as (N, T), positions that count, whether they were given as (T, N))"""
+
+
+def _sequence(bench: Bench) -> Found | None:
     """Find the input ids whose next ones are the targets.
 
     A translation that copies has two such inputs, the source and what the decoder is fed with: the later one counts.
     Labels that are handed in beside equal ids are no input.
     """
-    found: list[tuple[str, Tensor, Tensor]] = []
+    found: list[Found] = []
     for name, x in bench.inputs():
-        if x.is_floating_point() or x.dtype is torch.bool or x.dim() != 2 or x.shape[1] < _SHORT:
+        if x.is_floating_point() or x.dtype is torch.bool or x.dim() != 2 or min(x.shape) < 1:
             continue
-        for target in bench.targets:
-            keep = shifted(x, target.value) if target.value is not None else None
-            if keep is not None:
-                found.append((name, x, keep))
-                break
+        one = next((one for t in bench.targets if (one := _matched(name, x, t.value)) is not None), None)
+        if one is not None:
+            found.append(one)
     inputs = [one for one in found if not any(word in one[0] for word in _LABELS)] or found
     inputs = [one for i, one in enumerate(inputs) if not any(torch.equal(one[1], other[1]) for other in inputs[:i])]
     return inputs[-1] if inputs else None
 
 
-def _by_position(x: Tensor, n: int, length: int) -> Tensor | None:
+def _matched(name: str, x: Tensor, target: Tensor | None) -> Found | None:
+    """Compare ids with a target, along axis 1 and then along axis 0, where modules of torch expect time."""
+    if target is None:
+        return None
+    if x.shape[1] >= _SHORT and (keep := shifted(x, target)) is not None:
+        return name, x, keep, False
+    length, n = x.shape
+    if length < _SHORT or target.numel() not in (length * n, (length - 1) * n):
+        return None
+    turned = x.T.contiguous()
+    keep = shifted(turned, target.reshape(-1, n).T)
+    return (name, turned, keep, True) if keep is not None else None
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How many samples and positions there are, and which axis comes first."""
+
+    n: int
+    length: int
+    time_first: bool
+
+
+def _by_position(x: Tensor, form: _Form) -> Tensor | None:
     """Bring an output to shape (N, T, features); None if it has no value for each position."""
+    n, length = form.n, form.length
+    if form.time_first and x.dim() >= 2 and tuple(x.shape[:2]) == (length, n):
+        return x.reshape(length, n, -1).transpose(0, 1)
+    if form.time_first and x.dim() == 2 and x.shape[0] == n * length:
+        return x.reshape(length, n, -1).transpose(0, 1)
     if x.dim() >= 2 and tuple(x.shape[:2]) == (n, length):
         return x.reshape(n, length, -1)
     if x.dim() == 3 and x.shape[0] == n and x.shape[2] == length and x.shape[1] != length:
@@ -142,11 +175,11 @@ def _changes(a: Tensor, b: Tensor, at: int, used: Tensor) -> tuple[float, float,
     return float(before.max()), float(after.max()), float(hit.sum()) / max(1, int(used.sum()))
 
 
-def _share(before: Any, after: Any, size: tuple[int, int], at: int, used: Tensor) -> float | None:
+def _share(before: Any, after: Any, form: _Form, at: int, used: Tensor) -> float | None:
     """Return the share of positions up to the cut that moved; None where no output belongs to positions."""
     best: float | None = None
     for (_, a), (_, b) in zip(before, after, strict=True):
-        x, y = _by_position(a, *size), _by_position(b, *size)
+        x, y = _by_position(a, form), _by_position(b, form)
         if x is not None and y is not None and x.shape == y.shape and bool(y.isfinite().all()):
             best = max(best or 0.0, _changes(x, y, at, used)[2])
     return best
@@ -159,8 +192,8 @@ Seen = tuple[str, str, "Tensor | None", Tensor]
 class _Trail:
     """Keeps the outputs of the twin's layers by position, in the order of their calls, for two passes."""
 
-    def __init__(self, module: nn.Module, n: int, length: int) -> None:
-        self.module, self.n, self.length = module, n, length
+    def __init__(self, module: nn.Module, form: _Form) -> None:
+        self.module, self.form = module, form
         self.seen: list[Seen] = []
         self._handles: list[Any] = []
         self.size = 0
@@ -185,7 +218,7 @@ class _Trail:
 
     def _read(self, value: Any) -> Tensor | None:
         x = next((x for _, x in leaves(value) if x.is_floating_point()), None)
-        x = _by_position(x, self.n, self.length) if x is not None else None
+        x = _by_position(x, self.form) if x is not None else None
         if x is None:
             return None
         self.size += x.numel()

@@ -6,6 +6,7 @@ stochastic policy) is told apart by the operation that draws it, which is named 
 
 from __future__ import annotations
 
+import linecache
 from typing import Any
 
 import torch
@@ -17,6 +18,8 @@ from neuraldbg.capture.twin import Unfit
 
 _DRAWS = ("native_dropout", "bernoulli", "rand", "normal", "uniform", "multinomial", "exponential", "poisson",
           "randperm", "rrelu")  # fmt: skip
+_LINES = 8
+"""Lines that a call may take."""
 
 
 class _Draws(TorchDispatchMode):
@@ -44,7 +47,20 @@ def run(bench: Bench) -> dict[str, Any] | None:
     draws = _Draws()
     with draws:
         bench.call()
-    return {"random": True, "draws": [{"op": op, "where": list(where) if where else None} for op, where in draws.found]}
+    found = [{"op": op, "where": list(where) if where else None, "call": _call(where)} for op, where in draws.found]
+    return {"random": True, "draws": found}
+
+
+def _call(where: Place | None) -> str:
+    """Return the source of the statement that draws, from its line to where its brackets close."""
+    if where is None:
+        return ""
+    text = ""
+    for line in range(int(where[1]), int(where[1]) + _LINES):
+        text += linecache.getline(str(where[0]), line).strip()
+        if text.count("(") <= text.count(")"):
+            break
+    return (text or str(where[2]))[:400]
 
 
 EXPERIMENT = Experiment("eval_random", run, forwards=3)

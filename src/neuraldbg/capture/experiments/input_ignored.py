@@ -27,28 +27,61 @@ _ZEROS = 0.01
 
 def run(bench: Bench) -> dict[str, Any] | None:
     """Exchange the inputs of all samples for those of others, and for noise."""
-    if bench.rows < 2 or bench.constant:
+    if bench.rows < 2:
         return None
-    named = [(name, x) for name, x in bench.inputs() if x.dim()]
+    if bench.constant:
+        return _zeros(bench)
+    # a model that makes its own loss is given the targets as well, and they are no input
+    targets = {name for name, x in bench.inputs() if bench.is_target(x)}
+    if all(name in targets for name, _ in bench.inputs()):
+        targets = set()  # an autoencoder: its input is its target
+    named = [(name, x) for name, x in bench.inputs() if x.dim() and name not in targets]
     _refresh(bench.module)
     with _Layers(bench.module) as layers:
         base = bench.call()
         first = layers.take()
-        rolled = bench.call(lambda _, x: _rolled(x))
+        rolled = bench.call(lambda name, x: x if name in targets else _rolled(x))
         second = layers.take()
     if not base:
         return None
     if not all(bool(x.isfinite().all()) for _, x in base):
         raise Unfit("its output is not finite")
-    if not _same(base, rolled) or not _same(base, bench.call(lambda _, x: _noise(x))):
-        return {"ignored": False, "layer": None, "leaves": _silent_leaves(bench, named, base)}
+    noisy = bench.call(lambda name, x: x if name in targets else _noise(x))
+    if not _same(base, rolled) or not _same(base, noisy):
+        blind = _blind(bench, base, (rolled, noisy))
+        found = {"ignored": bool(blind), "layer": None, "leaves": _silent_leaves(bench, named, base)}
+        return {**found, "output": blind} if blind else found
     bench.module.train()
     try:
         trained = bench.call()
-        ignored = _same(trained, bench.call(lambda _, x: _rolled(x)))
+        ignored = _same(trained, bench.call(lambda name, x: x if name in targets else _rolled(x)))
     finally:
         bench.module.eval()
     return {"ignored": ignored, "layer": _lost(first, second) if ignored else None, "leaves": []}
+
+
+def _zeros(bench: Bench) -> dict[str, Any] | None:
+    """A batch of floating values that are all zero tells nothing."""
+    tensors = [x for _, x in bench.inputs()]
+    if not tensors or not all(x.is_floating_point() and x.dim() > 1 and not bool(x.any()) for x in tensors):
+        return None
+    return {"ignored": True, "layer": None, "leaves": [], "zeros": True}
+
+
+def _blind(
+    bench: Bench, base: list[tuple[str, Tensor]], others: tuple[list[tuple[str, Tensor]], ...]
+) -> list[Any] | None:
+    """Return name and shape of the output that the loss compares with its targets, if it alone does not depend on the
+    input: one that differs from row to row (by noise that is drawn inside), and no other one has its shape.
+    """
+    for i, (name, x) in enumerate(base):
+        if x.dim() < 2 or x.shape[0] != bench.rows or bool((x == x[:1]).all()):
+            continue
+        if not any(target.shape == tuple(x.shape) for target in bench.targets):
+            continue
+        if sum(y.shape == x.shape for _, y in base) == 1 and all(_same([base[i]], [other[i]]) for other in others):
+            return [name, list(x.shape)]
+    return None
 
 
 def _refresh(module: nn.Module) -> None:

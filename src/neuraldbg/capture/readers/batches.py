@@ -6,6 +6,7 @@ the run is summarised, one for each model.
 
 from __future__ import annotations
 
+import functools
 import gc
 import math
 import weakref
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.levels import columns, grid, middle, skewed
@@ -20,13 +22,16 @@ from neuraldbg.capture.names import wraps
 from neuraldbg.capture.op import observable
 from neuraldbg.capture.reader import Reader
 from neuraldbg.capture.samples import Sketch, excerpt, hashes
+from neuraldbg.capture.worker_seeds import alike
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     import numpy.typing as npt
     from torch import Tensor
 
-    from neuraldbg.capture.reader import Call
+    from neuraldbg.capture.reader import Call, Patch
     from neuraldbg.capture.samples import Hashes
     from neuraldbg.capture.scene import Scene
 
@@ -57,6 +62,8 @@ class Pass(NamedTuple):
     burst: int
     fresh: bool
     """Whether the tensor is another object than that of the pass before."""
+    source: int
+    """Which dataset a DataLoader took the batch from, 0 where none did."""
     rows: Tensor
 
 
@@ -66,6 +73,31 @@ class Batches(Reader):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._of: dict[str, _Ledger] = {}
+        self._source = self._delivered = 0
+        self._alike: dict[int, dict[str, Any] | None] = {}
+
+    def patches(self) -> Iterable[Patch]:
+        """The delivery of a batch by a DataLoader."""
+        return [(_BaseDataLoaderIter, "__next__", self._wrap)]
+
+    def _wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def deliver(iterator: Any) -> Any:
+            batch = original(iterator)
+            if self.scene.switch:
+                try:
+                    self._deliver(iterator)
+                except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
+                    self.scene.tally.caught()
+            return batch
+
+        return deliver
+
+    def _deliver(self, iterator: Any) -> None:
+        self._source = id(iterator._dataset)  # noqa: SLF001 (nothing public tells)
+        self._delivered += 1
+        if self._source not in self._alike and len(self._alike) < _SIZES:
+            self._alike[self._source] = alike(iterator)
 
     def call_begins(self, call: Call) -> None:
         """Take a small copy of the first input."""
@@ -79,7 +111,11 @@ class Batches(Reader):
         x = call.args[0] if call.args and isinstance(call.args[0], torch.Tensor) else _first(call)
         if x is None or not x.dim() or x.layout is not torch.strided or x.is_complex():
             return
-        ledger.take(self.scene.step, x, call)
+        source = self._source if ledger.delivered != self._delivered else 0
+        ledger.delivered = self._delivered
+        if source and not call.evaluating and ledger.alike is None:
+            ledger.alike = self._alike.get(source)
+        ledger.take(self.scene.step, x, call, source)
 
     def summarise(self) -> None:
         """Say what the run so far has shown."""
@@ -105,13 +141,19 @@ class _Ledger:
         """(step, size) of training passes of another size than the pass before."""
         self.trained = 0
         self.evaluated = 0
+        self.first_eval = -1
         self.sketch = Sketch()
         self.known = self.counted = 0
         """Of the newest samples: those that came before, and all."""
         self.twice = self.rows = 0
         """Samples that stand twice in their own batch, and all."""
         self.full = self.looked = 0
-        self.evals: list[tuple[int, Hashes]] = []
+        self.evals: list[tuple[int, Hashes, int]] = []
+        self.delivered = 0
+        """Batches that loaders had delivered at the newest pass: a pass without a new one was not fed by a loader."""
+        self.alike: dict[str, Any] | None = None
+        self.sources: set[int] = set()
+        """Datasets that were trained on."""
         self.again = 0
         """Evaluation passes whose samples were evaluated before in another burst."""
         self._before: dict[int, int] = {}
@@ -127,7 +169,7 @@ class _Ledger:
         self.floating = True
         self.shape: list[int] = []
 
-    def take(self, step: int, x: Tensor, call: Call) -> None:
+    def take(self, step: int, x: Tensor, call: Call, source: int = 0) -> None:
         """Note a pass."""
         size = int(x.shape[0])
         evaluating = call.evaluating
@@ -135,6 +177,8 @@ class _Ledger:
             if call.module.training:
                 return  # a teacher, a rollout, a look at the loss: not what a validation does
             self.evaluated += 1
+            if self.first_eval < 0:
+                self.first_eval = step
             if step != self._burst_at:
                 self._burst_at, self.bursts = step, self.bursts + 1
                 if len(self.burst_sizes) > _SIZES:
@@ -142,6 +186,8 @@ class _Ledger:
             self.burst_sizes[self.bursts] = self.burst_sizes.get(self.bursts, 0) + size
         else:
             self.trained += 1
+            if len(self.sources) < _SIZES:
+                self.sources.add(source)
             if size not in self.sizes and len(self.odd) < _SIZES:
                 self.odd.append((step, size))
             if size in self.sizes or len(self.sizes) < _SIZES:
@@ -156,7 +202,7 @@ class _Ledger:
         if not evaluating:
             self._last = weakref.ref(x)
         turn = self.trained + self.evaluated
-        self.pending.append(Pass(step, size, evaluating, self.bursts, fresh, excerpt(x, turn)))
+        self.pending.append(Pass(step, size, evaluating, self.bursts, fresh, source, excerpt(x, turn)))
         if self.columns is None and not evaluating and x.dim() == 2 and self.floating:
             self.columns = columns(x)
         if len(self.pending) >= TOGETHER:
@@ -209,7 +255,7 @@ class _Ledger:
             self.again += 1
         if len(self._before) > 4 * _EVALS:
             self._before.clear()
-        self.evals.append((one.burst, np.unique(numbers)))
+        self.evals.append((one.burst, np.unique(numbers), one.source))
         if len(self.evals) > _EVALS:
             del self.evals[_EVALS // 2]
 
@@ -225,6 +271,7 @@ class _Ledger:
             "passes": self.trained,
             "evals": self.evaluated,
             "bursts": self.bursts,
+            "first_eval": self.first_eval,
             "usual": usual,
             "odd": odd,
             "sizes": len(self.sizes),
@@ -238,6 +285,7 @@ class _Ledger:
             "skewed": skewed(self.stats),
             "overlap": self._overlap(),
             "runs": self.runs.fact(),
+            "alike": self.alike,
         }
 
     def _overlap(self) -> dict[str, Any] | None:
@@ -245,7 +293,7 @@ class _Ledger:
         if not self.evals or not self.rows:
             return None
         passes = []
-        for _, numbers in self.evals:
+        for _, numbers, _ in self.evals:
             shared, possible = self.sketch.share(numbers)
             if possible:
                 passes.append((shared, possible))
@@ -265,7 +313,23 @@ class _Ledger:
             "covered": self.full / max(1, self.looked),
             "again": self.again,
             "recall": min(1.0, recall),
+            "datasets": self._datasets(),
         }
+
+    def _datasets(self) -> list[dict[str, Any]]:
+        """Say of each dataset that loaders evaluated how much of it was trained on."""
+        found: dict[int, dict[str, Any]] = {}
+        bursts: dict[int, set[int]] = {}
+        for burst, numbers, source in self.evals:
+            if source == 0 or (source not in found and len(found) >= _MODELS):
+                continue
+            shared, possible = self.sketch.share(numbers)
+            one = found.setdefault(source, {"trained": source in self.sources, "shared": 0, "samples": 0, "bursts": 0})
+            one["shared"] += shared
+            one["samples"] += possible
+            bursts.setdefault(source, set()).add(burst)
+            one["bursts"] = len(bursts[source])
+        return list(found.values())
 
 
 class _Runs:

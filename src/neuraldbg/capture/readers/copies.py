@@ -54,6 +54,15 @@ class Copy:
     constant: bool = True
     follows: bool = True
     moved: bool = False
+    written: int = 0
+    """Looks before which its weights had been written to."""
+    refreshed: int = 0
+    """Looks before which its running statistics had changed."""
+    own_passes: bool = False
+    """Whether it was ever called in training mode, which changes its statistics by itself."""
+    lag: float | None = None
+    """How far it is from all multiples of the first weights, relative to how far the trained model is."""
+    versions: tuple[int, Tensor] | None = None
     stale_norms: dict[str, None] = field(default_factory=dict)
     swapped: bool = False
 
@@ -81,6 +90,8 @@ class Copies(Reader):
             return
         name = call.model.name
         known = self._copies.get(name)
+        if known is not None and call.model.root.training:
+            known.own_passes = True
         often = known is not None and known.evaluated >= _OFTEN and not self.scene.reading
         if known is not None and (known.last == self.scene.step or often):
             return
@@ -116,6 +127,7 @@ class Copies(Reader):
             one.swapped = True
         else:
             one.follows = one.follows and torch.equal(now, beside)
+            self._see_writes(one, call.model.root, now, began, beside)
         if isinstance(call.module, AveragedModel):
             one.kind, one.averaged = "AveragedModel", int(call.module.n_averaged)
         for path, module in call.model.root.named_modules():
@@ -123,6 +135,21 @@ class Copies(Reader):
                 count = module.num_batches_tracked
                 if count is not None and int(count) == 0:
                     one.stale_norms[path] = None
+
+    @staticmethod
+    def _see_writes(one: Copy, root: nn.Module, now: Tensor, began: Tensor, beside: Tensor) -> None:
+        """Notice an update that runs: writes to the weights, new running statistics; and how far it got."""
+        way = _off_line(beside, began)
+        one.lag = _off_line(now, began) / way if way > 0 else None
+        versions = sum(p._version for p in root.parameters())  # noqa: SLF001
+        if root.training:
+            one.own_passes = True
+        running = [b for name, b in root.named_buffers() if name.endswith("running_mean")][:1]
+        statistics = running[0].detach().to("cpu", torch.float64, copy=True) if running else torch.zeros(0)
+        if one.versions is not None:
+            one.written += versions != one.versions[0]
+            one.refreshed += not torch.equal(statistics, one.versions[1])
+        one.versions = versions, statistics
 
     def _trained_twin(self, model: Model) -> Model | None:
         """The trained model of which this one is a copy; itself if an optimizer trains it; None if there is none."""
@@ -166,9 +193,16 @@ class Copies(Reader):
             "model": one.model, "names": one.names, "of": one.of, "kind": one.kind, "evaluated": one.evaluated,
             "first": one.first, "last": one.last, "began_equal": one.began_equal, "constant": one.constant,
             "follows": one.follows, "moved": one.moved, "averaged": one.averaged,
-            "stale_norms": list(one.stale_norms), "swapped": one.swapped,
+            "stale_norms": list(one.stale_norms), "swapped": one.swapped, "lag": one.lag, "written": one.written,
+            "refreshed": 0 if one.own_passes else one.refreshed,
         }  # fmt: skip
         self.scene.log(FactKey.COPIES, value, "model")
+
+
+def _off_line(now: Tensor, began: Tensor) -> float:
+    """Return the distance from all multiples of the first weights: an update that only shrinks them gets nowhere."""
+    squares = float(began @ began)
+    return float((now - float(now @ began) / squares * began).norm()) if squares > 0 else 0.0
 
 
 def _sample(root: nn.Module) -> Tensor:

@@ -139,7 +139,9 @@ class GradientCourse(Reader):
                 course.done.pop(KEPT // 2)
 
     def step_ends(self, stream: Stream, opt: Optimizer) -> None:
-        """Compare what the step did with what the gradient asked for."""
+        """Compare what the step did with what the gradient asked for, and note what else moved weights before it."""
+        if self.scene.params.outside > 0:
+            self.scene.scalars["outside"] = self.scene.params.outside
         course = self.courses.get(stream.index)
         if course is None or course.before is None or course.gradient is None:
             return

@@ -172,7 +172,7 @@ def _target(node: Any) -> Target | None:
         return None
     if not isinstance(x, torch.Tensor):
         return None
-    keep = not x.is_floating_point() and x.numel() <= _TARGET_CAP
+    keep = x.numel() <= _TARGET_CAP
     return Target(op_name(node), tuple(x.shape), x.detach().clone() if keep else None)
 
 

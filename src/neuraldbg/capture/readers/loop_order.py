@@ -60,6 +60,9 @@ class LoopOrder(Reader):
         self._idle: weakref.WeakKeyDictionary[Optimizer, Idle] = weakref.WeakKeyDictionary()
         self._all: list[Idle] = []
         self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._made: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._modules: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
+        """How often the gradients of a module were cleared by its own ``zero_grad``."""
         self._any = False
         """Whether any optimizer has stepped."""
         self._backwards = self._training = self._tries = 0
@@ -70,7 +73,17 @@ class LoopOrder(Reader):
             (Optimizer, "zero_grad", self._wrap_zero_grad),
             (nn.Module, "zero_grad", self._wrap_zero_grad),
             (torch.amp.GradScaler, "step", self._wrap_try),
+            (Optimizer, "__init__", self._wrap_init),
         ]
+
+    def _wrap_init(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def init(opt: Optimizer, *args: Any, **kwargs: Any) -> None:
+            original(opt, *args, **kwargs)
+            if self.scene.switch and len(self._made) < _MOST:
+                self._made.add(opt)
+
+        return init
 
     def _wrap_zero_grad(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -91,6 +104,8 @@ class LoopOrder(Reader):
 
     def _zeroed(self, owner: Any) -> None:
         self.scene.did("zero_grad")
+        if isinstance(owner, nn.Module) and (owner in self._modules or len(self._modules) < _MOST):
+            self._modules[owner] = self._modules.get(owner, 0) + 1
         if not isinstance(owner, Optimizer) or owner in self._stepped:
             return
         try:
@@ -125,6 +140,9 @@ class LoopOrder(Reader):
                     self._watch(opt)
             for opt, idle in list(self._idle.items()):
                 self._describe(opt, idle)
+        elif self._made and self._backwards == _LOOK:
+            for opt in [one for one in self._made if one not in self._stepped and one not in self._idle]:
+                self._watch(opt)
 
     def step_begins(self, stream: Stream, opt: Optimizer) -> None:
         """Cut here: what follows belongs to the next step."""
@@ -155,6 +173,11 @@ class LoopOrder(Reader):
                 steps = self.scene.step if self._any else 0
                 self.scene.log(FactKey.UNSTEPPED, {"id": number, **idle.fact, **passed, "steps": steps}, "id")
 
+    def _cleared(self, opt: Optimizer) -> int:
+        """How often the model that holds all of an optimizer's tensors was cleared."""
+        mine = {id(t) for t in _tensors(opt)}
+        return max((n for m, n in list(self._modules.items()) if mine <= {id(p) for p in m.parameters()}), default=0)
+
     def _describe(self, opt: Optimizer, idle: Idle) -> None:
         owned = self.scene.params.owned(_tensors(opt))
         if not owned:
@@ -164,7 +187,7 @@ class LoopOrder(Reader):
             "type": type(opt).__name__,
             "tensors": len(_tensors(opt)),
             "with_grad": sum(1 for w in owned if w.had_grad or w.ref.grad is not None),
-            "zeroed": idle.zeroed,
+            "zeroed": max(idle.zeroed, self._cleared(opt)),
             "moved": idle.moved,
             "layers": list(dict.fromkeys(w.layer for w in owned))[:_LAYERS],
             "lr": max((float(g["lr"]) for g in opt.param_groups if g.get("lr") is not None), default=None),

@@ -41,7 +41,7 @@ _NUMBER_LOSSES = {
 }
 _SLOTS = 8
 """Losses of a program that are followed."""
-_PER_BACKWARD = 2
+_PER_BACKWARD = 4
 _WHOLE = 4096
 """Class ids of one batch that are copied whole; of larger ones a sample is read now and then."""
 _RARELY = 8

@@ -30,6 +30,8 @@ from neuraldbg.explain.cause import BLOW_UP, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.profiles import RECURRENT_TYPES, gradient_profile
 from neuraldbg.explain.simpler import simpler_reasons
+from neuraldbg.explain.stepping import climbs, poor
+from neuraldbg.explain.trouble import guessing_loss
 from neuraldbg.explain.words import literal, number, percent
 from neuraldbg.nouns import Remedy
 
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
 
 RATIO = 1e3
 """First over last layer's gradient above which it explodes over depth."""
+FIRST_LOSS = 100.0
+"""First loss over that of guessing, above which the outputs have exploded."""
+HARDLY = 0.7
+"""Share of the loss of guessing by frequencies above which little was learnt."""
 TIMES = 100.0
 """Values of a recurrent layer over its inputs, above which they explode through time."""
 GRADIENT_TIMES = 20.0
@@ -50,21 +56,27 @@ SPIKE = 20.0
 
 def judge(case: Case) -> Finding | None:
     """Weigh growth over depth at the beginning, and spikes of recurrent models."""
+    if climbs(case):
+        return None
     weigh = Weighing()
-    layer = _weigh_depth(case, weigh) or _weigh_recurrence(case, weigh)
+    forward = _weigh_forward(case, weigh)
+    layer = forward or _weigh_depth(case, weigh) or _weigh_recurrence(case, weigh)
     if not weigh.items:
         return None
     if case.sound_init is True:
         weigh.speaks("the initial weights have a usual scale", 0.7)
     elif case.sound_init is False:
         weigh.against("the initial weights have the wrong scale, which alone does this", 3.0)
-    built_in = weigh.items[0].statement.startswith(("in the first steps", "at first"))
+    built_in = weigh.items[0].statement.startswith(("in the first step", "at first"))
     if case.early_update_ratio > 0.1 and not built_in:  # else large updates are what the large gradients do
         weigh.against(f"updates were too large at once ({number(case.early_update_ratio)} of the weights)", 1.5,
                       case.early_update_ratio, 0.1)  # fmt: skip
     _weigh_others(case, weigh, built_in=built_in)
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.5 if case.trouble.broke else 0.7)
+    elif forward and poor(case) > HARDLY:
+        weigh.speaks(f"the loss ends at {percent(poor(case))} of that of guessing by the classes' frequencies",
+                     0.5, poor(case), HARDLY)  # fmt: skip
     elif case.learned:
         weigh.against(f"the model learns: the loss fell by {percent(case.loss.relative)}", 4.0, case.loss.relative)
     else:
@@ -72,8 +84,13 @@ def judge(case: Case) -> Finding | None:
     norm = float("nan") if built_in else case.healthy_grad_norm  # exploding from the start, no step was healthy
     limit = literal(norm) if norm > 0 else "1.0"
     return weigh.conclude(
-        _sentence(case, layer),
+        _sentence(case, layer, forward=forward is not None),
         Remedy(
+            "Keep the size of what is passed on: divide sums over neighbours by their number, or add a normalisation.",
+            "x = adj @ x / adj.sum(dim=1, keepdim=True)\n# or, after each round: x = torch.nn.LayerNorm(width)(x)",
+        )
+        if forward is not None
+        else Remedy(
             f"Clip the gradient norm at {limit}" + (", the upper end of the healthy steps" if norm > 0 else "") + ".",
             f"loss.backward()\ntorch.nn.utils.clip_grad_norm_(model.parameters(), {limit})\noptimizer.step()",
         ),
@@ -92,7 +109,30 @@ def _weigh_others(case: Case, weigh: Weighing, *, built_in: bool) -> None:
         weigh.against(f"the learning rate of {number(case.lr)} is too high by itself", 2.0, case.lr)
 
 
-def _sentence(case: Case, layer: str | None) -> str:
+def _weigh_forward(case: Case, weigh: Weighing) -> str | None:
+    """Weigh values that grow on their way forward though weights and inputs are sound: sums, or one layer many times.
+
+    The layers' own gradients cannot show it where a layer is used again and again.
+    """
+    profile, guess = case.activations, guessing_loss(case)
+    if len(profile) < 3 or not profile.ratio > RATIO or case.sound_init is not True:
+        return None
+    if not case.loss.initial > FIRST_LOSS * guess:
+        return None
+    weigh.speaks(
+        f"in the first step values grow from {number(float(profile.values[0]))} at {profile.layers[0]} to "
+        f"{number(float(profile.values[-1]))} at {profile.layers[-1]}", 2.8, profile.ratio, RATIO,
+    )  # fmt: skip
+    weigh.speaks(
+        f"the first loss is {number(case.loss.initial)}; guessing would give {number(guess)}",
+        1.0, case.loss.initial, guess,
+    )  # fmt: skip
+    return profile.layers[-1]
+
+
+def _sentence(case: Case, layer: str | None, *, forward: bool) -> str:
+    if forward:
+        return f"layers that pass on more than they receive, up to {layer}"
     found = case.layout.by_path.get(layer or "")
     if found is not None and found.type in RECURRENT_TYPES:
         return f"a recurrence that multiplies what passes through it: gradients of {layer} grow through time"
@@ -154,6 +194,11 @@ def _weigh_recurrence(case: Case, weigh: Weighing) -> str | None:
             largest,
             SPIKE * usual,
         )
+        before = case.loss.finite.between(0, (case.onset or step) - 1).values[-20:]
+        loss, typical = case.loss.finite.at(step), float(np.median(before)) if len(before) else float("nan")
+        if loss > SPIKE * typical > 0:
+            weigh.against(f"the loss of that step is {number(loss / typical)} times the usual one, and its gradient "
+                          "with it", 2.0, loss / typical, SPIKE)  # fmt: skip
     elif case.trouble.broke:
         weigh.speaks("the model is recurrent, so gradients pass through many multiplications", 0.4, recurrent)
     else:

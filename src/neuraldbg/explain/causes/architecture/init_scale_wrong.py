@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.profiles import MATRIX_TYPES
+from neuraldbg.explain.stepping import POOR, poor
+from neuraldbg.explain.structure import calls
 from neuraldbg.explain.trouble import guessing_loss
 from neuraldbg.explain.words import listing, number
 from neuraldbg.nouns import FactKey, Remedy
@@ -40,6 +42,8 @@ HIGH = 4.0
 """rms * sqrt(fan_in) above which a layer amplifies; He et al. 2015 ask for 1.41, Glorot and Bengio 2010 for about 1."""
 LOW = 0.05
 """Below which it damps; torch's default for Linear is 0.58, GPT-2's scaled residual layers come down to 0.11."""
+CONSTANT = 1e-4
+"""Variation of the outputs over a batch, relative to their size, that carries nothing of the input."""
 GAIN = 3.0
 """Activation change per layer beyond which the profile is geometric."""
 
@@ -121,8 +125,20 @@ def _weigh_course(case: Case, weigh: Weighing, *, large: bool) -> None:
         )
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.0)
+    elif poor(case) > POOR:
+        weigh.speaks(f"after {len(case.loss)} steps the loss of {number(case.loss.last)} is still above what the "
+                     "frequencies of the classes alone give", 1.0, poor(case), POOR)  # fmt: skip
+    elif not large and case.learned and (share := _constant(case)) < CONSTANT:
+        weigh.speaks(f"outputs vary with the input by {number(share)} of their size only, to the end: what was learnt "
+                     "is a constant", 1.5, share, CONSTANT)  # fmt: skip
     elif case.learned:
         weigh.against("the model learns all the same", 3.5, case.loss.relative)
+
+
+def _constant(case: Case) -> float:
+    """Return how much the last outputs vary over the batch, as a share of their size; NaN if that was not read."""
+    seen = [out for call in calls(case)[-1:] for out in call.outputs if out.scale > 0]
+    return max((out.across / out.scale for out in seen), default=float("nan"))
 
 
 def _remedy(case: Case, wrong: list[Weight]) -> Remedy:
@@ -139,6 +155,7 @@ CAUSE = Cause(
     title="initial weights of the wrong scale",
     tier=Tier.SPECIFIC,
     explains=BLOW_UP | STALL | UNITS,
+    entails=frozenset({"attention_collapse", "dead_relu", "saturating_activation", "vanishing_depth"}),
     judge=judge,
     page=__doc__ or "",
 )

@@ -39,6 +39,8 @@ FAR = 50.0
 PaLM, section 5) pulls it to 0."""
 COMMON = 0.8
 """Size of the logits over |log Z| from which the level is shared by all of them."""
+THROWN = 0.3
+"""Update over weights of a single step, from which the level of the logits was thrown there; 1e-3 is healthy."""
 READINGS = 4
 GROWTH = 2.0
 """Growth of |log Z| over the last readings, whose steps double, that is a drift and not a level."""
@@ -53,7 +55,7 @@ def judge(case: Case) -> Finding | None:
             if out.shape and out.shape[-1] in classes and math.isfinite(out.log_z):
                 series.setdefault(call.part, []).append(out)
     far = {part: seen for part, seen in series.items() if _drifts(seen)}
-    if not far:
+    if not far or _thrown(case, max(seen[-1].step for seen in far.values())):
         return None
     part = max(far, key=lambda p: abs(far[p][-1].log_z))
     seen = far[part]
@@ -87,6 +89,12 @@ def judge(case: Case) -> Finding | None:
         step=next(v.step for v in seen if abs(v.log_z) > FAR),
         failure=case.trouble.name or "drift of the logits",
     )
+
+
+def _thrown(case: Case, until: int) -> bool:
+    """Whether single updates were so large that they threw the logits: that is no drift."""
+    updates = case.scalar("update_ratio").finite().between(0, until).values
+    return bool(len(updates) and updates.max() > THROWN)
 
 
 def _drifts(seen: list[Variety]) -> bool:

@@ -30,7 +30,7 @@ from neuraldbg.explain.cause import Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.structure import Call, Variety, calls
 from neuraldbg.explain.words import number, percent
-from neuraldbg.nouns import Remedy
+from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
@@ -50,6 +50,9 @@ POINT = 0.01
 """One minus the mean cosine of two codes, below which all are one direction."""
 PRIOR = 0.1
 """Size of the means of a code that is the prior: a KL divergence of 0.005 a unit."""
+DROWNS = 10.0
+"""Gradient of the divergence over that of the reconstruction at every reading, from which no code can wake up."""
+RECONSTRUCTIONS = ("binarycrossentropy", "mseloss", "l1loss", "smoothl1loss", "huberloss", "nllloss")
 AGREEING = ("cosinesimilarity", "linalgvectornorm", "norm")
 """Operations in losses that compare directions."""
 
@@ -145,7 +148,11 @@ def _code(case: Case, seen: list[Call]) -> Finding | None:
             f"the means of the code of {part} are {number(mean.scale)} in size: it is the prior for every input",
             3.0, mean.scale, PRIOR,
         )  # fmt: skip
-        if (case.run.steps or 0) < SHORT:
+        times = _drowned(case)
+        if times > DROWNS:
+            weigh.speaks(f"from the first step on the gradient of the divergence is at least {number(times)} times "
+                         "that of the reconstruction", 2.0, times, DROWNS)  # fmt: skip
+        elif (case.run.steps or 0) < SHORT:
             weigh.against("the run is short: many codes wake up later", 1.5, case.run.steps, SHORT)
         if share < 2 * COLLAPSED:
             weigh.speaks(f"outputs vary by {percent(share)} of what inputs do", 1.5, share, COLLAPSED)
@@ -162,6 +169,18 @@ def _code(case: Case, seen: list[Call]) -> Finding | None:
             failure="posterior collapse",
         )
     return None
+
+
+def _drowned(case: Case) -> float:
+    """Return how many times the gradient of a term without targets is that of the reconstruction, at least; else 0."""
+    pairs: dict[str, list[float]] = {}
+    for fact in case.run.facts_of(FactKey.LOSS_BRANCHES.value):
+        names = [str(name) for name in fact.value["names"]]
+        plain = [i for i in (0, 1) if names[i].startswith(RECONSTRUCTIONS)]
+        if len(plain) == 1 and float(fact.value["norms"][plain[0]]) > 0:
+            ratio = float(fact.value["norms"][1 - plain[0]]) / float(fact.value["norms"][plain[0]])
+            pairs.setdefault(str(fact.value["pair"]), []).append(ratio)
+    return max((min(ratios) for ratios in pairs.values() if len(ratios) >= LAST + 1), default=0.0)
 
 
 def _gaussian(call: Call) -> tuple[Variety, Variety] | None:

@@ -35,6 +35,8 @@ ALIKE = 0.95
 without skips the rest shrinks doubly exponentially with depth)."""
 POOR = 0.7
 """Share of the loss of guessing above which little was learnt."""
+STILL = 1e-5
+"""Update ratio below which nothing was trained, so that the end is the beginning; 1e-3 is healthy."""
 DIFFERENT = 0.7
 """Mean cosine of what enters, up to which positions differ."""
 
@@ -50,6 +52,8 @@ def judge(case: Case) -> Finding | None:
         return None
     if any(run[-1] < ALIKE for run in runs):
         return None
+    if case.typical_update_ratio < STILL:
+        return None  # one layer of attention begins as an average; whether it stays so, only a training can tell
     layers = [str(entry["layer"]) for entry in facts[0].value["layers"]]
     guilty = next(path for path, cosine in zip(layers, first, strict=False) if cosine > ALIKE)
     weigh = Weighing()

@@ -11,7 +11,7 @@ How it shows
 How it is told apart
     The statistics of each batch are compared with those of the others. It is the cause when the batch of the jump
     is an extreme outlier and the others are not. If the batch of the jump looks like all others, the cause lies
-    elsewhere.
+    elsewhere. A single outlying target is known by the loss of its batch: its square, shared by the batch.
 
 What to do
     Look at that batch, clip or drop the sample, and clip the gradient norm so that one batch cannot ruin the
@@ -28,6 +28,7 @@ import numpy as np
 from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.inputs import experiments
+from neuraldbg.explain.targets import slots
 from neuraldbg.explain.words import literal, number, percent, plural
 from neuraldbg.nouns import Remedy
 
@@ -43,6 +44,15 @@ FACTOR = 3.0
 """And it must exceed the usual value this many times, since tight distributions make any deviation look large."""
 HISTORY = 5
 """Other batches needed to know what is usual."""
+
+
+ALONE = 12.0
+"""Standard deviations (of all targets, with itself) that lie between an outlying target and zero."""
+SPIKE = 30.0
+"""Times the median loss that the loss of its batch must be."""
+SQUARED = ("mse", "smooth_l1", "huber")
+RARE = 0.1
+"""Share of steps with such a loss up to which they are those of one sample."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +108,9 @@ def find(case: Case) -> Outlier | None:
 
 def judge(case: Case) -> Finding | None:
     """Weigh whether the outlying batch and the trouble come together."""
+    alone = _target(case)
+    if alone is not None:
+        return alone
     odd = find(case)
     if odd is None:
         return None
@@ -138,6 +151,45 @@ def judge(case: Case) -> Finding | None:
         step=odd.step,
         failure=case.trouble.name or "loss spike",
     )
+
+
+def _target(case: Case) -> Finding | None:
+    """Weigh a single target that makes the whole loss of its batch: its square over the batch size, for a mean."""
+    loss = case.loss.finite
+    sizes = case.run.scalar("batch_size").finite().values
+    if len(loss) <= HISTORY or not len(sizes):
+        return None
+    rows = max(1.0, float(np.median(sizes)))
+    for slot in slots(case):
+        far = max((abs(float(slot.get(end) or 0.0)) for end in ("max", "min")), default=0.0)
+        if slot.get("kind") not in SQUARED or far < ALONE * float(slot.get("std") or float("inf")):
+            continue
+        made = far**2 if slot["kind"] == "mse" else far
+        for each in (made / rows, made):
+            hit = (loss.values > 0.8 * each) & (loss.values < 1.25 * each)
+            if hit.any() and hit.mean() <= RARE and each > SPIKE * float(np.median(loss.values)):
+                index = int(np.argmax(hit))
+                return _one_target(case, int(loss.steps[index]), float(loss.values[index]), far, int(rows))
+    return None
+
+
+def _one_target(case: Case, step: int, value: float, far: float, rows: int) -> Finding:
+    weigh, loss = Weighing(), case.loss.finite
+    usual = float(np.median(loss.values[:step])) if step >= HISTORY else float(np.median(loss.values))
+    weigh.speaks(f"the loss of step {step} is {number(value)}, usual is {number(usual)}", 2.5, value, usual)
+    weigh.speaks(f"one target of {number(far)} alone makes such a loss in a batch of {rows}", 3.0, far)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.0)
+    else:
+        weigh.against("the training gets over it", 2.5)
+    return weigh.conclude(
+        f"one batch unlike all others: a target of {number(far)} makes the loss {number(value)} at step {step}, usual "
+        f"is {number(usual)}",
+        Remedy("Look for that target in the data: a typing error, another unit, a mark for a missing value.",
+               f"print((target.abs() > {literal(far / 2)}).nonzero())"),
+        step=step,
+        failure=case.trouble.name or "loss spike",
+    )  # fmt: skip
 
 
 def _weigh_loss(case: Case, odd: Outlier, weigh: Weighing) -> None:

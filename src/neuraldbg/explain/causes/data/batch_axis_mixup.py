@@ -13,7 +13,8 @@ How it is told apart
     By an experiment on a copy of the model, in eval mode, where batch norm does not mix. One sample is exchanged for
     another, and the output for no other sample may move. Some models mix samples on purpose (similarities within a
     batch, graphs, statistics over the batch). So the cause is named only where the loss has one target for each row of
-    the input, which makes axis 0 the batch, and where the part that takes it for something else is known, or where the
+    the input, or the rows end in padding, or a recurrent layer of the same model is told that the batch comes first,
+    which makes axis 0 the batch, and where the part that takes it for something else is known, or where the
     pieces of samples are glued together.
 
 What to do
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain.cause import STALL, Cause, Tier
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.inputs import agreed, place
+from neuraldbg.explain.inputs import agreed, experiments, place
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -40,10 +41,14 @@ TABLE = 2
 
 def judge(case: Case) -> Finding | None:
     """Weigh what the experiment found."""
-    found = agreed(case, "batch_mixing", "mixed")
-    if found is None:
+    if agreed(case, "batch_mixing", "mixed") is None:
         return None
-    _, value = found
+    # weights move, and with them what can be seen: the first trial that says enough counts
+    trials = (_weigh(case, value) for _, value in experiments(case, "batch_mixing") if value.get("mixed"))
+    return next((found for found in trials if found is not None), None)
+
+
+def _weigh(case: Case, value: dict[str, Any]) -> Finding | None:
     why, layers, ops = str(value.get("why_batch") or ""), value.get("layers") or [], value.get("axis_ops") or []
     if not why:
         return None
@@ -56,7 +61,9 @@ def judge(case: Case) -> Finding | None:
     weigh.speaks(f"axis 0 of the input is the batch: {why}", 1.5, int(value["rows"]))
     if layers:
         return _layer(case, weigh, layers)
-    if ops and value["pattern"] == "all" and (int(value.get("dims") or 0) > TABLE or value.get("steady")):
+    # a softmax over many samples moves each of the others a little, some by less than what counts
+    wide = value["pattern"] == "all" or (value["pattern"] == "some" and "softmax" in str(ops[0]["op"] if ops else ""))
+    if ops and wide and (int(value.get("dims") or 0) > TABLE or value.get("steady")):
         return _operation(case, weigh, ops[0])
     if value["pattern"] == "some" and int(value.get("dims") or 0) > TABLE and float(value["strength"]) > GLUED:
         weigh.speaks("only some samples reach others, as when pieces of them are glued together", 2.0, value["pattern"])
@@ -91,12 +98,13 @@ def _layer(case: Case, weigh: Weighing, layers: list[dict[str, Any]]) -> Finding
 
 
 def _operation(case: Case, weigh: Weighing, op: dict[str, Any]) -> Finding:
-    name = str(op["op"])
+    name, layer = str(op["op"]), op.get("layer")
     weigh.speaks(f"a {name.replace('_', ' ')} runs over axis 0{place(op.get('where'))}", 3.0, name)
     return weigh.conclude(
         f"samples of a batch that leak into each other: {name.replace('_', ' ')} over axis 0{place(op.get('where'))}, "
         "which is the batch",
         Remedy("Let it run over the classes or positions of one sample.", f"F.{name}(x, dim=-1)"),
+        layer=layer if layer in case.layout.by_path else None,
         step=0,
         failure=case.trouble.name or "samples that leak into each other",
     )

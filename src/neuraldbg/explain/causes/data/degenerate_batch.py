@@ -12,7 +12,8 @@ How it shows
 How it is told apart
     The size of each batch is read. It is the cause when the first non-finite value appears inside the model or its
     loss in a step whose batch has one sample, while others have more; or when batch norm says so itself. A bad sample
-    would be non-finite or extreme before the model sees it.
+    would be non-finite or extreme in some places before the model sees it; where all of its values are NaN and it is
+    alone in its batch, the batch was standardised by itself.
 
 What to do
     ``DataLoader(..., drop_last=True)`` for training, or a batch size that divides the data.
@@ -66,8 +67,11 @@ def _refused(case: Case) -> Finding | None:
 
 def _undefined(case: Case) -> Finding | None:
     origin = case.origin
-    if origin is None or origin.has("input"):
+    if origin is None:
         return None
+    given = birth(case, "input") if origin.has("input") else None
+    if origin.has("input") and (given is None or given.get("share") != 1.0):
+        return None  # a missing value spoils some cells of a sample; 0 / 0 of a single sample spoils them all
     size = case.run.scalar("batch_size")
     here = size.at(origin.step)
     others = size.values[size.steps != origin.step]
@@ -75,9 +79,14 @@ def _undefined(case: Case) -> Finding | None:
         return None
     weigh, usual = Weighing(), int(float(others.max()))
     weigh.speaks(f"the batch of step {origin.step} has 1 sample, others have {usual}", 2.5, 1, 2)
-    weigh.speaks(
-        "the first non-finite value of the run appears in exactly that step, from finite inputs", 2.5, origin.step
-    )
+    if given is not None:
+        weigh.speaks(
+            "every value of that sample is non-finite, as when it is divided by its own spread, 0 / 0", 4.0, 1.0
+        )
+    else:
+        weigh.speaks(
+            "the first non-finite value of the run appears in exactly that step, from finite inputs", 2.5, origin.step
+        )
     before = size.between(0, origin.step - 1).values
     if len(before) and bool((before == 1).any()):
         weigh.against("batches of 1 sample did no harm before", 3.0, 1)
@@ -114,5 +123,6 @@ CAUSE = Cause(
     explains=BLOW_UP | UNITS,
     judge=judge,
     page=__doc__ or "",
+    entails=frozenset({"nonfinite_input"}),
     place="forward",
 )

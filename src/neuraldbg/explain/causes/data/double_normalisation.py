@@ -34,10 +34,14 @@ if TYPE_CHECKING:
     from neuraldbg.explain.finding import Finding
 
 GRIDS = {
-    "twice": ("k / 255 / 255 for whole numbers k: divided by 255 twice", "x = x / 255  # once: ToTensor() has done it"),
+    "twice": ("k / 255 / 255: from 0 to 1 / 255, divided by 255 twice", "x = x / 255  # once: ToTensor() has done it"),
     "shrunk": (
         "(k / 255 - 127.5) / 127.5 for whole numbers k: shifted by a mean for 0..255 after a division by 255",
         "x = (x - 0.5) / 0.5  # mean and spread for values from 0 to 1",
+    ),
+    "faint": (
+        "(x / 255 - mean) / std of values x from 0 to 1: without that division their mean were 0 and their spread 1",
+        "x = (x - mean) / std  # values from 0 to 1 must not be divided by 255 again",
     ),
 }
 
@@ -57,7 +61,11 @@ def judge(case: Case) -> Finding | None:
     leaves = [layer for layer in case.ordered if layer.leaf and layer.path in (case.layout.called or {layer.path})]
     absorbed = next((layer for layer in leaves[:2] if is_norm(layer)), None)
     if absorbed is not None:
-        weigh.against(f"{absorbed.path} ({absorbed.type}) undoes the scale", 5.0, absorbed.path)
+        # Behind a first layer it does so only in part: its eps is larger than what is left of the variance, and the
+        # zeros that a convolution pads with stand out from an offset.
+        whole = absorbed is leaves[0] or not case.trouble.any
+        weigh.against(f"{absorbed.path} ({absorbed.type}) undoes the scale{'' if whole else ' in part'}",
+                      5.0 if whole else 2.5, absorbed.path)  # fmt: skip
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.0)
     elif case.learned:
@@ -80,4 +88,5 @@ CAUSE = Cause(
     explains=frozenset(STALL),
     judge=judge,
     page=__doc__ or "",
+    entails=frozenset({"unnormalised_inputs", "dead_relu"}),
 )

@@ -13,7 +13,8 @@ How it is told apart
     Batches are compared by fingerprints of their samples. It is the cause when they come in equal groups whose length
     is the number of workers of the loader that is at work, each in a tensor of its own. Several passes over one batch
     on purpose use the same tensor, and training on one batch to test a model gives one endless group. Workers that
-    augment different samples alike cannot be seen in this way.
+    augment different samples alike cannot be seen in this way; for them the code is read: a ``worker_init_fn`` that
+    seeds with a constant, a generator in the dataset that it draws from and that nobody renews.
 
 What to do
     Split an ``IterableDataset`` by ``get_worker_info()``; seed generators of the dataset in ``worker_init_fn``.
@@ -51,7 +52,27 @@ def judge(case: Case) -> Finding | None:
         found = _groups(case, fact.get("runs") or {})
         if found is not None:
             return found
+        if fact.get("alike"):
+            return _alike(case, fact["alike"])
     return None
+
+
+def _alike(case: Case, value: dict[str, Any]) -> Finding:
+    weigh, number, name = Weighing(), int(value["workers"]), str(value["name"])
+    if value["how"] == "init":
+        called = "worker_init_fn" if name == "<lambda>" else name
+        weigh.speaks(f"{called} seeds every worker alike: it looks neither at its argument nor at its own seed",
+                     3.2, called)  # fmt: skip
+    else:
+        weigh.speaks(f"{value['dataset']} draws from its own generator .{name}, of which each worker has a copy in the "
+                     "same state", 3.2, name)  # fmt: skip
+    weigh.speaks(f"the loader at work has {number} workers", 0.5, number, 2)
+    return weigh.conclude(
+        f"random numbers that the {number} workers of the data loader draw alike in {value['dataset']}",
+        Remedy("Give each worker random numbers of its own.", SEED),
+        step=0,
+        failure=case.trouble.name or "augmentation that repeats itself",
+    )
 
 
 def _groups(case: Case, runs: dict[str, Any]) -> Finding | None:

@@ -12,7 +12,8 @@ How it is told apart
     A network that has collapsed (dead units, exploded weights) also gives one answer, but it could see its input. So
     the experiment is made on a copy with fresh random weights: the inputs of all samples are exchanged, noise is added,
     in eval mode and in training mode. If the output is the same to the last bit, no weights whatever would let it see
-    the input.
+    the input. One output of several can be blind as well: a decoder that is given noise in the place of the code. And
+    an input that is zero in every batch tells nothing either.
 
 What to do
     Follow the input through ``forward``: print a sum of each intermediate value for two different batches.
@@ -40,6 +41,10 @@ def judge(case: Case) -> Finding | None:
     _, value = found
     layer = value.get("layer") if value.get("layer") in case.layout.by_path else None
     weigh = Weighing()
+    if value.get("zeros"):
+        return _zeros(case, weigh)
+    if value.get("output"):
+        return _blind(case, weigh, value["output"])
     weigh.speaks(
         "in a copy of the model with fresh weights, other inputs gave the same output to the last bit, in eval and in "
         "training mode", 6.5, "same", "same",
@@ -63,6 +68,39 @@ def judge(case: Case) -> Finding | None:
     )
 
 
+def _zeros(case: Case, weigh: Weighing) -> Finding:
+    weigh.speaks("every value of the batches that the model was given is zero", 3.5, 0.0, 0.0)
+    fed = [stats for stats in case.inputs if not stats.integer]
+    if fed and all(stats.low == stats.high == 0 for stats in fed):
+        weigh.speaks("it was so at the first steps, and whenever the model was tried", 0.5, 0.0)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.0)
+    return weigh.conclude(
+        "input that has no effect on the output: it is zero throughout, so that nothing tells one sample from another",
+        Remedy("Find where the data is lost on its way to the model.",
+               "print(x.abs().max())  # just before model(x), and back from there"),
+        step=0,
+        failure=case.trouble.name or "one answer for every input",
+    )  # fmt: skip
+
+
+def _blind(case: Case, weigh: Weighing, output: list[object]) -> Finding:
+    named = f"output {output[0]!r}" if output[0] else "output"
+    weigh.speaks(
+        f"in a copy of the model with fresh weights, other inputs gave the same {named} to the last bit, and other "
+        "outputs moved", 5.0, "same", "same",
+    )  # fmt: skip
+    weigh.speaks(f"it has the shape of what the loss compares it with ({output[1]}), and no other output has", 1.0)
+    weigh.speaks("it differs from sample to sample, by noise that the model draws", 0.5)
+    return weigh.conclude(
+        f"input that has no effect on the {named} of the model, which is made of noise alone",
+        Remedy("Hand on what was computed from the input: noise is added to it, and does not stand in its place.",
+               "z = mu + std * torch.randn_like(std)  # not the noise alone"),
+        step=0,
+        failure=case.trouble.name or "an output made of noise",
+    )  # fmt: skip
+
+
 CAUSE = Cause(
     id="input_ignored",
     category="data",
@@ -72,4 +110,5 @@ CAUSE = Cause(
     judge=judge,
     page=__doc__ or "",
     place="forward",
+    entails=frozenset({"dead_relu"}),
 )

@@ -11,9 +11,10 @@ How it shows
 How it is told apart
     A few hundred samples of the first batches are kept, and a kernel regression is asked whether inputs tell the
     labels better than shuffled ones do. If it finds nothing and the network finds nothing, labels are likely random.
-    A task that needs more than nearness of inputs, such as parity, looks just the same, so that this is never said
-    with certainty. If another order of the labels fits it is target_misaligned; a shuffle of the labels alone fits
-    no order, and the two cannot be told apart.
+    Of several heads one may have such targets while the same inputs tell those of the others. A task that needs more
+    than nearness of inputs, such as parity, looks just the same, so that this is never said with certainty. If
+    another order of the labels fits it is target_misaligned; a shuffle of the labels alone fits no order, and the two
+    cannot be told apart.
 
 What to do
     Look at a dozen samples with their labels, and at the line that pairs them.
@@ -21,12 +22,13 @@ What to do
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain import targets
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.words import number
+from neuraldbg.explain.words import number, percent
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -35,31 +37,109 @@ if TYPE_CHECKING:
 
 NOTHING = 3.0
 """Standard deviations of shuffled labels below which inputs tell nothing."""
+TOLD = 20.0
+"""Standard deviations of shuffled labels above which inputs tell them well."""
 SAMPLES = 200
+STEPS, LABELS = 100, 300
+"""Steps, and labels in the later readings, after which a network says something if there is something to say."""
+PER_CLASS = 12
+"""Samples of each class without which no kernel regression finds anything."""
+WIDE = 256
+"""Numbers of a sample that are looked at one by one."""
+LITTLE = 0.15
+"""Share of what the main class leaves open that a network must say rightly."""
 
 
 def judge(case: Case) -> Finding | None:
     """Weigh whether inputs tell the labels of a supervised loss."""
-    if case.trouble.kind not in ("stuck", "slow"):
-        return None
     for slot in targets.slots(case):
-        fit, term = slot.get("fit") or {}, targets.supervised(case, slot)
+        fit = slot.get("fit") or {}
         nothing = fit.get("z", 9.0) < NOTHING and fit.get("best_z", 0.0) < 2 * NOTHING
-        if term is not None and "tokens" not in slot and fit.get("samples", 0) >= SAMPLES and nothing:
-            return _weigh(case, fit, term)
+        if not nothing or "tokens" in slot or fit.get("samples", 0) < SAMPLES:
+            continue
+        term = targets.supervised(case, slot)
+        if term is not None and (case.trouble.kind in ("stuck", "slow") or _no_better(case, slot)):
+            return _weigh(case, slot, fit, term)
+        beside = _one_of_several(case, slot)
+        if beside is not None:
+            return beside
     return None
 
 
-def _weigh(case: Case, fit: dict[str, Any], term: dict[str, Any]) -> Finding:
+def rightly(slot: dict[str, Any]) -> tuple[int, float, float]:
+    """Return labels in the later readings, the share that the network says rightly, and that of the main class."""
+    rows = list(((slot.get("predicted") or {}).get("classes") or {}).values())
+    labels = sum(row[0] for row in rows)
+    if not labels:
+        return 0, float("nan"), float("nan")
+    return labels, sum(row[2] for row in rows) / labels, max(row[0] for row in rows) / labels
+
+
+def _no_better(case: Case, slot: dict[str, Any]) -> bool:
+    """Whether the network itself hardly does better than always saying the main class, after a while.
+
+    It may fall in training by learning samples by heart. Long signals, of which only averages over stretches were
+    looked at, and many classes of a few samples each say nothing.
+    """
+    labels, right, main = rightly(slot)
+    few = slot.get("distinct", 0) * PER_CLASS <= (slot.get("fit") or {}).get("samples", 0)
+    leaves = ((case.run.fact("batch") or {}).get("inputs") or {}).values()
+    sizes = [math.prod((leaf or {}).get("shape", [])[1:]) for leaf in leaves if not (leaf or {}).get("image")]
+    seen = case.run.steps >= STEPS and labels >= LABELS
+    return bool(seen and few and max(sizes, default=0) <= WIDE and right - main < LITTLE * (1 - main))
+
+
+def _one_of_several(case: Case, slot: dict[str, Any]) -> Finding | None:
+    """One of several heads whose targets do not follow from inputs that tell those of the other heads."""
+    term = targets.term_of(case, slot)
+    if term is None or not term.get("direct") or slot.get("alone") or len(case.run.streams) > 1:
+        return None
+    if [t.get("layer") for t in case.terms].count(term.get("layer")) != 1:  # two labels for one output, as in mixup
+        return None
+    others = [s for s in targets.slots(case) if (s.get("fit") or {}).get("z", 0.0) > TOLD and s is not slot]
+    if not others or case.run.steps < STEPS or not _flat(slot, term):
+        return None
+    weigh, fit = Weighing(), slot["fit"]
+    weigh.speaks(
+        f"the inputs of {fit['samples']} samples tell the targets of {term.get('layer')!r} no better than shuffled "
+        f"ones (R^2 {number(fit['score'])} against {number(fit['null'])})", 2.6, fit["z"], NOTHING,
+    )  # fmt: skip
+    score = others[0]["fit"]["score"]
+    weigh.speaks(f"the same inputs tell those of another head well (R^2 {number(score)})", 1.2, score)
+    weigh.speaks("what this head says hardly follows its targets", 0.8)
+    return _finish(case, weigh, term)
+
+
+def _flat(slot: dict[str, Any], term: dict[str, Any]) -> bool:
+    """Whether a head says about the same whatever it is asked, or no more rightly than the main class would be."""
+    if slot.get("kind") in targets.REGRESSION:
+        said, asked = (term.get("input") or {}).get("std"), (term.get("target") or {}).get("std")
+        return said is not None and asked is not None and said < 0.5 * asked
+    labels, right, main = rightly(slot)
+    return labels >= LABELS and right - main < LITTLE * (1 - main)
+
+
+def _weigh(case: Case, slot: dict[str, Any], fit: dict[str, Any], term: dict[str, Any]) -> Finding:
     weigh = Weighing()
     weigh.speaks(
         f"the inputs of {fit['samples']} samples tell their targets no better than shuffled ones (R^2 "
         f"{number(fit['score'])} against {number(fit['null'])})", 2.6, fit["z"], NOTHING,
     )  # fmt: skip
-    weigh.speaks(case.trouble.phrase, 1.2)
+    labels, right, main = rightly(slot)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.2)
+    else:
+        weigh.speaks(
+            f"the network is right for {percent(right)} of {labels} labels, and always saying the main class would be "
+            f"for {percent(main)}", 1.2, right, main,
+        )  # fmt: skip
     again, agree = int(fit.get("again") or 0), int(fit.get("agree") or 0)
     if again >= 30 and agree == again:
         weigh.against(f"each of {again} inputs that came again had the same label", 0.1, again)
+    return _finish(case, weigh, term)
+
+
+def _finish(case: Case, weigh: Weighing, term: dict[str, Any]) -> Finding:
     return weigh.conclude(
         "labels that do not depend on the inputs, or depend on them in a way that is hard to see",
         Remedy(

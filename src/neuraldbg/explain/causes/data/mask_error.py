@@ -1,9 +1,11 @@
-"""A model that is to predict the next token can see it.
+"""A model that is to predict the next token can see it, or attention looks at the padding alone.
 
 What it is
     Each position of a sequence is trained to predict the token after it, so it must not see what comes later. The
     causal mask is missing, is not handed on, hides the wrong triangle, or some other part looks over the whole
     sequence: a bidirectional recurrence, a mean over time, a convolution with padding on both sides.
+    A padding mask can be the wrong way round too: torch's attention leaves out what is True, other libraries keep it.
+    Then every word is hidden and the padding is seen.
 
 How it shows
     The loss falls far below what the text allows, often close to zero. Generated text is nonsense, since what the
@@ -14,6 +16,7 @@ How it is told apart
     position is exchanged for other tokens; no output up to that position may move. A model with other targets (masked
     words, a label for the sentence) may look both ways, and is not tried. Positions that the loss does not count, such
     as the prompt of a prefix model, may look ahead as well.
+    A padding mask that is given to attention is compared with where the rows of ids end in padding.
 
 What to do
     Give the attention its causal mask, and make recurrences and convolutions look back only.
@@ -41,7 +44,7 @@ def judge(case: Case) -> Finding | None:
     """Weigh what the experiment found."""
     found = agreed(case, "causality", "leaks")
     if found is None:
-        return None
+        return _padding(case)
     _, value = found
     at, length, share = int(value["at"]), int(value["length"]), float(value["share"])
     layer = value.get("layer") if value.get("layer") in case.layout.by_path else None
@@ -62,6 +65,24 @@ def judge(case: Case) -> Finding | None:
         layer=layer,
         step=0,
         failure=case.trouble.name or "leak of the targets into the input",
+    )
+
+
+def _padding(case: Case) -> Finding | None:
+    """Weigh a padding mask that is the wrong way round."""
+    found = agreed(case, "padding_mask", "inverted")
+    if found is None:
+        return None
+    _, value = found
+    weigh, layer, kind = Weighing(), str(value["layer"]), str(value["type"])
+    weigh.speaks(f"the padding mask that {layer} ({kind}) is given hides the words and shows the padding", 5.5, layer)
+    weigh.speaks("rows of ids end in runs of one id of different lengths, which are the padding", 0.7, "padding")
+    return weigh.conclude(
+        f"padding mask that is the wrong way round: {layer} attends to nothing but padding",
+        Remedy("Turn the mask over: True is what torch's attention leaves out.", "key_padding_mask=ids == pad_id"),
+        layer=layer if layer in case.layout.by_path else None,
+        step=0,
+        failure=case.trouble.name or "attention that sees no word",
     )
 
 

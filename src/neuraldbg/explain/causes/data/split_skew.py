@@ -37,6 +37,9 @@ PICTURE = 4
 """Axes of a batch of pictures."""
 VALUES = 8
 """Values of a sample that are needed: curves over a few variables are evaluated elsewhere on purpose."""
+EXTREME = 30.0
+"""Ratio of the standard deviations that no curve drawn beyond its data reaches: fewer values a sample will do."""
+FEW = 3
 APART = {True: 3.0, False: 5.0}
 """Ratio of the standard deviations, for pictures and for other inputs."""
 SHIFT = {True: 2.0, False: 5.0}
@@ -59,9 +62,10 @@ def _compare(case: Case, fact: dict[str, Any]) -> Finding | None:
     if not train or not other or not fact.get("floating") or train["passes"] < 5 or not train["std"] > 0:
         return None
     bursts, picture = int(fact.get("bursts") or 0), len(shape) == PICTURE
-    if math.prod(shape[1:]) < VALUES or (bursts > 1 and 4 * bursts > case.run.steps) or fact.get("skewed", 0.0) < ALL:
-        return None
     ratio = other["std"] / train["std"]
+    values = FEW if not 1 / EXTREME < ratio < EXTREME else VALUES
+    if math.prod(shape[1:]) < values or (bursts > 1 and 4 * bursts > case.run.steps) or fact.get("skewed", 0.0) < ALL:
+        return None
     shift = abs(other["mean"] - train["mean"]) / train["std"]
     far = max(ratio, 1 / ratio if ratio > 0 else math.inf) >= APART[picture] or shift >= SHIFT[picture]
     grids = (fact.get("grid"), fact.get("grid_eval"))
@@ -93,7 +97,7 @@ def _compare(case: Case, fact: dict[str, Any]) -> Finding | None:
             "for name, loader in (('train', train_loader), ('val', val_loader)):\n"
             "    x = next(iter(loader))[0]\n    print(name, x.mean(), x.std())",
         ),
-        step=0,
+        step=max(0, int(fact.get("first_eval", 0))),
         failure=case.trouble.name or "validation that is too bad",
     )
 

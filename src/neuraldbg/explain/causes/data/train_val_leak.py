@@ -10,10 +10,10 @@ How it shows
 How it is told apart
     Samples are recognised by a fingerprint of their values, in training and in evaluation. A pass of the evaluation
     that holds both, samples that were trained on and samples that never were, shows that the sets overlap. Evaluating
-    on the training set, or on all data, on purpose looks different: it holds most of what was trained on. It is judged
-    only once the
-    training data repeats, so that all of it is known, and only where samples are distinct. Augmented samples cannot
-    be recognised: silence is no proof.
+    on the training set, or on all data, on purpose looks different: it holds most of what was trained on, and comes
+    from the dataset that is trained on. A second dataset with nothing but training samples, as the only one that is
+    evaluated, is a hint. It is judged only once the training data repeats, so that all of it is known, and only where
+    samples are distinct. Augmented samples cannot be recognised: silence is no proof.
 
 What to do
     Split by an identity (file, patient, user) once, store the split, and check that the parts are disjoint.
@@ -41,6 +41,10 @@ LOW, HIGH = 0.02, 0.8
 """Shares of one evaluation set that was trained on, between which it overlaps by mistake."""
 WHOLE = 0.5
 """Share of the training data in one evaluation from which on it is there on purpose."""
+ALL = 0.98
+"""Share of an evaluated dataset from which on it is the training data."""
+MANY = 100
+"""Shared samples that are needed to judge a dataset as a whole."""
 FEW = 10
 """Shared samples that are needed."""
 
@@ -56,8 +60,11 @@ def judge(case: Case) -> Finding | None:
 
 def _overlap(case: Case, fact: dict[str, Any]) -> Finding | None:
     overlap = fact.get("overlap")
-    if not overlap or not overlap["mixed"]:
+    if not overlap:
         return None
+    found = _dataset(case, fact, overlap)
+    if found is not None or not overlap["mixed"]:
+        return found
     bursts, steps = int(fact.get("bursts") or 0), max(1, case.run.steps)
     validates = bursts == 1 or (overlap["again"] > 0 and 4 * bursts <= steps)
     if overlap.get("recall", 0.0) > WHOLE:
@@ -83,6 +90,10 @@ def _overlap(case: Case, fact: dict[str, Any]) -> Finding | None:
     if overlap["pure"]:
         weigh.against(f"other evaluation passes hold training samples only, as on purpose ({overlap['pure']})", 0.7,
                       overlap["pure"])  # fmt: skip
+    return _conclude(case, weigh, part)
+
+
+def _conclude(case: Case, weigh: Weighing, part: float) -> Finding:
     return weigh.conclude(
         f"training samples in the validation data: {percent(part)} of what was evaluated had been trained on",
         Remedy(
@@ -92,6 +103,27 @@ def _overlap(case: Case, fact: dict[str, Any]) -> Finding | None:
         step=0,
         failure=case.trouble.name or "validation that is too good",
     )
+
+
+def _dataset(case: Case, fact: dict[str, Any], overlap: dict[str, Any]) -> Finding | None:
+    """Weigh a dataset that is evaluated, is another object than those that are trained on, and holds their samples."""
+    if overlap["seen_before"] < REPEATS or overlap["twice"] > ALIKE:
+        return None
+    others = [one for one in overlap.get("datasets") or () if not one["trained"]]
+    part, weigh = (others[0]["shared"] / max(1, others[0]["samples"])) if len(others) == 1 else 0.0, Weighing()
+    if len(others) != 1 or others[0]["shared"] < MANY or others[0]["bursts"] < 2:
+        return None
+    if LOW <= part <= HIGH and overlap.get("recall", 0.0) <= WHOLE:
+        weigh.speaks(
+            f"the dataset that is evaluated holds samples that were trained on ({percent(part)}) beside samples that "
+            "never were", 5.5, part, LOW,
+        )  # fmt: skip
+    elif part > ALL and len(overlap["datasets"]) == 1 and int(fact.get("bursts") or 0) == others[0]["bursts"]:
+        weigh.speaks("every sample of the dataset that is evaluated was trained on", 2.0, part, ALL)
+        weigh.speaks("it is another dataset object than the one trained on, and nothing else is evaluated", 1.0)
+    else:
+        return None
+    return _conclude(case, weigh, part)
 
 
 def _count(batches: int) -> str:

@@ -12,7 +12,8 @@ How it shows
 How it is told apart
     Mean, standard deviation and range of the batch are read before the model, for tables also column by column. A
     normalisation layer right after the input undoes the scale, and ids for an embedding have none; neither is a
-    fault. A model that learns well on such inputs is left in peace.
+    fault. A model that learns well on such inputs is left in peace, unless the inputs are far beyond those of raw
+    pictures, reach the first layer as they are, and do measurable harm: the first loss is many times that of a guess.
 
 What to do
     Subtract the mean and divide by the standard deviation of the training set, column by column.
@@ -29,6 +30,7 @@ from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.inputs import batches
 from neuraldbg.explain.profiles import gradient_profile, is_norm
+from neuraldbg.explain.trouble import guessing_loss
 from neuraldbg.explain.words import literal, number
 from neuraldbg.nouns import Remedy
 
@@ -44,13 +46,21 @@ OFFSET = 5.0
 """|mean| / std beyond which the offset dominates."""
 FAR_OFF = 20.0
 """|mean| / std of a single column of a table: a year, a temperature in kelvin."""
+EXTREME = 200.0
+"""rms beyond that of raw pictures (0 to 255), which networks are often given and get along with."""
+UNLIKE = 1000.0
+"""Ratio of the columns' standard deviations of a table in raw units; the largest must be far from unit scale too."""
+WILD = 10.0
+"""Times the loss of a constant guess that an untrained network with sound inputs does not reach."""
+REACHES = 0.05
+"""Share of the input's rms in the first layer's output from which on nothing has scaled the input before."""
 UNEVEN = 100.0
 """Ratio of the columns' standard deviations beyond which they differ by orders of magnitude."""
 
 
 def judge(case: Case) -> Finding | None:
     """Weigh the scale of each float input."""
-    if _takes_ids(case) or any(fact.get("grid") in ("twice", "shrunk") for fact in batches(case)):
+    if _takes_ids(case) or any(fact.get("grid") in ("twice", "shrunk", "faint") for fact in batches(case)):
         return None  # ids have no scale; what was scaled twice is double_normalisation
     findings = [_weigh(case, stats) for stats in case.inputs if not stats.integer]
     real = [found for found in findings if found is not None]
@@ -64,10 +74,10 @@ def _weigh(case: Case, stats: InputStats) -> Finding | None:
     what = _scale(stats, weigh, columns)
     if not what:
         return None
-    _absorbed(case, weigh)
+    _absorbed(case, weigh, mixed=_unlike(stats))
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.5 if case.trouble.broke else 1.2)
-    else:
+    elif not _extreme(case, stats, weigh):
         weigh.against("the training runs well on them", 4.0)
     _first_layer(case, weigh)
     name = f"input {stats.leaf!r}" if stats.leaf else "input"
@@ -116,13 +126,42 @@ def _scale(stats: InputStats, weigh: Weighing, columns: dict[str, Any] | None) -
     return " and ".join(said)
 
 
-def _absorbed(case: Case, weigh: Weighing) -> None:
-    """A normalisation layer near the input undoes its scale."""
+def _unlike(stats: InputStats) -> bool:
+    """Whether a table holds columns in raw units beside others a thousand times smaller."""
+    low, high = stats.columns or (0.0, 0.0)
+    return low > 0 and high / low > UNLIKE and high > EXTREME / 2
+
+
+def _extreme(case: Case, stats: InputStats, weigh: Weighing) -> bool:
+    """Weigh what inputs far beyond any usual scale do to a training that looks well from afar."""
+    unlike = _unlike(stats)
+    if (not unlike and stats.rms <= EXTREME) or case.sound_init is False:
+        return False
+    first = case.activations.values[0] if len(case.activations) else 0.0
+    if not first > REACHES * stats.rms:
+        return False  # something scales them before they reach the first layer
+    guess, began, best = guessing_loss(case), case.loss.initial, case.loss.best
+    if not guess > 0 or not len(case.loss):
+        return False
+    if began > WILD * guess:
+        weigh.speaks(f"the first loss is {number(began)}, that of a constant guess {number(guess)}: such inputs "
+                     "drive the untrained outputs far off", 1.5, began, WILD * guess)  # fmt: skip
+    if best > guess:
+        weigh.speaks(f"the loss never got below that of a constant guess ({number(guess)})", 1.0, best, guess)
+    elif not case.learned:
+        weigh.speaks("the loss does not fall", 1.0, case.loss.relative)
+    else:
+        weigh.against("the loss falls all the same", 0.5 if unlike else 1.0, case.loss.relative)
+    return began > WILD * guess or best > guess or (unlike and not case.learned)
+
+
+def _absorbed(case: Case, weigh: Weighing, *, mixed: bool) -> None:
+    """A normalisation layer near the input undoes its scale, but not what the largest columns did to the others."""
     leaves = [layer for layer in case.ordered if layer.leaf and layer.path in (case.layout.called or {layer.path})]
     first = [is_norm(layer) for layer in leaves[:2]]
     if first and first[0]:
         weigh.against(f"the first layer ({leaves[0].type}) normalises the input", 4.0, leaves[0].path)
-    elif len(first) > 1 and first[1]:
+    elif len(first) > 1 and first[1] and not mixed:
         weigh.against(f"a {leaves[1].type} follows the first layer and undoes the scale", 2.5, leaves[1].path)
 
 

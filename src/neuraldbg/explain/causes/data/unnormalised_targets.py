@@ -12,7 +12,8 @@ How it is told apart
     Mean and standard deviation of the targets are read from the graph of the loss, for losses that compare numbers
     (MSE, L1, Huber). It is the cause when the run is in trouble and the loss has not even reached the variance of
     the targets, which is what predicting their mean would give. A model that gets below it has coped with the
-    scale.
+    scale. It did harm
+    all the same where a good part of the run went by before the outputs had got there.
 
 What to do
     Standardise the targets, and undo it when predictions are used.
@@ -22,6 +23,8 @@ from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
@@ -37,6 +40,10 @@ LARGE = 10.0
 """rms of the targets above which they are far from unit scale."""
 SMALL = 1e-3
 """rms below which they are tiny."""
+EXTREME = 100.0
+"""rms beyond which targets are in raw units."""
+SPENT = (30, 0.1)
+"""Steps, and share of the run, in which the loss has not even halved: spent on getting to the scale of the targets."""
 OFFSET = 10.0
 """|mean| / std beyond which the offset dominates."""
 
@@ -68,7 +75,7 @@ def _weigh(case: Case, term: dict[str, Any], mean: float, std: float) -> Finding
     if squared and term.get("reduction") == "mean" and math.isfinite(best) and variance > 0:
         if best < 0.7 * variance:
             weigh.against(f"the loss went to {number(best)}, below the variance of the targets: the model copes with "
-                          "their scale", 4.0, best, variance)  # fmt: skip
+                          "their scale", 0.5 if _slow_start(case, rms, weigh) else 4.0, best, variance)  # fmt: skip
         elif len(case.loss) >= 10:
             weigh.speaks(
                 f"the loss never got below the variance of the targets ({number(variance)})", 1.5, best, variance
@@ -91,6 +98,22 @@ def _weigh(case: Case, term: dict[str, Any], mean: float, std: float) -> Finding
     )
 
 
+def _slow_start(case: Case, rms: float, weigh: Weighing) -> bool:
+    """Weigh that a good part of the run went by while the outputs moved to where the targets are."""
+    loss = case.loss.finite
+    if rms <= EXTREME or not len(loss) or not 0.3 * rms**2 < case.loss.initial < 3 * rms**2:
+        return False  # other terms, or other faults, make the loss
+    values = np.convolve(loss.values, np.ones(5) / 5, mode="valid") if len(loss) >= 5 else loss.values
+    below = np.flatnonzero(values < 0.5 * case.loss.initial)
+    spent = int(below[0]) if len(below) else len(values)
+    if spent < SPENT[0] or spent < SPENT[1] * len(loss):
+        return False
+    weigh.speaks(f"the first loss ({number(case.loss.initial)}) is the mean square of the targets: the outputs are "
+                 "nothing beside them", 0.5, case.loss.initial, rms**2)  # fmt: skip
+    weigh.speaks(f"{spent} of {len(loss)} steps went by before the loss had halved", 1.5, spent, SPENT[0])
+    return True
+
+
 CAUSE = Cause(
     id="unnormalised_targets",
     category="data",
@@ -99,4 +122,5 @@ CAUSE = Cause(
     explains=BLOW_UP | STALL | UNITS,
     judge=judge,
     page=__doc__ or "",
+    entails=frozenset({"gradient_conflict"}),
 )

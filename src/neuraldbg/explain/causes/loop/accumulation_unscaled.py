@@ -28,6 +28,7 @@ import numpy as np
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.loops import latest, micro_batches
+from neuraldbg.explain.trouble import guessing_loss
 from neuraldbg.explain.words import number
 from neuraldbg.nouns import FactKey, Remedy
 
@@ -40,6 +41,8 @@ MANY = 3
 LARGE = 0.1
 """norm(update) / norm(weight) from which a step is too large."""
 SMALL = 0.02
+HARDLY = 0.75
+"""Share of the loss of guessing above which a run has not come far."""
 
 
 def judge(case: Case) -> Finding | None:
@@ -65,6 +68,9 @@ def _weigh(case: Case, count: int, factor: float) -> Finding:
         weigh.speaks(case.trouble.phrase, 2.0)
     elif case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.0)
+    elif case.loss.last > HARDLY * (guess := guessing_loss(case)):
+        said = f"the loss of {number(case.loss.last)} is hardly better than that of guessing, {number(guess)}"
+        weigh.speaks(said, 1.0, case.loss.last, HARDLY * guess)
     else:
         weigh.against("the training runs well, so the learning rate fits the sum", 5.0)
     if case.adaptive:

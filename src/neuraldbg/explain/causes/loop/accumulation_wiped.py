@@ -26,9 +26,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.explain.case import owner
 from neuraldbg.explain.cause import STALL, Cause, Tier
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.words import number, percent
+from neuraldbg.explain.words import listing, number, percent
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def _weigh(case: Case, stream: int, lost: int, share: float) -> Finding | None:
         weigh.speaks(f"{each} backward passes for one step are no accident", 0.7, each, 3)
     if forwards >= each:
         weigh.speaks("each had a forward pass of its own", 0.5, forwards, each)
+    elif lost_to := _never_fed(case):
+        weigh.speaks(f"{listing(lost_to)} takes part in the losses and has no gradient when the step comes", 2.5)
     elif forwards:
         weigh.against(f"there were fewer forward passes ({forwards})", 3.0, forwards, each)
     if case.trouble.any:
@@ -87,6 +90,12 @@ def _weigh(case: Case, stream: int, lost: int, share: float) -> Finding | None:
     )
 
 
+def _never_fed(case: Case) -> list[str]:
+    """Layers that are called and never have a gradient at a step: only what was cleared reached them."""
+    uncalled = set(case.standing("uncalled"))
+    return list(dict.fromkeys(owner(name) for name in case.standing("no_grad") if name not in uncalled))
+
+
 CAUSE = Cause(
     id="accumulation_wiped",
     category="loop",
@@ -94,5 +103,6 @@ CAUSE = Cause(
     tier=Tier.CERTAIN,
     explains=STALL,
     judge=judge,
+    entails=frozenset({"param_unused"}),
     page=__doc__ or "",
 )

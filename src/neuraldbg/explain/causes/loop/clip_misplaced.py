@@ -128,5 +128,6 @@ CAUSE = Cause(
     tier=Tier.CERTAIN,
     explains=BLOW_UP | (STALL & {"loss_plateau", "update_ratio_low"}),
     judge=judge,
+    place="step",
     page=__doc__ or "",
 )

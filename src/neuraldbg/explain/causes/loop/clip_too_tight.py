@@ -128,5 +128,7 @@ CAUSE = Cause(
     tier=Tier.CERTAIN,
     explains=STALL,
     judge=judge,
+    place="step",
+    entails=frozenset({"lr_too_low"}),
     page=__doc__ or "",
 )

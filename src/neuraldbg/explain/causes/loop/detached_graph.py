@@ -166,5 +166,7 @@ CAUSE = Cause(
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,
     judge=judge,
+    place="forward",
+    entails=frozenset({"param_unused"}),
     page=__doc__ or "",
 )

@@ -12,7 +12,8 @@ How it shows
 
 How it is told apart
     When the copy is evaluated, some of its weights are compared bit by bit with those of the trained model, then and
-    at the first step, and with its own at the evaluation before. It is a fault for an ``AveragedModel`` or a copy that
+    at the first step, and with its own at the evaluation before; writes to it that leave it where it began are seen
+    too. It is a fault for an ``AveragedModel`` or a copy that
     is called an average. Fixed teachers, reference models, best checkpoints and target networks are copies too and may
     well stay as they are: they are named only if nothing else explains a failing run.
 
@@ -42,6 +43,11 @@ AVERAGE = re.compile(
 FOLLOWER = re.compile(r"target|teacher|momentum", re.IGNORECASE)
 """Names of copies that may be averages, or fixed."""
 TWICE = 2
+MANY = 5
+LATE = 20
+"""Steps after which even an average with a decay of 0.99999 has come further than NOWHERE."""
+NOWHERE = 1e-5
+"""How far the copy came from the first weights, relative to the trained model; rounding alone gives about 1e-6."""
 
 
 def judge(case: Case) -> Finding | None:
@@ -60,6 +66,8 @@ def _weigh(copy: dict[str, Any]) -> Finding | None:
         return _first_weights(copy)
     if not (average or any(FOLLOWER.search(name) for name in names)):
         return None
+    if not copy["swapped"] and _without_effect(copy):
+        return _in_vain(copy)
     if copy["averaged"] == 0 or (copy["constant"] and copy["began_equal"]):
         return _never_updated(copy, average=average)
     if average and copy["follows"] and copy["evaluated"] > TWICE and (copy["averaged"] or 3) > TWICE:
@@ -84,11 +92,43 @@ def _never_updated(copy: dict[str, Any], *, average: bool) -> Finding | None:
     if average:
         weigh.speaks("it is an average by its type or name", 0.7, copy["model"])
     else:
-        weigh.against("it may be a fixed copy on purpose, or be updated only now and then", 3.0)
+        weigh.against("it may be a fixed copy on purpose, or be updated only now and then", 3.5)
+    if copy["stale_norms"] and not average and copy["evaluated"] >= MANY:
+        weigh.speaks(
+            f"{listing(copy['stale_norms'])} of it never saw a batch: it is a copy of an untrained model", 2.7,
+            len(copy["stale_norms"]), 0,
+        )  # fmt: skip
     return weigh.conclude(
         f"an averaged copy that is never updated: {_variable(copy)!r} still has the initial weights",
         Remedy(
             f"Update {_variable(copy)!r} after each optimizer step, with a decay below 1.",
+            _update(copy),
+        ),
+        step=int(copy["first"]),
+        failure="evaluation of untrained weights",
+    )
+
+
+def _without_effect(copy: dict[str, Any]) -> bool:
+    """Whether something updates the copy again and again, and its weights stay where the training began."""
+    tried = max(int(copy.get("written") or 0), int(copy.get("refreshed") or 0))
+    lag = copy.get("lag")
+    return tried >= MANY and copy["last"] >= LATE and lag is not None and lag < NOWHERE
+
+
+def _in_vain(copy: dict[str, Any]) -> Finding:
+    weigh = Weighing()
+    tried = "its weights were written to" if copy["written"] >= MANY else "its running statistics were renewed"
+    weigh.speaks(
+        f"{tried} before {max(copy['written'], copy['refreshed'])} of {copy['evaluated']} evaluations that were looked "
+        f"at, and its weights are still those with which {copy['of']!r} began, or a multiple of them",
+        5.5, copy["lag"], NOWHERE,
+    )  # fmt: skip
+    return weigh.conclude(
+        f"an averaged copy whose update has no effect: {_variable(copy)!r} never gets away from the initial weights",
+        Remedy(
+            f"Write the result of the average into the weights of {_variable(copy)!r}, in place, and mind which model "
+            "each factor multiplies.",
             _update(copy),
         ),
         step=int(copy["first"]),
@@ -173,5 +213,6 @@ CAUSE = Cause(
     tier=Tier.CERTAIN,
     explains=frozenset(),
     judge=judge,
+    place="evaluation",
     page=__doc__ or "",
 )

@@ -105,5 +105,6 @@ CAUSE = Cause(
     tier=Tier.CERTAIN,
     explains=BLOW_UP | {"loss_plateau"},
     judge=judge,
+    place="forward",
     page=__doc__ or "",
 )

@@ -85,5 +85,6 @@ CAUSE = Cause(
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,
     judge=judge,
+    place="optimizer",
     page=__doc__ or "",
 )

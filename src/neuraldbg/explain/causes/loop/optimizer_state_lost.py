@@ -145,5 +145,6 @@ CAUSE = Cause(
     tier=Tier.CERTAIN,
     explains=STALL | (BLOW_UP & {"loss_spike", "gradient_spike", "loss_divergence", "update_ratio_high"}),
     judge=judge,
+    place="optimizer",
     page=__doc__ or "",
 )

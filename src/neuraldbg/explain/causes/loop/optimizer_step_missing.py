@@ -121,5 +121,6 @@ CAUSE = Cause(
     tier=Tier.CERTAIN,
     explains=STALL,
     judge=judge,
+    entails=frozenset({"gradient_conflict"}),
     page=__doc__ or "",
 )

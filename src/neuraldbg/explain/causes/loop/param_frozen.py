@@ -12,7 +12,7 @@ How it is told apart
     Freezing is read from the program. Whether it is meant is judged by its shape: a whole model, a first part of
     the network (a pretrained backbone), most of the parameters (adapters are trained instead), or only
     normalisation layers are usually meant. A layer in the middle, between trained ones, or the output layer,
-    usually is not.
+    usually is not; small weights that are trained beside frozen ones, part by part, are adapters.
 
 What to do
     ``requires_grad_(True)`` for the layer, and make sure that the optimizer holds it.
@@ -39,6 +39,12 @@ MEANT = re.compile(
 )
 """Names that people give to parts which they freeze on purpose."""
 
+FEW_LAYERS = 2
+"""Frozen layers between trained ones that are no pretrained part of their own."""
+SMALL_SHARE = 0.5
+PARTS = 2
+"""Parts of a model that must look alike to be adapters."""
+
 
 def judge(case: Case) -> Finding | None:
     """Weigh whether the frozen layers look like a mistake."""
@@ -62,7 +68,14 @@ def judge(case: Case) -> Finding | None:
     else:
         weigh.speaks("trained layers stand before and after the frozen ones", 3.0)
     share = _share(case, names)
-    if share > 0.5 and not last:  # nobody trains a backbone under a fixed output layer
+    between = not last and max(depths) >= min(trained)
+    if _adapted(case, frozen):
+        weigh.against("small trained weights stand beside the frozen ones, as with adapters", 6.0)
+    elif share > 0.5 and between and len(frozen) <= FEW_LAYERS:
+        weigh.against(
+            f"{percent(share)} of the parameters are frozen, as when most of a model is kept", 1.0, share, 0.5
+        )
+    elif share > 0.5 and not last:  # nobody trains a backbone under a fixed output layer
         weigh.against(
             f"{percent(share)} of the parameters are frozen, as when adapters or a head are trained", 4.0, share, 0.5
         )
@@ -82,6 +95,20 @@ def judge(case: Case) -> Finding | None:
         step=0,
         failure="untrained layer",
     )
+
+
+def _adapted(case: Case, frozen: set[str]) -> bool:
+    """Whether frozen layers have small trained weights in the same part of the model, in several parts alike."""
+    sizes = _sizes(case)
+    adapted = 0
+    for path in frozen:
+        part = owner(path)
+        if not part:
+            continue
+        beside = [n for n in sizes if n.startswith(f"{part}.") and owner(n) not in frozen]
+        mine = sum(size for n, size in sizes.items() if owner(n) == path)
+        adapted += 0 < sum(sizes[n] for n in beside) < SMALL_SHARE * mine
+    return adapted >= PARTS and adapted * 2 >= len(frozen)
 
 
 def _nothing_trains(names: list[str]) -> Finding:
@@ -114,13 +141,19 @@ def _whole_model(case: Case, name: str, names: list[str]) -> bool:
     return set(mine) <= set(names)
 
 
-def _share(case: Case, names: list[str]) -> float:
-    """Share of the parameters that are frozen: by elements where sizes were recorded, else by tensors."""
+def _sizes(case: Case) -> dict[str, float]:
+    """Elements of each parameter whose size was recorded."""
     sizes: dict[str, float] = {}
     for row in case.layout.rows("param"):
         total = case.run.series(row, "total").finite().values
         if len(total):
             sizes[case.layout.sites[row].label] = float(total[0])
+    return sizes
+
+
+def _share(case: Case, names: list[str]) -> float:
+    """Share of the parameters that are frozen: by elements where sizes were recorded, else by tensors."""
+    sizes = _sizes(case)
     if sizes and all(name in sizes for name in case.param_names):
         return sum(sizes[n] for n in names) / sum(sizes.values())
     return len(names) / max(len(case.param_names), len(names), 1)
@@ -133,5 +166,6 @@ CAUSE = Cause(
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,
     judge=judge,
+    place="optimizer",
     page=__doc__ or "",
 )

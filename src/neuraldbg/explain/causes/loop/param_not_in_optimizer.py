@@ -35,13 +35,15 @@ if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
     from neuraldbg.explain.finding import Finding
 
+LASTING = 50
+"""Steps after the last change of the program that are enough where a model came during the run."""
 VERSIONS = 3
 """Latest readings of the program in which the parameter must be left out: groups may be added during a run."""
 
 
 def judge(case: Case) -> Finding | None:
     """Weigh whether the left-out parameters look like a mistake."""
-    names = case.standing("not_in_optimizer", VERSIONS)
+    names = case.standing("not_in_optimizer", VERSIONS) or _of_a_later_model(case)
     if not names or (case.run.facts_of("unstepped") and not case.optimizers):  # an optimizer that never steps
         return _of_the_loss(case) if not names else None
     weigh = Weighing()
@@ -73,6 +75,17 @@ def judge(case: Case) -> Finding | None:
         step=0,
         failure="untrained layer",
     )
+
+
+def _of_a_later_model(case: Case) -> list[str]:
+    """Parameters of a model that came during the run, and has been trained for long without them."""
+    versions = case.run.facts_of(FactKey.PARAMS.value)
+    if len(versions) < 2 or case.run.steps - versions[-1].step < LASTING:
+        return []
+    known = {name for name in versions[-1].value.get("not_in_optimizer") or () if movement(case, [name]) is False}
+    first = {layer.model for layer in case.layout.layers} & set(case.run.info.models[:1])
+    later = (layer for layer in case.layout.layers if layer.model not in first)
+    return [name for layer in later for name in (f"{layer.path}.{p}" for p in layer.params) if name in known]
 
 
 def _of_the_loss(case: Case) -> Finding | None:
@@ -115,7 +128,11 @@ def movement(case: Case, names: list[str]) -> bool | None:
     for row in case.layout.rows("param"):
         if case.layout.sites[row].label not in names:
             continue
-        rms, mean = case.run.series(row, "rms").finite().values, case.run.series(row, "mean").finite().values
+        # Of a large weight each step reads another sample, whose statistics differ though nothing moves.
+        counts, total = case.run.series(row, "count").values, case.run.series(row, "total").values
+        series = [case.run.series(row, name).values for name in ("rms", "mean")]
+        usable = (counts == total) & np.isfinite(series[0]) & np.isfinite(series[1])
+        rms, mean = (values[usable] for values in series)
         if len(rms) < 3:
             continue
         known = True
@@ -152,5 +169,6 @@ CAUSE = Cause(
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,
     judge=judge,
+    place="optimizer",
     page=__doc__ or "",
 )

@@ -100,5 +100,6 @@ CAUSE = Cause(
     tier=Tier.CERTAIN,
     explains=STALL,
     judge=judge,
+    place="forward",
     page=__doc__ or "",
 )

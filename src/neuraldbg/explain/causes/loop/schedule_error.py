@@ -281,5 +281,6 @@ CAUSE = Cause(
     tier=Tier.CERTAIN,
     explains=STALL,
     judge=judge,
+    place="step",
     page=__doc__ or "",
 )

@@ -15,17 +15,22 @@ How it is told apart
     kind in every step belong to the training, several on the same input are Monte Carlo dropout, batch norm that
     averages over all batches (``momentum=None``) is being recalibrated, and programs that evaluate in evaluation mode
     elsewhere know what they do. None of these is a fault.
+    Dropout can also be on for good: ``F.dropout(x, p)`` and ``dropout_p`` of attention do not look at the mode. There
+    a copy of the model in evaluation mode is called twice, and whoever draws is named with its line. Where the call
+    says so (``training=True``) it is meant.
 
 What to do
-    ``model.eval()`` before the validation, ``model.train()`` after it.
+    ``model.eval()`` before the validation, ``model.train()`` after it; ``F.dropout(x, p, training=self.training)``.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain.cause import Cause, Tier
 from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.inputs import agreed, batches, place
 from neuraldbg.explain.words import listing, plural
 from neuraldbg.nouns import FactKey, Remedy
 
@@ -36,6 +41,9 @@ if TYPE_CHECKING:
 RARE = 0.5
 """Share of the steps before which there is a validation, at most; more often, such passes are part of the training."""
 
+_ALWAYS = re.compile(r"dropout\w*\(.*,true\b")
+"""``F.dropout(x, p, True)``, written with a place in the place of a name."""
+
 
 def judge(case: Case) -> Finding | None:
     """Weigh the evaluations of each trained model."""
@@ -43,7 +51,43 @@ def judge(case: Case) -> Finding | None:
         return None  # several players: passes without gradients serve the others
     latest = {fact.value["model"]: fact.value for fact in case.run.facts_of(FactKey.EVALS.value)}
     found = [finding for value in latest.values() if (finding := _weigh(value)) is not None]
-    return max(found, key=lambda finding: finding.log_odds) if found else None
+    return max(found, key=lambda finding: finding.log_odds) if found else _functional(case)
+
+
+def _functional(case: Case) -> Finding | None:
+    """Weigh dropout that does not look at the mode, in a model that is evaluated in evaluation mode."""
+    found = agreed(case, "eval_random", "random")
+    if found is None:
+        return None
+    value = found[1]
+    draw = next((draw for draw in value.get("draws") or () if _forgets_mode(str(draw.get("call") or ""))), None)
+    bursts = sum(int(fact.get("bursts") or 0) for fact in batches(case) if fact.get("model") == value.get("model"))
+    if draw is None or bursts < 1:
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        "a copy of the model in evaluation mode gave another output for the same input, since a dropout that does not "
+        f"look at the mode draws random numbers{place(draw.get('where'))}", 4.5, str(draw["call"]),
+    )  # fmt: skip
+    weigh.speaks(f"{plural(bursts, 'evaluation')} ran in evaluation mode, with values dropped all the same", 1.0, bursts)
+    attention = "scaled_dot_product" in str(draw["call"])
+    return weigh.conclude(
+        f"dropout that stays active in evaluation mode{place(draw.get('where'))}",
+        Remedy(
+            "Let dropout ask for the mode.",
+            "F.scaled_dot_product_attention(q, k, v, dropout_p=p if self.training else 0.0)"
+            if attention
+            else "F.dropout(x, p, training=self.training)",
+        ),
+        step=0,
+        failure="unreliable validation",
+    )
+
+
+def _forgets_mode(call: str) -> bool:
+    """Whether a statement applies dropout without a word about the mode: neither ``training`` nor a fixed True."""
+    text = call.replace(" ", "").lower()
+    return "dropout" in text and "training" not in text and not _ALWAYS.search(text)
 
 
 def _weigh(seen: dict[str, Any]) -> Finding | None:
@@ -102,5 +146,6 @@ CAUSE = Cause(
     tier=Tier.CERTAIN,
     explains=frozenset(),
     judge=judge,
+    place="evaluation",
     page=__doc__ or "",
 )

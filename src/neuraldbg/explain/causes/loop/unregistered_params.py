@@ -113,5 +113,6 @@ CAUSE = Cause(
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,
     judge=judge,
+    place="forward",
     page=__doc__ or "",
 )

@@ -40,6 +40,8 @@ STEPS = 8
 """Steps with a gradient that are needed."""
 ROUNDING = 1e-6
 """Step relative to the weight below which float32 (2**-24) may round it away."""
+ALWAYS = 0.9
+"""Share of the steps that must begin on the values of the step before."""
 MOST = 0.5
 """Share of all tensors from which it is no matter of a layer."""
 
@@ -85,7 +87,8 @@ def _course(case: Case, param: int, grad: int, update: int) -> str:
     lr = history.scalars.get("lr")
     rate = np.full(len(history), np.nan)[whole] if lr is None else lr[whole]
     had = (count > 0) & (gradient > 0) & np.isfinite(gradient) & np.isfinite(weight)
-    size = rate if case.adaptive else rate * gradient
+    # What Adam divides by is the gradient's own size plus eps: where eps is the larger, hardly anything is left of it.
+    size = rate * gradient / (gradient + _eps(case)) if case.adaptive else rate * gradient
     had &= size > ROUNDING * np.maximum(weight, 1e-12)
     if had.sum() < STEPS:
         return "unknown"
@@ -96,7 +99,14 @@ def _course(case: Case, param: int, grad: int, update: int) -> str:
     if steps.sum() < STEPS or steps.sum() < 0.8 * had.sum():
         return "moves"
     stats = [history.stat(param, name)[whole][steps] for name in ("mean", "rms", "min", "max")]
-    return "back" if all((values == values[0]).all() for values in stats) else "moves"
+    same = np.all([values[1:] == values[:-1] for values in stats], axis=0)
+    return "back" if same.mean() >= ALWAYS else "moves"  # what it is put back to may be renewed now and then
+
+
+def _eps(case: Case) -> float:
+    values = [group.get("eps") for group in case.optimizer.get("groups") or ()]
+    known = [float(eps) for eps in values if isinstance(eps, (int, float))]
+    return max(known, default=1e-8)  # torch's default for Adam and RMSprop
 
 
 def _still(case: Case, names: list[str], seen: int) -> Finding:
@@ -147,5 +157,6 @@ CAUSE = Cause(
     tier=Tier.CERTAIN,
     explains=STALL,
     judge=judge,
+    place="step",
     page=__doc__ or "",
 )

@@ -221,5 +221,7 @@ CAUSE = Cause(
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,
     judge=judge,
+    place="forward",
+    entails=frozenset({"input_ignored"}),
     page=__doc__ or "",
 )

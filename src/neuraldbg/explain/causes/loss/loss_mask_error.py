@@ -96,5 +96,6 @@ CAUSE = Cause(
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,
     judge=judge,
+    entails=frozenset({"labels_degenerate", "class_imbalance"}),
     page=__doc__ or "",
 )

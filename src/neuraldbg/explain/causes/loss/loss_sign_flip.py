@@ -9,11 +9,13 @@ How it shows
     The loss falls below zero and on without end, faster and faster, and accuracy falls below chance.
 
 How it is told apart
-    The sign is read along the graph, from the number given to ``backward`` to the term: two minus signs cancel, as
-    in a written-out lower bound. A minus is meant where a generator works against a critic, where a perturbation of
-    the input is trained and not the model, and in policy gradients, whose weights have both signs. So it is named
-    only if the whole loss is one negated term that compares the model with its targets, one optimizer trains it, and
-    the fit gets worse.
+    The sign is read along the graph, from the number given to ``backward`` to the term: two minus signs cancel, as in
+    a written-out lower bound. A minus is meant where a generator works against a critic, where a perturbation of the
+    input is trained and not the model, and in policy gradients, whose weights have both signs. So it is named only if
+    the whole loss is one negated term that compares the model with its targets, one optimizer trains it, and the fit
+    gets worse. The divergence of a variational autoencoder is known by its form and may stand beside other terms:
+    with the wrong sign it has no lower bound. A policy gradient whose minus is missing cannot be told from one that
+    is given costs instead of rewards, so that it is not named.
 
 What to do
     Take the minus away, or write it where it is missing.
@@ -28,7 +30,7 @@ from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.trouble import guessing_loss
 from neuraldbg.explain.words import number
-from neuraldbg.nouns import Remedy
+from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
@@ -40,7 +42,35 @@ FEW = 5
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the sign of the only term."""
+    """Weigh the sign of the only term, or of a divergence beside others."""
+    return _only_term(case) or _divergence(case)
+
+
+def _divergence(case: Case) -> Finding | None:
+    """The divergence of a variational autoencoder, which is to be small, made large."""
+    signs = [fact.value.get("gaussian_kl", 0) for fact in case.run.facts_of(FactKey.LOSS.value)]
+    values = case.loss.finite.values
+    if not signs or any(sign != -1 for sign in signs) or len(case.run.streams) > 1 or len(values) < FEW:
+        return None
+    weigh, last = Weighing(), case.loss.last
+    weigh.speaks(
+        "the divergence 1 + s - m**2 - exp(s) of a variational autoencoder enters with a plus, so that it has no lower "
+        "bound", 5.0, "plus", "minus",
+    )  # fmt: skip
+    if last < min(0.0, case.loss.initial) or len(values) < len(case.loss.series):
+        weigh.speaks(f"the loss fell from {number(case.loss.initial)} to {number(last)}, below zero", 2.0, last, 0.0)
+    else:
+        weigh.against(f"the loss stays above zero ({number(last)})", 2.0, last, 0.0)
+    return weigh.conclude(
+        "a Kullback-Leibler divergence that is maximised: its sign is the wrong way round",
+        Remedy("Add the divergence with a minus before the sum.",
+               "kld = -0.5 * torch.sum(1 + logvar - mu.pow(2) - logvar.exp())"),
+        step=0, failure="a loss that falls without end",
+    )  # fmt: skip
+
+
+def _only_term(case: Case) -> Finding | None:
+    """The only term of the loss."""
     if len(case.terms) != 1 or len(case.run.streams) > 1 or case.optimizer.get("owned") == 0:
         return None
     term, slots = case.terms[0], targets.slots(case)

@@ -10,11 +10,12 @@ How it shows
     accuracy stays poor though the loss moves.
 
 How it is told apart
-    Values and shapes of the targets are read from the graph of the loss. C scores compared with one column of ids from
-    0 to C - 1, or ids of three and more classes in a binary cross entropy, are facts. One output regressed on small
-    integers may be a count or a rating, so that it is only named with low confidence and where nothing is learnt. A
-    binary cross entropy on one-hot rows is a choice and no fault. Labels such as -1 and 1, or 0 and 255, are
-    target_out_of_range.
+    Values and shapes of the targets are read from the graph of the loss. C scores compared with one column of ids
+    from 0 to C - 1, or ids of three and more classes in a binary cross entropy, are facts. One output regressed on
+    small integers may be a count or a rating, so that it is only named where ids occur equally often, and nothing is
+    learnt or inputs of neighbouring numbers are no more alike than those of distant ones, as inputs of counts and
+    ratings would be. A binary cross entropy on one-hot rows is a choice and no fault. Labels such as -1 and 1, or 0
+    and 255, are target_out_of_range.
 
 What to do
     Cross entropy with one score per class for one of many; binary cross entropy for several at once.
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 
 CROSS_ENTROPY = "loss = torch.nn.functional.cross_entropy(scores, target.long())  # scores: (N, classes)"
 BCE = "loss = torch.nn.functional.binary_cross_entropy_with_logits(scores, target.float())"
+ORDERED = 0.3
+"""Correlation of the distance of numbers with that of their inputs below which they are in no order."""
+TOLD = 10.0
+"""Standard deviations of shuffled targets above which inputs tell them well."""
 BY_HAND = ["neg", "sum", "mul", "logsoftmax"]
 
 
@@ -62,6 +67,12 @@ def class_ids(slot: dict[str, Any], least: int = 3) -> int:
     return len(values) if slot.get("max") == len(values) - 1 else 0
 
 
+def one_each(term: dict[str, Any] | None) -> bool:
+    """Whether a target is one number for each sample (or pixel): rows of several numbers hold amounts, and no ids."""
+    shape = (term or {}).get("target_shape") or []
+    return bool(len(shape) != 2 or shape[1] == 1)
+
+
 def _finish(weigh: Weighing, term: dict[str, Any], sentence: str, text: str, code: str) -> Finding:
     return weigh.conclude(
         sentence,
@@ -76,18 +87,29 @@ def _ids_for_numbers(case: Case, slot: dict[str, Any], term: dict[str, Any]) -> 
     if term.get("kind") not in targets.REGRESSION:
         return None
     shapes, classes, weigh = term.get("operand_shapes") or [], class_ids(slot), Weighing()
-    width = int((term.get("input_shape") or [0])[-1])
+    given = term.get("input_shape") or [0]
+    width = 1 if len(given) == 1 else int(given[-1])  # a single output, squeezed
     column = len(shapes) > 1 and len(shapes[0]) == len(shapes[1]) == 2 and shapes[1][-1] == 1 < shapes[0][-1]
     if column and slot.get("integral") and slot.get("min", -1) >= 0 and width / 2 <= slot.get("max", 0) <= width - 1:
         weigh.speaks(
             f"{width} outputs are all compared with one column of whole numbers from 0 to {number(slot['max'])}",
             6.5, str(shapes[0]), str(shapes[1]),
         )  # fmt: skip
-    elif classes and width == 1 and not case.learned and even(slot):
+    elif classes and width == 1 and even(slot) and (not case.learned or _unordered(slot)):
         weigh.speaks(
             f"the targets are the whole numbers 0 to {classes - 1}, about equally often, as ids of classes are", 2.4,
             classes, 3,
         )  # fmt: skip
+        if _unordered(slot):
+            weigh.speaks(
+                "inputs of neighbouring numbers are no more alike than those of distant ones (correlation "
+                f"{number(slot['fit']['ordinal'])}), though the inputs tell the numbers: they are names and no amounts",
+                2.2, slot["fit"]["ordinal"], ORDERED,
+            )  # fmt: skip
+        elif (slot.get("fit") or {}).get("ordinal", 0.0) > 2 * ORDERED:
+            weigh.against("inputs of neighbouring numbers are alike, as with counts and ratings", 2.5)
+        if case.trouble.any:
+            weigh.speaks(case.trouble.phrase, 1.0)
         if any((leaf or {}).get("image") for leaf in ((case.run.fact("batch") or {}).get("inputs") or {}).values()):
             weigh.speaks("the inputs are images", 0.8, "image")
     else:
@@ -96,6 +118,12 @@ def _ids_for_numbers(case: Case, slot: dict[str, Any], term: dict[str, Any]) -> 
         weigh, term, f"class ids given to {term.get('kind')}, which takes them for amounts",
         "Use one score per class and the cross entropy.", CROSS_ENTROPY,
     )  # fmt: skip
+
+
+def _unordered(slot: dict[str, Any]) -> bool:
+    """Whether inputs tell the numbers, and near numbers have no nearer inputs than distant ones."""
+    fit = slot.get("fit") or {}
+    return bool(fit.get("z", 0.0) > TOLD and fit.get("ordinal", 1.0) < ORDERED)
 
 
 def even(slot: dict[str, Any]) -> bool:
@@ -108,7 +136,7 @@ def _ids_for_binary(slot: dict[str, Any], term: dict[str, Any]) -> Finding | Non
     if term.get("kind") not in ("bce", "bce_with_logits"):
         return None
     classes = class_ids(slot)
-    if not classes:
+    if not classes or not one_each(term):
         return None
     weigh = Weighing()
     weigh.speaks(f"the targets of {term['kind']} are the whole numbers 0 to {classes - 1}", 5.5, classes, 2)

@@ -164,6 +164,7 @@ CAUSE = Cause(
     id="output_activation_mismatch",
     category="loss",
     title="the last activation cannot give what the loss asks for",
+    entails=frozenset({"input_ignored", "zero_gradient_path", "dead_relu"}),
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,
     judge=judge,

@@ -11,9 +11,9 @@ How it shows
 
 How it is told apart
     A few hundred samples of the first batches are kept. If the inputs tell the targets no better than shuffled ones
-    (leave-one-out kernel regression), but well under another order, the pairing is wrong, whatever the network
-    does. Tokens are compared exactly. If no order fits, labels may as well be random: that is label_noise, and the
-    two cannot be told apart.
+    (leave-one-out kernel regression), but well under another order, the pairing is wrong, whatever the network does.
+    Tokens are compared exactly; labels of tokens are also guessed from the tokens of mirrored positions. If no order
+    fits, labels may as well be random: that is label_noise, and the two cannot be told apart.
 
 What to do
     Shuffle, sort and filter inputs and targets together, by the same index.
@@ -41,13 +41,15 @@ TOKENS = 200
 FITS, FAILS = 8.0, 6.0
 """Standard deviations of permuted targets above which an order fits, and below which it does not."""
 AGAIN = 30
+CLEARLY, HALF = 0.1, 0.5
+"""Share of labels that mirrored tokens must tell beyond a constant guess: five standard deviations of 500 labels."""
 NEXT = "targets = tokens[:, 1:]\nlogits = model(tokens[:, :-1])  # position t is asked for token t + 1"
 
 
 def judge(case: Case) -> Finding | None:
     """Weigh the order of tokens, then that of samples."""
     for slot in targets.slots(case):
-        found = _tokens(case, slot) or _order(case, slot) or _changing(case, slot)
+        found = _tokens(case, slot) or _mirrored(case, slot) or _order(case, slot) or _changing(case, slot)
         if found is not None:
             return found
     return None
@@ -81,6 +83,32 @@ def _tokens(case: Case, slot: dict[str, Any]) -> Finding | None:
         Remedy("Shift the targets by one position, once: a model that shifts labels itself is given them unshifted.",
                NEXT),
         layer=(targets.term_of(case, slot) or {}).get("layer"), step=0, failure="learning of the wrong token",
+    )  # fmt: skip
+
+
+def _mirrored(case: Case, slot: dict[str, Any]) -> Finding | None:
+    """Labels of tokens in the reverse order of their sentences."""
+    order = (slot.get("tokens") or {}).get("order") or {}
+    given, mirrored, base = (float(order.get(name, 0.0)) for name in ("given", "mirrored", "base"))
+    # Reversing a sequence is an exercise for networks: there the labels are the tokens themselves.
+    if mirrored - base < CLEARLY or given - base > 0.25 * (mirrored - base) or order.get("copies", 1.0) > HALF:
+        return None
+    weigh, term = Weighing(), targets.term_of(case, slot)
+    weigh.speaks(
+        f"tokens tell {percent(mirrored)} of the labels at mirrored positions, and {percent(given)} of those at their "
+        f"own (the most frequent label is {percent(base)})", 5.0, mirrored, given,
+    )  # fmt: skip
+    if case.loss.last < HALF * case.loss.initial:
+        weigh.against("the network learns the labels all the same", 2.0, case.loss.last, case.loss.initial)
+    else:
+        weigh.speaks(
+            f"the loss fell only from {number(case.loss.initial)} to {number(case.loss.last)}", 1.0, case.loss.last
+        )
+    return weigh.conclude(
+        "targets in the reverse order: the labels of a sequence belong to its mirrored positions",
+        Remedy("Bring tokens and labels into the same order.",
+               "labels = labels.flip(0)  # for each sequence, before it is padded"),
+        layer=(term or {}).get("layer"), step=0, failure=case.trouble.name or "slow learning",
     )  # fmt: skip
 
 

@@ -11,9 +11,10 @@ How it shows
 
 How it is told apart
     Labels are counted over the run and compared with the loss that they go to; where the script ended with an error,
-    its message names the label. Ids 0, 1, 2, ... in a binary cross entropy are loss_task_mismatch. Labels softened on
-    purpose to a little beyond 0 and 1 are left alone. Batches in which everything is ignored may also come from a mask
-    that is too strict, which is loss_mask_error.
+    its message names the label. Ids 0, 1, 2, ..., one for each sample, in a binary cross entropy are
+    loss_task_mismatch; whole numbers for each of several outputs are amounts, such as grey values. Labels softened on
+    purpose to a little beyond 0 and 1 are left alone. Batches in which everything is ignored may also come from a
+    mask that is too strict, which is loss_mask_error.
 
 What to do
     Map the labels: ids from 0, -1/1 to 0/1, 0/255 to 0/1. Give the model as many outputs as there are classes.
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain import targets
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
-from neuraldbg.explain.causes.loss.loss_task_mismatch import class_ids
+from neuraldbg.explain.causes.loss.loss_task_mismatch import class_ids, one_each
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.words import number, percent, plural
 from neuraldbg.nouns import Remedy
@@ -40,6 +41,9 @@ SOFT = (-0.3, 1.3)
 CLASS_ID = re.compile(r"Target (-?\d+) is out of bounds")
 BINARY = ("all elements of target should be between 0 and 1", "target_val >= zero && target_val <= one")
 DEVICE = "device-side assert triggered"
+UNLABELLED, BATCHES = 0.9, 20
+"""Share of sequences without any label, and batches, from which that is no accident: masked language models, which
+ask for every seventh token, leave few sequences without."""
 FAILURE = "meaningless labels"
 
 
@@ -51,7 +55,7 @@ def judge(case: Case) -> Finding | None:
         if found is not None:
             return found
     for slot in targets.slots(case):
-        found = _labels(slot, targets.term_of(case, slot)) or _ignored(case, slot)
+        found = _labels(slot, targets.term_of(case, slot)) or _ignored(case, slot) or _nearly_all(slot)
         if found is not None:
             return found
     return None
@@ -87,7 +91,7 @@ def _labels(slot: dict[str, Any], term: dict[str, Any] | None) -> Finding | None
     if not isinstance(low, (int, float)) or not isinstance(high, (int, float)):
         return None
     layer = (term or {}).get("layer")
-    if kind in ("bce", "bce_with_logits") and not class_ids(slot):
+    if kind in ("bce", "bce_with_logits") and not (class_ids(slot) and one_each(term)):
         share = float(slot.get("outside_unit", 0.0))
         if share < 0.01 or (low >= SOFT[0] and high <= SOFT[1]):
             return None
@@ -139,6 +143,25 @@ def _ignored(case: Case, slot: dict[str, Any]) -> Finding | None:
     )  # fmt: skip
 
 
+def _nearly_all(slot: dict[str, Any]) -> Finding | None:
+    """Most sequences without one label that counts."""
+    rows, ignored = float((slot.get("tokens") or {}).get("unlabelled_rows", 0.0)), float(slot.get("ignored", 0.0))
+    if rows < UNLABELLED or slot.get("batches", 0) < BATCHES:
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"{percent(rows)} of the sequences hold no label that counts: all equal the ignored id {slot.get('ignore')}",
+        4.2, rows, UNLABELLED,
+    )  # fmt: skip
+    weigh.speaks(f"{percent(ignored)} of all labels are ignored", 0.5, ignored)
+    return weigh.conclude(
+        "sequences in which nearly all labels are the ignored one",
+        Remedy("Look at where labels are set to the ignored id; leave out sequences without any.",
+               f"print((target != {slot.get('ignore')}).sum(1))  # labels that count, by sequence"),
+        step=0, failure="learning from a few labels", equivalent=("loss_mask_error",),
+    )  # fmt: skip
+
+
 CAUSE = Cause(
     id="target_out_of_range",
     category="loss",
@@ -146,5 +169,6 @@ CAUSE = Cause(
     tier=Tier.CERTAIN,
     explains=BLOW_UP | STALL | UNITS,
     judge=judge,
+    entails=frozenset({"loss_task_mismatch"}),
     page=__doc__ or "",
 )

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain.cause import NONFINITE, STALL, Cause, Tier
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.stepping import below_eps
+from neuraldbg.explain.stepping import POOR, below_eps, poor
 from neuraldbg.explain.words import literal, number, percent
 from neuraldbg.nouns import Remedy
 
@@ -43,7 +43,7 @@ LARGE = 1e-4
 def judge(case: Case) -> Finding | None:
     """Weigh epsilon against the second moments, and against the number format."""
     share, latest = below_eps(case)
-    if not latest or case.learned:
+    if not latest or (case.learned and not poor(case) > POOR):
         return None
     if float(latest["eps"]) > 0 and not float(latest["eps_kept"]) > 0:
         return _underflows(case, latest)
@@ -104,6 +104,9 @@ def _outweighs(case: Case, share: float, latest: dict[str, Any]) -> Finding | No
         weigh.against("the run blew up, which small steps do not do", 4.0)
     elif case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.5)
+    elif poor(case) > POOR:
+        weigh.speaks(f"after {len(case.loss)} steps the loss of {number(case.loss.last)} is still above what the "
+                     "frequencies of the classes alone give", 1.2, poor(case), POOR)  # fmt: skip
     else:
         weigh.against("the training is not in trouble", 2.5)
     tiny = eps <= USUAL
@@ -133,6 +136,7 @@ CAUSE = Cause(
     title="Adam's epsilon outweighs the gradients, or underflows",
     tier=Tier.SPECIFIC,
     explains=STALL | NONFINITE,
+    entails=frozenset({"lr_too_low"}),
     judge=judge,
     page=__doc__ or "",
 )

@@ -26,7 +26,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.stepping import setting, shrinking
+from neuraldbg.explain.stepping import POOR, poor, setting, shrinking
 from neuraldbg.explain.words import listing, literal, number, percent
 from neuraldbg.nouns import Remedy
 
@@ -43,7 +43,8 @@ def judge(case: Case) -> Finding | None:
     """Weigh what decay did to the gains, and to everything else."""
     names = set(case.optimizer.get("decayed_norms") or ())
     gains = [s for s in shrinking(case, norms=True) if s.label in names]
-    if not gains or case.learned or not case.trouble.any:
+    lost = poor(case) > POOR
+    if not gains or (case.learned and not lost) or not (case.trouble.any or lost):
         return None
     kept, strength = (float(np.median([getattr(s, key) for s in gains])) for key in ("kept", "strength"))
     if kept > HALF:
@@ -55,7 +56,7 @@ def judge(case: Case) -> Finding | None:
     )  # fmt: skip
     if strength > 1:
         weigh.speaks(f"the decay's step on them is {number(strength)} times the gradient's", 2.0, strength, 1.0)
-    else:
+    elif not (kept < GONE and float(np.median([s.predicted for s in gains])) < GONE):  # else decay alone did it
         weigh.against("the decay's step on them is smaller than the gradient's", 2.0, strength, 1.0)
     others = shrinking(case)
     size = float(np.median([s.kept for s in others])) if others else float("nan")
@@ -63,7 +64,11 @@ def judge(case: Case) -> Finding | None:
         weigh.speaks(f"the weight matrices kept {percent(size)} of their size", 1.5, size, HALF)
     elif others:
         weigh.against(f"the weight matrices shrank to {percent(size)} as well: decay as a whole is too high", 3.0, size)
-    weigh.speaks(case.trouble.phrase, 1.0)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.0)
+    else:
+        weigh.speaks(f"after {len(case.loss)} steps the loss of {number(case.loss.last)} is still above what the "
+                     "frequencies of the classes alone give", 1.0, poor(case), POOR)  # fmt: skip
     if case.trouble.kind == "nonfinite":
         weigh.against("the run ended in NaN or infinity, which shrinking gains do not do", 3.0)
     decay = setting(case, "weight_decay")

@@ -10,9 +10,10 @@ How it shows
 
 How it is told apart
     At the place where the losses' ways part, the gradient that each sends there is read: the cosine between them, and
-    their norms. Cosines down to about -0.3 are everyday between tasks. It is named only where the gradients cancel
-    from the beginning and the training goes nowhere: at the end of a good training two terms that pull against each
-    other are in balance, and cancel as well.
+    their norms. Cosines down to about -0.3 are everyday between tasks. Gradients that oppose each other are named only
+    where they cancel from the beginning and the training goes nowhere: at the end of a good training two terms that
+    pull against each other are in balance, and cancel as well. A loss counts as drowned where its gradient is about a
+    thousandth of the other's all the way, and its classes are still guessed.
 
 What to do
     Weigh the losses, balance them by their gradient norms, project conflicting gradients, or split the shared layers.
@@ -37,6 +38,16 @@ OPPOSED = -0.5
 """Cosine below which two gradients work against each other."""
 LEFT = 0.35
 """Norm of the sum over the sum of the norms, below which they cancel."""
+LEADS = 100.0
+"""Ratio of the norms at every reading with which the other loss leads all the way."""
+LONG = 100
+"""Steps after which a classification should be better than a guess."""
+SEEN = 200
+"""Predictions that must have been counted."""
+EVEN = 0.3
+"""Share of the most frequent class up to which classes are balanced enough to say that they are guessed."""
+GUESS = 0.3
+"""Share of the way from a constant guess to no error, up to which predictions are hardly more than a guess."""
 DROWNED = 1e3
 """Ratio of the norms from which one has no say."""
 
@@ -44,10 +55,8 @@ DROWNED = 1e3
 def judge(case: Case) -> Finding | None:
     """Weigh how far the gradients of two losses cancel."""
     if case.trouble.kind not in ("stuck", "slow", "diverged") or not case.loss.alone or case.learned:
-        return None
-    pairs: dict[str, list[dict[str, Any]]] = {}
-    for fact in case.run.facts_of(FactKey.LOSS_BRANCHES.value):
-        pairs.setdefault(str(fact.value["pair"]), []).append(fact.value)
+        return _drowned(case)
+    pairs = _pairs(case)
     readings = max(pairs.values(), key=lambda p: (len(p) >= 3, -_left(p)), default=[])
     if len(readings) < 3:
         return None
@@ -84,6 +93,72 @@ def judge(case: Case) -> Finding | None:
     )
 
 
+def _drowned(case: Case) -> Finding | None:
+    """Weigh a classification hardly better than guessing, beside a loss whose gradient is far stronger."""
+    if case.trouble.any or len(case.loss) < LONG or not case.loss.alone:
+        return None
+    for name, accuracy, chance in _guessing(case):
+        for pair in _pairs(case).values():
+            weak = next((i for i in (0, 1) if str(pair[0]["names"][i]).startswith(name)), None)
+            if weak is None or str(pair[0]["names"][1 - weak]).startswith(name) or len(pair) < 3:
+                continue
+            ratios = [float(r["norms"][1 - weak]) / max(float(r["norms"][weak]), 1e-30) for r in pair]
+            if min(ratios) < LEADS or float(np.median(ratios)) < DROWNED:
+                continue
+            times, (first, second) = float(np.median(ratios)), pair[0]["names"]
+            own, other = pair[0]["names"][weak], pair[0]["names"][1 - weak]
+            weigh = Weighing()
+            weigh.speaks(
+                f"the gradient of {other} is {number(times)} times that of {own}, from the first step on",
+                2.2, times, DROWNED,
+            )  # fmt: skip
+            weigh.speaks(
+                f"after {len(case.loss)} steps {percent(accuracy)} of the classes are right; always the most frequent "
+                f"one would give {percent(chance)}", 2.0, accuracy, chance,
+            )  # fmt: skip
+            weigh.speaks(f"the whole loss fell by {percent(case.loss.relative)} meanwhile", 0.7, case.loss.relative)
+            return weigh.conclude(
+                f"one loss that drowns another: the gradient of {other} is {number(times)} times that of {own}",
+                Remedy(
+                    "Weigh the two losses by the inverse of their gradient norms, or give each its own layers.",
+                    f"loss = {1.0 if weak == 0 else 1 / times:.2g} * loss_1 + {1 / times if weak == 0 else 1.0:.2g} * "
+                    f"loss_2  # 1: {first}, 2: {second}",
+                ),
+                layer=pair[-1]["layer"],
+                step=int(pair[0]["step"]),
+                failure="one task that is not learnt",
+            )
+    return None
+
+
+def _pairs(case: Case) -> dict[str, list[dict[str, Any]]]:
+    pairs: dict[str, list[dict[str, Any]]] = {}
+    for fact in case.run.facts_of(FactKey.LOSS_BRANCHES.value):
+        pairs.setdefault(str(fact.value["pair"]), []).append(fact.value)
+    return pairs
+
+
+def _guessing(case: Case) -> list[tuple[str, float, float]]:
+    """Return (beginning of the name, share of right predictions, that of a constant guess) of losses that only guess.
+
+    Of a kind of loss that stands once: two of them could not be told apart by name.
+    """
+    latest = {int(f.value.get("slot", 0)): f.value for f in case.run.facts_of(FactKey.TARGETS.value)}
+    found = []
+    for kind, name in (("nll", "nllloss"), ("cross_entropy", "nllloss")):
+        ours = [value for value in latest.values() if value.get("kind") == kind and value.get("predicted")]
+        if len(ours) != 1:
+            continue
+        counts = list((ours[0]["predicted"].get("classes") or {}).values())
+        labels, right = sum(c[0] for c in counts), sum(c[2] for c in counts)
+        if labels < SEEN or len(counts) < 2:
+            continue
+        chance = max(c[0] for c in counts) / labels
+        if chance <= EVEN and right / labels < chance + GUESS * (1 - chance):
+            found.append((name, right / labels, chance))
+    return found
+
+
 def _left(readings: list[dict[str, Any]]) -> float:
     """Return the median norm of the sum of two gradients over the sum of their norms."""
     shares = []
@@ -106,4 +181,5 @@ CAUSE = Cause(
     explains=STALL & {"loss_plateau", "update_ratio_low"} | {"loss_plateau"},
     judge=judge,
     page=__doc__ or "",
+    place="backward",
 )

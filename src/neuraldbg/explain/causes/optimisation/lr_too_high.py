@@ -25,12 +25,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from neuraldbg.explain.case import LR_MAX, LR_USUAL
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.simpler import simpler_reasons
+from neuraldbg.explain.stepping import climbs
 from neuraldbg.explain.words import literal, number, rounded
-from neuraldbg.nouns import Remedy
+from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
@@ -40,6 +43,11 @@ HIGH = 0.1
 """Update ratio above which steps overshoot; 1e-3 is healthy (Karpathy, CS231n notes)."""
 USUAL = 0.01
 """Update ratio below which the learning rate is no suspect."""
+SCATTER = 3.0
+"""Scatters of one step's loss that such a rise must exceed where the run did not break."""
+DEAD = 1e-6
+"""Update ratio below which a network stands still; 1e-3 is healthy."""
+FEW = 10
 RISE = 1.5
 """The loss within ten steps over the first one, above which the first updates hurt."""
 
@@ -50,7 +58,7 @@ def judge(case: Case) -> Finding | None:
     late = case.scalar("update_ratio").finite().values
     ratio = max(ratio, float(late.max())) if len(late) and late.max() > 10 * HIGH else ratio
     largest, usual = LR_MAX[case.lr_class], LR_USUAL[case.lr_class]
-    if not ratio > USUAL and not lr > largest:
+    if (not ratio > USUAL and not lr > largest) or climbs(case):
         return None
     weigh = Weighing()
     _weigh_updates(weigh, ratio)
@@ -102,7 +110,11 @@ def _weigh_course(case: Case, weigh: Weighing) -> None:
                           loss.peak, loss.initial)  # fmt: skip
             if trouble.kind == "slow":
                 weigh.against("it falls all the way, slowly", 2.0)
-    if loss.early_rise > RISE:
+    if trouble.kind == "stuck":
+        _weigh_death(case, weigh)
+    # Losses of rewards, whose level means little, and of single samples jump like that all the time.
+    above = (loss.early_rise - 1) * loss.initial > SCATTER * loss.noise
+    if loss.early_rise > RISE and (trouble.broke or (above and _compares(case)) or case.early_update_ratio > HIGH):
         weigh.speaks(
             f"within ten steps the loss rose to {number(loss.early_rise)} times its first value",
             1.5,
@@ -123,6 +135,29 @@ def _weigh_course(case: Case, weigh: Weighing) -> None:
         and case.inputs
     ):
         weigh.speaks("inputs are of usual scale and finite", 0.4)
+
+
+def _compares(case: Case) -> bool:
+    """Whether every part of the loss compares something with targets: else its level may mean little."""
+    facts = case.run.facts_of(FactKey.LOSS_BRANCHES.value)
+    parts = [str(name) for fact in facts for name in fact.value.get("names") or () if fact.value.get("kind") == "terms"]
+    named = all("loss" in part.split(" of ")[0] or "crossentropy" in part for part in parts)
+    return named and all(term.get("kind") != "unknown" for term in case.terms)
+
+
+def _weigh_death(case: Case, weigh: Weighing) -> None:
+    """Weigh a jump after which hardly any weight moves: it left every unit on its flat side."""
+    updates = case.scalar("update_ratio").finite()
+    quarter = len(updates) // 4
+    if quarter < FEW or not float(np.median(updates.values[-quarter:])) < DEAD:
+        return
+    largest = int(np.argmax(updates.values[:quarter]))
+    if updates.values[largest] > HIGH:
+        weigh.speaks(
+            f"after updates of {number(float(updates.values[largest]))} of the weights (step "
+            f"{int(updates.steps[largest])}) they hardly move any more: units have died", 1.5,
+            float(updates.values[largest]), HIGH,
+        )  # fmt: skip
 
 
 def _remedy(case: Case, ratio: float) -> Remedy:
@@ -152,6 +187,7 @@ CAUSE = Cause(
     category="optimisation",
     title="the learning rate is too high",
     tier=Tier.PALLIATIVE,
+    entails=frozenset({"logit_drift"}),
     explains=BLOW_UP | UNITS | (STALL & {"loss_plateau", "vanishing_gradients"}),
     judge=judge,
     page=__doc__ or "",

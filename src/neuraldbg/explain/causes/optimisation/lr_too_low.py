@@ -26,6 +26,7 @@ import numpy as np
 from neuraldbg.explain.case import LR_MAX, LR_MIN, LR_USUAL
 from neuraldbg.explain.cause import STALL, Cause, Tier
 from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.stepping import climbs
 from neuraldbg.explain.words import number, rounded
 from neuraldbg.nouns import Remedy
 
@@ -42,7 +43,7 @@ def judge(case: Case) -> Finding | None:
     """Weigh the size of the updates and the slope of the loss."""
     ratio, lr = case.typical_update_ratio, case.lr
     smallest = LR_MIN[case.lr_class]
-    if not 0 < ratio < 10 * LOW and not lr < smallest:
+    if (not 0 < ratio < 10 * LOW and not lr < smallest) or climbs(case):
         return None
     weigh = Weighing()
     if not ratio > 0:
@@ -145,6 +146,7 @@ CAUSE = Cause(
     category="optimisation",
     title="the learning rate is too low",
     tier=Tier.PALLIATIVE,
+    entails=frozenset({"rank_collapse"}),
     explains=STALL,
     judge=judge,
     page=__doc__ or "",

@@ -27,19 +27,26 @@ import numpy as np
 from neuraldbg.explain.case import LR_MAX, LR_USUAL
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.stepping import betas, momentum, setting, uphill, weight_rows
+from neuraldbg.explain.stepping import betas, climbs, momentum, setting, uphill, weight_rows
 from neuraldbg.explain.words import literal, number, percent, rounded
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from neuraldbg.explain.case import Case
     from neuraldbg.explain.finding import Finding
+
+    Floats = npt.NDArray[np.float64]
 
 HIGH = 0.97
 """Momentum beyond what is usual: 0.9, sometimes 0.95."""
 SUSPECT = 0.95
 UPHILL = 0.25
 """Share of the steps against the gradient, from which momentum and not the gradient drives the weights."""
+ASTRAY = 0.25
+"""Cosine between update and negative gradient of plain momentum, below which the past drives; 0.9 leaves 0.4 and more,
+for each gradient is a tenth of the update and noise cancels in the rest."""
 READ = 6
 """Steps that must have been read."""
 
@@ -49,6 +56,8 @@ def judge(case: Case) -> Finding | None:
     heavy = momentum(case)
     if not heavy >= SUSPECT or not (case.trouble.any or heavy >= 1):
         return None
+    if climbs(case):
+        return None  # from the first step on: a wrong sign and no memory
     weigh = Weighing()
     plain = setting(case, "momentum") > 0
     if heavy >= 1:
@@ -62,6 +71,10 @@ def judge(case: Case) -> Finding | None:
             f"in {percent(share)} of {read} steps that were read the update went uphill, against the gradient",
             3.0, share, UPHILL,
         )  # fmt: skip
+    elif read >= READ and plain and case.trouble.broke and (along := float(np.median(_descent(case)))) < ASTRAY:
+        weigh.speaks(
+            f"updates hardly follow the gradient of their step (median cosine {number(along)})", 1.0, along, ASTRAY
+        )
     elif read >= READ and share < UPHILL / 2:
         weigh.against("updates went downhill nearly always", 1.0 if case.trouble.broke else 2.0, share, UPHILL)
     _weigh_course(case, weigh, heavy, plain=plain)
@@ -80,6 +93,10 @@ def judge(case: Case) -> Finding | None:
         failure=case.trouble.name or "oscillation",
         equivalent=("lr_too_high",) if heavy < 1 and not share > UPHILL else (),
     )
+
+
+def _descent(case: Case) -> Floats:
+    return case.scalar("descent").finite().values
 
 
 def _weigh_course(case: Case, weigh: Weighing, heavy: float, *, plain: bool) -> None:

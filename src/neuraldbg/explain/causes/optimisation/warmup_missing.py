@@ -28,7 +28,7 @@ import numpy as np
 from neuraldbg.explain.case import LR_MAX
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.stepping import DEEP, attentive
+from neuraldbg.explain.stepping import DEEP, POOR, attentive, poor
 from neuraldbg.explain.words import literal, number, plural
 from neuraldbg.nouns import Remedy
 
@@ -46,7 +46,7 @@ FALLS = 2.0
 
 def judge(case: Case) -> Finding | None:
     """Weigh the first updates against the later ones, in a model that is known to need a warm-up."""
-    if not case.trouble.any or not case.adaptive or not 0 < case.lr <= LR_MAX["adaptive"]:
+    if not (case.trouble.any or poor(case) > POOR) or not case.adaptive or not 0 < case.lr <= LR_MAX["adaptive"]:
         return None
     rates = case.scalar("lr").finite().values[:EARLY]
     early = case.early_update_ratio
@@ -101,8 +101,11 @@ def _weigh_course(case: Case, weigh: Weighing, early: float) -> None:
         weigh.against("the loss never rose above its first value", 2.5, loss.peak, loss.initial)
     if onset is not None and onset > EARLY:
         weigh.against(f"the trouble began at step {onset}, long after the first updates", 3.0, onset, EARLY)
-    else:
+    elif case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.0)
+    else:
+        weigh.speaks(f"after {len(case.loss)} steps the loss of {number(case.loss.last)} is still no better than what "
+                     "the frequencies of the classes alone give", 1.0, poor(case), POOR)  # fmt: skip
     if case.sound_init is False:
         weigh.against("the weights began at an unusual scale", 1.5)
 

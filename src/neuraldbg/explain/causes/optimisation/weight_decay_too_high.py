@@ -26,7 +26,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.stepping import decoupled, setting, shrinking
+from neuraldbg.explain.stepping import POOR, decoupled, poor, setting, shrinking
 from neuraldbg.explain.words import literal, number, percent, rounded
 from neuraldbg.nouns import Remedy
 
@@ -51,8 +51,10 @@ def judge(case: Case) -> Finding | None:
         return None
     decay, lr, apart = setting(case, "weight_decay"), case.lr, decoupled(case)
     strength, kept = (float(np.median([getattr(s, key) for s in found])) for key in ("strength", "kept"))
+    alone = float(np.median([s.predicted for s in found]))
+    strong = (strength > WEAK and kept < 0.9) or (kept < 0.1 and alone < 0.1)  # the schedule may end without any step
     flips = (apart or not case.adaptive) and lr * decay > 2
-    if case.learned or (not flips and not (strength > WEAK and kept < 0.9)):
+    if (case.learned and not poor(case) > POOR) or (not flips and not strong):
         return None
     weigh = Weighing()
     _weigh_size(weigh, found, strength, kept)
@@ -74,6 +76,9 @@ def judge(case: Case) -> Finding | None:
         weigh.against("the run ended in NaN or infinity, which shrinking weights do not do", 3.0)
     elif case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.5)
+    elif poor(case) > POOR:
+        weigh.speaks(f"after {len(case.loss)} steps the loss of {number(case.loss.last)} is still above what the "
+                     "frequencies of the classes alone give", 1.2, poor(case), POOR)  # fmt: skip
     else:
         weigh.against("the training is not in trouble", 2.5)
     value = rounded(min(0.01 if apart else 1e-4, decay / 100))

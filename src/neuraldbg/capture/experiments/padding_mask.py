@@ -1,0 +1,74 @@
+"""Does attention look at padding, and at nothing else?
+
+torch's attention is told with True what to leave out; other libraries say with True what to keep. Where a padding mask
+is the wrong way round, it hides every word and shows the padding. The twin is run once and the masks that its attention
+is given are compared with where the ids end in padding.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from neuraldbg.capture.experiment import Bench, Experiment
+from neuraldbg.capture.samples import padded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MASKS = ("key_padding_mask", "src_key_padding_mask")
+_AT = {nn.MultiheadAttention: 3, nn.TransformerEncoderLayer: 2, nn.TransformerEncoder: 2}
+"""Where the mask stands among the arguments that have no name."""
+_HIDDEN = -1e4
+"""A mask of numbers is added to the scores: below it nothing is left."""
+_NEARLY = 0.95
+
+
+def run(bench: Bench) -> dict[str, Any] | None:
+    """Compare the masks with the padding."""
+    ids = next((x for _, x in bench.inputs() if not x.is_floating_point() and x.dim() == 2), None)
+    padding = padded(ids) if ids is not None and not ids.is_complex() else None
+    if padding is None:
+        return None
+    seen: list[tuple[str, str, Tensor]] = []
+    handles = []
+    for path, module in bench.module.named_modules():
+        if isinstance(module, nn.Module) and isinstance(module, tuple(_AT)):
+            handles.append(module.register_forward_pre_hook(_look(seen, path), with_kwargs=True))
+    if not handles:
+        return None
+    try:
+        bench.call()
+    finally:
+        for handle in handles:
+            handle.remove()
+    fitting = [(path, kind, mask) for path, kind, mask in seen if mask.shape == padding.shape]
+    wrong = [(path, kind) for path, kind, mask in fitting if _inverted(mask, padding)]
+    layer, kind = wrong[-1] if wrong else (None, "")  # the innermost of nested modules is called last
+    return {"inverted": bool(wrong), "layer": layer, "type": kind, "masks": len(fitting)} if fitting else None
+
+
+def _look(seen: list[tuple[str, str, Tensor]], path: str) -> Callable[..., None]:
+    def look(module: nn.Module, args: Any, kwargs: Any) -> None:
+        at = next(at for kind, at in _AT.items() if isinstance(module, kind))
+        named = [kwargs.get(name) for name in _MASKS] + [args[at] if len(args) > at else None]
+        mask = next((x for x in named if isinstance(x, Tensor)), None)
+        if mask is not None and mask.dim() == 2:
+            hidden = mask if mask.dtype is torch.bool else mask < _HIDDEN
+            seen.append((path, type(module).__name__, hidden.detach().clone()))
+
+    return look
+
+
+def _inverted(hidden: Tensor, padding: Tensor) -> bool:
+    """Whether, of the rows with padding, the mask hides the words and shows the padding."""
+    rows = padding.sum(1) > 1
+    words, rest = hidden[rows][~padding[rows]], hidden[rows][padding[rows]]
+    if not words.numel() or not rest.numel():
+        return False
+    return float(words.float().mean()) > _NEARLY and float(rest.float().mean()) < 1 - _NEARLY
+
+
+EXPERIMENT = Experiment("padding_mask", run, forwards=1)
