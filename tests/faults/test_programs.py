@@ -19,8 +19,8 @@ SLOW_EVERY = 3
 """Of the programs that are not in the fast part, each third is in the slow one: the whole suite must not take long."""
 MISSED: dict[str, str] = {}
 """Programs that are not diagnosed rightly yet, and why."""
-NOT_JUDGED_HERE = frozenset({"replica_divergence", "replica_same_rng", "duplicate_shards", "hardware_corruption"})
-"""Causes of several machines, which a program of this corpus cannot have."""
+STORY_ONLY = frozenset({"adam_second_moment_stale"})
+"""Causes that no small training here shows: they are tested by hand-made records only (tests/explain)."""
 
 
 def representative() -> frozenset[str]:
@@ -69,7 +69,7 @@ def assert_reads_well(hypothesis):
 
 def test_every_cause_of_the_package_has_a_program_that_it_breaks():
     broken = {cause for one in PROGRAMS.values() for cause in one.golden.every}
-    assert {cause.id for cause in CAUSES} - broken - NOT_JUDGED_HERE == set()
+    assert {cause.id for cause in CAUSES} - broken == STORY_ONLY
 
 
 def test_most_causes_are_made_on_two_tasks_at_least():

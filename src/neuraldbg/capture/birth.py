@@ -100,6 +100,7 @@ class _Watch(TorchDispatchMode):
                 self.found = {
                     "phase": "forward",
                     "op": name.strip("_"),
+                    "dtype": str(made[0].dtype).removeprefix("torch."),
                     "where": list(place) if place else None,
                     "layer": self._inside[-1] if self._inside else "",
                     **_sample(next(x for x in made if not bool(x.isfinite().all())), self.rows),

@@ -26,6 +26,9 @@ ROWS = 64
 KEPT = 4096
 """Hashes in a sketch."""
 _IDS = 1_000_000
+_CHANCES = 2
+"""Equal samples from which a share can be told."""
+_REPLACED = 0.5
 _FULL = np.uint64(2**64 - 1)
 _MIX = np.asarray([(0x9E3779B97F4A7C15 * (2 * i + 1)) % 2**64 for i in range(WIDTH)], dtype=np.uint64)
 
@@ -108,3 +111,40 @@ class Sketch:
         """Return how many of the hashes are in it, and how many could be."""
         low = self.below(found).tolist()
         return sum(1 for each in low if each in self.seen), len(low)
+
+
+class Chance:
+    """How often two different samples are equal by chance, told from the first passes, before any sample returns."""
+
+    def __init__(self) -> None:
+        self.whole = True
+        """Whether all values are whole numbers: words, counts, codes."""
+        self._open = True
+        self._known = self._all = 0
+
+    def add(self, rows: Floats, known: int, count: int) -> None:
+        """Note a training pass: of ``count`` different samples so many had come before."""
+        if not self._open:
+            return
+        self.whole = self.whole and bool((rows == np.rint(rows)).all())
+        if 2 * known >= count:  # the next epoch has begun
+            self._open = False
+            return
+        self._known += known
+        self._all += count
+
+    def close(self) -> None:
+        """From now on not all passes are looked at."""
+        self._open = False
+
+    def share(self, size: float) -> float:
+        """Return the share of samples that equal another one among ``size`` different ones, as far as it is known.
+
+        Of S samples, S^2 / 2 pairs were compared. Samples that are drawn with replacement return by that: then the
+        share comes out near 1, and says nothing. Numbers that are not whole are not equal by chance.
+        """
+        if not self.whole or self._known < _CHANCES:
+            return 0.0
+        known = self._known + 2.0 * self._known**0.5  # few were counted: what they may stand for at most
+        share = 2.0 * known * size / self._all**2
+        return share if share < _REPLACED else 0.0

@@ -41,6 +41,23 @@ def birth(case: Case, *phases: str) -> dict[str, Any] | None:
     return found[0] if found else None
 
 
+GROWS = (
+    "mm", "bmm", "baddbmm", "mul", "add", "sub", "sum", "pow", "exp", "linear", "convolution", "dot", "mv", "einsum",
+    "matmul", "square", "mean", "cumsum", "mkldnn", "scaled_dot", "to_copy",
+)  # fmt: skip
+"""Operations whose result overflows where a number format ends, and not because they have no finite value there."""
+
+
+def outgrown(case: Case, step: int) -> dict[str, Any] | None:
+    """Return the birth of the first non-finite value at that step, if a float16 result of a sum, product or power of
+    finite values was it: these have a finite value in a wider format.
+    """
+    born = birth(case, "forward")
+    if born is None or born.get("dtype") != "float16" or abs(int(born.get("step", -9)) - step) > 1:
+        return None
+    return born if str(born["op"]).strip("_").startswith(GROWS) else None
+
+
 def place(where: Any) -> str:
     """Write a WHERE as " (model.py line 12)", empty for None."""
     if not isinstance(where, (list, tuple)) or len(where) < 2:

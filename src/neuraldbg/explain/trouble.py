@@ -104,7 +104,7 @@ def at_guess(case: Case) -> bool:
     loss, guess = case.loss, guessing_loss(case)
     if not guess > 0 or len(loss.finite) < ENOUGH or not loss.alone:
         return False
-    # A weak relation (an R2 of 0.1) is one: the level is taken over the second half of the run, with its standard error.
+    # A weak relation (an R2 of 0.1) is one: the level is taken over half the run, with its standard error.
     half = loss.finite.values[len(loss.finite) // 2 :]
     error = min(loss.noise / math.sqrt(len(half)), 0.1 * guess)
     near = float(np.median(half)) > NEAR_GUESS * guess - error and loss.best > (NEAR_GUESS - 0.05) * guess - error

@@ -18,6 +18,33 @@ MEANT = re.compile(
 """Names of parts that people leave without gradients, or out of the model, on purpose."""
 
 
+PART = re.compile(r"encoder|backbone|features?|extractor|embed(ding|der)?", re.IGNORECASE)
+"""Those of them that are fixed on purpose only where they come trained."""
+_COUNT = 50
+_UNIFORM = (0.54, 0.62)
+"""rms over largest size of numbers drawn evenly from (-a, a): 1 / sqrt(3) = 0.577, and what 50 of them leave open."""
+
+
+def as_drawn(case: Case, layers: list[str]) -> bool:
+    """Whether all weight matrices of these layers are evenly spread in (-a, a), as torch initialises them. Training
+    gives weights tails.
+    """
+    found = []
+    for path in layers:
+        for row in case.layout.rows("param", path, "weight"):
+            sizes, low, high = (case.run.series(row, name).finite().values for name in ("rms", "min", "max"))
+            count = case.run.series(row, "total").finite().values
+            if not len(sizes) or not len(low) or not len(high) or not len(count) or count[0] < _COUNT:
+                continue
+            top, bottom = float(high[0]), -float(low[0])
+            if low[0] < high[0]:
+                found.append(
+                    min(top, bottom) > 0.9 * max(top, bottom) > 0
+                    and _UNIFORM[0] < float(sizes[0]) / max(top, bottom) < _UNIFORM[1]
+                )
+    return bool(found) and all(found)
+
+
 def dry(case: Case) -> dict[str, Any] | None:
     """The DRY fact, if nearly all backward passes reached no parameter."""
     fact = case.run.fact(FactKey.DRY.value)

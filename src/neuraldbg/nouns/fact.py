@@ -11,21 +11,22 @@ class FactKey(str, Enum):
     """The facts that capture reads. The value of each is a JSON object of the shape given here."""
 
     LOSS = "loss"
-    """The loss graph of one backward, keyed per stream: {"stream": int, "ops": [str, ...] (from the loss back to the
-    first layer outputs), "terms": [TERM, ...]} with TERM = {"kind": "cross_entropy" | "nll" | "mse" | "l1" |
-    "smooth_l1" | "huber" | "bce" | "bce_with_logits" | "kl_div" | "squared_error" | "unknown", "reduction": "mean" |
-    "sum" | "none", "input_shape": [int], "target_shape": [int], "operand_shapes": [[int], [int]] (as the user wrote
-    them, before any broadcasting), "broadcast": bool, "fed_by": [str] (ops and activation layers between the model's
-    last layer and the loss: "softmax", "sigmoid"), "layer": str | None (the last layer before it), "target": STATS,
-    "input": STATS, "target_dtype": str, "classes": int, "target_histogram": {class: count}, "normalised": bool (a
-    softmax stands directly below), "chain": [op] (all operations down to the last weights, nearest to the loss first),
-    "direct": bool (no operation there), "sign": 1 | -1 | 0 (whether the root grows with the term; 0 unknown), "mass":
-    {"low", "high"} (sum of exp(input) over the classes) with {"batch_low", "batch_high"} over the batch, {"top",
-    "bottom"} of the input and {"plain_low", "plain_high"} (row sums), "ignore": int, "weighted": bool, "weightless":
-    [id], "outside": float (share of targets that the head cannot give), "softmax_width": int, "rows_sum": [low, high],
-    "soft": bool, "picked": bool, "soft_target": {"sum_low", "sum_high", "many", "binary"}}, and "gaussian_kl": 1 | -1
-    (the divergence of a variational autoencoder is minimised or maximised; absent where there is none) with STATS = {"min", "max",
-    "mean", "std", "nonfinite", "count"}."""
+    """The loss graph of one backward, keyed per stream: {"stream": int, "ops": [str, ...] (from the loss back to
+    the first layer outputs), "terms": [TERM, ...]} with TERM = {"kind": "cross_entropy" | "nll" | "mse" | "l1" |
+    "smooth_l1" | "huber" | "bce" | "bce_with_logits" | "kl_div" | "squared_error" | "unknown", "reduction": "mean"
+    | "sum" | "none", "input_shape": [int], "target_shape": [int], "operand_shapes": [[int], [int]] (as the user
+    wrote them, before any broadcasting), "broadcast": bool, "fed_by": [str] (ops and activation layers between the
+    model's last layer and the loss: "softmax", "sigmoid"), "layer": str | None (the last layer before it),
+    "target": STATS, "input": STATS, "target_dtype": str, "classes": int, "target_histogram": {class: count},
+    "normalised": bool (a softmax stands directly below), "chain": [op] (all operations down to the last weights,
+    nearest to the loss first), "direct": bool (no operation there), "sign": 1 | -1 | 0 (whether the root grows with
+    the term; 0 unknown), "mass": {"low", "high"} (sum of exp(input) over the classes) with {"batch_low",
+    "batch_high"} over the batch, {"top", "bottom"} of the input and {"plain_low", "plain_high"} (row sums),
+    "ignore": int, "weighted": bool, "weightless": [id], "outside": float (share of targets that the head cannot
+    give), "softmax_width": int, "rows_sum": [low, high], "soft": bool, "picked": bool, "soft_target": {"sum_low",
+    "sum_high", "many", "binary"}}, and "gaussian_kl": 1 | -1 (the divergence of a variational autoencoder is
+    minimised or maximised; absent where there is none) with STATS = {"min", "max", "mean", "std", "nonfinite",
+    "count"}."""
 
     BATCH = "batch"
     """The root model's inputs: {"model": str, "inputs": {leaf: {"shape": [int], "dtype": str, "column_std_min": float,
@@ -100,16 +101,18 @@ class FactKey(str, Enum):
     EXPERIMENT = "experiment"
     """What was tried on a copy of a model: {"id": "model:name", "name": str, "model": str, "judged": bool,
     "reason": str (where not judged)} and, by name: "eval_random": {"random": bool (eval mode gives another output
-    for the same input), "draws": [{"op": str, "where": WHERE, "call": str (the statement)}]}; "batch_mixing": {"rows": int, "mixed": bool,
-    "pattern": "none" | "later" | "all" | "some", "strength": float (effect on other rows relative to the effect on
-    the own row), "why_batch": str, "dims": int, "layers": [{"layer", "type", "shape"}] (recurrent or attention
-    layers that take the batch for time), "axis_ops": [{"op": str, "where": WHERE}] (softmax over the batch),
-    "steady": bool (batches of one size, with other contents)}; "causality": {"leaks": bool, "length": int, "at":
-    int, "layer": str | None, "type": str, "share": float}; "input_ignored": {"ignored": bool, "layer": str | None
-    (where it gets lost), "leaves": [str] (single inputs without any effect), "zeros": bool (all inputs are zero),
-    "output": [name, shape] (the one output that is ignored)}; "padding_mask": {"inverted": bool, "layer": str | None,
-    "type": str, "masks": int}; "nonfinite_birth": {"phase": "input"
-    | "target" | "forward" | "backward", "op": str, "where": WHERE, "layer": str, "sample": int | None, "count": int
+    for the same input), "draws": [{"op": str, "where": WHERE, "call": str (the statement)}]}; "batch_mixing":
+    {"rows": int, "mixed": bool, "pattern": "none" | "later" | "all" | "some", "strength": float (effect on other
+    rows relative to the effect on the own row), "why_batch": str, "dims": int, "layers": [{"layer", "type",
+    "shape"}] (recurrent or attention layers that take the batch for time), "axis_ops": [{"op": str, "where":
+    WHERE}] (softmax over the batch), "steady": bool (batches of one size, with other contents)}; "causality":
+    {"leaks": bool, "length": int, "at": int, "layer": str | None, "type": str, "share": float};
+    "target_inside": {"inside": bool (a column of the input table is the target), "leaf": str, "column": int, "columns":
+    int, "rows": int}; "input_ignored":
+    {"ignored": bool, "layer": str | None (where it gets lost), "leaves": [str] (single inputs without any effect),
+    "zeros": bool (all inputs are zero), "output": [name, shape] (the one output that is ignored)}; "padding_mask":
+    {"inverted": bool, "layer": str | None, "type": str, "masks": int}; "nonfinite_birth": {"phase": "input" |
+    "target" | "forward" | "backward", "op": str, "where": WHERE, "layer": str, "sample": int | None, "count": int
     (bad samples), "step": int}. WHERE = [file, line, source line] | None."""
 
     BATCHES = "batches"
@@ -125,7 +128,8 @@ class FactKey(str, Enum):
     it), "shared", "samples", "mixed_shared", "mixed_samples", "seen_before" (share of the newest training samples
     that came before), "twice" (share of samples that stand twice in their batch), "covered" (share of the samples
     that were looked at), "again" (evaluation passes repeated in a later burst), "recall" (share of the training data
-    that one burst evaluates, about), "datasets": [{"trained" (loaders took training batches from it too), "shared",
+    that one burst evaluates, about), "natural" (training samples of whole numbers that equal another one, at most;
+    0 where that is not known), "datasets": [{"trained" (loaders took training batches from it too), "shared",
     "samples", "bursts"}] (each dataset that loaders evaluated)} | None, "alike": {"how": "init" | "copied", "name":
     str, "workers": int, "dataset": str} | None (random numbers that all workers of the loader draw alike: a constant
     seed, a copied generator), "runs": {"lengths": {length: count} (equal training passes in a row), "first": int
@@ -199,18 +203,19 @@ class FactKey(str, Enum):
     """Pairs of weights that began equal, or that a declaration ties, in storages of their own: {"pairs": [{"a": name,
     "b": name, "transposed": bool, "started_equal": bool, "equal": bool, "declared": str (what declares it, or ""),
     "trained": [bool, bool], "drifted": int | None (step at which they were first seen to differ), "distance": float
-    (rms of the difference over rms of a)}]}."""
+    (rms of the difference over rms of a), "untied": str (what made two of one parameter, or "")}]}."""
 
     COPIES = "copies"
-    """A model that is evaluated and in no optimizer, beside the trained one it is a copy of: {"model": str, "names":
-    [str] (by which the program holds it), "of": str, "kind": "AveragedModel" | "copy", "evaluated": int (steps before
-    which it was), "first": int, "last": int (those steps), "began_equal": bool (its weights were those of the trained
-    model at step 0), "constant": bool, "follows": bool (bitwise the trained one's whenever evaluated), "moved": bool
-    (the trained one's did), "averaged": int | None (n_averaged), "stale_norms": [path] (batch norm that never saw a
-    batch, in evaluation mode), "swapped": bool (the trained model itself, put back to its first weights for
-    evaluation), "lag": float | None (how far the copy is from all multiples of the trained one's first weights, relative
-    to how far the trained one is), "written": int (looks before which its weights were written to), "refreshed": int (looks before
-    which its running statistics had changed, without a pass of its own in training mode)}."""
+    """A model that is evaluated and in no optimizer, beside the trained one it is a copy of: {"model": str,
+    "names": [str] (by which the program holds it), "of": str, "kind": "AveragedModel" | "copy", "evaluated": int
+    (steps before which it was), "first": int, "last": int (those steps), "began_equal": bool (its weights were
+    those of the trained model at step 0), "constant": bool, "follows": bool (bitwise the trained one's whenever
+    evaluated), "moved": bool (the trained one's did), "averaged": int | None (n_averaged), "stale_norms": [path]
+    (batch norm that never saw a batch, in evaluation mode), "swapped": bool (the trained model itself, put back to
+    its first weights for evaluation), "lag": float | None (how far the copy is from all multiples of the trained
+    one's first weights, relative to how far the trained one is), "written": int (looks before which its weights
+    were written to), "refreshed": int (looks before which its running statistics had changed, without a pass of its
+    own in training mode)}."""
 
     EVALS = "evals"
     """Passes of a trained model without gradients, or without a backward: {"model": str, "bursts": int (steps before

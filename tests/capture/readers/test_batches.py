@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from neuraldbg import NeuralDbg
 from neuraldbg.capture.levels import grid as grid_of
-from neuraldbg.capture.samples import KEPT, Sketch, excerpt, hashes
+from neuraldbg.capture.samples import KEPT, Chance, Sketch, excerpt, hashes
 
 
 def learnt(program: Any) -> dict[str, Any]:
@@ -158,3 +158,23 @@ def test_a_teacher_or_a_rollout_is_no_validation():
     fact = learnt(program)
     assert fact["evals"] == 0
     assert fact["overlap"] is None
+
+
+def test_equal_samples_by_chance_are_told_from_samples_that_return():
+    rng = np.random.default_rng(0)
+
+    def share(rows: Any, order: Any) -> float:
+        sketch, chance = Sketch(), Chance()
+        for at in range(0, len(order), 16):
+            batch = rows[order[at : at + 16]]
+            numbers = np.unique(hashes(batch))
+            chance.add(batch, sketch.add(numbers), len(numbers))
+        return chance.share(sketch.size)
+
+    small = rng.integers(0, 6, (1000, 5)).astype(np.float32)  # about one in eight equals another one
+    epochs = np.concatenate([rng.permutation(1000) for _ in range(3)])
+    assert 0.08 < share(small, epochs) < 0.3
+    assert share(small + np.float32(0.5), epochs) == 0.0  # no whole numbers
+    wide = rng.integers(0, 256, (1000, 60)).astype(np.float32)
+    assert share(wide, epochs) == 0.0
+    assert share(wide, rng.integers(0, 1000, 3000)) == 0.0  # drawn with replacement: nothing is known

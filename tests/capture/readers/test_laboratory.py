@@ -51,6 +51,36 @@ def test_a_causal_model_does_not_leak_and_one_without_mask_does():
     assert 0 < found["share"] < 0.2  # one position looks one ahead across the cut
 
 
+@pytest.mark.parametrize("sees", [False, True])
+def test_time_may_come_first(sees: bool):
+    """Ids as (T, N) and flattened targets, as modules of torch expect them without ``batch_first``."""
+
+    class TimeFirst(CharGpt):
+        def forward(self, x: Tensor) -> Tensor:
+            out = super().forward(x.T)
+            return (out + out.flip(1) if sees else out).transpose(0, 1)
+
+    def loss(out: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(out.reshape(-1, out.shape[-1]), y)
+
+    turned = [(x.T.contiguous(), y.reshape(x.shape).T.reshape(-1)) for x, y in char_batches(4)]
+    assert experiments(trained(TimeFirst(), turned, loss))["causality"]["leaks"] is sees
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_target_that_is_a_column_of_the_table(inside: bool):
+    def table() -> tuple[Tensor, Tensor]:
+        x = torch.randn(32, 5)
+        y = (x[:, :1] + torch.randn(32, 1) > 0).float()
+        return (torch.cat([x[:, :4], y], 1) if inside else x), y
+
+    model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 1))
+    data = [table() for _ in range(4)]
+    found = experiments(trained(model, data, F.binary_cross_entropy_with_logits))["target_inside"]
+    assert found["inside"] is inside
+    assert found.get("column") == (4 if inside else None)
+
+
 def test_targets_that_the_model_shifts_by_itself():
     """As in language models of transformers: labels are the ids, and the loss is inside."""
 
@@ -172,6 +202,7 @@ def test_a_model_that_raises_in_eval_mode_is_unjudged():
             return super().forward(x)
 
     found = experiments(trained(Picky(), batches(flat_digits(), 4)))
+    found.pop("target_inside", None)  # looks at the batch alone
     assert all(fact["reason"].endswith("(NotImplementedError)") for fact in found.values())
 
 

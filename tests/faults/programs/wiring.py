@@ -210,6 +210,35 @@ def adversarial_examples() -> None:
 # ---------------------------------------------------------------- detached_graph
 
 
+def _cut_encoder(*, trained: bool) -> None:
+    """A part with the name of a fixed one; it is meant to be fixed only where it comes trained."""
+
+    class Parts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder, self.head = nn.Linear(64, 32), nn.Linear(32, 10)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.head(F.relu(self.encoder(x).detach()))
+            return out
+
+    model = Parts()
+    if trained:
+        earlier = torch.randn(32, 64, generator=torch.Generator().manual_seed(3)) * 0.1
+        model.load_state_dict({"encoder.weight": earlier}, strict=False)
+    fit(model, adam(model, 2e-3), batches(flat_digits(), 120))
+
+
+@program("mlp", "detached_graph", layer="encoder", step=0)
+def encoder_cut_off_as_it_was_drawn() -> None:
+    _cut_encoder(trained=False)
+
+
+@program("mlp")
+def encoder_that_came_trained_and_stays() -> None:
+    _cut_encoder(trained=True)
+
+
 @program("mlp", "detached_graph", layer="fc2", step=0)
 def detach_between_layers() -> None:
     class Net(nn.Module):
@@ -488,8 +517,37 @@ def tied_by_a_copy() -> None:
     fit(model, torch.optim.AdamW(model.parameters(), 3e-3), char_batches(80), char_loss)
 
 
+def _load_over_a_tie(*, again: bool) -> None:
+    model = CharGpt()
+    model.head.weight = model.tok.weight
+    nn.init.normal_(model.tok.weight, std=0.02)
+    model.load_state_dict({"tok.weight": model.tok.weight.detach().clone() * 0.5}, strict=False, assign=True)
+    if again:
+        model.head.weight = model.tok.weight
+    fit(model, torch.optim.AdamW(model.parameters(), 3e-3), char_batches(80), char_loss)
+
+
+@program("transformer", "tied_weights_broken", layer="head", step=0)
+def tie_lost_in_a_load() -> None:
+    _load_over_a_tie(again=False)
+
+
+@program("transformer")
+def tied_again_after_a_load() -> None:
+    _load_over_a_tie(again=True)
+
+
 @program("autoencoder", "tied_weights_broken", layer="dec2", step=0)
 def decoder_with_a_copy_of_the_transpose() -> None:
+    model = AutoEncoder()
+    model.tied = True  # type: ignore[assignment]  # what says that they are meant to stay equal
+    model.dec2.weight.data.copy_(model.enc1.weight.data.t())
+    fit(model, adam(model, 2e-3), batches(pictures(), 120), F.mse_loss)
+
+
+@program("autoencoder")
+def decoder_that_begins_as_the_transpose() -> None:
+    """Sparse autoencoders are initialised like this, and untied by design."""
     model = AutoEncoder()
     model.dec2.weight.data.copy_(model.enc1.weight.data.t())
     fit(model, adam(model, 2e-3), batches(pictures(), 120), F.mse_loss)

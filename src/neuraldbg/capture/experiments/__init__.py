@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 MEMBERS = (
     "eval_random",
+    "target_inside",
     "batch_mixing",
     "causality",
     "padding_mask",

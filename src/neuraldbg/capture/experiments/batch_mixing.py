@@ -70,7 +70,9 @@ def run(bench: Bench) -> dict[str, Any] | None:
         "dims": first.dim(),
         "steady": bench.steady,
         "layers": watch.layers,
-        "axis_ops": [{"op": op, "where": list(where) if where else None} for op, where in watch.ops],
+        "axis_ops": [
+            {"op": op, "where": list(where) if where else None, "layer": layer} for op, where, layer in watch.ops
+        ],
     }
 
 
@@ -83,12 +85,17 @@ class _Axes(TorchDispatchMode):
         self.layers: list[dict[str, Any]] = []
         self.batch_first = ""
         """A recurrent layer that is told that axis 0 is the batch, and is given one of n rows."""
-        self.ops: dict[tuple[str, Place | None], None] = {}
+        self.ops: dict[tuple[str, Place | None, str], None] = {}
+        self._inside: list[str] = []
+        """Modules whose forward is at work, without activations and the like."""
         self._handles: list[RemovableHandle] = []
         self._module = module
 
     def __enter__(self) -> Self:
         for path, module in self._module.named_modules():
+            if path and (next(module.children(), None) is not None or next(module.parameters(), None) is not None):
+                self._handles.append(module.register_forward_pre_hook(self._enter(path)))
+                self._handles.append(module.register_forward_hook(self._leave))
             if getattr(module, "batch_first", None) is True and isinstance(module, nn.RNNBase):
                 self._handles.append(module.register_forward_pre_hook(self._agree(path)))
             if getattr(module, "batch_first", None) is False and isinstance(
@@ -103,6 +110,13 @@ class _Axes(TorchDispatchMode):
         super().__exit__(*error)  # type: ignore[no-untyped-call]
         for handle in self._handles:
             handle.remove()
+
+    def _enter(self, path: str) -> Any:
+        return lambda *_: self._inside.append(path)
+
+    def _leave(self, *_: object) -> None:
+        if self._inside:
+            self._inside.pop()
 
     def _look(self, path: str) -> Any:
         def look(module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -128,7 +142,7 @@ class _Axes(TorchDispatchMode):
         if name in ("_softmax", "_log_softmax", "cumsum", "sort") and len(args) > 1 and isinstance(args[0], Tensor):
             x, axis = args[0], args[1]
             if x.dim() > 1 and x.shape[0] == self.n and x.shape[1] != self.n and axis in (0, -x.dim()):
-                self.ops.setdefault((name.strip("_"), user_place()))
+                self.ops.setdefault((name.strip("_"), user_place(), self._inside[-1] if self._inside else ""))
         return func(*args, **(kwargs or {}))
 
 

@@ -7,10 +7,9 @@ the run is summarised, one for each model.
 from __future__ import annotations
 
 import functools
-import gc
 import math
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,7 +20,8 @@ from neuraldbg.capture.levels import columns, grid, middle, skewed
 from neuraldbg.capture.names import wraps
 from neuraldbg.capture.op import observable
 from neuraldbg.capture.reader import Reader
-from neuraldbg.capture.samples import Sketch, excerpt, hashes
+from neuraldbg.capture.repeats import Pass, Runs
+from neuraldbg.capture.samples import Chance, Sketch, excerpt, hashes
 from neuraldbg.capture.worker_seeds import alike
 from neuraldbg.nouns import FactKey
 
@@ -46,25 +46,9 @@ FIRST = 64
 _EVALS = 256
 """Evaluation passes that are remembered with the hashes of their samples: the first half, and the newest."""
 _SIZES = 64
-_RUN = 16
-"""Most equal passes in a row that look like workers: more is the same batch on purpose."""
 _MODELS = 8
 _SCATTER = 2_654_435_761
 """Multiplier that scatters which passes are looked at: a fixed stride could always meet the same samples."""
-
-
-class Pass(NamedTuple):
-    """What is kept of one pass until it is worked on."""
-
-    step: int
-    size: int
-    evaluating: bool
-    burst: int
-    fresh: bool
-    """Whether the tensor is another object than that of the pass before."""
-    source: int
-    """Which dataset a DataLoader took the batch from, 0 where none did."""
-    rows: Tensor
 
 
 class Batches(Reader):
@@ -143,6 +127,7 @@ class _Ledger:
         self.evaluated = 0
         self.first_eval = -1
         self.sketch = Sketch()
+        self.chance = Chance()
         self.known = self.counted = 0
         """Of the newest samples: those that came before, and all."""
         self.twice = self.rows = 0
@@ -164,7 +149,7 @@ class _Ledger:
         self.stats: dict[bool, list[tuple[float, float, float, float]]] = {False: [], True: []}
         self.grid: dict[bool, str] = {}
         self.columns: dict[str, Any] | None = None
-        self.runs = _Runs()
+        self.runs = Runs()
         self._last: weakref.ref[Tensor] | None = None
         self.floating = True
         self.shape: list[int] = []
@@ -220,7 +205,7 @@ class _Ledger:
             if one.evaluating:
                 self._evaluated(one, numbers)
             else:
-                self._trained(one, numbers)
+                self._trained(one, found, numbers)
 
     def _stats(self, rows: Rows, one: Pass) -> None:
         if not self.floating or not rows.size:
@@ -236,7 +221,7 @@ class _Ledger:
             self.grid[one.evaluating] = grid(rows.ravel())
         kept.append((mean, std, float(rows.min()), float(rows.max())))
 
-    def _trained(self, one: Pass, numbers: Hashes) -> None:
+    def _trained(self, one: Pass, rows: Rows, numbers: Hashes) -> None:
         unique = np.unique(numbers)
         self.twice += len(numbers) - len(unique)
         self.rows += len(numbers)
@@ -244,8 +229,11 @@ class _Ledger:
         self.looked += one.size
         low = self.sketch.below(unique)
         known = self.sketch.add(unique)
+        self.chance.add(rows, known, len(low))
         if len(low):  # a moving share: what came lately
             self.known, self.counted = self.known * 15 // 16 + known * 16, self.counted * 15 // 16 + len(low) * 16
+        if self.runs.passes == FIRST:
+            self.chance.close()
         if self.runs.passes < FIRST:  # later ones are not all looked at
             self.runs.add(int(numbers.sum(dtype=np.uint64)) ^ (one.size << 1), one)
 
@@ -313,6 +301,7 @@ class _Ledger:
             "covered": self.full / max(1, self.looked),
             "again": self.again,
             "recall": min(1.0, recall),
+            "natural": self.chance.share(self.sketch.size),
             "datasets": self._datasets(),
         }
 
@@ -330,58 +319,6 @@ class _Ledger:
             bursts.setdefault(source, set()).add(burst)
             one["bursts"] = len(bursts[source])
         return list(found.values())
-
-
-class _Runs:
-    """Equal training passes in a row, and whether a loader with workers gave them."""
-
-    def __init__(self) -> None:
-        self.last: int | None = None
-        self.length = 0
-        self.first = -1
-        self.lengths: dict[int, int] = {}
-        self.began = -1
-        self.passes = 0
-        self.reused = 0
-        """Passes that were given the very tensor of the pass before: a second look at a batch, on purpose."""
-        self.workers: dict[str, Any] | None = None
-
-    def add(self, whole: int, one: Pass) -> None:
-        """Note a pass by the hash of its batch."""
-        self.passes += 1
-        if whole == self.last:
-            self.length += 1
-            self.reused += not one.fresh
-            if self.began < 0:
-                self.began = one.step
-            return
-        if self.last is not None:
-            self.lengths[min(self.length, _RUN + 1)] = self.lengths.get(min(self.length, _RUN + 1), 0) + 1
-            if self.length > 1 and self.workers is None and sum(self.lengths.values()) >= 3:
-                self.workers = _workers()
-        self.last, self.length = whole, 1
-
-    def fact(self) -> dict[str, Any]:
-        """Return lengths of runs and what is known of the workers."""
-        return {
-            "lengths": {str(length): count for length, count in sorted(self.lengths.items())},
-            "first": self.began,
-            "reused": self.reused,
-            "workers": self.workers,
-        }
-
-
-def _workers() -> dict[str, Any] | None:
-    """Return what is known of the loader with workers that is at work, None if there is none or several."""
-    found = [o for o in gc.get_objects() if type(o).__name__ == "_MultiProcessingDataLoaderIter"]
-    if len(found) != 1:
-        return None
-    one = found[0]
-    return {
-        "workers": int(one._num_workers),  # noqa: SLF001 (nothing public tells)
-        "iterable": type(one._dataset).__name__ if one._dataset_kind == 1 else "",  # noqa: SLF001
-        "dataset": type(one._dataset).__name__,  # noqa: SLF001
-    }
 
 
 def _first(call: Call) -> Tensor | None:

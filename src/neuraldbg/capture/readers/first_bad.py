@@ -51,11 +51,14 @@ class FirstBad(Reader):
         self._jumps = 0
         self._done = False
         self._small: dict[int, Tensor | None] = {}
+        self._autocast: torch.dtype | None = None
+        """Number format of autocast in the newest training pass, which may be over when its loss is seen."""
 
     def call_begins(self, call: Call) -> None:
         """Remember what the newest training pass was given, without holding it."""
         if not self.on or self._done or not call.grad or call.evaluating:
             return
+        self._autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
         if not call.kwargs and all(type(x) is torch.Tensor for x in call.args):  # what most models are given
             self._pass = (call.model, weakref.ref(wraps(call.module)), tuple(map(weakref.ref, call.args)), {})
             return
@@ -149,7 +152,8 @@ class FirstBad(Reader):
                 bench = Bench(model.name, twin(module), _held(args), _held(kwargs))
                 for mine, theirs in zip(bench.module.modules(), module.modules(), strict=True):
                     mine.training = theirs.training
-                found: dict[str, Any] | None = search(bench)
+                with torch.autocast("cpu", dtype=self._autocast or torch.bfloat16, enabled=self._autocast is not None):
+                    found: dict[str, Any] | None = search(bench)
         except Unfit:
             return False
         except Exception:  # noqa: BLE001 (the pass cannot be made again: that is no error of ours)

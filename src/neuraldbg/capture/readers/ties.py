@@ -3,11 +3,15 @@ the decoder that should use its transpose.
 
 Evidence is a pair that is equal to the last bit before the first step and stands in two storages, or a declaration of
 the model (``config.tie_word_embeddings = True``). Copies of whole blocks are no such pair: only an embedding and a
-linear layer of its shape, or two linear layers of which one is the other's transpose, are compared.
+linear layer of its shape, or two linear layers of which one is the other's transpose, are compared. A parameter that
+had two names until ``load_state_dict(assign=True)`` gave each a tensor of its own is such a pair too, if nobody ties it
+again.
 """
 
 from __future__ import annotations
 
+import functools
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +23,11 @@ from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from neuraldbg.capture.optimizers import Stream
     from neuraldbg.capture.params import Watched
+    from neuraldbg.capture.reader import Patch
     from neuraldbg.capture.scene import Scene
 
 DECLARED = (
@@ -45,6 +52,8 @@ class Pair:
     declared: str
     started_equal: bool
     drifted: int | None = None
+    untied: str = ""
+    """What made two of one parameter."""
 
     def values(self) -> tuple[Tensor, Tensor]:
         """Both weights, the second one turned like the first."""
@@ -59,10 +68,53 @@ class Ties(Reader):
         super().__init__(scene)
         self._pairs: list[Pair] = []
         self._done: set[str] = set()
+        self._parted: list[tuple[weakref.ref[nn.Module], str, str]] = []
+        """Names of one parameter that a load gave tensors of their own, and whose names they are."""
+
+    def patches(self) -> Iterable[Patch]:
+        """Loading of weights: it may put a new tensor under one of two names."""
+        return [(nn.Module, "load_state_dict", self._wrap)]
+
+    def _wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def load_state_dict(module: Any, *args: Any, **kwargs: Any) -> Any:
+            assign = kwargs.get("assign", args[2] if len(args) > 2 else False)
+            if not (assign and self.scene.switch):
+                return original(module, *args, **kwargs)
+            before = self._tied(module)
+            loaded = original(module, *args, **kwargs)
+            self._part(module, before)
+            return loaded
+
+        return load_state_dict
+
+    def _tied(self, module: nn.Module) -> list[tuple[str, str]]:
+        """Return pairs of names that stand for one parameter."""
+        try:
+            first: dict[int, str] = {}
+            named = [
+                (name, first.setdefault(id(p), name)) for name, p in module.named_parameters(remove_duplicate=False)
+            ]
+            return [(known, name) for name, known in named if known != name][:_PAIRS]
+        except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
+            self.scene.tally.caught()
+            return []
+
+    def _part(self, module: nn.Module, before: list[tuple[str, str]]) -> None:
+        if not before:
+            return
+        try:
+            now = dict(module.named_parameters(remove_duplicate=False))
+            parted = [(a, b) for a, b in before if now.get(a) is not now.get(b)]
+            self._parted += [(weakref.ref(module), a, b) for a, b in parted][: _PAIRS - len(self._parted)]
+        except Exception:  # noqa: BLE001
+            self.scene.tally.caught()
 
     def step_begins(self, stream: Stream, opt: Any) -> None:
         """Compare before the first step of a model changes anything."""
         models = self.scene.models.found
+        if self._parted:
+            self._parted = [one for one in self._parted if not self._found(*one)]
         if len(self._done) == len(models):
             return
         for model in models:
@@ -70,6 +122,19 @@ class Ties(Reader):
                 self._done.add(model.name)
                 if self.scene.step == 0:  # later, equal weights may have drifted apart already
                     self._pairs += self._search(model.name, model.root)[: _PAIRS - len(self._pairs)]
+
+    def _found(self, module: weakref.ref[nn.Module], a: str, b: str) -> bool:
+        """Make a pair of two names if they are watched and still apart; whether that is settled."""
+        holder = module()
+        if holder is None:
+            return True
+        now = dict(holder.named_parameters(remove_duplicate=False))
+        one, other = (self.scene.params.by_id.get(id(now.get(name))) for name in (a, b))
+        if one is None or other is None:
+            return False
+        if one is not other and one.ref.shape == other.ref.shape:
+            self._pairs.append(Pair(one, other, False, "", False, untied="load_state_dict(assign=True)"))
+        return True
 
     def _search(self, model: str, root: nn.Module) -> list[Pair]:
         modules = self.scene.hooks.modules
@@ -115,6 +180,7 @@ class Ties(Reader):
             told.append({
                 "a": pair.a.name, "b": pair.b.name, "transposed": pair.transposed, "equal": equal,
                 "started_equal": pair.started_equal, "declared": pair.declared, "drifted": pair.drifted,
+                "untied": pair.untied,
                 "trained": [id(pair.a.ref) in rates, id(pair.b.ref) in rates], "distance": _distance(a, b),
             })  # fmt: skip
         self.scene.log(FactKey.TIES, {"pairs": told})

@@ -41,6 +41,9 @@ SIGNS = 2
 """Values of which only the sign of their difference is left."""
 GAP = 0.5
 """Distance of batch and running mean, in standard deviations, that is more than a lag: 1 / sqrt(4)."""
+APART = 1.0
+"""Distance from which on what evaluation normalises with has little to do with the batches. The loss of training, which
+uses the batches' own statistics, then says nothing about evaluation."""
 SETTLED = 30
 """Steps after which running statistics with the usual momentum have left their initial values: 0.9^30 = 0.04."""
 USUALLY = 0.8
@@ -54,7 +57,10 @@ def judge(case: Case) -> Finding | None:
     tight = few or {layer: seen for layer, seen in found.items() if _usual(seen, "batch") <= FEW and _disagrees(seen)}
     if not tight:
         return None
-    layer = min(tight, key=lambda path: (_usual(tight[path], "elements"), case.depth(path)))
+    if few:
+        layer = min(tight, key=lambda path: (_usual(tight[path], "elements"), case.depth(path)))
+    else:
+        layer = max(tight, key=lambda path: late(tight[path], "mean_gap", SETTLED))
     seen = tight[layer]
     elements, batch = int(_usual(seen, "elements")), int(_usual(seen, "batch"))
     weigh = Weighing()
@@ -70,9 +76,9 @@ def judge(case: Case) -> Finding | None:
     if gap > GAP:
         weigh.speaks(
             f"the mean of a batch lies {number(gap)} standard deviations from the running mean that evaluation uses",
-            1.5, gap, GAP,
+            1.5 if gap <= APART else 2.5, gap, GAP,
         )  # fmt: skip
-    _weigh_course(case, weigh, signs=signs)
+    _weigh_course(case, weigh, signs=signs or (batch == 1 and gap > APART and evaluated(case)))
     return weigh.conclude(
         f"batch normalisation over {elements} values a channel in {listing(list(tight))}"
         + ("" if few else f" (batches of {batch})"),

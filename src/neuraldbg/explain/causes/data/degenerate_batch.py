@@ -61,7 +61,7 @@ def _refused(case: Case) -> Finding | None:
         _remedy(usual),
         layer=norms[0] if len(norms) == 1 else None,
         step=odd[-1][0] if odd else steps,
-        failure=case.trouble.name or "a crash in batch norm",
+        failure=case.trouble.name or "crash in batch norm",
     )
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain.cause import Cause, Tier
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.inputs import batches
+from neuraldbg.explain.inputs import agreed, batches
 from neuraldbg.explain.words import percent
 from neuraldbg.nouns import Remedy
 
@@ -45,12 +45,17 @@ ALL = 0.98
 """Share of an evaluated dataset from which on it is the training data."""
 MANY = 100
 """Shared samples that are needed to judge a dataset as a whole."""
+CHANCE = 3.0
+"""Times the share of training samples that equal another training sample, which overlap by chance does not reach."""
 FEW = 10
 """Shared samples that are needed."""
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the overlap of what was trained on and what was evaluated."""
+    """Weigh the overlap of what was trained on and what was evaluated, and a target among the inputs."""
+    inside = _inside(case)
+    if inside is not None:
+        return inside
     for fact in batches(case):
         found = _overlap(case, fact)
         if found is not None:
@@ -58,10 +63,31 @@ def judge(case: Case) -> Finding | None:
     return None
 
 
+def _inside(case: Case) -> Finding | None:
+    """Weigh a column of the input that is the target, in every batch that was looked at."""
+    found = agreed(case, "target_inside", "inside")
+    if found is None:
+        return None
+    value, weigh = found[1], Weighing()
+    weigh.speaks(
+        f"column {value['column']} of the {value['columns']} columns of the input equals the target in each of the "
+        f"{value['rows']} samples of a batch", 6.0, int(value["column"]),
+    )  # fmt: skip
+    return weigh.conclude(
+        f"target among the inputs: column {value['column']} of the table is what the model is to predict",
+        Remedy("Take the target out of the inputs, and whatever is computed from it.",
+               f"x = torch.cat([x[:, :{value['column']}], x[:, {int(value['column']) + 1}:]], 1)"),
+        step=0,
+        failure=case.trouble.name or "validation that is too good",
+    )  # fmt: skip
+
+
 def _overlap(case: Case, fact: dict[str, Any]) -> Finding | None:
     overlap = fact.get("overlap")
     if not overlap:
         return None
+    if overlap["shared"] < CHANCE * float(overlap.get("natural") or 0.0) * overlap["samples"]:
+        return None  # small discrete samples are equal by chance, on this side as on that
     found = _dataset(case, fact, overlap)
     if found is not None or not overlap["mixed"]:
         return found

@@ -14,6 +14,7 @@ How it is told apart
     normalisation layer right after the input undoes the scale, and ids for an embedding have none; neither is a
     fault. A model that learns well on such inputs is left in peace, unless the inputs are far beyond those of raw
     pictures, reach the first layer as they are, and do measurable harm: the first loss is many times that of a guess.
+    Outputs that became one and the same for all samples are harm too, though the loss fell.
 
 What to do
     Subtract the mean and divide by the standard deviation of the training set, column by column.
@@ -32,7 +33,7 @@ from neuraldbg.explain.inputs import batches
 from neuraldbg.explain.profiles import gradient_profile, is_norm
 from neuraldbg.explain.trouble import guessing_loss
 from neuraldbg.explain.words import literal, number
-from neuraldbg.nouns import Remedy
+from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case, InputStats
@@ -52,6 +53,9 @@ UNLIKE = 1000.0
 """Ratio of the columns' standard deviations of a table in raw units; the largest must be far from unit scale too."""
 WILD = 10.0
 """Times the loss of a constant guess that an untrained network with sound inputs does not reach."""
+COLLAPSED = 1e-3
+"""Share of the first difference between samples' outputs below which they are one constant."""
+_READINGS = 6
 REACHES = 0.05
 """Share of the input's rms in the first layer's output from which on nothing has scaled the input before."""
 UNEVEN = 100.0
@@ -77,7 +81,7 @@ def _weigh(case: Case, stats: InputStats) -> Finding | None:
     _absorbed(case, weigh, mixed=_unlike(stats))
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.5 if case.trouble.broke else 1.2)
-    elif not _extreme(case, stats, weigh):
+    elif not _collapsed(case, stats, weigh) and not _extreme(case, stats, weigh):
         weigh.against("the training runs well on them", 4.0)
     _first_layer(case, weigh)
     name = f"input {stats.leaf!r}" if stats.leaf else "input"
@@ -153,6 +157,26 @@ def _extreme(case: Case, stats: InputStats, weigh: Weighing) -> bool:
     else:
         weigh.against("the loss falls all the same", 0.5 if unlike else 1.0, case.loss.relative)
     return began > WILD * guess or best > guess or (unlike and not case.learned)
+
+
+def _collapsed(case: Case, stats: InputStats, weigh: Weighing) -> bool:
+    """Weigh outputs that became one constant, which a loss that fell at first can hide."""
+    found: dict[str, list[float]] = {}
+    for fact in case.run.facts_of(FactKey.OUTPUTS.value):
+        for one in fact.value.get("outputs") or ():
+            if one.get("across") is not None:
+                found.setdefault(f"{fact.value.get('part')}:{one.get('leaf')}", []).append(float(one["across"]))
+    courses = [course for course in found.values() if len(course) >= _READINGS]
+    if stats.rms <= LARGE or len(courses) != 1 or not courses[0][0] > 0:
+        return False
+    began, ended = courses[0][0], max(courses[0][-3:])
+    if not ended < COLLAPSED * began:
+        return False
+    weigh.speaks(
+        f"the outputs for different samples, which differed by {number(began)} at first, came to differ by "
+        f"{number(ended)}: the model answers one constant", 3.0, ended / began, COLLAPSED,
+    )  # fmt: skip
+    return True
 
 
 def _absorbed(case: Case, weigh: Weighing, *, mixed: bool) -> None:

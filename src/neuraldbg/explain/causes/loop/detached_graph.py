@@ -14,8 +14,8 @@ How it is told apart
     were on. A cut lies between a layer whose output had a graph and that never got a gradient, and the next one, whose
     input has none and which does get gradients. Deliberate cuts are no fault: the branch gets its gradient elsewhere or
     in other steps (stop-gradient, a generator while its discriminator trains), is in no optimizer (a target network),
-    does not require gradients, or carries the name of a part that is usually fixed (a backbone). A layer whose output
-    nobody uses is ``param_unused``.
+    does not require gradients, or carries the name of a part that is usually fixed (a backbone), unless its weights are
+    still those of a random initialisation. A layer whose output nobody uses is ``param_unused``.
 
 What to do
     Keep tensors from the first layer to the loss. Use ``detach`` and ``item`` only for what is printed or plotted.
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.causes.loop.param_not_in_optimizer import movement
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.wiring import MEANT, access, cuts, dry, line
+from neuraldbg.explain.wiring import MEANT, PART, access, as_drawn, cuts, dry, line
 from neuraldbg.explain.words import listing
 from neuraldbg.nouns import Remedy
 
@@ -151,6 +151,11 @@ def _excused(case: Case, weigh: Weighing, layers: list[str]) -> bool:
     # an encoder that is trained with a decoder is no fixed backbone
     pair = any("decoder" in layer.path.lower() for layer in case.layout.layers)
     fixed = [path for path in layers if MEANT.search(path.lower().replace("encoder", "") if pair else path)]
+    if fixed and as_drawn(case, layers):
+        fixed = [path for path in fixed if MEANT.search(PART.sub("", path))]
+        weigh.speaks(
+            "their weights are as a layer's initialisation draws them: nothing was ever trained into them", 0.3
+        )
     if len(fixed) == len(layers):
         return False
     if fixed:

@@ -64,6 +64,8 @@ def _weigh(copy: dict[str, Any]) -> Finding | None:
     average = copy["kind"] == "AveragedModel" or any(AVERAGE.search(name) for name in names)
     if copy["swapped"]:
         return _first_weights(copy)
+    if copy["stale_norms"] and _keeps_moving(copy):
+        return _stale_norms(copy)  # whatever it is called: new weights with statistics of no batch are never meant
     if not (average or any(FOLLOWER.search(name) for name in names)):
         return None
     if not copy["swapped"] and _without_effect(copy):
@@ -107,6 +109,12 @@ def _never_updated(copy: dict[str, Any], *, average: bool) -> Finding | None:
         step=int(copy["first"]),
         failure="evaluation of untrained weights",
     )
+
+
+def _keeps_moving(copy: dict[str, Any]) -> bool:
+    """Whether its weights follow the trained ones between evaluations, without being them."""
+    written = max(int(copy.get("written") or 0), int(copy.get("refreshed") or 0))
+    return copy["evaluated"] > TWICE and written >= TWICE and not copy["constant"] and not copy["follows"]
 
 
 def _without_effect(copy: dict[str, Any]) -> bool:

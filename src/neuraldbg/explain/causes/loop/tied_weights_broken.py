@@ -11,10 +11,12 @@ How it shows
     is tied. Nothing fails.
 
 How it is told apart
-    Before the first step the weights of embeddings and linear layers of the same shape are compared, and linear layers
-    with the transposes of others. Two random matrices are never equal to the last bit, so equal ones in two storages
-    were copied. A declaration (``tie_word_embeddings=True``) counts too, by itself only a little. Whole blocks that are
-    copied, target networks and averaged models are not compared. Weights that are really shared are no fault.
+    Before the first step the weights of embeddings and linear layers of the same shape are compared, and linear
+    layers with the transposes of others. Two random matrices are never equal to the last bit, so equal ones in two
+    storages were copied. ``load_state_dict(assign=True)`` may make two of one parameter; that is seen. A
+    declaration (``tie_word_embeddings=True``) counts too, by itself only a little. Whole blocks that are copied,
+    target networks and averaged models are not compared. Weights that are really shared are no fault, nor is a
+    decoder that only begins as the transpose of its encoder, unless the model says that it ties them.
 
 What to do
     Assign the parameter itself, and build the optimizer afterwards.
@@ -40,18 +42,26 @@ def judge(case: Case) -> Finding | None:
     """Weigh pairs that began equal, or are declared to be tied."""
     fact = case.run.fact(FactKey.TIES.value)
     pairs = [p for p in (fact or {}).get("pairs") or () if not p["equal"] and all(p["trained"])]
-    pairs.sort(key=lambda pair: (not pair["started_equal"], not pair["declared"]))
+    pairs.sort(key=lambda pair: (not pair.get("untied"), not pair["started_equal"], not pair["declared"]))
     return _weigh(pairs[0]) if pairs else None
 
 
 def _weigh(pair: dict[str, Any]) -> Finding:
     a, b, turned = str(pair["a"]), str(pair["b"]), " transposed" if pair["transposed"] else ""
     weigh = Weighing()
+    if pair.get("untied"):
+        weigh.speaks(f"they were one parameter until {pair['untied']} gave them tensors of their own", 6.0)
+        weigh.speaks("nothing tied them again before they were trained", 0.5)
     if pair["started_equal"]:
         same = f"{b} was equal to {a}{turned} to the last bit before the first step, in a storage of its own"
         weigh.speaks(same, 4.3)
         drift = float(pair["distance"])
         weigh.speaks(f"they have drifted apart by {percent(drift)} of their size", 0.7, round(drift, 6), 0.0)
+        if pair["transposed"] and not pair["declared"]:
+            # Sparse autoencoders begin like this by design: equal at the start is no promise to stay so.
+            weigh.against(
+                "a decoder may begin as the transpose of its encoder on purpose; nothing says they are tied", 4.0
+            )
     if pair["declared"]:
         # Libraries set such a switch by default, so alone it says little.
         named = not str(pair["declared"]).startswith("config")

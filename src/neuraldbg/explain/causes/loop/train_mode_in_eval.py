@@ -69,7 +69,8 @@ def _functional(case: Case) -> Finding | None:
         "a copy of the model in evaluation mode gave another output for the same input, since a dropout that does not "
         f"look at the mode draws random numbers{place(draw.get('where'))}", 4.5, str(draw["call"]),
     )  # fmt: skip
-    weigh.speaks(f"{plural(bursts, 'evaluation')} ran in evaluation mode, with values dropped all the same", 1.0, bursts)
+    told = f"{plural(bursts, 'evaluation')} ran in evaluation mode, with values dropped all the same"
+    weigh.speaks(told, 1.0, bursts)
     attention = "scaled_dot_product" in str(draw["call"])
     return weigh.conclude(
         f"dropout that stays active in evaluation mode{place(draw.get('where'))}",

@@ -65,7 +65,7 @@ def _divergence(case: Case) -> Finding | None:
         "a Kullback-Leibler divergence that is maximised: its sign is the wrong way round",
         Remedy("Add the divergence with a minus before the sum.",
                "kld = -0.5 * torch.sum(1 + logvar - mu.pow(2) - logvar.exp())"),
-        step=0, failure="a loss that falls without end",
+        step=0, failure="loss that falls without end",
     )  # fmt: skip
 
 

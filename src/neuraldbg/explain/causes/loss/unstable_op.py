@@ -29,7 +29,7 @@ import numpy as np
 from neuraldbg.explain.cause import NONFINITE, Cause, Tier
 from neuraldbg.explain.domains import broken
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.inputs import birth, place
+from neuraldbg.explain.inputs import birth, outgrown, place
 from neuraldbg.explain.words import number, plural
 from neuraldbg.nouns import Remedy
 
@@ -86,6 +86,8 @@ def judge(case: Case) -> Finding | None:
     origin = case.origin
     if origin is None:
         return None
+    if outgrown(case, origin.step) is not None:
+        return None  # the operand was not finite when it came here
     edges = find_edges(case, origin)
     guessed = [op for op in case.loss_ops if any(word in op.lower() for word in ("log", "sqrt", "div", "norm", "pow"))]
     guessed = [

@@ -25,6 +25,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import NONFINITE, Cause, Tier
 from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.inputs import outgrown, place
 from neuraldbg.explain.simpler import simpler_reasons
 from neuraldbg.explain.words import number
 from neuraldbg.nouns import Remedy
@@ -55,7 +56,7 @@ def judge(case: Case) -> Finding | None:
     peaks = np.nanmax(np.nan_to_num(size), axis=0)
     nearest = int(np.argmax(peaks))
     peak, near = float(peaks[nearest]), case.layout.sites[rows[nearest]]
-    if peak < 0.01 * LIMIT and first is None:
+    if peak < 0.01 * LIMIT and first is None and outgrown(case, origin.step) is None:
         return None
     weigh = Weighing()
     if peak >= NEAR * LIMIT:
@@ -64,7 +65,13 @@ def judge(case: Case) -> Finding | None:
         )
     else:
         weigh.against(f"no float16 value came near the limit (largest {number(peak)})", 3.0, peak, NEAR * LIMIT)
-    if origin.first is not None and _half(origin.first):
+    born = outgrown(case, origin.step)
+    if born is not None:
+        weigh.speaks(
+            f"made again on a copy, {born['op']}{place(born.get('where'))} gave the first infinity of finite values, "
+            "in float16", 6.0, str(born["op"]),
+        )  # fmt: skip
+    elif origin.first is not None and _half(origin.first):
         weigh.speaks(f"the first infinity of the run is in float16, at {origin.first.label}", 2.5, origin.step)
     elif origin.first is not None:
         weigh.against(
@@ -78,6 +85,8 @@ def judge(case: Case) -> Finding | None:
     if float(case.early_update_ratio) > 1:
         weigh.against("updates were huge, so values would outgrow any format", 2.0, case.early_update_ratio, 1.0)
     layer = (origin.first.module if origin.first is not None and _half(origin.first) else near.module) or None
+    if born is not None and born.get("layer") in case.layout.by_path:
+        layer = str(born["layer"])
     return weigh.conclude(
         f"values that outgrow half precision: {near.label} reached {number(peak)} in float16, whose limit is 65504",
         Remedy(
