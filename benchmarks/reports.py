@@ -1,0 +1,94 @@
+"""Faults of strangers: trainings rebuilt from public reports, each as its own script under `neuraldbg run`.
+
+    python benchmarks/reports.py [--only PATTERN] [--out FOLDER] [--cached]
+
+`tests/faults/reports` holds scripts in the style of the report, the mended twin of each, some healthy ones of unusual
+style, and `goldens.json` with the cause that the report came to and its address. They were written without a look at
+the rules; after their first run, rules were mended for what they had shown. A fault is right when the first hypothesis
+is one of the accepted causes, with a confidence of at least 0.5; of a layer one name must contain the other. On a
+mended or healthy script a verdict of `suspect` or `failing` is an alarm.
+With `--cached` the diagnoses of an earlier run in the same folder are graded again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+REPORTS = Path(__file__).parents[1] / "tests" / "faults" / "reports"
+NEAR = 2
+SURE = 0.5
+SECONDS = 300
+
+
+def run(script: Path, folder: Path) -> None:
+    """Run one script under the tool, with one thread."""
+    words = [sys.executable, "-m", "neuraldbg", "run", "-q", "-o", str(folder / script.stem), str(script)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run(words, cwd=folder, env=environment, capture_output=True, timeout=SECONDS, check=False)
+
+
+def grade(golden: dict[str, Any], diagnosis: dict[str, Any]) -> dict[str, bool]:
+    """Compare a diagnosis with a golden; what the golden leaves open is left out."""
+    hypotheses = diagnosis["hypotheses"]
+    top = hypotheses[0] if hypotheses else {"cause": "", "confidence": 0.0, "layer": None, "step": None}
+    if not golden["cause"]:
+        return {"silent": diagnosis["verdict"] not in ("suspect", "failing")}
+    found = {
+        "cause": top["cause"] in golden["cause"] and top["confidence"] >= SURE,
+        "among three": any(h["cause"] in golden["cause"] for h in hypotheses[:3]),
+    }
+    if golden["layer"]:
+        said = top["layer"] or ""
+        found["layer"] = bool(said) and (golden["layer"] in said or said in golden["layer"])
+    if golden["step"] is not None:
+        found["step"] = top["step"] is not None and abs(top["step"] - golden["step"]) <= NEAR
+    return found
+
+
+def said(diagnosis: dict[str, Any]) -> str:
+    told = [f"{h['cause']} {h['confidence']:.2f}" for h in diagnosis["hypotheses"][:3]]
+    return f"{diagnosis['verdict']}: {', '.join(told)}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", metavar="PATTERN", help="a regular expression on names of scripts")
+    parser.add_argument("--out", type=Path, default=Path("neuraldbg-runs/reports"))
+    parser.add_argument("--cached", action="store_true")
+    wanted = parser.parse_args()
+    folder = wanted.out.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    goldens = json.loads((REPORTS / "goldens.json").read_text(encoding="utf-8"))
+    chosen = sorted(name for name in goldens if re.search(wanted.only, name))
+    if not wanted.cached:
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            list(pool.map(lambda name: run(REPORTS / name, folder), chosen))
+    right, known = Counter[str](), Counter[str]()
+    wrong = Table("script", "true cause", "said", "wrong")
+    for name in chosen:
+        diagnosis = json.loads((folder / Path(name).stem / "diagnosis.json").read_text(encoding="utf-8"))
+        found = grade(goldens[name], diagnosis)
+        known.update(found.keys())
+        right.update(key for key, good in found.items() if good)
+        if not all(found.values()):
+            bad = ", ".join(key for key, good in found.items() if not good)
+            wrong.add_row(name, " or ".join(goldens[name]["cause"]) or "-", said(diagnosis), bad)
+    console = Console(width=160 if not sys.stdout.isatty() else None)
+    console.print(wrong)
+    console.print("  ".join(f"{key} {right[key]}/{count}" for key, count in known.items()))
+
+
+if __name__ == "__main__":
+    main()
