@@ -62,7 +62,8 @@ arrows: $(VENV)/.dev
 	$(BIN)/lint-imports --no-logo
 
 fast: $(VENV)/.dev ## The tests that take no training of more than a few seconds
-	$(ONE_THREAD) $(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) --dist loadfile
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) --dist loadfile --ignore=tests/faults
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) tests/faults
 
 # Exit status 5 is "no test selected".
 slow: $(VENV)/.dev ## The tests that train for longer

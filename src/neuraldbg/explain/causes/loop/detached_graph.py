@@ -156,6 +156,7 @@ def _excused(case: Case, weigh: Weighing, layers: list[str]) -> bool:
         weigh.speaks(
             "their weights are as a layer's initialisation draws them: nothing was ever trained into them", 0.3
         )
+        weigh.against("their names are those of parts that are usually fixed on purpose", 1.5)
     if len(fixed) == len(layers):
         return False
     if fixed:

@@ -85,7 +85,7 @@ def judge(case: Case) -> Finding | None:
     if float(case.early_update_ratio) > 1:
         weigh.against("updates were huge, so values would outgrow any format", 2.0, case.early_update_ratio, 1.0)
     layer = (origin.first.module if origin.first is not None and _half(origin.first) else near.module) or None
-    if born is not None and born.get("layer") in case.layout.by_path:
+    if born is not None and born.get("layer") and born["layer"] in case.layout.by_path:
         layer = str(born["layer"])
     return weigh.conclude(
         f"values that outgrow half precision: {near.label} reached {number(peak)} in float16, whose limit is 65504",
