@@ -42,7 +42,8 @@ def run(script: Path, folder: Path) -> None:
 def grade(golden: dict[str, Any], diagnosis: dict[str, Any]) -> dict[str, bool]:
     """Compare a diagnosis with a golden; what the golden leaves open is left out."""
     hypotheses = diagnosis["hypotheses"]
-    top = hypotheses[0] if hypotheses else {"cause": "", "confidence": 0.0, "layer": None, "step": None}
+    nothing: dict[str, Any] = {"cause": "", "confidence": 0.0, "layer": None, "step": None}
+    top: dict[str, Any] = hypotheses[0] if hypotheses else nothing
     if not golden["cause"]:
         return {"silent": diagnosis["verdict"] not in ("suspect", "failing")}
     found = {
