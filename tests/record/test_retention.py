@@ -181,7 +181,8 @@ def test_memory_is_bounded_when_there_is_no_folder():
     finally:
         tracemalloc.stop()
     recorder.close()
-    assert marks[-1] < marks[1] + 1_000_000
+    # A batch of the writer's comes and goes within a megabyte or two; every step kept would be many times that.
+    assert max(marks) < 6000 * rows[0].table.nbytes / 3, marks
 
 
 def test_a_model_of_very_many_sites_keeps_fewer_full_steps():

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuraldbg.explain.profiles import is_norm
+from neuraldbg.explain.words import number
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from neuraldbg.explain.case import Case
+    from neuraldbg.explain.finding import Weighing
 
     Floats = npt.NDArray[np.float64]
 
@@ -218,6 +220,24 @@ def poor(case: Case) -> float:
         return float("nan")
     entropy = float(facts[-1]["entropy"])
     return loss.last / entropy if entropy > 0 else float("nan")
+
+
+def weigh_poverty(case: Case, weigh: Weighing, weight: float) -> None:
+    """Say that the loss is still above that of one who only knows how frequent each class is."""
+    weigh.speaks(
+        f"after {len(case.loss)} steps the loss of {number(case.loss.last)} is still above what the frequencies of the "
+        "classes alone give", weight, poor(case), POOR,
+    )  # fmt: skip
+
+
+def weigh_trouble(case: Case, weigh: Weighing) -> None:
+    """Weigh whether the training is in trouble, has learnt nothing from its inputs, or neither."""
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.5)
+    elif poor(case) > POOR:
+        weigh_poverty(case, weigh, 1.2)
+    else:
+        weigh.against("the training is not in trouble", 2.5)
 
 
 def uphill(case: Case) -> tuple[float, int]:

@@ -1,6 +1,7 @@
 """Trainings that look faulty and are not: nothing may be blamed."""
 
 from tests.faults.golden import EARLY
+from tests.faults.injectors.byol import BATCH_NORMS, BYOL
 from tests.faults.injectors.fault import fine
 
 EDITS = (
@@ -302,37 +303,9 @@ EDITS = (
             "z1, z2 = encoder(torch.cat([augment(x), augment(x)])).chunk(2)",
         ),
     ),
-    fine(
-        "simclr_byol",
-        "simclr",
-        (
-            "    encoder = Encoder()\n",
-            (
-                "    encoder = Encoder()\n"
-                '    target = __import__("copy").deepcopy(encoder)\n'
-                "    predictor = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 16))\n"
-            ),
-        ),
-        ("Adam(encoder.parameters(), lr=2e-3)", "Adam([*encoder.parameters(), *predictor.parameters()], lr=2e-3)"),
-        (
-            "        z1, z2 = encoder(augment(x)), encoder(augment(x))\n        loss = nt_xent(z1, z2)\n",
-            (
-                "        p = predictor(encoder(augment(x)))\n"
-                "        with torch.no_grad():\n"
-                "            z = target(augment(x))\n"
-                "        loss = 2 - 2 * F.cosine_similarity(p, z, dim=1).mean()\n"
-            ),
-        ),
-        (
-            "        optimizer.step()\n",
-            (
-                "        optimizer.step()\n"
-                "        with torch.no_grad():\n"
-                "            for a, b in zip(target.parameters(), encoder.parameters()):\n"
-                "                a.lerp_(b, 0.02)\n"
-            ),
-        ),
-    ),
+    # With batch norm in all three parts a linear probe on the codes goes from 0.68 to 0.88 in 200 steps; without it the
+    # codes become one point (simclr_byol_without_norm among the faults).
+    fine("simclr_byol", "simclr", *BYOL, *BATCH_NORMS),
     fine(
         "graph_dropout",
         "graph",

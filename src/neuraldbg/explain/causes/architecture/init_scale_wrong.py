@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.profiles import MATRIX_TYPES
-from neuraldbg.explain.stepping import POOR, poor
+from neuraldbg.explain.stepping import POOR, poor, weigh_poverty
 from neuraldbg.explain.structure import calls
 from neuraldbg.explain.trouble import guessing_loss
 from neuraldbg.explain.words import listing, number
@@ -126,8 +126,7 @@ def _weigh_course(case: Case, weigh: Weighing, *, large: bool) -> None:
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.0)
     elif poor(case) > POOR:
-        weigh.speaks(f"after {len(case.loss)} steps the loss of {number(case.loss.last)} is still above what the "
-                     "frequencies of the classes alone give", 1.0, poor(case), POOR)  # fmt: skip
+        weigh_poverty(case, weigh, 1.0)
     elif not large and case.learned and (share := _constant(case)) < CONSTANT:
         weigh.speaks(f"outputs vary with the input by {number(share)} of their size only, to the end: what was learnt "
                      "is a constant", 1.5, share, CONSTANT)  # fmt: skip

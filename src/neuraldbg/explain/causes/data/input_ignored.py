@@ -97,7 +97,7 @@ def _blind(case: Case, weigh: Weighing, output: list[object]) -> Finding:
         Remedy("Hand on what was computed from the input: noise is added to it, and does not stand in its place.",
                "z = mu + std * torch.randn_like(std)  # not the noise alone"),
         step=0,
-        failure=case.trouble.name or "an output made of noise",
+        failure=case.trouble.name or "output made of noise",
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain.cause import NONFINITE, STALL, Cause, Tier
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.stepping import POOR, below_eps, poor
+from neuraldbg.explain.stepping import POOR, below_eps, poor, weigh_trouble
 from neuraldbg.explain.words import literal, number, percent
 from neuraldbg.nouns import Remedy
 
@@ -102,13 +102,8 @@ def _outweighs(case: Case, share: float, latest: dict[str, Any]) -> Finding | No
         weigh.against(f"updates are {number(ratio)} of the weights, which is not too small", 2.5, ratio, 1e-3)
     if case.trouble.broke:
         weigh.against("the run blew up, which small steps do not do", 4.0)
-    elif case.trouble.any:
-        weigh.speaks(case.trouble.phrase, 1.5)
-    elif poor(case) > POOR:
-        weigh.speaks(f"after {len(case.loss)} steps the loss of {number(case.loss.last)} is still above what the "
-                     "frequencies of the classes alone give", 1.2, poor(case), POOR)  # fmt: skip
     else:
-        weigh.against("the training is not in trouble", 2.5)
+        weigh_trouble(case, weigh)
     tiny = eps <= USUAL
     what = (
         f"gradients so tiny that {case.optimizer_name}'s epsilon outweighs them"

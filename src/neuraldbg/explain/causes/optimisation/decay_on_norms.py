@@ -26,7 +26,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.stepping import POOR, poor, setting, shrinking
+from neuraldbg.explain.stepping import POOR, poor, setting, shrinking, weigh_poverty
 from neuraldbg.explain.words import listing, literal, number, percent
 from neuraldbg.nouns import Remedy
 
@@ -67,8 +67,7 @@ def judge(case: Case) -> Finding | None:
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.0)
     else:
-        weigh.speaks(f"after {len(case.loss)} steps the loss of {number(case.loss.last)} is still above what the "
-                     "frequencies of the classes alone give", 1.0, poor(case), POOR)  # fmt: skip
+        weigh_poverty(case, weigh, 1.0)
     if case.trouble.kind == "nonfinite":
         weigh.against("the run ended in NaN or infinity, which shrinking gains do not do", 3.0)
     decay = setting(case, "weight_decay")

@@ -48,26 +48,7 @@ def judge(case: Case) -> Finding | None:
     weigh = Weighing()
     if not ratio > 0:
         ratio = float("nan")  # weights that do not move at all are frozen, dead or given no gradient
-    if ratio < LOW:
-        weigh.speaks(
-            f"updates are {number(ratio)} of the weights",
-            min(2.5 + math.log10(LOW / max(ratio, 1e-12)), 3.5),
-            ratio,
-            LOW,
-        )
-    elif ratio < 10 * LOW:
-        weigh.speaks(f"updates are {number(ratio)} of the weights, less than usual (about 1e-3)", 1.0, ratio)
-    elif math.isfinite(ratio):
-        weigh.against(f"updates are {number(ratio)} of the weights, which is not too small", 2.0, ratio, LOW)
-    if lr < smallest:
-        weigh.speaks(
-            f"a learning rate of {number(lr)} is below what is in common use with {case.optimizer_name}",
-            1.5,
-            lr,
-            smallest,
-        )
-    elif LR_USUAL[case.lr_class] / 10 <= lr <= LR_MAX[case.lr_class]:
-        weigh.against(f"a learning rate of {number(lr)} is usual with {case.optimizer_name}", 2.0, lr, smallest)
+    _weigh_steps(case, weigh, ratio, smallest)
     _weigh_promise(case, weigh, ratio)
     largest = max((w.moved for w in case.weights if w.moved > 0), default=case.first_update_ratio)
     if largest > 10 * LOW:
@@ -92,6 +73,31 @@ def judge(case: Case) -> Finding | None:
         failure=case.trouble.name or "slow learning",
         equivalent=("schedule_error",) if not lr > 0 else (),
     )
+
+
+def _weigh_steps(case: Case, weigh: Weighing, ratio: float, smallest: float) -> None:
+    """Compare the size of the updates, and the learning rate, with what is usual."""
+    lr = case.lr
+    if ratio < LOW:
+        weigh.speaks(
+            f"updates are {number(ratio)} of the weights",
+            min(2.5 + math.log10(LOW / max(ratio, 1e-12)), 3.5),
+            ratio,
+            LOW,
+        )
+    elif ratio < 10 * LOW:
+        weigh.speaks(f"updates are {number(ratio)} of the weights, less than usual (about 1e-3)", 1.0, ratio)
+    elif math.isfinite(ratio):
+        weigh.against(f"updates are {number(ratio)} of the weights, which is not too small", 2.0, ratio, LOW)
+    if lr < smallest:
+        weigh.speaks(
+            f"a learning rate of {number(lr)} is below what is in common use with {case.optimizer_name}",
+            1.5,
+            lr,
+            smallest,
+        )
+    elif LR_USUAL[case.lr_class] / 10 <= lr <= LR_MAX[case.lr_class]:
+        weigh.against(f"a learning rate of {number(lr)} is usual with {case.optimizer_name}", 2.0, lr, smallest)
 
 
 def _weigh_promise(case: Case, weigh: Weighing, ratio: float) -> None:

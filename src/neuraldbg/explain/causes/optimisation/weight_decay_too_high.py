@@ -26,7 +26,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.stepping import POOR, decoupled, poor, setting, shrinking
+from neuraldbg.explain.stepping import POOR, decoupled, poor, setting, shrinking, weigh_trouble
 from neuraldbg.explain.words import literal, number, percent, rounded
 from neuraldbg.nouns import Remedy
 
@@ -63,24 +63,11 @@ def judge(case: Case) -> Finding | None:
             f"a learning rate of {number(lr)} times a decay of {number(decay)} is above 2: each step turns the weights "
             "round and makes them larger", 3.0, lr * decay, 2.0,
         )  # fmt: skip
-    if decay > LARGE[apart]:
-        weigh.speaks(
-            f"a weight decay of {number(decay)} is beyond what is in common use with {case.optimizer_name} (at most "
-            f"{number(LARGE[apart])})", 1.0, decay, LARGE[apart],
-        )  # fmt: skip
-    elif decay <= USUAL[apart]:
-        weigh.against(
-            f"a weight decay of {number(decay)} is usual with {case.optimizer_name}", 1.5, decay, USUAL[apart]
-        )
+    _weigh_custom(weigh, decay, apart, case.optimizer_name)
     if case.trouble.kind == "nonfinite" and not flips:
         weigh.against("the run ended in NaN or infinity, which shrinking weights do not do", 3.0)
-    elif case.trouble.any:
-        weigh.speaks(case.trouble.phrase, 1.5)
-    elif poor(case) > POOR:
-        weigh.speaks(f"after {len(case.loss)} steps the loss of {number(case.loss.last)} is still above what the "
-                     "frequencies of the classes alone give", 1.2, poor(case), POOR)  # fmt: skip
     else:
-        weigh.against("the training is not in trouble", 2.5)
+        weigh_trouble(case, weigh)
     value = rounded(min(0.01 if apart else 1e-4, decay / 100))
     return weigh.conclude(
         f"a weight decay that is too high: {number(decay)} with {case.optimizer_name}, which has shrunk the weights to "
@@ -110,6 +97,17 @@ def _weigh_size(weigh: Weighing, found: list[Shrinking], strength: float, kept: 
         weigh.speaks(f"the weights have shrunk to {percent(kept)} of their first size", 1.5, kept, 0.5)
     else:
         weigh.against("the weights have not lost half of their size", 1.0, kept, 0.5)
+
+
+def _weigh_custom(weigh: Weighing, decay: float, apart: bool, optimizer: str) -> None:
+    """Compare the decay with what is in common use."""
+    if decay > LARGE[apart]:
+        weigh.speaks(
+            f"a weight decay of {number(decay)} is beyond what is in common use with {optimizer} (at most "
+            f"{number(LARGE[apart])})", 1.0, decay, LARGE[apart],
+        )  # fmt: skip
+    elif decay <= USUAL[apart]:
+        weigh.against(f"a weight decay of {number(decay)} is usual with {optimizer}", 1.5, decay, USUAL[apart])
 
 
 CAUSE = Cause(

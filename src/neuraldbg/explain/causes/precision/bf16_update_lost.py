@@ -21,6 +21,7 @@ What to do
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,9 +45,77 @@ GRADIENT = 0.5
 """Share of zeros in a gradient above which unchanged weights mean nothing."""
 
 
+@dataclass(frozen=True)
+class Rounding:
+    """What steps do to the low-precision weights of a run."""
+
+    dtype: str
+    share: float
+    """Of elements that a step left as they were, over all such weights."""
+    step: float
+    """How large a step was meant to be, as a share of the weight; NaN where it is unknown."""
+    gradient: float
+    """Median size (rms) of the gradients."""
+
+    @property
+    def resolution(self) -> float:
+        return RESOLUTION[self.dtype]
+
+
 def judge(case: Case) -> Finding | None:
     """Weigh how many elements of low-precision weights a step leaves as they were."""
-    unchanged, sizes, wanted, sizes_of_gradients = [], [], [], []
+    found = _rounding(case)
+    if found is None or not case.lr > 0 or found.share < LOST or case.trouble.broke:
+        return None
+    if case.learned and case.loss.relative > 0.2:
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"{percent(found.share)} of the weights' elements ({found.dtype}) did not change in a step, though they have "
+        "gradients", 4.0 if found.share > 0.97 else 3.0 if found.share > 0.9 else 1.5, found.share, LOST,
+    )  # fmt: skip
+    _weigh_sizes(weigh, found)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.5)
+    else:
+        weigh.against("the training is not in trouble", 2.0 if not case.learned else 3.0)
+    return weigh.conclude(
+        f"updates that {found.dtype} weights round away: {percent(found.share)} of the elements stay as they are at a "
+        f"learning rate of {number(case.lr)}",
+        Remedy(
+            "Keep the weights in float32 and compute in bfloat16 with autocast.",
+            f"model.float()\noptimizer = torch.optim.{case.optimizer_name}(model.parameters(), lr={literal(case.lr)})\n"
+            'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = loss_fn(model(x), y)',
+        ),
+        step=0,
+        failure=case.trouble.name or "lost updates",
+        equivalent=("lr_too_low",) if found.step < 1e-6 else (),
+    )
+
+
+def _weigh_sizes(weigh: Weighing, found: Rounding) -> None:
+    """Compare what a step was meant to be, and the gradient, with what the format can show."""
+    if found.step < found.resolution:
+        weigh.speaks(
+            f"a step is about {number(found.step)} of a weight, and {found.dtype} cannot show less than "
+            f"{number(found.resolution)}", 2.0, found.step, found.resolution,
+        )  # fmt: skip
+    elif found.step > 4 * found.resolution:
+        weigh.against(
+            f"a step is about {number(found.step)} of a weight, which {found.dtype} can show", 2.5, found.step
+        )
+    if found.dtype != "bfloat16" and found.gradient < SMALLEST:
+        weigh.against(
+            f"the gradients (about {number(found.gradient)}) are below float16's normal numbers, which comes before "
+            "the weights' own rounding", 3.5, found.gradient, SMALLEST,
+        )  # fmt: skip
+    if found.step < 1e-7:
+        weigh.against("steps are so small that float32 weights would hardly move either", 2.0, found.step, 1e-7)
+
+
+def _rounding(case: Case) -> Rounding | None:
+    """Gather what is known of the weights of 16 bits; None where there are none with a gradient."""
+    unchanged, sizes, wanted, gradients = [], [], [], []
     format_ = ""
     for row in case.layout.rows("update"):
         site = case.layout.sites[row]
@@ -60,52 +129,12 @@ def judge(case: Case) -> Finding | None:
             sizes.append(float(case.run.series(row, "total").values[-1]))
             wanted.append(_wanted(case, row))
             grads = case.run.series(case.layout.rows("param_grad", site.module, site.name)[0], "rms").finite()
-            sizes_of_gradients.append(float(np.median(grads.values)) if len(grads) else 0.0)
-    if not unchanged or not case.lr > 0:
+            gradients.append(float(np.median(grads.values)) if len(grads) else 0.0)
+    if not unchanged:
         return None
-    share = float(np.average(unchanged, weights=sizes))
-    if share < LOST or case.trouble.broke:
-        return None
-    if case.learned and case.loss.relative > 0.2:
-        return None
-    weigh = Weighing()
-    weigh.speaks(
-        f"{percent(share)} of the weights' elements ({format_}) did not change in a step, though they have gradients",
-        4.0 if share > 0.97 else 3.0 if share > 0.9 else 1.5, share, LOST,
-    )  # fmt: skip
     known = [w for w in wanted if w > 0]
     step = float(np.median(known)) if known else float("nan")
-    if step < RESOLUTION[format_]:
-        weigh.speaks(
-            f"a step is about {number(step)} of a weight, and {format_} cannot show less than "
-            f"{number(RESOLUTION[format_])}", 2.0, step, RESOLUTION[format_],
-        )  # fmt: skip
-    elif step > 4 * RESOLUTION[format_]:
-        weigh.against(f"a step is about {number(step)} of a weight, which {format_} can show", 2.5, step)
-    gradient = float(np.median(sizes_of_gradients)) if sizes_of_gradients else float("nan")
-    if format_ != "bfloat16" and gradient < SMALLEST:
-        weigh.against(
-            f"the gradients (about {number(gradient)}) are below float16's normal numbers, which comes before the "
-            "weights' own rounding", 3.5, gradient, SMALLEST,
-        )  # fmt: skip
-    if case.trouble.any:
-        weigh.speaks(case.trouble.phrase, 1.5)
-    else:
-        weigh.against("the training is not in trouble", 2.0 if not case.learned else 3.0)
-    if step < 1e-7:
-        weigh.against("steps are so small that float32 weights would hardly move either", 2.0, step, 1e-7)
-    return weigh.conclude(
-        f"updates that {format_} weights round away: {percent(share)} of the elements stay as they are at a learning "
-        f"rate of {number(case.lr)}",
-        Remedy(
-            "Keep the weights in float32 and compute in bfloat16 with autocast.",
-            f"model.float()\noptimizer = torch.optim.{case.optimizer_name}(model.parameters(), lr={literal(case.lr)})\n"
-            'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = loss_fn(model(x), y)',
-        ),
-        step=0,
-        failure=case.trouble.name or "lost updates",
-        equivalent=("lr_too_low",) if step < 1e-6 else (),
-    )
+    return Rounding(format_, float(np.average(unchanged, weights=sizes)), step, float(np.median(gradients)))
 
 
 def _unchanged(case: Case, row: int) -> float | None:

@@ -19,7 +19,7 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,8 +31,11 @@ from neuraldbg.explain.words import number
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from neuraldbg.explain.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.explain.origin import Origin
     from neuraldbg.nouns import Site
 
 LIMIT = 65504.0
@@ -44,19 +47,12 @@ NEAR = 0.25
 def judge(case: Case) -> Finding | None:
     """Weigh how near float16 places came to the limit before the first infinity."""
     origin = case.origin
-    rows = [i for i, site in enumerate(case.layout.sites[: case.history.mean.shape[1]]) if _half(site)]
-    rows = [row for row in rows if case.layout.sites[row].kind in ("activation", "output_grad", "op")]
-    if not rows or origin is None:
+    nearest = _nearest(case)
+    if origin is None or nearest is None:
         return None
-    first = next((site for site in origin.sites if _half(site)), None)
-    upto = slice(0, origin.row + 1)
-    size = np.fmax(
-        np.abs(case.history.stat(rows, "min", "min")[upto]), np.abs(case.history.stat(rows, "max", "max")[upto])
-    )
-    peaks = np.nanmax(np.nan_to_num(size), axis=0)
-    nearest = int(np.argmax(peaks))
-    peak, near = float(peaks[nearest]), case.layout.sites[rows[nearest]]
-    if peak < 0.01 * LIMIT and first is None and outgrown(case, origin.step) is None:
+    peak, near = nearest
+    born = outgrown(case, origin.step)
+    if peak < 0.01 * LIMIT and born is None and not any(_half(site) for site in origin.sites):
         return None
     weigh = Weighing()
     if peak >= NEAR * LIMIT:
@@ -65,25 +61,8 @@ def judge(case: Case) -> Finding | None:
         )
     else:
         weigh.against(f"no float16 value came near the limit (largest {number(peak)})", 3.0, peak, NEAR * LIMIT)
-    born = outgrown(case, origin.step)
-    if born is not None:
-        weigh.speaks(
-            f"made again on a copy, {born['op']}{place(born.get('where'))} gave the first infinity of finite values, "
-            "in float16", 6.0, str(born["op"]),
-        )  # fmt: skip
-    elif origin.first is not None and _half(origin.first):
-        weigh.speaks(f"the first infinity of the run is in float16, at {origin.first.label}", 2.5, origin.step)
-    elif origin.first is not None:
-        weigh.against(
-            f"the first non-finite value is at {origin.first.label}, which is not float16", 2.0, origin.first.dtype
-        )
-    if origin.has("input"):
-        weigh.against("the input of that step was already not finite", 5.0, origin.step)
-    for statement, value in simpler_reasons(case)[:1]:
-        if "input" not in statement or not origin.has("input"):
-            weigh.against(f"{statement}, which outgrows any format in the end", 1.0, value)
-    if float(case.early_update_ratio) > 1:
-        weigh.against("updates were huge, so values would outgrow any format", 2.0, case.early_update_ratio, 1.0)
+    _weigh_birth(weigh, origin, born)
+    _weigh_reasons(case, weigh, origin)
     layer = (origin.first.module if origin.first is not None and _half(origin.first) else near.module) or None
     if born is not None and born.get("layer") and born["layer"] in case.layout.by_path:
         layer = str(born["layer"])
@@ -98,6 +77,47 @@ def judge(case: Case) -> Finding | None:
         step=origin.step,
         failure=case.trouble.name or "overflow",
     )
+
+
+def _nearest(case: Case) -> tuple[float, Site] | None:
+    """Return the largest float16 value up to the first non-finite step and where it was; None without such places."""
+    rows = [i for i, site in enumerate(case.layout.sites[: case.history.mean.shape[1]]) if _half(site)]
+    rows = [row for row in rows if case.layout.sites[row].kind in ("activation", "output_grad", "op")]
+    if not rows or case.origin is None:
+        return None
+    upto = slice(0, case.origin.row + 1)
+    size = np.fmax(
+        np.abs(case.history.stat(rows, "min", "min")[upto]), np.abs(case.history.stat(rows, "max", "max")[upto])
+    )
+    peaks = np.nanmax(np.nan_to_num(size), axis=0)
+    found = int(np.argmax(peaks))
+    return float(peaks[found]), case.layout.sites[rows[found]]
+
+
+def _weigh_birth(weigh: Weighing, origin: Origin, born: Mapping[str, Any] | None) -> None:
+    """Weigh where the first infinity came from: made again on a copy, or else as it was seen."""
+    if born is not None:
+        weigh.speaks(
+            f"made again on a copy, {born['op']}{place(born.get('where'))} gave the first infinity of finite values, "
+            "in float16", 6.0, str(born["op"]),
+        )  # fmt: skip
+    elif origin.first is not None and _half(origin.first):
+        weigh.speaks(f"the first infinity of the run is in float16, at {origin.first.label}", 2.5, origin.step)
+    elif origin.first is not None:
+        weigh.against(
+            f"the first non-finite value is at {origin.first.label}, which is not float16", 2.0, origin.first.dtype
+        )
+
+
+def _weigh_reasons(case: Case, weigh: Weighing, origin: Origin) -> None:
+    """Weigh what makes values outgrow any format."""
+    if origin.has("input"):
+        weigh.against("the input of that step was already not finite", 5.0, origin.step)
+    for statement, value in simpler_reasons(case)[:1]:
+        if "input" not in statement or not origin.has("input"):
+            weigh.against(f"{statement}, which outgrows any format in the end", 1.0, value)
+    if float(case.early_update_ratio) > 1:
+        weigh.against("updates were huge, so values would outgrow any format", 2.0, case.early_update_ratio, 1.0)
 
 
 def _half(site: Site) -> bool:
