@@ -179,14 +179,14 @@ def variety(leaf: str, across: float, scale: float, width: int = 64) -> dict[str
     return {"leaf": leaf, "shape": [32, width], "across": across, "scale": scale, "alike": alike, "log_z": None}
 
 
-def adversarial(spread: Any) -> Build:
-    """Two optimizers; the generator's outputs vary by ``spread`` of the step."""
+def adversarial(spread: Any, noise: float = 1.0) -> Build:
+    """Two optimizers; the generator's outputs vary by ``spread`` of the step, and its inputs are of size ``noise``."""
     b = Build(steps=200).loss(0.7 + np.random.default_rng(7).normal(0, 0.02, 200))
     b.stream = np.arange(200) % 2
     for step in (*READ, 64, 128):
-        fake, noise, real = variety("", spread(step), 0.6), variety("", 1.0, 1.0, 16), variety("", 0.26, 0.5)
+        fake, real = variety("", spread(step), 0.6), variety("", 0.26, 0.5)
         score = variety("", 0.1, 0.3, 1)
-        for part, given, out in (("G", noise, fake), ("D", real, score), ("D", fake, score)):
+        for part, given, out in (("G", variety("", noise, noise, 16), fake), ("D", real, score), ("D", fake, score)):
             b.fact("outputs", step, part=part, model=part, batch=32, inputs=[given], outputs=[out])
     return b
 

@@ -16,6 +16,9 @@ REGRESSION = ("mse", "l1", "smooth_l1", "huber", "squared_error")
 WEIGHTED = ("Linear", "Conv", "Lazy", "Bilinear")
 """Types of layers that make scores, by how their name begins or contains it."""
 
+OTHERS = 40
+"""Samples of other classes than the main one below which a kernel regression finds nothing but strong relations."""
+
 
 def slots(case: Case) -> list[dict[str, Any]]:
     """Return the newest TARGETS fact of each loss."""
@@ -54,6 +57,13 @@ def supervised(case: Case, slot: dict[str, Any]) -> dict[str, Any] | None:
     if layer is None or not any(word in layer.type for word in WEIGHTED):
         return None
     return term
+
+
+def one_sided(slot: dict[str, Any]) -> bool:
+    """Whether the kept samples hold too few of any class but the main one to ask what inputs tell of them."""
+    rows = [row[0] for row in ((slot.get("predicted") or {}).get("classes") or {}).values()]
+    share = 1 - max(rows) / sum(rows) if sum(rows) else 1.0
+    return share * int((slot.get("fit") or {}).get("samples", 0)) < OTHERS and bool(rows)
 
 
 def head(term: dict[str, Any]) -> str:

@@ -310,6 +310,22 @@ def test_variety_of_outputs_and_log_z():
     assert out["alike"] > 0.99 > given["alike"]
 
 
+def test_what_goes_into_a_critic_of_flat_scores_is_read():
+    class Critic(nn.Linear):
+        def forward(self, x):
+            return super().forward(x).view(-1)
+
+    model = Critic(8, 1)
+
+    def program():
+        optimizer = torch.optim.SGD(model.parameters(), 0.01)
+        F.binary_cross_entropy_with_logits(model(torch.randn(32, 8)), torch.ones(32)).backward()
+        optimizer.step()
+
+    fact = ride(program, model).facts("outputs")[0]
+    assert (fact["outputs"], fact["batch"], fact["inputs"][0]["shape"]) == ([], 32, [32, 8])
+
+
 def test_an_agent_that_calls_its_policy_often_is_read_a_few_times():
     model = nn.Linear(8, 4)
 

@@ -339,6 +339,7 @@ EDITS = (
             "lr=1e-3, betas=(0.5, 0.999))\noptimizerG = torch.optim.Adam(netG.parameters(), lr=1e-3",
             "lr=1e-5, betas=(0.5, 0.999))\noptimizerG = torch.optim.Adam(netG.parameters(), lr=1e-2",
         ),
+        ("nn.Linear(48, 2),\n", "nn.Linear(48, 2),\n            nn.Tanh(),\n"),
     ),
     fault(
         "gan_noise_too_small",

@@ -55,8 +55,8 @@ class Outputs(Reader):
         if self._calls[part] > _CALLS:
             return
         found = [_variety(leaf, x, logits=True) for leaf, x in _readable(output, ids=False)]
-        if found:
-            batch = int(found[0]["shape"][0])
+        if found or inputs:  # a critic's scores are often one number a sample, flat
+            batch = int((found or inputs)[0]["shape"][0])
             self.scene.log(
                 FactKey.OUTPUTS,
                 {"part": part, "model": call.model.name, "batch": batch, "inputs": inputs, "outputs": found},

@@ -2,7 +2,7 @@
 
 What it is
     Everything that the network knows of its input passes through its narrowest layer. If that has one or two units and
-    there are ten classes, they must share a line or a plane.
+    there are ten classes, they must share a line or a plane. One unit in the middle of an autoencoder is the same.
 
 How it shows
     Training is clean, gradients are fine, and the loss comes to rest far above zero; it would not even fit one batch.
@@ -36,43 +36,61 @@ if TYPE_CHECKING:
 
 REST = 0.35
 """Share of the loss of guessing above which the loss has come to rest too high."""
+CLASSES = 4
+"""Classes from which a layer can be too narrow for them."""
+NUMBERS = 16
+"""Numbers of a target from which one unit cannot carry them."""
 STEPS = 60
 """Steps before it can be said that it rests."""
 
 
 def judge(case: Case) -> Finding | None:
     """Weigh the narrowest layer that everything passes."""
-    classes = max(
-        (int(t.get("classes") or 0) for t in case.terms if t.get("kind") in ("cross_entropy", "nll")), default=0
-    )
+    asked, enough = _asked(case)
     guess = guessing_loss(case)
-    if classes < 4 or not guess > 0 or len(case.loss) < STEPS or case.trouble.broke:
+    if not asked or not guess > 0 or len(case.loss) < STEPS or case.trouble.broke:
         return None
     if case.loss.last < REST * guess or not resting(case, guess):
         return None
-    narrow = [layer for layer in case.ordered if 0 < _width(layer) < math.log2(classes) and _all_pass(case, layer.path)]
+    narrow = [layer for layer in case.ordered if 0 < _width(layer) < enough and _all_pass(case, layer.path)]
     if not narrow:
         return None
     layer = min(narrow, key=_width)
     width = int(_width(layer))
+    units = f"{width} unit{'s' * (width > 1)}"
     weigh = Weighing()
-    weigh.speaks(f"everything passes {layer.path}, which has {width} units for {classes} classes",
-                 2.0 if width == 1 else 1.6, width, math.log2(classes))  # fmt: skip
+    weigh.speaks(f"everything passes {layer.path}, which has {units} for {asked}",
+                 2.0 if width == 1 else 1.6, width, enough)  # fmt: skip
     weigh.speaks(
         f"the loss rests at {number(case.loss.last)}, {percent(case.loss.last / guess)} of the loss of guessing", 0.6,
         case.loss.last, REST * guess,
     )  # fmt: skip
-    enough = 2 ** math.ceil(math.log2(4 * classes))
+    wider = 2 ** math.ceil(math.log2(max(16, 2 ** (enough + 2))))
     return weigh.conclude(
-        f"a layer that is too narrow: {width} units of {layer.path} must tell {classes} classes apart",
+        f"a layer that is too narrow: {units} of {layer.path} must tell {asked} apart",
         Remedy(
-            f"Widen {layer.path} to {enough} units or so; then see whether one small batch can be learnt by heart.",
-            f"torch.nn.{layer.type}(..., {enough})  # in the place of {layer.path!r}, and the next layer to match",
+            f"Widen {layer.path} to {wider} units or so; then see whether one small batch can be learnt by heart.",
+            f"torch.nn.{layer.type}(..., {wider})  # in the place of {layer.path!r}, and the next layer to match",
         ),
         layer=layer.path,
         step=0,
         failure=case.trouble.name or "loss at rest far above zero",
     )
+
+
+def _asked(case: Case) -> tuple[str, float]:
+    """Return what the outputs must tell apart, and the units below which a layer is too narrow for it.
+
+    Of classes it is what would number them in bits. A code of two units for an image may be meant, for a picture of
+    the codes; a code of one is not.
+    """
+    for term in case.terms:
+        columns = int(term.get("classes") or 0)
+        if term.get("kind") in ("cross_entropy", "nll") and columns >= CLASSES:
+            return f"{columns} classes", math.log2(columns)
+        if term.get("kind") in ("mse", "squared_error") and columns >= NUMBERS:
+            return f"{columns} numbers", 2.0
+    return "", 0.0
 
 
 def _width(layer: Layer) -> float:

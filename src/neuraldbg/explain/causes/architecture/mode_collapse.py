@@ -40,6 +40,10 @@ COLLAPSED = 0.1
 """Spread of the outputs over a batch, relative to that of real data or inputs, that is no variety."""
 FELL = 3.0
 """How many times more they must have varied before, where the run is shorter than LONG."""
+NEVER = 0.005
+"""The same at every reading, below what fresh weights give: some hundredths."""
+FAINT = 0.05
+"""Size of noise, drawn from a standard normal as a rule, that a generator can hardly hear."""
 LONG = 1000
 SHORT = 300
 LATE = 30
@@ -70,7 +74,8 @@ def _generator(case: Case, seen: list[Call]) -> Finding | None:
     made: dict[str, list[Call]] = {}
     for call in seen:
         made.setdefault(call.part, []).append(call)
-    for part, mine in made.items():
+    for part, calls_of in made.items():
+        mine = [call for call in calls_of if call.outputs]
         others = [call for name, theirs in made.items() if name != part for call in theirs]
         fakes = [(c.step, c.outputs[0]) for c in mine]
         fed = [c for c in others if any(_same(c, step, out) for step, out in fakes)]
@@ -104,7 +109,8 @@ def _weigh_generator(case: Case, part: str, mine: list[Call], real: float) -> Fi
         return None
     end, before = float(np.median([v for _, v in tail])), max(share, key=lambda pair: pair[1])
     fell = before[1] > FELL * end
-    if not fell and (case.run.steps or 0) < LONG:
+    never = before[1] < NEVER and tail[0][0] >= LATE
+    if not fell and not never and (case.run.steps or 0) < LONG:
         return None
     weigh = Weighing()
     weigh.speaks(
@@ -113,7 +119,12 @@ def _weigh_generator(case: Case, part: str, mine: list[Call], real: float) -> Fi
     )  # fmt: skip
     if fell:
         weigh.speaks(f"at step {before[0]} it was {percent(before[1])}", 1.2, before[1], end)
-    weigh.speaks("the noise that goes in varies", 0.3, noise.across, 0.1 * noise.scale)
+    elif never:
+        weigh.speaks(f"from the first step on it was never more than {percent(before[1])}", 0.7, before[1], NEVER)
+    if noise.scale < FAINT:
+        weigh.speaks(f"the noise that goes in is only {number(noise.scale)} in size", 1.0, noise.scale, FAINT)
+    else:
+        weigh.speaks("the noise that goes in varies", 0.3, noise.across, 0.1 * noise.scale)
     return weigh.conclude(
         f"generator outputs that are all alike: those of {part} vary by {percent(end)} of what real data do",
         Remedy(
@@ -122,7 +133,9 @@ def _weigh_generator(case: Case, part: str, mine: list[Call], real: float) -> Fi
             "generator_loss = -critic(fake).mean()",
         ),
         layer=part if part in case.layout.by_path else None,
-        step=next(step for step, value in share if value <= COLLAPSED and step >= min(before[0], tail[0][0])),
+        step=share[0][0]
+        if never
+        else next(step for step, value in share if value <= COLLAPSED and step >= min(before[0], tail[0][0])),
         failure="mode collapse",
     )
 
@@ -202,7 +215,8 @@ def _point(case: Case, seen: list[Call]) -> Finding | None:
         return None  # targets that are alike (temperatures in Kelvin) ask for outputs that are
     made: dict[str, list[Call]] = {}
     for call in seen:
-        made.setdefault(call.part, []).append(call)
+        if call.outputs:
+            made.setdefault(call.part, []).append(call)
     for part, mine in made.items():
         spread = [(c.step, 1 - c.outputs[0].alike, c) for c in mine]
         tail = spread[-LAST:]

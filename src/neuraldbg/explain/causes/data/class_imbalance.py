@@ -75,7 +75,7 @@ def _weigh(
     if isinstance(z, float):
         if z > 6:
             weigh.speaks(f"the inputs do tell the labels ({number(z)} standard deviations above shuffled ones)", 0.7, z)
-        elif z < 3:
+        elif z < 3 and not targets.one_sided(slot):
             weigh.against("the inputs do not tell the labels, so that the majority may be the best guess", 1.5, z, 3.0)
     binary = slot.get("kind") != "nll"
     weight = literal(min(100.0, share / max(1e-3, 1 - share)))

@@ -55,7 +55,7 @@ def judge(case: Case) -> Finding | None:
     for slot in targets.slots(case):
         fit = slot.get("fit") or {}
         nothing = fit.get("z", 9.0) < NOTHING and fit.get("best_z", 0.0) < 2 * NOTHING
-        if not nothing or "tokens" in slot or fit.get("samples", 0) < SAMPLES:
+        if not nothing or "tokens" in slot or fit.get("samples", 0) < SAMPLES or targets.one_sided(slot):
             continue
         term = targets.supervised(case, slot)
         if term is not None and (case.trouble.kind in ("stuck", "slow") or _no_better(case, slot)):
