@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.calibration import fitted, sigmoid
-from neuraldbg.explain.cause import Tier
+from neuraldbg.explain.cause import NONFINITE, Tier
 from neuraldbg.nouns import Evidence, Hypothesis
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from neuraldbg.explain.case import Case
     from neuraldbg.explain.cause import Cause
@@ -32,7 +32,7 @@ FLOOR = 0.15
 CREDIBLE = 0.5
 """From this confidence on a hypothesis is named in the verdict and explains others away."""
 
-__all__ = ["CREDIBLE", "FLOOR", "Weighed", "rank", "sigmoid", "weigh"]
+__all__ = ["CREDIBLE", "FLOOR", "Weighed", "ends_so", "rank", "sigmoid", "weigh"]
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,23 @@ def weigh(case: Case, findings: Iterable[tuple[Cause, Finding]]) -> tuple[Weighe
 
 
 def rank(case: Case, findings: Iterable[tuple[Cause, Finding]]) -> tuple[Hypothesis, ...]:
-    """Return the credible hypotheses, most likely first. Independent causes stand beside each other."""
+    """Return the credible hypotheses, most likely first. Independent causes stand beside each other.
+
+    Of a run that broke, those that such an end can come from stand first: what is true of the program beside them (a
+    layer that is never used) may be surer and is not why.
+    """
     shown = [w for w in weigh(case, findings) if w.confidence >= FLOOR]
+    shown.sort(key=lambda w: w.confidence >= CREDIBLE and not ends_so(case, w.cause.explains))
+    shown.sort(key=lambda w: w.confidence < CREDIBLE)
     return tuple(_hypothesis(w, rank) for rank, w in enumerate(shown, start=1))
+
+
+def ends_so(case: Case, explains: Collection[str]) -> bool:
+    """Whether a cause of these events can end a run as this one ended; true of every run that did not break."""
+    if not case.trouble.broke:
+        return True
+    ends = NONFINITE if case.trouble.kind == "nonfinite" else NONFINITE | {"loss_divergence"}
+    return not ends.isdisjoint(explains)
 
 
 def _tier(cause: Cause, finding: Finding) -> Tier:

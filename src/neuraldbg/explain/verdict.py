@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import Tier
 from neuraldbg.explain.loss import FEW
-from neuraldbg.explain.ranking import CREDIBLE
+from neuraldbg.explain.ranking import CREDIBLE, ends_so
 from neuraldbg.explain.words import number, percent, plural
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ def judge(case: Case, hypotheses: tuple[Hypothesis, ...], certain: frozenset[str
     trouble = case.trouble
     if trouble.broke or (trouble.any and top is not None) or (_halted(case) and top is not None):
         what = trouble.phrase or f"training was halted ({case.run.info.outcome.message})"
+        if top is not None and not ends_so(case, top.explains):
+            return "failing", _sentence(what, None, ()) + f" Beside it: {top.sentence}{_place(top)}." + ending
         return "failing", _sentence(what, top, hypotheses) + ending
     sure = [h for h in named if h.cause in certain]
     if steps < FEW and not sure:
