@@ -96,7 +96,7 @@ def evals(**changes: Any) -> Build:
         "model": "Net", "bursts": 4, "train_bursts": 4, "eval_bursts": 0, "passes": 12, "longest": 3, "repeated": 0,
         "same": False, "steps": 60, "grad": False, "first": 15, "dropout": ["drop"], "norms": ["bn"],
     }  # fmt: skip
-    return Build().fact("evals", 32, **{**base, **changes}).scalar("evals", np.zeros(60))
+    return Build().fact("evaluation_modes", 32, **{**base, **changes}).scalar("evals", np.zeros(60))
 
 
 def functions(**changes: Any) -> Build:

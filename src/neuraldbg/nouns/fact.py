@@ -67,7 +67,7 @@ class FactKey(str, Enum):
     "kind": "terms" (of one sum) | "backwards" (one after the other), "cosine": float, "norms": [float, float],
     "names": [str, str]}."""
 
-    EVALUATION = "evaluation"
+    EVALUATION_SCORES = "evaluation_scores"
     """The evaluations of the run, logged at its end: {"phases": [[step before which it was, mean loss, accuracy | None,
     batches], ...]}. Accuracy is known for classes given to ``cross_entropy`` or ``nll_loss``."""
 
@@ -217,7 +217,7 @@ class FactKey(str, Enum):
     were written to), "refreshed": int (looks before which its running statistics had changed, without a pass of its
     own in training mode)}."""
 
-    EVALS = "evals"
+    EVALUATION_MODES = "evaluation_modes"
     """Passes of a trained model without gradients, or without a backward: {"model": str, "bursts": int (steps before
     which there were some), "train_bursts": int (those in training mode), "eval_bursts": int, "passes": int (in
     training mode), "longest": int (such passes in one burst), "repeated": int (passes with the input of the pass

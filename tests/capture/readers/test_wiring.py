@@ -226,7 +226,7 @@ def test_an_average_that_is_never_updated_is_told_from_one_that_is():
 def test_validation_in_training_mode_is_counted_in_bursts():
     model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.1), nn.Linear(8, 1))
     seen = ride(lambda: train(model, 20, after=lambda i: evaluate(model) if i % 5 == 4 else None), model)
-    found = fact(seen, "evals")
+    found = fact(seen, "evaluation_modes")
     assert (found["train_bursts"], found["eval_bursts"], found["longest"]) == (3, 0, 3)
     assert (found["norms"], found["dropout"]) == (["1"], ["2"])
 

@@ -49,7 +49,7 @@ def judge(case: Case) -> Finding | None:
     """Weigh the evaluations of each trained model."""
     if len(case.run.streams) > 1:
         return None  # several players: passes without gradients serve the others
-    latest = {fact.value["model"]: fact.value for fact in case.run.facts_of(FactKey.EVALS.value)}
+    latest = {fact.value["model"]: fact.value for fact in case.run.facts_of(FactKey.EVALUATION_MODES.value)}
     found = [finding for value in latest.values() if (finding := _weigh(value)) is not None]
     return max(found, key=lambda finding: finding.log_odds) if found else _functional(case)
 

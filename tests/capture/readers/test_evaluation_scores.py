@@ -50,7 +50,7 @@ def test_losses_and_accuracies_of_each_evaluation():
     with NeuralDbg(model) as dbg:
         train(model, nn.CrossEntropyLoss(), evaluate=evaluate)
     run = dbg.record()
-    phases = run.fact("evaluation")["phases"]
+    phases = run.fact("evaluation_scores")["phases"]
     assert [(p[1], p[2], p[3]) for p in phases] == [(pytest.approx(e[0]), pytest.approx(e[1]), 2) for e in expected]
     seen = run.scalar("eval_loss")
     assert seen.steps.tolist() == [4, 8], "an evaluation belongs to the step after it, the last is in the fact only"
@@ -61,7 +61,7 @@ def test_training_without_evaluation_says_nothing():
     model = net()
     with NeuralDbg(model) as dbg:
         train(model, F.cross_entropy)
-    assert dbg.record().fact("evaluation") is None
+    assert dbg.record().fact("evaluation_scores") is None
     assert not len(dbg.record().scalar("eval_loss"))
 
 
@@ -74,7 +74,7 @@ def test_an_evaluation_that_forgot_no_grad_is_one_too():
     model = net()
     with NeuralDbg(model) as dbg:
         train(model, F.cross_entropy, evaluate=evaluate)
-    assert len(dbg.record().fact("evaluation")["phases"]) == 3
+    assert len(dbg.record().fact("evaluation_scores")["phases"]) == 3
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -103,4 +103,4 @@ def test_ignored_labels_do_not_count():
     model = net()
     with NeuralDbg(model) as dbg:
         train(model, F.cross_entropy, 1, evaluate=evaluate)
-    assert dbg.record().fact("evaluation")["phases"][0][2] == 1.0
+    assert dbg.record().fact("evaluation_scores")["phases"][0][2] == 1.0

@@ -106,7 +106,7 @@ class Evaluation(Reader):
         if self._losses:
             self._end_phase()
         if self._phases:
-            self.scene.log(FactKey.EVALUATION, {"phases": list(self._phases)})
+            self.scene.log(FactKey.EVALUATION_SCORES, {"phases": list(self._phases)})
 
     def _gathered(self) -> tuple[float, float | None, int]:
         values = [float(loss) for loss in self._losses]
