@@ -80,7 +80,7 @@ def program(
     kind: str,
     cause: str | tuple[str, ...] = (),
     *,
-    layer: str | None = None,
+    layer: str | tuple[str, ...] | None = None,
     step: int | None = None,
     verdict: str | tuple[str, ...] = "",
     tolerated: str | tuple[str, ...] = (),

@@ -70,13 +70,25 @@ class Case:
         streams = [int(s) for s in self.history.stream]
         return min(Counter(streams).items(), key=lambda kv: (-kv[1], kv[0]))[0] if streams else 0
 
+    @cached_property
+    def alone(self) -> bool:
+        """Whether no other optimizer steps between the first and the last step of this one.
+
+        A teacher that is trained before its student, or the next fold, is another training; a critic is not.
+        """
+        return self._alone(self.stream)
+
+    def _alone(self, stream: int) -> bool:
+        mine = np.flatnonzero(self.history.stream == stream)
+        return len(mine) == 0 or len(mine) == mine[-1] - mine[0] + 1
+
     def scalar(self, name: str, stream: int | None = None) -> Series:
         """One scalar of the main optimizer, or of another."""
         return self.run.scalar(name, self.stream if stream is None else stream)
 
     def loss_of(self, stream: int) -> LossSummary:
         """The loss of one optimizer."""
-        return LossSummary(self.run.scalar("loss", stream), alone=len(self.run.streams) < 2)
+        return LossSummary(self.run.scalar("loss", stream), alone=self._alone(stream))
 
     @cached_property
     def loss(self) -> LossSummary:

@@ -32,6 +32,10 @@ POOR = 0.97
 """Share of the loss of one who only knows how frequent each class is, above which nothing was learnt from inputs."""
 LONG = 100
 """Steps after which a model should know more than the frequencies of its classes."""
+RISE = 2.0
+"""The loss within ten steps over the first one, above which the first updates did harm."""
+LARGE = 0.1
+"""norm(update) / norm(weight) from which a step is too large; 1e-3 is healthy (Karpathy, CS231n notes)."""
 DEEP = 8
 """Weight matrices from which a network counts as deep here."""
 
@@ -244,3 +248,15 @@ def uphill(case: Case) -> tuple[float, int]:
     """Return the share of read steps whose update went against the negative gradient, and how many were read."""
     values = case.scalar("descent").finite().values
     return float((values < -0.05).mean()) if len(values) else float("nan"), len(values)
+
+
+def weigh_bearing(case: Case, weigh: Weighing) -> None:
+    """Weigh whether a training bears gradients that are a sum where a mean is usual."""
+    if case.loss.early_rise > RISE and np.fmax(case.first_update_ratio, case.early_update_ratio) > LARGE:
+        weigh.speaks(
+            f"within ten steps the loss rose to {number(case.loss.early_rise)} times its first value", 1.5,
+            case.loss.early_rise, RISE,
+        )  # fmt: skip
+        weigh.against("the training gets over it", 2.5)
+    else:
+        weigh.against("the training runs well, so the learning rate fits the sum", 5.0)

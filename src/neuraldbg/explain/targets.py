@@ -51,7 +51,7 @@ def supervised(case: Case, slot: dict[str, Any]) -> dict[str, Any] | None:
     term = term_of(case, slot)
     if term is None or not term.get("direct") or not slot.get("alone") or not slot.get("single"):
         return None
-    if len(case.run.streams) > 1 or len(case.terms) != 1:
+    if not case.alone or len(case.terms) != 1 or slot.get("stream", case.stream) != case.stream:
         return None
     layer = case.layout.by_path.get(str(term.get("layer")))
     if layer is None or not any(word in layer.type for word in WEIGHTED):

@@ -102,7 +102,8 @@ def at_guess(case: Case) -> bool:
     A large first loss (huge inputs or weights) that falls to this level looks like learning and is none.
     """
     loss, guess = case.loss, guessing_loss(case)
-    if not guess > 0 or len(loss.finite) < ENOUGH or not loss.alone:
+    # A sum of several terms may rest above the guess of one that was learnt.
+    if not guess > 0 or len(loss.finite) < ENOUGH or not loss.alone or len(case.terms) > 1:
         return False
     # A weak relation (an R2 of 0.1) is one: the level is taken over half the run, with its standard error.
     half = loss.finite.values[len(loss.finite) // 2 :]

@@ -242,15 +242,6 @@ EDITS = (
     ),
     # ------------------------------------------------------------ batchnorm_small_batch
     fault(
-        "cnn_batches_of_two",
-        "digits_cnn",
-        "batchnorm_small_batch",
-        ("batch_size=48", "batch_size=2"),
-        ("test_size=0.3", "test_size=0.3, train_size=400"),
-        ("epochs=6", "epochs=1"),
-        step=0,
-    ),
-    fault(
         "teacher_batches_of_two",
         "mean_teacher",
         "batchnorm_small_batch",
@@ -313,6 +304,7 @@ EDITS = (
             "        for _ in range(32):\n            x = F.relu(self.gc2(x, adj))\n",
         ),
         ("return self.self_lin(x) + self.neigh_lin(neighbours)", "return self.neigh_lin((neighbours + x) / 2)"),
+        ("        self.self_lin = nn.Linear(n_in, n_out)\n", ""),
         step=0,
     ),
     fault(
@@ -322,6 +314,18 @@ EDITS = (
         (
             "        x = x + self.attn(self.ln_1(x))\n        x = x + self.mlp(self.ln_2(x))\n",
             "        x = self.attn(x)\n",
+        ),
+        (
+            "        self.ln_1 = nn.LayerNorm(n_embd)\n        self.attn = CausalSelfAttention()\n",
+            "        self.attn = CausalSelfAttention()\n",
+        ),
+        (
+            (
+                "        self.ln_2 = nn.LayerNorm(n_embd)\n"
+                "        self.mlp = nn.Sequential("
+                "nn.Linear(n_embd, 4 * n_embd), nn.GELU(), nn.Linear(4 * n_embd, n_embd))\n"
+            ),
+            "",
         ),
         ("n_layer = 2\n", "n_layer = 8\n"),
         ("args.steps):", "100):"),

@@ -69,7 +69,7 @@ def relu_recurrence_over_pixels() -> None:
     fit(model, sgd(model, 0.01), batches(digits(), 60))
 
 
-@program("mlp", ("exploding_depth", "missing_activation"), layer="fc1", step=0, verdict="failing")
+@program("mlp", ("exploding_depth", "missing_activation"), layer=("fc1", "head"), step=0, verdict="failing")
 def deep_linear_gain_2() -> None:
     model = init(Mlp(depth=16, act=nn.Identity), gain=2.0)
     fit(model, sgd(model, 0.01), batches(flat_digits(), 100))

@@ -57,7 +57,26 @@ def run(bench: Bench) -> dict[str, Any] | None:
         ignored = _same(trained, bench.call(lambda name, x: x if name in targets else _rolled(x)))
     finally:
         bench.module.eval()
+    if ignored and _fades(bench, targets):
+        return {"ignored": False, "layer": None, "leaves": [], "faded": True}
     return {"ignored": ignored, "layer": _lost(first, second) if ignored else None, "leaves": []}
+
+
+def _fades(bench: Bench, targets: set[str]) -> bool:
+    """Whether other inputs change the output by less than its format can show: a double shows more of what fades.
+
+    A long recurrence multiplies what it read first by less than 1 again and again. That input is used, and forgotten.
+    """
+    bench.module.double()
+    try:
+        base = bench.call(lambda _, x: _doubled(x))
+        return not _same(base, bench.call(lambda name, x: _doubled(x if name in targets else _rolled(x))))
+    except Unfit:  # it names its formats itself
+        return False
+
+
+def _doubled(x: Tensor) -> Tensor:
+    return x.double() if x.is_floating_point() else x
 
 
 def _zeros(bench: Bench) -> dict[str, Any] | None:
@@ -178,4 +197,4 @@ def _lost(first: list[tuple[str, float, float]], second: list[tuple[str, float, 
     return None
 
 
-EXPERIMENT = Experiment("input_ignored", run, forwards=9)
+EXPERIMENT = Experiment("input_ignored", run, forwards=11)

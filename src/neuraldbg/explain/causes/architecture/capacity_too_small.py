@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import Cause, Tier
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.profiles import MATRIX_TYPES
+from neuraldbg.explain.profiles import MATRIX_TYPES, RECURRENT_TYPES
 from neuraldbg.explain.structure import resting
 from neuraldbg.explain.trouble import guessing_loss
 from neuraldbg.explain.words import number, percent
@@ -94,9 +94,9 @@ def _asked(case: Case) -> tuple[str, float]:
 
 
 def _width(layer: Layer) -> float:
-    if layer.type not in MATRIX_TYPES or not layer.leaf:
+    if not layer.leaf or layer.type not in (*MATRIX_TYPES, *RECURRENT_TYPES):
         return 0.0
-    width = layer.settings.get("out_features")
+    width = layer.settings.get("hidden_size" if layer.type in RECURRENT_TYPES else "out_features")
     return float(width) if isinstance(width, (int, float)) else 0.0
 
 

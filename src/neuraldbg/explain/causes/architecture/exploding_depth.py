@@ -115,9 +115,9 @@ def _weigh_forward(case: Case, weigh: Weighing) -> str | None:
     The layers' own gradients cannot show it where a layer is used again and again.
     """
     profile, guess = case.activations, guessing_loss(case)
-    if len(profile) < 3 or not profile.ratio > RATIO or case.sound_init is not True:
+    if len(profile) < 3 or case.sound_init is not True or not case.loss.initial > FIRST_LOSS * guess:
         return None
-    if not case.loss.initial > FIRST_LOSS * guess:
+    if not profile.ratio > (RATIO / 10 if case.loss.initial > FIRST_LOSS**2 * guess else RATIO):
         return None
     weigh.speaks(
         f"in the first step values grow from {number(float(profile.values[0]))} at {profile.layers[0]} to "

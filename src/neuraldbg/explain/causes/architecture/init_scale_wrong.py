@@ -30,7 +30,7 @@ from neuraldbg.explain.profiles import MATRIX_TYPES
 from neuraldbg.explain.stepping import POOR, poor, weigh_poverty
 from neuraldbg.explain.structure import calls
 from neuraldbg.explain.trouble import guessing_loss
-from neuraldbg.explain.words import listing, number
+from neuraldbg.explain.words import listing, number, percent
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ HIGH = 4.0
 """rms * sqrt(fan_in) above which a layer amplifies; He et al. 2015 ask for 1.41, Glorot and Bengio 2010 for about 1."""
 LOW = 0.05
 """Below which it damps; torch's default for Linear is 0.58, GPT-2's scaled residual layers come down to 0.11."""
+HARDLY = 0.7
+"""Share of the loss of guessing by frequencies above which little was learnt."""
 CONSTANT = 1e-4
 """Variation of the outputs over a batch, relative to their size, that carries nothing of the input."""
 GAIN = 3.0
@@ -130,6 +132,9 @@ def _weigh_course(case: Case, weigh: Weighing, *, large: bool) -> None:
     elif not large and case.learned and (share := _constant(case)) < CONSTANT:
         weigh.speaks(f"outputs vary with the input by {number(share)} of their size only, to the end: what was learnt "
                      "is a constant", 1.5, share, CONSTANT)  # fmt: skip
+    elif large and poor(case) > HARDLY:
+        weigh.against(f"the loss comes down to {percent(poor(case))} of that of guessing by the classes' frequencies",
+                      1.0, poor(case), HARDLY)  # fmt: skip
     elif case.learned:
         weigh.against("the model learns all the same", 3.5, case.loss.relative)
 

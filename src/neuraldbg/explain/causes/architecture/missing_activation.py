@@ -41,6 +41,8 @@ LINEAR_OPS = frozenset({
     "slowconv2d", "cudnnconvolution", "embeddingbag", "viewasreal", "unsafesplit", "repeat", "roll", "flip", "none",
 })  # fmt: skip
 """Operations under which a sum of inputs gives the sum of outputs, up to an offset."""
+TRUNK = 2
+"""Matrices in a row that several heads must share for the trunk to be judged: one alone is a common embedding."""
 DROPS = ("Dropout", "AlphaDropout", "Dropout1d", "Dropout2d", "Dropout3d")
 """Layers whose multiplication by a mask is not a product of two things that were computed."""
 
@@ -63,10 +65,11 @@ def _stack(case: Case, model: str, into: dict[str, list[str]]) -> list[Layer] | 
     if len(matrices) < 2 or len(case.terms) == 0:
         return None
     ahead = _ahead(case, matrices)
-    if any(layer.path not in ahead for layer in matrices[:-1]):
+    trunk, ends = [m for m in matrices if m.path in ahead], [m for m in matrices if m.path not in ahead]
+    if len(ends) > 1 and len(trunk) < TRUNK:
         return None  # side by side, not one after the other
     for layer in layers:
-        if layer.path not in ahead and layer is not matrices[-1]:
+        if layer.path not in ahead and layer not in ends:
             continue  # behind the last matrix: an output activation
         extra = {"mul"} if layer.type in DROPS else set()
         if not set(into[layer.path]) <= LINEAR_OPS | extra:
@@ -74,7 +77,8 @@ def _stack(case: Case, model: str, into: dict[str, list[str]]) -> list[Layer] | 
     others = [layer for layer in case.layout.layers if layer.model == model and layer.path in case.layout.called]
     if any(layer.path not in into and layer.params and layer.leaf for layer in others):
         return None  # what the graph did not show may be anything
-    return None if _low_rank(matrices) else matrices
+    stack = [*trunk, *ends[-1:]]
+    return None if len(stack) < 2 or _low_rank(stack) else stack
 
 
 def _ahead(case: Case, matrices: list[Layer]) -> frozenset[str]:

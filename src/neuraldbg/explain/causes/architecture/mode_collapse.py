@@ -178,7 +178,9 @@ def _code(case: Case, seen: list[Call]) -> Finding | None:
                 "kl_weight = min(1.0, step / 5000)\nloss = reconstruction + kl_weight * kl",
             ),
             layer=part if part in case.layout.by_path else None,
-            step=next(c.step for c, m, s in entries if m.scale <= PRIOR and s.scale <= 3 * PRIOR),
+            step=entries[0][0].step
+            if times > DROWNS
+            else next(c.step for c, m, s in entries if m.scale <= PRIOR and s.scale <= 3 * PRIOR),
             failure="posterior collapse",
         )
     return None

@@ -12,7 +12,8 @@ How it shows
 How it is told apart
     The gradient is measured layer by layer at the first steps: it falls steadily towards the input while the
     initial weights have a sound scale. With wrong initial weights the activations fade as well, from the first
-    step; a gradient that is small in all layers alike belongs to a model that has converged.
+    step; a gradient that is small in all layers alike belongs to a model that has converged. Of a recurrence, other
+    inputs are tried on a copy: if its last output tells them apart in double precision only, what it read has faded.
 
 What to do
     ReLU-like activations, normalisation layers, residual connections; for recurrences, gates (LSTM, GRU).
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, Cause, Tier
 from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.inputs import experiments
 from neuraldbg.explain.profiles import RECURRENT_TYPES, unit_share
 from neuraldbg.explain.words import number, percent
 from neuraldbg.nouns import Remedy
@@ -44,7 +46,39 @@ PER_LAYER = 0.7
 
 
 def judge(case: Case) -> Finding | None:
-    """Weigh the gradient's decay over depth at the beginning."""
+    """Weigh the gradient's decay over depth at the beginning, or what a recurrence forgets."""
+    return _over_depth(case) or _through_time(case)
+
+
+def _through_time(case: Case) -> Finding | None:
+    """A recurrence whose last output tells inputs apart in double precision only."""
+    layer = next((one.path for one in case.layout.layers if one.type in RECURRENT_TYPES), None)
+    if layer is None or not any(value.get("faded") for _, value in experiments(case, "input_ignored")):
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        "in a copy of the model with fresh weights, other inputs gave the same output to the last bit, and another one "
+        "in double precision: what was read fades before it is used", 5.0, "faded",
+    )  # fmt: skip
+    weigh.speaks(f"{layer} passes it on from step to step", 0.5, layer)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.0)
+    elif case.learned:
+        weigh.against(f"the model learns: the loss fell by {percent(case.loss.relative)}", 4.0, case.loss.relative)
+    return weigh.conclude(
+        f"a recurrence that forgets: what {layer} reads first has no effect on its last output",
+        Remedy(
+            "Read the output at the end of each sequence and not after its padding, or use an LSTM or GRU; shorter "
+            "sequences help as well.",
+            "packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)",
+        ),
+        layer=layer,
+        step=0,
+        failure=case.trouble.name or "forgetting",
+    )
+
+
+def _over_depth(case: Case) -> Finding | None:
     profile = case.gradients
     if len(profile) < 3 or not profile.values[-1] > 0 or (case.origin is not None and case.origin.step < 3):
         return None

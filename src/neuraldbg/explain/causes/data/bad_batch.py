@@ -20,6 +20,7 @@ What to do
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -117,7 +118,7 @@ def judge(case: Case) -> Finding | None:
     weigh = Weighing()
     weigh.speaks(
         f"the batch of step {odd.step} has a {odd.stat} of {number(odd.value)}, usual is {number(odd.usual)}",
-        2.5, odd.value, odd.usual,
+        _surprise(odd.value, odd.usual), odd.value, odd.usual,
     )  # fmt: skip
     if odd.share > 0.05:
         weigh.against(
@@ -192,6 +193,12 @@ def _one_target(case: Case, step: int, value: float, far: float, rows: int) -> F
     )  # fmt: skip
 
 
+def _surprise(value: float, usual: float) -> float:
+    """Return what an outlier is worth: measured data has a heavy tail, and no power of ten after the third."""
+    times = abs(value / usual) if usual else 1.0
+    return 2.5 + min(max(0.0, 1.2 * (math.log10(max(times, 1.0)) - 2)), 3.0)
+
+
 def _weigh_loss(case: Case, odd: Outlier, weigh: Weighing) -> None:
     """Weigh the loss of that step and of those after it."""
     loss = case.loss.finite
@@ -204,7 +211,9 @@ def _weigh_loss(case: Case, odd: Outlier, weigh: Weighing) -> None:
     if not np.isfinite(here) or here > 2 * usual:
         weigh.speaks(f"the loss of that step is {number(here)}, before it was {number(usual)}", 2.5, here, 2 * usual)
     else:
-        weigh.against("the loss of that step is like that of the others", 3.5, here, 2 * usual)
+        # A batch norm hides such a batch from the loss, and keeps it in its running statistics.
+        weigh.against("the loss of that step is like that of the others", 2.0 if case.has_norms else 3.5, here,
+                      2 * usual)  # fmt: skip
     if case.trouble.broke and case.onset is not None and odd.step <= case.onset <= odd.step + 3:
         weigh.speaks(
             f"the run broke within {plural(case.onset - odd.step + 1, 'step')} of it", 1.5, case.onset, odd.step

@@ -26,6 +26,7 @@ from neuraldbg.explain.cause import STALL, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.inputs import batches
 from neuraldbg.explain.profiles import is_norm
+from neuraldbg.explain.stepping import POOR, poor, weigh_poverty
 from neuraldbg.explain.words import number
 from neuraldbg.nouns import Remedy
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
     from neuraldbg.explain.finding import Finding
 
+NEAR_EPS = 1e-4
+"""Variance of inputs that a batch norm behind the first layer does not bring back: its eps is 1e-5."""
 GRIDS = {
     "twice": ("k / 255 / 255: from 0 to 1 / 255, divided by 255 twice", "x = x / 255  # once: ToTensor() has done it"),
     "shrunk": (
@@ -63,11 +66,13 @@ def judge(case: Case) -> Finding | None:
     if absorbed is not None:
         # Behind a first layer it does so only in part: its eps is larger than what is left of the variance, and the
         # zeros that a convolution pads with stand out from an offset.
-        whole = absorbed is leaves[0] or not case.trouble.any
+        whole = absorbed is leaves[0] or not (case.trouble.any or float(level["std"]) ** 2 < NEAR_EPS)
         weigh.against(f"{absorbed.path} ({absorbed.type}) undoes the scale{'' if whole else ' in part'}",
                       5.0 if whole else 2.5, absorbed.path)  # fmt: skip
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.0)
+    elif poor(case) > POOR:
+        weigh_poverty(case, weigh, 1.0)
     elif case.learned:
         weigh.against("the loss falls all the same", 1.0, case.loss.relative)
     first = next((w.layer.path for w in case.weights), None)

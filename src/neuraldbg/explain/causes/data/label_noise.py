@@ -92,7 +92,7 @@ def _no_better(case: Case, slot: dict[str, Any]) -> bool:
 def _one_of_several(case: Case, slot: dict[str, Any]) -> Finding | None:
     """One of several heads whose targets do not follow from inputs that tell those of the other heads."""
     term = targets.term_of(case, slot)
-    if term is None or not term.get("direct") or slot.get("alone") or len(case.run.streams) > 1:
+    if term is None or not term.get("direct") or slot.get("alone") or not case.alone:
         return None
     if [t.get("layer") for t in case.terms].count(term.get("layer")) != 1:  # two labels for one output, as in mixup
         return None

@@ -28,6 +28,7 @@ import numpy as np
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.loops import latest, micro_batches
+from neuraldbg.explain.stepping import weigh_bearing
 from neuraldbg.explain.trouble import guessing_loss
 from neuraldbg.explain.words import number
 from neuraldbg.nouns import FactKey, Remedy
@@ -47,7 +48,7 @@ HARDLY = 0.75
 
 def judge(case: Case) -> Finding | None:
     """Weigh the factor against what it did."""
-    if len(case.run.streams) > 1:
+    if not case.alone:
         return None
     about = next((f for f in latest(case, FactKey.ACCUMULATION, "stream") if f.get("stream") == case.stream), None)
     count = micro_batches(case, case.stream)
@@ -58,12 +59,13 @@ def judge(case: Case) -> Finding | None:
     apart = len(forwards) > 0 and float(np.median(forwards)) >= count
     if factor < MANY or not apart or len(about.get("kinds") or ()) > 1:
         return None
-    return _weigh(case, count, factor)
+    return _weigh(case, count, factor, count / factor)
 
 
-def _weigh(case: Case, count: int, factor: float) -> Finding:
+def _weigh(case: Case, count: int, factor: float, divisor: float) -> Finding:
     weigh = Weighing()
-    weigh.speaks(f"each step uses the sum of {count} losses that are divided by nothing at their end", 2.0, count, MANY)
+    divided = f"by {number(divisor)}" if divisor > 1 else "by nothing at their end"
+    weigh.speaks(f"each step uses the sum of {count} losses that are divided {divided}", 2.0, count, MANY)
     if case.trouble.broke:
         weigh.speaks(case.trouble.phrase, 2.0)
     elif case.trouble.any:
@@ -72,7 +74,7 @@ def _weigh(case: Case, count: int, factor: float) -> Finding:
         said = f"the loss of {number(case.loss.last)} is hardly better than that of guessing, {number(guess)}"
         weigh.speaks(said, 1.0, case.loss.last, HARDLY * guess)
     else:
-        weigh.against("the training runs well, so the learning rate fits the sum", 5.0)
+        weigh_bearing(case, weigh)
     if case.adaptive:
         weigh.against(f"{case.optimizer_name} rescales its steps, so the size of the gradient hardly matters", 4.0)
     clipped = case.scalar("clip_limit")

@@ -13,9 +13,9 @@ How it shows
 How it is told apart
     When the copy is evaluated, some of its weights are compared bit by bit with those of the trained model, then and
     at the first step, and with its own at the evaluation before; writes to it that leave it where it began are seen
-    too. It is a fault for an ``AveragedModel`` or a copy that
-    is called an average. Fixed teachers, reference models, best checkpoints and target networks are copies too and may
-    well stay as they are: they are named only if nothing else explains a failing run.
+    too. It is a fault for an ``AveragedModel`` or a copy that is called an average. A target network that is still as
+    it began when a run of hundreds of steps is over is likely one. Fixed teachers, reference models and best
+    checkpoints are copies too and may well stay as they are: they are not named.
 
 What to do
     Call the update after each optimizer step, with a decay between 0 and 1, and ``update_bn`` before evaluating a copy
@@ -42,6 +42,10 @@ AVERAGE = re.compile(
 """Names of copies that are averages."""
 FOLLOWER = re.compile(r"target|teacher|momentum", re.IGNORECASE)
 """Names of copies that may be averages, or fixed."""
+TARGET = re.compile(r"target|tgt|momentum|_k$|key_enc", re.IGNORECASE)
+"""Names of copies that give a training its targets: of values, or of codes."""
+WHOLE = 300
+"""Steps of a finished run in which a copy that is there for targets should have been renewed."""
 TWICE = 2
 MANY = 5
 LATE = 20
@@ -53,11 +57,12 @@ NOWHERE = 1e-5
 def judge(case: Case) -> Finding | None:
     """Weigh every copy that was evaluated; return the clearest finding."""
     latest = {fact.value["model"]: fact.value for fact in case.run.facts_of(FactKey.COPIES.value)}
-    found = [finding for value in latest.values() if (finding := _weigh(value)) is not None]
+    over = case.run.info.outcome.kind == "completed"
+    found = [finding for value in latest.values() if (finding := _weigh(value, over=over)) is not None]
     return max(found, key=lambda finding: finding.log_odds) if found else None
 
 
-def _weigh(copy: dict[str, Any]) -> Finding | None:
+def _weigh(copy: dict[str, Any], *, over: bool) -> Finding | None:
     if not copy["moved"] or not copy["evaluated"]:
         return None
     names = [copy["model"], *copy["names"]]
@@ -71,7 +76,7 @@ def _weigh(copy: dict[str, Any]) -> Finding | None:
     if not copy["swapped"] and _without_effect(copy):
         return _in_vain(copy)
     if copy["averaged"] == 0 or (copy["constant"] and copy["began_equal"]):
-        return _never_updated(copy, average=average)
+        return _never_updated(copy, average=average, over=over)
     if average and copy["follows"] and copy["evaluated"] > TWICE and (copy["averaged"] or 3) > TWICE:
         return _no_average(copy)
     if average and copy["stale_norms"]:
@@ -79,9 +84,9 @@ def _weigh(copy: dict[str, Any]) -> Finding | None:
     return None
 
 
-def _never_updated(copy: dict[str, Any], *, average: bool) -> Finding | None:
+def _never_updated(copy: dict[str, Any], *, average: bool, over: bool) -> Finding | None:
     weigh = Weighing()
-    times = plural(copy["evaluated"], "time")
+    names, times = (copy["model"], *copy["names"]), plural(copy["evaluated"], "time")
     if copy["averaged"] == 0:
         weigh.speaks(f"its counter n_averaged is 0, and it was evaluated {times}", 4.0, 0)
     if copy["constant"] and copy["began_equal"]:
@@ -93,6 +98,11 @@ def _never_updated(copy: dict[str, Any], *, average: bool) -> Finding | None:
         )  # fmt: skip
     if average:
         weigh.speaks("it is an average by its type or name", 0.7, copy["model"])
+    elif over and copy["last"] - copy["first"] >= WHOLE and any(TARGET.search(name) for name in names):
+        weigh.against(
+            f"it may be a fixed copy on purpose, though targets are renewed within {copy['last']} steps as a rule", 1.5,
+            copy["last"] - copy["first"], WHOLE,
+        )  # fmt: skip
     else:
         weigh.against("it may be a fixed copy on purpose, or be updated only now and then", 3.5)
     if copy["stale_norms"] and not average and copy["evaluated"] >= MANY:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.loops import completed, latest, raised, rates
 from neuraldbg.explain.words import number, percent, plural
@@ -279,7 +279,7 @@ CAUSE = Cause(
     category="loop",
     title="a learning rate that is not what its schedule means",
     tier=Tier.CERTAIN,
-    explains=STALL,
+    explains=STALL | BLOW_UP,
     judge=judge,
     place="step",
     page=__doc__ or "",

@@ -50,7 +50,7 @@ def _divergence(case: Case) -> Finding | None:
     """The divergence of a variational autoencoder, which is to be small, made large."""
     signs = [fact.value.get("gaussian_kl", 0) for fact in case.run.facts_of(FactKey.LOSS.value)]
     values = case.loss.finite.values
-    if not signs or any(sign != -1 for sign in signs) or len(case.run.streams) > 1 or len(values) < FEW:
+    if not signs or any(sign != -1 for sign in signs) or not case.alone or len(values) < FEW:
         return None
     weigh, last = Weighing(), case.loss.last
     weigh.speaks(
@@ -71,7 +71,7 @@ def _divergence(case: Case) -> Finding | None:
 
 def _only_term(case: Case) -> Finding | None:
     """The only term of the loss."""
-    if len(case.terms) != 1 or len(case.run.streams) > 1 or case.optimizer.get("owned") == 0:
+    if len(case.terms) != 1 or not case.alone or case.optimizer.get("owned") == 0:
         return None
     term, slots = case.terms[0], targets.slots(case)
     if any(not slot.get("single") or not slot.get("alone") for slot in slots):

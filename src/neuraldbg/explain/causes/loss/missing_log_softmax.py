@@ -24,6 +24,7 @@ What to do
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain import targets
@@ -50,6 +51,11 @@ def judge(case: Case) -> Finding | None:
     return None
 
 
+def _finite(mass: dict[str, Any]) -> bool:
+    """Whether it is of scores that had not become NaN or infinite: those sum to nothing, whatever they are."""
+    return all(math.isfinite(mass[name]) for name in ("low", "high", "top") if isinstance(mass.get(name), float))
+
+
 def _ones(mass: dict[str, Any], name: str) -> bool:
     """Whether all sums of a kind are 1 within ``NEAR``."""
     low, high = mass.get(f"{name}low"), mass.get(f"{name}high")
@@ -57,7 +63,7 @@ def _ones(mass: dict[str, Any], name: str) -> bool:
 
 
 def _weigh(case: Case, term: dict[str, Any]) -> Finding | None:
-    masses = [t["mass"] for t in targets.alike(case, term) if t.get("mass")]
+    masses = [t["mass"] for t in targets.alike(case, term) if t.get("mass") and _finite(t["mass"])]
     weigh, kind, what = Weighing(), str(term.get("kind")), ""
     if not masses:
         if kind != "kl_div" or not term.get("direct"):

@@ -117,6 +117,8 @@ def _order(case: Case, slot: dict[str, Any]) -> Finding | None:
     best, given = fit.get("best_score", 0.0), fit.get("score", 0.0)
     if not (fit.get("best_z", 0.0) > FITS and fit.get("z", 0.0) < FAILS and given < 0.5 * best and best > 0.05):
         return None
+    if not case.alone or slot.get("stream", case.stream) != case.stream:
+        return None  # a critic is asked about real and made samples in turn, and what follows its score is not fixed
     weigh = Weighing()
     weigh.speaks(
         f"targets {fit['best']} follow from the inputs of {fit['samples']} samples (R^2 {number(best)}, "

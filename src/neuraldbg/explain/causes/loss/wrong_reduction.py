@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.stepping import weigh_bearing
 from neuraldbg.explain.words import number
 from neuraldbg.nouns import Remedy
 
@@ -81,7 +82,7 @@ def _weigh(case: Case, term: dict[str, Any], count: int) -> Finding:
     elif case.trouble.any:
         weigh.speaks(case.trouble.phrase, 0.5)
     else:
-        weigh.against("the training runs well, so the learning rate fits the sum", 5.0)
+        weigh_bearing(case, weigh)
     if case.adaptive:
         weigh.against(f"{case.optimizer_name} rescales its steps, so the size of the gradient hardly matters", 3.0)
     ratio = case.first_update_ratio

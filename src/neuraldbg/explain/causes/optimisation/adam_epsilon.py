@@ -23,6 +23,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from neuraldbg.explain.cause import NONFINITE, STALL, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.stepping import POOR, below_eps, poor, weigh_trouble
@@ -58,7 +60,8 @@ def _underflows(case: Case, latest: dict[str, Any]) -> Finding | None:
     weigh.speaks(
         f"the optimizer keeps its state in {latest['dtype']}, where eps={number(eps)} is exactly 0", 3.5, eps, 0
     )
-    forward = origin.has("input", "activation", "op")
+    lost = not np.isfinite(case.scalar("loss").at(origin.step))
+    forward = origin.has("input", "activation", "op") or lost
     if origin.has("update", "param") and not forward:
         weigh.speaks(
             f"at step {origin.step} the update was not finite though loss and gradients were", 2.5, origin.step
@@ -69,6 +72,8 @@ def _underflows(case: Case, latest: dict[str, Any]) -> Finding | None:
         weigh.against(f"the run was finite until step {origin.step} with the same epsilon", 2.5, origin.step)
     if origin.has("input"):
         weigh.against("the input of that step was already not finite", 5.0, origin.step)
+    elif forward and origin.step == 0:
+        weigh.against("the loss was not finite before the first update", 5.0, origin.step)
     return weigh.conclude(
         f"an epsilon that {latest['dtype']} cannot hold: eps={number(eps)} is 0 there, and {case.optimizer_name} "
         "divides by zero",

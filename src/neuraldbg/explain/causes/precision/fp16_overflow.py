@@ -52,10 +52,16 @@ def judge(case: Case) -> Finding | None:
         return None
     peak, near = nearest
     born = outgrown(case, origin.step)
-    if peak < 0.01 * LIMIT and born is None and not any(_half(site) for site in origin.sites):
+    summed = _summed(case, origin)
+    if peak < 0.01 * LIMIT and born is None and not summed and not any(_half(site) for site in origin.sites):
         return None
     weigh = Weighing()
-    if peak >= NEAR * LIMIT:
+    if summed:
+        weigh.speaks(
+            f"the loss is the sum of {summed} terms in float16, whose limit is {number(LIMIT)}, and became infinite "
+            "while they were finite", 6.0, summed, LIMIT,
+        )  # fmt: skip
+    elif peak >= NEAR * LIMIT:
         weigh.speaks(
             f"values of {near.label} in float16 reached {number(peak)}, the limit is {number(LIMIT)}", 3.5, peak, LIMIT
         )
@@ -92,6 +98,16 @@ def _nearest(case: Case) -> tuple[float, Site] | None:
     peaks = np.nanmax(np.nan_to_num(size), axis=0)
     found = int(np.argmax(peaks))
     return float(peaks[found]), case.layout.sites[rows[found]]
+
+
+def _summed(case: Case, origin: Origin) -> int:
+    """Return how many terms a float16 loss adds up that is infinite though nothing before it is; else 0."""
+    if not np.isinf(case.scalar("loss").at(origin.step)) or origin.has("input", "activation"):
+        return 0
+    halves = [
+        t for t in case.terms if t.get("reduction") == "sum" and str(t.get("target_dtype")) in ("float16", "half")
+    ]
+    return max((int((t.get("input") or {}).get("count") or 0) for t in halves), default=0)
 
 
 def _weigh_birth(weigh: Weighing, origin: Origin, born: Mapping[str, Any] | None) -> None:
