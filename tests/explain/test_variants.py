@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-from tests.explain.builder import Build, falling
+from tests.explain.builder import Build, falling, flat
 from tests.explain.stories_structure import adversarial, capacity_too_small
 
 from neuraldbg.explain import diagnose
@@ -18,8 +19,32 @@ def code_of_one() -> Build:
     return b.loss(falling(400, 0.3, 0.06, 0.001)).loss(0.06, slice(200, None))
 
 
+def recurrence_that_forgets() -> Build:
+    b = Build().loss(flat(60)).fact(
+        "experiment", 2, id="Net:input_ignored", name="input_ignored", model="Net", judged=True, ignored=False,
+        layer=None, leaves=[], faded=True,
+    )  # fmt: skip
+    b.layers.insert(0, type(b.layers[0])("rnn", "RNN", "Net", True, ("weight_hh_l0",), {"hidden_size": 16}))
+    return b
+
+
+def half_precision_sum() -> Build:
+    b = Build().loss_term(
+        kind="bce_with_logits",
+        reduction="sum",
+        target_dtype="float16",
+        classes=64,
+        input={"count": 108_800, "nonfinite": 0},
+        target={"count": 108_800, "nonfinite": 0, "min": 0.0, "max": 1.0},
+    )
+    b.site("activation", "half", dtype="float16", mean=0.0, std=1.0, rms=1.0, min=-5.0, max=5.0)
+    return b.loss(np.inf)
+
+
 VARIANTS = {
     "noise_that_is_hardly_heard": (noise_that_is_hardly_heard, "mode_collapse", None, 0),
+    "half_precision_sum": (half_precision_sum, "fp16_overflow", "half", 0),
+    "recurrence_that_forgets": (recurrence_that_forgets, "vanishing_depth", "rnn", 0),
     "code_of_one": (code_of_one, "capacity_too_small", "fc2", 0),
 }
 

@@ -135,6 +135,20 @@ def test_the_layer_where_the_input_gets_lost():
     assert (found["ignored"], found["layer"]) == (True, "norm")
 
 
+def test_an_input_that_fades_is_not_ignored():
+    class Reader(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn, self.head = nn.RNN(8, 16, batch_first=True), nn.Linear(16, 10)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = x.view(-1, 8, 8)
+            return self.head(self.rnn(torch.cat([x, x.new_zeros(len(x), 150, 8)], 1))[0][:, -1])
+
+    found = experiments(trained(Reader(), batches(flat_digits(), 4)))["input_ignored"]
+    assert (found["ignored"], found["faded"]) == (False, True)
+
+
 def test_a_collapsed_network_does_not_ignore_its_input():
     model = Mlp()
     with torch.no_grad():

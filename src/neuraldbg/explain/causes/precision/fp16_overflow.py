@@ -68,7 +68,8 @@ def judge(case: Case) -> Finding | None:
     else:
         weigh.against(f"no float16 value came near the limit (largest {number(peak)})", 3.0, peak, NEAR * LIMIT)
     _weigh_birth(weigh, origin, born)
-    _weigh_reasons(case, weigh, origin)
+    if not summed:
+        _weigh_reasons(case, weigh, origin)
     layer = (origin.first.module if origin.first is not None and _half(origin.first) else near.module) or None
     if born is not None and born.get("layer") and born["layer"] in case.layout.by_path:
         layer = str(born["layer"])
