@@ -60,6 +60,8 @@ class Bench:
     """Whether the step before had another batch of the same size: the rows are samples, not one long series."""
     constant: bool = False
     """Whether all samples of the batch are equal: whoever ignores such an input loses nothing."""
+    kept: set[str] = field(default_factory=set)
+    """Inputs that are left as they are, since the model cannot be called with others: lengths must be sorted."""
     seconds: float = SECONDS
     began: float = field(default_factory=time.perf_counter)
 
@@ -82,18 +84,29 @@ class Bench:
         """Run the twin on a copy of the arguments, changed leaf by leaf; returns the floating tensors that came out."""
         if time.perf_counter() - self.began > self.seconds:
             raise Unfit("it takes too long")
-        _seed(seed)
-        args = {str(i): value for i, value in enumerate(self.args)}
-        changed = rebuilt({**args, **self.kwargs}, lambda name, x: (change(name, x) if change else x).clone())
-        positional = [changed.pop(str(i)) for i in range(len(self.args))]
         try:
-            with torch.no_grad():
-                output = self.module(*positional, **changed)
+            output = self._run(change, seed)
         except Unfit:
             raise
         except Exception as error:
-            raise Unfit(f"its copy cannot be called ({type(error).__name__})") from error
+            lengths = {name for name, x in self.inputs() if x.dim() == 1 and not x.is_floating_point()}
+            if change is None or not lengths or lengths <= self.kept:
+                raise Unfit(f"its copy cannot be called ({type(error).__name__})") from error
+            self.kept |= lengths
+            return self.call(change, seed)
         return [(name, x.detach()) for name, x in leaves(output) if x.is_floating_point() and x.numel()]
+
+    def _run(self, change: Callable[[str, Tensor], Tensor] | None, seed: int) -> Any:
+        _seed(seed)
+        args = {str(i): value for i, value in enumerate(self.args)}
+
+        def taken(name: str, x: Tensor) -> Tensor:
+            return (change(name, x) if change and name not in self.kept else x).clone()
+
+        changed = rebuilt({**args, **self.kwargs}, taken)
+        positional = [changed.pop(str(i)) for i in range(len(self.args))]
+        with torch.no_grad():
+            return self.module(*positional, **changed)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     Tokens = npt.NDArray[np.int64]
 
 OFFSETS = (-2, -1, 0, 1, 2)
+KINDS = 64
+"""Kinds of tokens that are counted."""
 SHORT = 4
 """Positions below which a row is no sequence."""
 
@@ -34,6 +36,9 @@ class TokenTargets:
         self.unlabelled = 0
         """Rows in which no label counts."""
         self.order = TokenOrder()
+        self._inside = self._lost = 0
+        """Positions inside the sentences, and those of them whose label is ignored between labels that count."""
+        self._lost_tokens: set[int] = set()
 
     def add(
         self, x: Tokens, y: Tokens, ignore: int, weightless: list[int], mask: npt.NDArray[np.float64] | None = None
@@ -54,12 +59,26 @@ class TokenTargets:
         self.counted += int(seen.sum())
         self.unlabelled += int((~seen.any(1)).sum())
         self.order.add(x, y, seen & ~padded)
+        if ignore >= 0 and width == x.shape[1]:  # a negative id is a mark; one that could be a class may be one
+            self._see_lost(x, y == ignore)
         self.padded += int((padded & seen).sum())
         self.padded_rows += int((padded & seen).any(1).sum())
         for token, times in zip(*np.unique(y[padded & seen], return_counts=True), strict=True):
             self._pads[int(token)] = self._pads.get(int(token), 0) + int(times)
         if mask is not None and padded.any() and (~padded).any():
             self.mask = {"padding": float(mask[padded].mean()), "rest": float(mask[~padded & counts].mean())}
+
+    def _see_lost(self, x: Tokens, ignored: npt.NDArray[np.bool_]) -> None:
+        """Look for ignored labels between labels that count: padding stands at the ends of rows, and so do prompts."""
+        ends = np.where(x[:, -1] == np.bincount(np.maximum(x[:, -1], 0)).argmax(), _run(x), 0)
+        inside = np.arange(x.shape[1])[None] < (x.shape[1] - ends)[:, None]
+        counts = ~ignored
+        between = np.logical_or.accumulate(counts, 1) & np.logical_or.accumulate(counts[:, ::-1], 1)[:, ::-1]
+        lost = ignored & inside & between
+        self._inside += int(inside.sum())
+        self._lost += int(lost.sum())
+        if len(self._lost_tokens) < KINDS:
+            self._lost_tokens.update(np.unique(x[lost])[:KINDS].tolist())
 
     def fact(self) -> dict[str, Any]:
         """Return the shares."""
@@ -70,6 +89,9 @@ class TokenTargets:
             "padded_rows": self.padded_rows / max(1, self.rows),
         }  # fmt: skip
         found["unlabelled_rows"] = self.unlabelled / max(1, self.rows)
+        if self._inside:
+            found["lost"] = self._lost / self._inside
+            found["lost_kinds"] = len(self._lost_tokens)
         order = self.order.fact()
         if order is not None:
             found["order"] = order

@@ -91,21 +91,32 @@ def weights(case: Case) -> tuple[Weight, ...]:
     for index, layer in enumerate(order):
         if layer.type not in MATRIX_TYPES or "weight" not in layer.params:
             continue
-        rows = case.layout.rows("param", layer.path, "weight")
-        if not rows:
+        held = layer if case.layout.rows("param", layer.path, "weight") else _tied(case, layer)
+        rows = case.layout.rows("param", held.path, "weight") if held is not None else ()
+        if held is None or not rows:
             continue
         rms, total = case.run.series(rows[0], "rms").finite(), case.run.series(rows[0], "total").finite()
         out = layer.settings.get("out_features") or layer.settings.get("out_channels")
         if not len(rms) or not len(total) or not isinstance(out, (int, float)) or not out:
             continue
         scale, fan_in = float(rms.values[0]), float(total.values[0]) / float(out)
-        update = case.layout.rows("update", layer.path, "weight")
+        update = case.layout.rows("update", held.path, "weight")
         step = case.run.series(update[0], "rms").finite() if update else None
         moved = float(step.values[0]) / scale if step is not None and len(step) and scale > 0 else float("nan")
         following = order[index + 1] if index + 1 < len(order) else None
         normed = following is not None and is_norm(following)
-        found.append(Weight(layer, scale, fan_in, scale * float(np.sqrt(fan_in)), moved, normed))
+        found.append(Weight(held, scale, fan_in, scale * float(np.sqrt(fan_in)), moved, normed))
     return tuple(found)
+
+
+def _tied(case: Case, layer: Layer) -> Layer | None:
+    """Return the embedding whose matrix a layer shares: the matrix is recorded once, where it is registered first."""
+    sizes = (layer.settings.get("out_features"), layer.settings.get("in_features"))
+    tables = [one for one in case.layout.layers if one.type == "Embedding" and one.model == layer.model]
+    fitting = [
+        one for one in tables if (one.settings.get("num_embeddings"), one.settings.get("embedding_dim")) == sizes
+    ]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def gradient_profile(case: Case, kind: str = "output_grad", stat: str = "rms") -> Profile:

@@ -186,7 +186,8 @@ class _Ledger:
         fresh = self._last is None or self._last() is not x
         if not evaluating:
             self._last = weakref.ref(x)
-        turn = self.trained + self.evaluated
+        # Every other evaluation is read at the same rows, so that one that comes again is known for it.
+        turn = 0 if evaluating and self.bursts % 2 else self.trained + self.evaluated
         self.pending.append(Pass(step, size, evaluating, self.bursts, fresh, source, excerpt(x, turn)))
         if self.columns is None and not evaluating and x.dim() == 2 and self.floating:
             self.columns = columns(x)

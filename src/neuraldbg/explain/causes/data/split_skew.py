@@ -44,6 +44,10 @@ APART = {True: 3.0, False: 5.0}
 """Ratio of the standard deviations, for pictures and for other inputs."""
 SHIFT = {True: 2.0, False: 5.0}
 """Distance of the means in standard deviations of the training inputs."""
+AGREES = 0.1
+"""How far mean and standard deviation may be off for one side to be the other, times a factor and plus an offset."""
+CHANGED = 0.5
+"""How far the factor must be from 1, or the offset from 0 in standard deviations."""
 ALL = 0.8
 """Share of evaluation passes that must lie outside of all training passes."""
 
@@ -70,7 +74,8 @@ def _compare(case: Case, fact: dict[str, Any]) -> Finding | None:
     far = max(ratio, 1 / ratio if ratio > 0 else math.inf) >= APART[picture] or shift >= SHIFT[picture]
     grids = (fact.get("grid"), fact.get("grid_eval"))
     regridded = grids[0] != grids[1] and all(grids)
-    if not far and not (picture and regridded):
+    rescaled = _rescaled(train, other)
+    if not far and not rescaled and not (picture and regridded):
         return None
     weigh = Weighing()
     weigh.speaks(
@@ -84,6 +89,11 @@ def _compare(case: Case, fact: dict[str, Any]) -> Finding | None:
         weigh.speaks(
             f"pixels lie on the grid {grids[0]!r} in training and {grids[1]!r} in evaluation", 1.5, str(grids[1])
         )
+    if rescaled:
+        weigh.speaks(
+            f"times {number(rescaled[0])} and plus {number(rescaled[1])}, mean, spread, smallest and largest value of "
+            "evaluation become those of training: one side lacks a normalisation", 2.5, rescaled[0], 1.0,
+        )  # fmt: skip
     if picture:
         weigh.speaks("they are pictures, for which both sides have the same range", 0.7, len(shape))
     if train["wander"] > 0.3 * train["std"]:
@@ -100,6 +110,20 @@ def _compare(case: Case, fact: dict[str, Any]) -> Finding | None:
         step=max(0, int(fact.get("first_eval", 0))),
         failure=case.trouble.name or "validation that is too bad",
     )
+
+
+def _rescaled(train: dict[str, Any], other: dict[str, Any]) -> tuple[float, float] | None:
+    """Return factor and offset by which the evaluation's inputs become those of training in all that is known of them:
+    smallest and largest value give the two, mean and standard deviation must agree. None if they do not, or are equal.
+    """
+    width = other["high"] - other["low"]
+    if not width > 0:
+        return None
+    times = (train["high"] - train["low"]) / width
+    plus = train["low"] - times * other["low"]
+    agrees = abs(times * other["std"] / train["std"] - 1) < AGREES
+    agrees = agrees and abs(times * other["mean"] + plus - train["mean"]) < AGREES * train["std"]
+    return (times, plus) if agrees and (abs(times - 1) > CHANGED or abs(plus) > CHANGED * train["std"]) else None
 
 
 CAUSE = Cause(

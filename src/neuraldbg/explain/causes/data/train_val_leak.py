@@ -21,6 +21,7 @@ What to do
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain.cause import Cause, Tier
@@ -37,6 +38,10 @@ REPEATS = 0.9
 """Share of the newest training samples that must have come before, for the training data to be known."""
 ALIKE = 0.01
 """Share of samples that may stand twice in their own batch: above, equal values say nothing about identity."""
+NUMBERS = 8
+"""Numbers of a sample that are equal in two samples only by copying, where no equal ones were met by chance."""
+COPIED = 0.2
+"""As ``ALIKE`` for these: a rare class that is drawn again and again stands twice in a batch."""
 LOW, HIGH = 0.02, 0.8
 """Shares of one evaluation set that was trained on, between which it overlaps by mistake."""
 WHOLE = 0.5
@@ -95,7 +100,7 @@ def _overlap(case: Case, fact: dict[str, Any]) -> Finding | None:
     validates = bursts == 1 or (overlap["again"] > 0 and 4 * bursts <= steps)
     if overlap.get("recall", 0.0) > WHOLE:
         return None  # all of the data is evaluated, or the training set is too
-    if not validates or overlap["seen_before"] < REPEATS or overlap["twice"] > ALIKE:
+    if not validates or overlap["seen_before"] < REPEATS or _alike(fact, overlap):
         return None
     clean = overlap["passes"] - overlap["pure"]
     shared, samples = int(overlap["mixed_shared"]), int(overlap["mixed_samples"])
@@ -119,6 +124,13 @@ def _overlap(case: Case, fact: dict[str, Any]) -> Finding | None:
     return _conclude(case, weigh, part)
 
 
+def _alike(fact: dict[str, Any], overlap: dict[str, Any]) -> bool:
+    """Whether samples are equal without being the same. Many measured numbers never are: then a sample was copied."""
+    if fact.get("floating") and math.prod((fact.get("shape") or [])[1:]) >= NUMBERS and not overlap.get("natural"):
+        return bool(overlap["twice"] > COPIED)
+    return bool(overlap["twice"] > ALIKE)
+
+
 def _conclude(case: Case, weigh: Weighing, part: float) -> Finding:
     return weigh.conclude(
         f"training samples in the validation data: {percent(part)} of what was evaluated had been trained on",
@@ -133,7 +145,7 @@ def _conclude(case: Case, weigh: Weighing, part: float) -> Finding:
 
 def _dataset(case: Case, fact: dict[str, Any], overlap: dict[str, Any]) -> Finding | None:
     """Weigh a dataset that is evaluated, is another object than those that are trained on, and holds their samples."""
-    if overlap["seen_before"] < REPEATS or overlap["twice"] > ALIKE:
+    if overlap["seen_before"] < REPEATS or _alike(fact, overlap):
         return None
     others = [one for one in overlap.get("datasets") or () if not one["trained"]]
     part, weigh = (others[0]["shared"] / max(1, others[0]["samples"])) if len(others) == 1 else 0.0, Weighing()

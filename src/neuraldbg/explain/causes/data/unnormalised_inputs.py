@@ -215,5 +215,6 @@ CAUSE = Cause(
     tier=Tier.SPECIFIC,
     explains=BLOW_UP | STALL | UNITS,
     judge=judge,
+    entails=frozenset({"saturating_activation"}),
     page=__doc__ or "",
 )

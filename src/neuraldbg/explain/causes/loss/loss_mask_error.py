@@ -3,7 +3,7 @@
 What it is
     Sequences of different lengths are filled up with a padding token. If its positions count, the loss is mostly
     about padding, which is easy, and the rest is hardly learnt. If the mask is the wrong way round, only padding
-    counts.
+    counts. If padding has the id of a real label, that label is never learnt.
 
 How it shows
     The loss falls quickly to a small value, and the model answers padding everywhere.
@@ -11,7 +11,8 @@ How it shows
 How it is told apart
     Target tokens are compared with input tokens: padding is one and the same token at the ends of rows of different
     length, in the input and in the target alike. It counts if it is not the ignored id, has no weight of zero and is
-    not masked where single elements of the loss are multiplied. Short padding does little harm and is left alone,
+    not masked where single elements of the loss are multiplied. A label that is ignored and stands between labels
+    that count, at tokens of several kinds, is a real one, unless parts of words are left out on purpose. Short padding does little harm and is left alone,
     and so are pictures, where one class may fill the border.
 
 What to do
@@ -35,11 +36,16 @@ if TYPE_CHECKING:
 SOME, MOST = 0.25, 0.5
 """Shares of the counted targets that are padding: worth a word, and more than all the rest."""
 
+LOST = (0.02, 0.6)
+"""Shares of the labels inside sentences that are ignored: of a masked language model most are, on purpose."""
+KINDS = 4
+"""Kinds of tokens from which it is a label of words: one kind alone may be a mark of its own."""
+
 
 def judge(case: Case) -> Finding | None:
     """Weigh padding and masks of each loss."""
     for slot in targets.slots(case):
-        found = _padding(case, slot) or _nothing_left(case, slot)
+        found = _padding(case, slot) or _nothing_left(case, slot) or _real_label(case, slot)
         if found is not None:
             return found
     return None
@@ -71,6 +77,28 @@ def _padding(case: Case, slot: dict[str, Any]) -> Finding | None:
         Remedy("Have the loss ignore the padding.",
                f"criterion = torch.nn.CrossEntropyLoss(ignore_index={pad})"),
         layer=layer, step=0, failure="learning of padding",
+    )  # fmt: skip
+
+
+def _real_label(case: Case, slot: dict[str, Any]) -> Finding | None:
+    """A class that the loss ignores because padding was given its id."""
+    tokens, ignore = slot.get("tokens") or {}, slot.get("ignore")
+    share, kinds = float(tokens.get("lost") or 0.0), int(tokens.get("lost_kinds") or 0)
+    if not LOST[0] <= share <= LOST[1] or kinds < KINDS:
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"{percent(share)} of the labels inside the sentences are {ignore}, between labels that count, and the loss "
+        f"ignores {ignore}", 2.5, share, LOST[0],
+    )  # fmt: skip
+    weigh.speaks(f"they belong to {kinds} different tokens: it is a label of words, and not of padding", 0.7, kinds)
+    return weigh.conclude(
+        f"a label that is never learnt: {ignore} is ignored as padding and stands at real tokens as well",
+        Remedy(
+            "Give padding an id that is no label.",
+            "labels = torch.full((batch, longest), -100)  # and CrossEntropyLoss(ignore_index=-100)",
+        ),
+        layer=(targets.term_of(case, slot) or {}).get("layer"), step=0, failure="class that is never learnt",
     )  # fmt: skip
 
 
