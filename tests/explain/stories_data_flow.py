@@ -75,7 +75,7 @@ TOLD: dict[str, Told] = {
     ),  # a statistic over the batch, as it may be meant
     "input_ignored": (
         lambda: tried("input_ignored", ignored=True, layer="fc1", leaves=[]),
-        lambda: tried("input_ignored", ignored=False, layer=None, leaves=["1"]),
+        lambda: tried("input_ignored", ignored=False, layer=None, leaves=[]),
         "fc1", 0, "suspect", "healthy", 0.9,
     ),
     "degenerate_batch": (refused, another_error, None, 60, "suspect", "healthy", 0.9),

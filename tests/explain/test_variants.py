@@ -28,6 +28,27 @@ def recurrence_that_forgets() -> Build:
     return b
 
 
+def argument_without_effect() -> Build:
+    return Build().fact(
+        "experiment", 2, id="Net:input_ignored", name="input_ignored", model="Net", judged=True, ignored=False,
+        layer=None, leaves=["1"],
+    )  # fmt: skip
+
+
+def plateau_of_a_loss_that_should_rise() -> Build:
+    waits = {"mode": "max", "first": 2.3, "last": 0.4, "rises": 1, "falls": 11, "cuts": 4, "cut_at": 16}
+    return Build().fact(
+        "schedule", 59, id=0, type="ReduceLROnPlateau", stream=0, position=12, params={"factor": 0.5}, base_lr=None,
+        optimizer_steps=60, made=0, steps=12, double=0, early=0, passes=12, pass_steps=5, waits=waits,
+    )  # fmt: skip
+
+
+def norms_that_begin_at_zero() -> Build:
+    b = Build().loss(flat(60))
+    b.layer("norm", "BatchNorm1d", ("weight", "bias"), num_features=64)
+    return b.site("param", "norm", "weight", min=0.0, max=0.0, mean=0.0, rms=0.0, std=0.0)
+
+
 def half_precision_sum() -> Build:
     b = Build().loss_term(
         kind="bce_with_logits",
@@ -42,6 +63,9 @@ def half_precision_sum() -> Build:
 
 
 VARIANTS = {
+    "argument_without_effect": (argument_without_effect, "input_ignored", None, 0),
+    "norms_that_begin_at_zero": (norms_that_begin_at_zero, "init_scale_wrong", "norm", 0),
+    "plateau_of_a_loss_that_should_rise": (plateau_of_a_loss_that_should_rise, "schedule_error", None, 16),
     "noise_that_is_hardly_heard": (noise_that_is_hardly_heard, "mode_collapse", None, 0),
     "half_precision_sum": (half_precision_sum, "fp16_overflow", "half", 0),
     "recurrence_that_forgets": (recurrence_that_forgets, "vanishing_depth", "rnn", 0),

@@ -32,6 +32,8 @@ NAMES = {
     "slow": "slow learning",
 }
 """What each trouble is called in a sentence."""
+NAMED = ("cross_entropy", "nll", "bce", "bce_with_logits", "mse")
+"""Loss functions of torch, under which no multiplication is a part of the formula."""
 NEAR_GUESS = 0.95
 """Share of the loss of guessing above which nothing was learnt."""
 LEARNT_ALREADY = 0.5
@@ -72,6 +74,8 @@ def guessing_loss(case: Case) -> float:
 
     Micro-batches that are divided by their number are recorded as they are, so the guess is divided too.
     """
+    if case.loss_ops[:1] == ("mul",) and len(case.terms) == 1 and case.terms[0].get("kind") in NAMED:
+        return float("nan")  # a loss function times a factor, as a scale for half precision or a weight
     known = case.run.facts_of(FactKey.ACCUMULATION.value, stream=case.stream)
     return _guess_of_terms(case) / max(float(known[-1].value.get("divisor") or 1.0) if known else 1.0, 1.0)
 

@@ -256,7 +256,9 @@ class FactKey(str, Enum):
     "optimizer_steps": int (of its optimizer since then), "double": int (steps without a step or a backward between),
     "early": int (steps before the first of its optimizer), "position": float (its last_epoch), "base_lr": float,
     "passes": int (passes over the training DataLoader so far, 0 if unknown), "pass_steps": int (optimizer steps in
-    one of them)}."""
+    one of them), "waits": of a ReduceLROnPlateau {"mode": "min" | "max", "first", "last": float (what it was told),
+    "rises": int, "falls": int (times that rose or fell), "cuts": int (times it lowered the rate), "cut_at": int | None
+    (step of the first)}}."""
 
     MEMORY = "memory"
     """What an optimizer remembers: {"stream": int, "type": str, "stateful": bool, "steps": int, "remade": int (new

@@ -140,7 +140,7 @@ def _same(a: list[tuple[str, Tensor]], b: list[tuple[str, Tensor]]) -> bool:
 
 def _silent_leaves(bench: Bench, named: list[tuple[str, Tensor]], base: list[tuple[str, Tensor]]) -> list[str]:
     """Return the inputs that vary over the batch and alone change nothing; empty if there is only one input."""
-    varied = [name for name, x in named if x.shape[0] > 1 and not bool((x == x[:1]).all())]
+    varied = [name for name, x in named if x.shape[0] > 1 and not bool((x == x[:1]).all()) and not _marks(x)]
     if not 1 < len(varied) <= 4:
         return []
     return [
@@ -148,6 +148,11 @@ def _silent_leaves(bench: Bench, named: list[tuple[str, Tensor]], base: list[tup
         for leaf in varied
         if _same(base, bench.call(lambda name, x, leaf=leaf: _rolled(x) if name == leaf else x))  # type: ignore[misc]
     ]
+
+
+def _marks(x: Tensor) -> bool:
+    """Whether it is lengths, indices or a mask, which may be asked for and not needed."""
+    return x.dim() < 2 or bool(((x == 0) | (x == 1)).all())
 
 
 class _Layers:

@@ -98,12 +98,15 @@ class Schedule(Reader):
         def step(scheduler: LRScheduler, *args: Any, **kwargs: Any) -> Any:
             if not self.scene.switch:
                 return original(scheduler, *args, **kwargs)
+            rate = _rate(scheduler)
             self._inside += 1
             try:
                 return original(scheduler, *args, **kwargs)
             finally:
                 self._inside -= 1
                 self._guarded(self._stepped, scheduler)
+                if isinstance(scheduler, lr_scheduler.ReduceLROnPlateau):
+                    self._guarded(self._waited, (scheduler, args[0] if args else kwargs.get("metrics"), rate))
 
         return step
 
@@ -164,6 +167,21 @@ class Schedule(Reader):
             known.double += 1
         known.since, known.heard = taken, self._backwards
         known.steps += 1
+
+    def _waited(self, given: tuple[lr_scheduler.ReduceLROnPlateau, Any, float]) -> None:
+        """Follow what a scheduler that waits for a plateau is told, and whether it cut the rate."""
+        (scheduler, metric, rate), known = given, self._of.get(given[0])
+        value = _plain(float(metric)) if metric is not None else None
+        if known is None or value is None:
+            return
+        seen = known.fact.setdefault("waits", {"mode": scheduler.mode, "first": value, "last": value, "rises": 0,
+                                               "falls": 0, "cuts": 0, "cut_at": None})  # fmt: skip
+        seen["rises"] += value > seen["last"]
+        seen["falls"] += value < seen["last"]
+        seen["last"] = value
+        if _rate(scheduler) < rate:
+            seen["cuts"] += 1
+            seen["cut_at"] = self.scene.step if seen["cut_at"] is None else seen["cut_at"]
 
     def _pass_begins(self, loader: Any) -> None:
         self._pass_ends()
@@ -226,6 +244,12 @@ def settings(scheduler: LRScheduler) -> dict[str, Any]:
     if peaks:
         found["max_lr"] = max(peaks)
     return found
+
+
+def _rate(scheduler: LRScheduler) -> float:
+    """Return the largest learning rate that a scheduler has set, NaN if that cannot be told."""
+    groups = getattr(getattr(scheduler, "optimizer", None), "param_groups", None) or ()
+    return max((value for group in groups if (value := _plain(group.get("lr"))) is not None), default=math.nan)
 
 
 def _plain(value: Any) -> float | int | None:

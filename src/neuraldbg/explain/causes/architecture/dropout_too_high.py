@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 HIGH = 0.7
 """Srivastava et al. 2014 find 0.4 to 0.8 of hidden units kept to be best; torch's default drops 0.5."""
 ALL = 0.999
+TIMES = 5.0
+"""Loss in training over that of evaluation, from which the dropout makes most of it."""
 POOR = 0.5
 """Share of the loss of guessing above which little was learnt."""
 
@@ -82,9 +84,17 @@ def _weigh_course(case: Case, weigh: Weighing) -> None:
         weigh.speaks(
             f"after training the loss is {number(last)}, where guessing gives {number(guess)}", 2.0, last, POOR * guess
         )
+    evaluated = case.scalar("eval_loss").finite().values
+    apart = len(evaluated) > 0 and TIMES * float(evaluated[-1]) < last
+    if apart and not poor:
+        weigh.speaks(
+            f"in evaluation, where nothing is dropped, the loss is {number(float(evaluated[-1]))}, and {number(last)} "
+            "in training", 2.0, float(evaluated[-1]), last / TIMES,
+        )  # fmt: skip
     weigh.against(
-        f"the model learns: the loss fell by {percent(case.loss.relative)}", 1.0 if poor else 2.5, case.loss.relative
-    )
+        f"the model learns: the loss fell by {percent(case.loss.relative)}", 1.0 if poor or apart else 2.5,
+        case.loss.relative,
+    )  # fmt: skip
 
 
 def _named(case: Case, path: str) -> str:

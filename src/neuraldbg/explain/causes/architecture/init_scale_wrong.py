@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.profiles import MATRIX_TYPES
+from neuraldbg.explain.profiles import MATRIX_TYPES, is_norm
 from neuraldbg.explain.stepping import POOR, poor, weigh_poverty
 from neuraldbg.explain.structure import calls
 from neuraldbg.explain.trouble import guessing_loss
@@ -52,6 +52,9 @@ GAIN = 3.0
 
 def judge(case: Case) -> Finding | None:
     """Weigh the scale of weights and activations at the first step."""
+    silent = _silent_norms(case)
+    if silent:
+        return _weigh_norms(case, silent)
     known = [w for w in case.weights if w.gain > 0]
     wrong = [w for w in known if w.gain > HIGH or (w.gain < LOW and not _ends(case, w.layer.path))]
     if not wrong:
@@ -79,6 +82,49 @@ def judge(case: Case) -> Finding | None:
         layer=wrong[0].layer.path,
         step=0,
         failure=case.trouble.name or "signal lost over the depth",
+    )
+
+
+def _silent_norms(case: Case) -> list[str]:
+    """Return norm layers that begin with a gain of zero and end no residual branch: nothing passes them."""
+    found = []
+    for layer in case.ordered:
+        rows = case.layout.rows("param", layer.path, "weight") if is_norm(layer) and layer.leaf else ()
+        if not rows:
+            continue
+        high, low = (case.run.series(rows[0], name).values for name in ("max", "min"))
+        if len(high) and len(low) and high[0] == low[0] == 0 and not _adds(case, layer.path):
+            found.append(layer.path)
+    return found
+
+
+def _adds(case: Case, path: str) -> bool:
+    """Whether what leaves a layer is added to something, at once or behind layers without weights."""
+    facts = case.run.facts_of(FactKey.OPERATIONS.value)
+    into: dict[str, list[str]] = facts[-1].value.get("into") or {} if facts else {}
+    edges = [edge for edge in case.layout.edges if edge.source == path]
+    return any("add" in edge.ops or "add" in into.get(edge.target, ()) for edge in edges)
+
+
+def _weigh_norms(case: Case, silent: list[str]) -> Finding:
+    weigh = Weighing()
+    weigh.speaks(
+        f"the gain of {listing(silent)} began at exactly 0, and no skip connection leads around: what leaves it is its "
+        "bias, whatever comes in", 5.5, 0.0, 1.0,
+    )  # fmt: skip
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.0)
+    return weigh.conclude(
+        f"initial gains of zero: nothing of the input passes {silent[0]}",
+        Remedy(
+            "Begin norms with a gain of 1; zero is for the last norm of a residual branch.",
+            "\n".join(f"torch.nn.init.ones_(model.get_submodule({path!r}).weight)" for path in silent[:4]),
+        ),
+        layer=silent[0],
+        step=0,
+        failure=case.trouble.name or "signal lost over the depth",
+        equivalent=("symmetric_init",),
+        tier=Tier.CERTAIN,
     )
 
 

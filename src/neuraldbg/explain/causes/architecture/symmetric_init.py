@@ -80,6 +80,8 @@ def _stays(seen: list[Reading]) -> bool:
         return False
     trained = [r for r in seen if r.of.get("gradient") is not None]
     alike = [r.of.get("gradient_zero") or r.number("gradient") < ALIKE for r in trained]
+    if not last.of.get("zero") and all(r.of.get("gradient_zero") for r in trained):
+        return False  # equal numbers that get no gradient, as thresholds: something blocks it, and not their symmetry
     return len(trained) >= 2 and all(alike)
 
 

@@ -13,7 +13,8 @@ How it is told apart
     the experiment is made on a copy with fresh random weights: the inputs of all samples are exchanged, noise is added,
     in eval mode and in training mode. If the output is the same to the last bit, no weights whatever would let it see
     the input. One output of several can be blind as well: a decoder that is given noise in the place of the code. And
-    an input that is zero in every batch tells nothing either.
+    an input that is zero in every batch tells nothing either. Of several arguments one that varies and changes nothing
+    is named with less confidence; masks, lengths and indices are left alone.
 
 What to do
     Follow the input through ``forward``: print a sum of each intermediate value for two different batches.
@@ -37,7 +38,7 @@ def judge(case: Case) -> Finding | None:
     """Weigh what the experiment found."""
     found = agreed(case, "input_ignored", "ignored")
     if found is None:
-        return None
+        return _one_of_several(case)
     _, value = found
     layer = value.get("layer") if value.get("layer") in case.layout.by_path else None
     weigh = Weighing()
@@ -66,6 +67,28 @@ def judge(case: Case) -> Finding | None:
         step=0,
         failure=case.trouble.name or "one answer for every input",
     )
+
+
+def _one_of_several(case: Case) -> Finding | None:
+    """An argument of the model that has no effect, beside others that have one."""
+    found = agreed(case, "input_ignored", "leaves")
+    if found is None:
+        return None
+    leaf, weigh = str(found[1]["leaves"][0]), Weighing()
+    named = f"argument {int(leaf) + 1}" if leaf.isdigit() else f"argument {leaf!r}"
+    weigh.speaks(
+        f"in a copy of the model with fresh weights, other values of {named} gave the same output to the last bit, and "
+        "other values of the rest did not", 3.5, "same", "same",
+    )  # fmt: skip
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 0.5)
+    return weigh.conclude(
+        f"input that has no effect on the output: {named} of the model varies from sample to sample and is not used",
+        Remedy(f"Find where forward should use {named}: another name may stand there by mistake.",
+               "print(inspect.getsource(type(model).forward))"),
+        step=0,
+        failure=case.trouble.name or "input that is not used",
+    )  # fmt: skip
 
 
 def _zeros(case: Case, weigh: Weighing) -> Finding:

@@ -50,6 +50,8 @@ RARELY = 5
 """Optimizer steps to one of the scheduler from which it is stepped once an epoch."""
 SHORT_CYCLE = 100
 """Steps of half a cosine that nobody chooses in batches."""
+TOLD, FALLS = 6, 0.7
+"""Numbers that a scheduler must have been told, and the share of them that fell."""
 DECAYING = ("StepLR", "MultiStepLR", "ExponentialLR")
 FAST = 0.02
 """Share of the learning rate that must be gone within the first of several epochs."""
@@ -64,7 +66,7 @@ def judge(case: Case) -> Finding | None:
     found = [ended for ended in (_past_its_end(case), *(_rate(case, stream) for stream in case.run.streams)) if ended]
     facts = latest(case, FactKey.SCHEDULE, "id")
     ways: tuple[Callable[[Case, dict[str, Any], list[dict[str, Any]]], Finding | None], ...] = (
-        _cosine_turns, _decays_at_once, _never_gets_going, _never_stepped, _twice,
+        _cosine_turns, _decays_at_once, _never_gets_going, _never_stepped, _twice, _wrong_way,
     )  # fmt: skip
     found += [finding for fact in facts for way in ways if (finding := way(case, fact, facts)) is not None]
     return max(found, key=lambda finding: finding.log_odds, default=None)
@@ -130,6 +132,30 @@ def _rate(case: Case, stream: int) -> Finding | None:
             PER_EPOCH if about is None or about["type"] in DECAYING else "total_steps = epochs * len(loader)",
         ),
         first,
+    )  # fmt: skip
+
+
+def _wrong_way(case: Case, fact: dict[str, Any], _: list[dict[str, Any]]) -> Finding | None:
+    """A scheduler that waits for a falling number to rise, as for an accuracy, and is told a loss."""
+    waits = fact.get("waits") or {}
+    told = int(waits.get("rises") or 0) + int(waits.get("falls") or 0)
+    if waits.get("mode") != "max" or told < TOLD or not waits["cuts"] or waits["falls"] < FALLS * told:
+        return None
+    first, last = float(waits["first"]), float(waits["last"])
+    if not last < first - 0.1 * abs(first) or not case.learned:
+        return None
+    weigh = Weighing()
+    weigh.speaks(
+        f"{fact['type']} waits for its number to rise (mode='max'), and it fell from {number(first)} to "
+        f"{number(last)}, in {waits['falls']} of {told} times, as a loss does", 4.5, waits["falls"], FALLS * told,
+    )  # fmt: skip
+    weigh.speaks(f"it took that for no progress and cut the learning rate {plural(int(waits['cuts']), 'time')}", 1.0,
+                 int(waits["cuts"]))  # fmt: skip
+    return _conclude(
+        case, weigh, "schedule that waits for a loss to rise: it cuts the learning rate while the training gets better",
+        Remedy("Wait for a loss to fall, or hand the scheduler an accuracy.",
+               "scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, mode='min')"),
+        int(waits["cut_at"] or 0),
     )  # fmt: skip
 
 

@@ -10,10 +10,10 @@ How it shows
 
 How it is told apart
     Target tokens are compared with input tokens: padding is one and the same token at the ends of rows of different
-    length, in the input and in the target alike. It counts if it is not the ignored id, has no weight of zero and is
-    not masked where single elements of the loss are multiplied. A label that is ignored and stands between labels
-    that count, at tokens of several kinds, is a real one, unless parts of words are left out on purpose. Short padding does little harm and is left alone,
-    and so are pictures, where one class may fill the border.
+    length, in the input and in the target alike. It counts if it is not the ignored id, has no weight of zero and
+    is not masked where single elements of the loss are multiplied. A label that is ignored and stands between
+    labels that count, at tokens of several kinds, is a real one, unless parts of words are left out on purpose.
+    Short padding does little harm and is left alone, and so are pictures, where one class may fill the border.
 
 What to do
     ``ignore_index`` of the cross entropy, or targets of -100 where the input is padding.
