@@ -46,7 +46,9 @@ def plateau_of_a_loss_that_should_rise() -> Build:
 def norms_that_begin_at_zero() -> Build:
     b = Build().loss(flat(60))
     b.layer("norm", "BatchNorm1d", ("weight", "bias"), num_features=64)
-    return b.site("param", "norm", "weight", min=0.0, max=0.0, mean=0.0, rms=0.0, std=0.0)
+    for stat in ("min", "max", "mean", "std", "rms"):
+        b.stat("param", "norm", stat, 0.0, slice(0, 1), name="weight")
+    return b
 
 
 def half_precision_sum() -> Build:

@@ -67,7 +67,7 @@ def run(bench: Bench) -> dict[str, Any] | None:
         "pattern": _pattern(moved, n),
         "strength": strength,
         "why_batch": _why(bench, first, n, watch.batch_first),
-        "dims": first.dim(),
+        "dims": first.dim() + (not first.is_floating_point()),  # tokens become vectors inside
         "steady": bench.steady,
         "layers": watch.layers,
         "axis_ops": [

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 HIGH = 0.7
 """Srivastava et al. 2014 find 0.4 to 0.8 of hidden units kept to be best; torch's default drops 0.5."""
 ALL = 0.999
-TIMES = 5.0
+TIMES = 3.0
 """Loss in training over that of evaluation, from which the dropout makes most of it."""
 POOR = 0.5
 """Share of the loss of guessing above which little was learnt."""

@@ -42,6 +42,8 @@ HIGH = 4.0
 """rms * sqrt(fan_in) above which a layer amplifies; He et al. 2015 ask for 1.41, Glorot and Bengio 2010 for about 1."""
 LOW = 0.05
 """Below which it damps; torch's default for Linear is 0.58, GPT-2's scaled residual layers come down to 0.11."""
+TIMES = 10.0
+"""First loss over that of guessing from which outputs are plainly too large."""
 HARDLY = 0.7
 """Share of the loss of guessing by frequencies above which little was learnt."""
 CONSTANT = 1e-4
@@ -73,7 +75,8 @@ def judge(case: Case) -> Finding | None:
         weigh.against("only one of the layers is like that", 0.7, 1, len(known))
     if all(w.normed for w in wrong):
         weigh.against("normalisation layers follow and undo the scale", 2.5)
-    _weigh_profile(case, weigh, large=large)
+    last = case.weights[-1].layer if case.weights else None
+    _weigh_profile(case, weigh, large=large, last=all(w.layer == last for w in wrong))
     _weigh_course(case, weigh, large=large)
     return weigh.conclude(
         f"initial weights that are too {'large' if large else 'small'}: {wrong[0].layer.path}.weight began with an rms "
@@ -148,7 +151,7 @@ def _ends(case: Case, path: str) -> bool:
     return len(seen) > 1
 
 
-def _weigh_profile(case: Case, weigh: Weighing, *, large: bool) -> None:
+def _weigh_profile(case: Case, weigh: Weighing, *, large: bool, last: bool) -> None:
     profile = case.activations
     if len(profile) < 2 or not profile.ratio > 0:
         return
@@ -158,7 +161,7 @@ def _weigh_profile(case: Case, weigh: Weighing, *, large: bool) -> None:
     edge = GAIN if large else 1 / GAIN
     if towards:
         weigh.speaks(said, 2.0, gain, edge)
-    elif len(profile) >= 3:
+    elif len(profile) >= 3 and not last:  # the last layer's scale is that of the loss, and of no other layer
         weigh.against(f"{said}, which is not much", 1.5, gain, edge)
 
 
@@ -167,7 +170,7 @@ def _weigh_course(case: Case, weigh: Weighing, *, large: bool) -> None:
     if large and guess > 0 and case.loss.initial > 3 * guess:
         weigh.speaks(
             f"the first loss is {number(case.loss.initial)}; guessing would give {number(guess)}",
-            1.0,
+            1.0 if case.loss.initial < TIMES * guess else 2.5,
             case.loss.initial,
             guess,
         )
