@@ -8,6 +8,7 @@ from tests.explain.builder import Build, falling, flat
 from tests.explain.stories_structure import adversarial, capacity_too_small
 
 from neuraldbg.explain import diagnose
+from neuraldbg.nouns import column
 
 
 def noise_that_is_hardly_heard() -> Build:
@@ -51,6 +52,25 @@ def norms_that_begin_at_zero() -> Build:
     return b
 
 
+def threshold_far_out() -> Build:
+    b = Build(steps=80)
+    b.site("param", "fc2", "s", mean=-150.0, std=0.0, rms=150.0, min=-150.0, max=-150.0, total=64)
+    return b.site("param_grad", "fc2", "s", zeros=64, total=64)
+
+
+def part_that_underflows() -> Build:
+    b = Build(steps=80)
+    for path, size in (("fc3", 0.0), ("fc1", 0.01)):
+        row = b.row("output_grad", path)
+        b.sites[row] = type(b.sites[row])("output_grad", path, 0, "", "float16")
+        if not size:
+            for stat in ("mean", "std", "rms", "min", "max"):
+                b.stat("output_grad", path, stat, 0.0)
+            count = b.table[0, row, column("count")]
+            b.stat("output_grad", path, "zeros", count)
+    return b.fact("precision", autocast="float16", param_dtypes=["float32"], scaler=False)
+
+
 def half_precision_sum() -> Build:
     b = Build().loss_term(
         kind="bce_with_logits",
@@ -71,6 +91,8 @@ VARIANTS = {
     "noise_that_is_hardly_heard": (noise_that_is_hardly_heard, "mode_collapse", None, 0),
     "half_precision_sum": (half_precision_sum, "fp16_overflow", "half", 0),
     "recurrence_that_forgets": (recurrence_that_forgets, "vanishing_depth", "rnn", 0),
+    "part_that_underflows": (part_that_underflows, "fp16_underflow", "fc3", 0),
+    "threshold_far_out": (threshold_far_out, "zero_gradient_path", "fc2", 0),
     "code_of_one": (code_of_one, "capacity_too_small", "fc2", 0),
 }
 

@@ -11,11 +11,12 @@ How it shows
     operation stands in the loss itself, the loss never moves.
 
 How it is told apart
-    The gradients of all parameters of a layer are exactly zero in every step from the first one on, in all elements,
-    while its output is not zero and layers behind it, or the loss, do have gradients. The operations between the two
-    are read from the graph. Dead ReLUs also give exact zeros: with a ReLU and nothing else between, this cause is not
-    named. Branches that begin at zero (LoRA, zero-initialised gains) get gradients after the first steps. In a graph
-    that is cut (``detached_graph``) there is no gradient, not one of zero.
+    The gradients of all parameters of a layer are exactly zero in every step from the first one on, in all
+    elements, while its output is not zero and layers behind it, or the loss, do have gradients. The operations
+    between the two are read from the graph. Dead ReLUs also give exact zeros: with a ReLU and nothing else between,
+    this cause is not named. Of a layer's parameters one may lie so far out (a threshold of -150 under a sigmoid)
+    that it alone gets none. Branches that begin at zero (LoRA, zero-initialised gains) get gradients after the
+    first steps. In a graph that is cut (``detached_graph``) there is no gradient, not one of zero.
 
 What to do
     Replace the operation while training: a smooth version, a straight-through estimator, a wider clamp; or move it to
@@ -29,14 +30,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.wiring import access
-from neuraldbg.explain.words import listing, plural
+from neuraldbg.explain.words import listing, number, plural
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
     from neuraldbg.explain.finding import Finding
-    from neuraldbg.nouns import Layer
+    from neuraldbg.nouns import Layer, Site
 
+FAR = 17.0
+"""Size from which 1 - sigmoid(x) is below the resolution of 32-bit numbers: log(2**24) is 16.6."""
 STEPS = 10
 """Steps in all of which the gradients must be exactly zero."""
 FLAT = frozenset({"round", "floor", "ceil", "sign", "sgn", "trunc", "fix"})
@@ -60,7 +63,7 @@ class Way(NamedTuple):
 def judge(case: Case) -> Finding | None:
     """Weigh layers whose gradients are exactly zero for the whole run."""
     starved, fed = _starved(case)
-    if not starved or case.trouble.broke:
+    if case.trouble.broke:
         return None
     for layer in sorted(starved, key=case.depth, reverse=True):
         if not _alive(case, layer):
@@ -70,7 +73,45 @@ def judge(case: Case) -> Finding | None:
             found = _weigh(case, layer, ways, starved)
             if found is not None:
                 return found
+    return _far_out(case)
+
+
+def _far_out(case: Case) -> Finding | None:
+    """A parameter beside others of its layer that are trained, whose values lie where a sigmoid or tanh is flat."""
+    for row in case.layout.rows("param_grad"):
+        site = case.layout.sites[row]
+        size, zeros, count = (case.run.series(row, name).values for name in ("rms", "zeros", "count"))
+        held = case.layout.rows("param", site.module, site.name)
+        if len(size) < 2 * STEPS or not (size == 0).all() or not (zeros == count).all() or not held:
+            continue
+        value = case.run.series(held[0], "mean").finite().values
+        spread = case.run.series(held[0], "std").finite().values
+        others = [r for r in case.layout.rows("param_grad", site.module) if r != row]
+        fed = any((case.run.series(r, "rms").values > 0).any() for r in others)
+        if not len(value) or not abs(value[0]) - 3 * (spread[0] if len(spread) else 0) > FAR or not fed:
+            continue
+        return _weigh_far(case, site, float(value[0]))
     return None
+
+
+def _weigh_far(case: Case, site: Site, value: float) -> Finding:
+    weigh, name = Weighing(), f"{site.module}.{site.name}" if site.module else site.name
+    weigh.speaks(
+        f"the gradient of {name} is set and exactly zero in all {case.run.steps} steps, and other parameters beside it "
+        "have one", 2.0, 0.0,
+    )  # fmt: skip
+    weigh.speaks(f"its values are about {number(value)}, where sigmoid and tanh are flat in 32 bits", 2.5, value, FAR)
+    return weigh.conclude(
+        f"values of {name} so far out that what is applied to them is flat: it gets no gradient and stays as it is",
+        Remedy(
+            f"Begin {name} within a few units of zero.",
+            f"torch.nn.init.constant_(model.get_parameter({name!r}), {4.0 if value > 0 else -4.0})",
+        ),
+        layer=site.module or None,
+        step=0,
+        failure="untrained parameter",
+        equivalent=("saturating_activation",),
+    )
 
 
 def _starved(case: Case) -> tuple[set[str], set[str]]:

@@ -11,7 +11,8 @@ How it shows
 How it is told apart
     The share of exact zeros in the gradients of float16 places is counted, and the size of what is left: remainders
     near the smallest numbers of float16 show that the zeros beside them were flushed. Zeros behind a ReLU or in an
-    embedding stand beside gradients of usual size. With a gradient scaler at work it is something else.
+    embedding stand beside gradients of usual size. With a gradient scaler at work it is something else. In a model that
+    learns, one part can be without gradients: its term of the loss is so small that float16 cannot hold them.
 
 What to do
     Use a gradient scaler with float16, or bfloat16, which needs none.
@@ -42,6 +43,8 @@ FLUSHED = 0.5
 """Share of zeros from which a gradient is lost."""
 MINUTE = 1e-3
 """A loss below this has gradients per element that float16 cannot hold, once it is averaged over some thousands."""
+FEWEST = 20
+"""Steps in all of which a part must have had no gradient."""
 BEGINNING = 50
 """Steps that are looked at: in a model that has learnt, gradients are tiny by right."""
 
@@ -49,8 +52,10 @@ BEGINNING = 50
 def judge(case: Case) -> Finding | None:
     """Weigh zeros and remainders of float16 gradients."""
     scales = case.scalar("loss_scale").finite().values
-    if case.learned or case.trouble.broke or (len(scales) and float(np.median(scales)) >= 2):
+    if case.trouble.broke or (len(scales) and float(np.median(scales)) >= 2):
         return None
+    if case.learned:
+        return _one_part(case)
     found = {}
     for row in case.layout.rows("output_grad") + case.layout.rows("param_grad"):
         site = case.layout.sites[row]
@@ -96,6 +101,41 @@ def judge(case: Case) -> Finding | None:
         failure=case.trouble.name or "lost gradients",
         tier=Tier.CERTAIN if minute else None,
     )
+
+
+def _one_part(case: Case) -> Finding | None:
+    """A part of a model that learns, which the loss itself gives a gradient that float16 cannot hold: its term is small
+    beside the others.
+    """
+    zero, alive = [], False
+    for row in case.layout.rows("output_grad"):
+        site = case.layout.sites[row]
+        if site.dtype.removeprefix("torch.") not in ("float16", "half"):
+            continue
+        zeros, count = (case.run.series(row, name).values for name in ("zeros", "count"))
+        if len(count) >= FEWEST and (count > 0).all():
+            nothing = bool((zeros == count).all())
+            alive = alive or not nothing
+            zero += [site.module] if nothing else []
+    inside = {edge.source for edge in case.layout.edges if edge.target != "loss"}
+    if not alive or set(zero) <= inside:
+        return None
+    weigh, layers = Weighing(), sorted(zero, key=case.depth)
+    weigh.speaks(
+        f"in every step the float16 gradient of {listing(layers)} is exactly 0, from the loss on, and those of other "
+        f"layers are not; the smallest float16 is {number(LEAST)}", 3.3, 1.0, FLUSHED,
+    )  # fmt: skip
+    weigh.speaks("no gradient scaler was seen", 1.0)
+    weigh.against("the rest of the model learns; a weight of exactly 0 in the loss looks the same", 0.7)
+    return weigh.conclude(
+        f"gradients that underflow in float16: those of {listing(layers)} are exactly 0, without a gradient scaler",
+        Remedy("Scale the loss with torch.amp.GradScaler, use bfloat16, or give that term of the loss more weight.",
+               'scaler = torch.amp.GradScaler("cuda")\nscaler.scale(loss).backward()\nscaler.step(optimizer)\n'
+               "scaler.update()"),
+        layer=layers[0],
+        step=0,
+        failure="untrained part",
+    )  # fmt: skip
 
 
 def _flushed(case: Case, row: int) -> tuple[float, float] | None:
