@@ -1,54 +1,34 @@
 """The batches: how inputs of training and evaluation differ, which samples come twice, which batch is odd.
 
-A pass costs a small copy of its first input; the arithmetic is done for many passes together. Facts BATCHES leave when
-the run is summarised, one for each model.
+A pass costs a small copy of its first input, which goes into the ledger of its model. Facts BATCHES leave when the run
+is summarised, one for each model.
 """
 
 from __future__ import annotations
 
 import functools
-import math
-import weakref
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from neuraldbg.capture.leaves import leaves
-from neuraldbg.capture.levels import columns, grid, middle, skewed
+from neuraldbg.capture.ledger import Ledger
 from neuraldbg.capture.names import wraps
-from neuraldbg.capture.op import observable
 from neuraldbg.capture.reader import Reader
-from neuraldbg.capture.repeats import Pass, Runs
-from neuraldbg.capture.samples import Chance, Sketch, excerpt, hashes
 from neuraldbg.capture.worker_seeds import alike
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    import numpy.typing as npt
     from torch import Tensor
 
     from neuraldbg.capture.reader import Call, Patch
-    from neuraldbg.capture.samples import Hashes
     from neuraldbg.capture.scene import Scene
 
-    Rows = npt.NDArray[np.float32]
-
-TOGETHER = 16
-"""Passes that are worked on together."""
-EVERY = 4
-"""Of the training passes after the first ones, one in so many is looked at."""
-FIRST = 64
-"""Training passes of a model that are all looked at."""
-_EVALS = 256
-"""Evaluation passes that are remembered with the hashes of their samples: the first half, and the newest."""
-_SIZES = 64
-_MODELS = 8
-_SCATTER = 2_654_435_761
-"""Multiplier that scatters which passes are looked at: a fixed stride could always meet the same samples."""
+_SIZES, _MODELS = 64, 8
+"""Datasets and models that are told apart at most."""
 
 
 class Batches(Reader):
@@ -56,7 +36,7 @@ class Batches(Reader):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._of: dict[str, _Ledger] = {}
+        self._of: dict[str, Ledger] = {}
         self._source = self._delivered = 0
         self._alike: dict[int, dict[str, Any] | None] = {}
 
@@ -91,7 +71,7 @@ class Batches(Reader):
         if ledger is None:
             if len(self._of) >= _MODELS:
                 return
-            ledger = self._of[call.model.name] = _Ledger(call.model.name)
+            ledger = self._of[call.model.name] = Ledger(call.model.name)
         x = call.args[0] if call.args and isinstance(call.args[0], torch.Tensor) else _first(call)
         if x is None or not x.dim() or x.layout is not torch.strided or x.is_complex():
             return
@@ -113,241 +93,8 @@ class Batches(Reader):
         self._of.clear()
 
 
-class _Ledger:
-    """What is known of the inputs of one model."""
-
-    def __init__(self, model: str) -> None:
-        self.model = model
-        self.pending: list[Pass] = []
-        self.sizes: dict[int, int] = {}
-        """Batch size -> training passes of it."""
-        self.odd: list[tuple[int, int]] = []
-        """(step, size) of training passes of another size than the pass before."""
-        self.trained = 0
-        self.evaluated = 0
-        self.first_eval = -1
-        self.sketch = Sketch()
-        self.chance = Chance()
-        self.known = self.counted = 0
-        """Of the newest samples: those that came before, and all."""
-        self.twice = self.rows = 0
-        """Samples that stand twice in their own batch, and all."""
-        self.full = self.looked = 0
-        self.evals: list[tuple[int, Hashes, int]] = []
-        self.delivered = 0
-        """Batches that loaders had delivered at the newest pass: a pass without a new one was not fed by a loader."""
-        self.alike: dict[str, Any] | None = None
-        self.sources: set[int] = set()
-        """Datasets that were trained on."""
-        self.again = 0
-        """Evaluation passes whose samples were evaluated before in another burst."""
-        self._before: dict[int, int] = {}
-        self.burst_sizes: dict[int, int] = {}
-        """Samples evaluated in each of the newest bursts."""
-        self.bursts = 0
-        self._burst_at = -1
-        self.stats: dict[bool, list[tuple[float, float, float, float]]] = {False: [], True: []}
-        self.grid: dict[bool, str] = {}
-        self.columns: dict[str, Any] | None = None
-        self.runs = Runs()
-        self._last: weakref.ref[Tensor] | None = None
-        self.floating = True
-        self.shape: list[int] = []
-
-    def take(self, step: int, x: Tensor, call: Call, source: int = 0) -> None:
-        """Note a pass."""
-        size = int(x.shape[0])
-        evaluating = call.evaluating
-        if evaluating:
-            if call.module.training:
-                return  # a teacher, a rollout, a look at the loss: not what a validation does
-            self.evaluated += 1
-            if self.first_eval < 0:
-                self.first_eval = step
-            if step != self._burst_at:
-                self._burst_at, self.bursts = step, self.bursts + 1
-                if len(self.burst_sizes) > _SIZES:
-                    del self.burst_sizes[next(iter(self.burst_sizes))]
-            self.burst_sizes[self.bursts] = self.burst_sizes.get(self.bursts, 0) + size
-        else:
-            self.trained += 1
-            if len(self.sources) < _SIZES:
-                self.sources.add(source)
-            if size not in self.sizes and len(self.odd) < _SIZES:
-                self.odd.append((step, size))
-            if size in self.sizes or len(self.sizes) < _SIZES:
-                self.sizes[size] = self.sizes.get(size, 0) + 1
-            if self.trained > FIRST and (self.trained * _SCATTER >> 8) % EVERY:
-                return
-        if not observable(x) and (x.is_floating_point() or not x.numel() or x.is_quantized or x.is_meta):
-            return
-        if not evaluating:
-            self.floating, self.shape = x.is_floating_point(), list(x.shape)
-        fresh = self._last is None or self._last() is not x
-        if not evaluating:
-            self._last = weakref.ref(x)
-        # Every other evaluation is read at the same rows, so that one that comes again is known for it.
-        turn = 0 if evaluating and self.bursts % 2 else self.trained + self.evaluated
-        self.pending.append(Pass(step, size, evaluating, self.bursts, fresh, source, excerpt(x, turn)))
-        if self.columns is None and not evaluating and x.dim() == 2 and self.floating:
-            self.columns = columns(x)
-        if len(self.pending) >= TOGETHER:
-            self.work()
-
-    def work(self) -> None:
-        """Work on the passes that were put aside."""
-        pending, self.pending = self.pending, []
-        if not pending:
-            return
-        rows = _fetched([one.rows for one in pending])
-        numbered = _numbered(rows)
-        for one, found, numbers in zip(pending, rows, numbered, strict=True):
-            self._stats(found, one)
-            if one.evaluating:
-                self._evaluated(one, numbers)
-            else:
-                self._trained(one, found, numbers)
-
-    def _stats(self, rows: Rows, one: Pass) -> None:
-        if not self.floating or not rows.size:
-            return
-        kept = self.stats[one.evaluating]
-        if len(kept) >= _EVALS:
-            return
-        with np.errstate(all="ignore"):  # infinities in the data are no news to numpy's reader
-            mean, std = float(rows.mean(dtype=np.float64)), float(rows.std(dtype=np.float64))
-        if not math.isfinite(std):
-            return
-        if one.evaluating not in self.grid:
-            self.grid[one.evaluating] = grid(rows.ravel())
-        kept.append((mean, std, float(rows.min()), float(rows.max())))
-
-    def _trained(self, one: Pass, rows: Rows, numbers: Hashes) -> None:
-        unique = np.unique(numbers)
-        self.twice += len(numbers) - len(unique)
-        self.rows += len(numbers)
-        self.full += len(numbers)
-        self.looked += one.size
-        low = self.sketch.below(unique)
-        known = self.sketch.add(unique)
-        self.chance.add(rows, known, len(low))
-        if len(low):  # a moving share: what came lately
-            self.known, self.counted = self.known * 15 // 16 + known * 16, self.counted * 15 // 16 + len(low) * 16
-        if self.runs.passes == FIRST:
-            self.chance.close()
-        if self.runs.passes < FIRST:  # later ones are not all looked at
-            self.runs.add(int(numbers.sum(dtype=np.uint64)) ^ (one.size << 1), one)
-
-    def _evaluated(self, one: Pass, numbers: Hashes) -> None:
-        whole = int(numbers.sum(dtype=np.uint64))
-        if self._before.setdefault(whole, one.burst) != one.burst:
-            self.again += 1
-        if len(self._before) > 4 * _EVALS:
-            self._before.clear()
-        self.evals.append((one.burst, np.unique(numbers), one.source))
-        if len(self.evals) > _EVALS:
-            del self.evals[_EVALS // 2]
-
-    def fact(self) -> dict[str, Any] | None:
-        """Return the BATCHES fact."""
-        self.work()
-        if not self.trained:
-            return None
-        usual = max(self.sizes, key=lambda size: self.sizes[size])
-        odd = [[step, size] for step, size in self.odd if size != usual]
-        return {
-            "model": self.model,
-            "passes": self.trained,
-            "evals": self.evaluated,
-            "bursts": self.bursts,
-            "first_eval": self.first_eval,
-            "usual": usual,
-            "odd": odd,
-            "sizes": len(self.sizes),
-            "floating": self.floating,
-            "shape": self.shape,
-            "grid": self.grid.get(False, ""),
-            "grid_eval": self.grid.get(True, ""),
-            "columns": self.columns,
-            "train": middle(self.stats[False]),
-            "eval": middle(self.stats[True]),
-            "skewed": skewed(self.stats),
-            "overlap": self._overlap(),
-            "runs": self.runs.fact(),
-            "alike": self.alike,
-        }
-
-    def _overlap(self) -> dict[str, Any] | None:
-        """Compare the samples of each evaluation pass with all that were trained on."""
-        if not self.evals or not self.rows:
-            return None
-        passes = []
-        for _, numbers, _ in self.evals:
-            shared, possible = self.sketch.share(numbers)
-            if possible:
-                passes.append((shared, possible))
-        mixed = [(s, p) for s, p in passes if 0 < s < 0.8 * p]
-        part = sum(s for s, _ in passes) / max(1, sum(p for _, p in passes))
-        recall = part * max(self.burst_sizes.values()) / max(1.0, self.sketch.size)
-        return {
-            "passes": len(passes),
-            "mixed": len(mixed),
-            "pure": sum(1 for s, p in passes if s >= 0.8 * p),
-            "shared": sum(s for s, _ in passes),
-            "samples": sum(p for _, p in passes),
-            "mixed_shared": sum(s for s, _ in mixed),
-            "mixed_samples": sum(p for _, p in mixed),
-            "seen_before": self.known / self.counted if self.counted else 0.0,
-            "twice": self.twice / self.rows,
-            "covered": self.full / max(1, self.looked),
-            "again": self.again,
-            "recall": min(1.0, recall),
-            "natural": self.chance.share(self.sketch.size),
-            "datasets": self._datasets(),
-        }
-
-    def _datasets(self) -> list[dict[str, Any]]:
-        """Say of each dataset that loaders evaluated how much of it was trained on."""
-        found: dict[int, dict[str, Any]] = {}
-        bursts: dict[int, set[int]] = {}
-        for burst, numbers, source in self.evals:
-            if source == 0 or (source not in found and len(found) >= _MODELS):
-                continue
-            shared, possible = self.sketch.share(numbers)
-            one = found.setdefault(source, {"trained": source in self.sources, "shared": 0, "samples": 0, "bursts": 0})
-            one["shared"] += shared
-            one["samples"] += possible
-            bursts.setdefault(source, set()).add(burst)
-            one["bursts"] = len(bursts[source])
-        return list(found.values())
-
-
 def _first(call: Call) -> Tensor | None:
     return next((x for _, x in leaves((call.args, call.kwargs))), None)
-
-
-def _fetched(excerpts: list[Tensor]) -> list[Rows]:
-    """Bring all excerpts over, with one copy for those on another device."""
-    if all(x.device.type == "cpu" for x in excerpts):
-        return [x.float().numpy() for x in excerpts]
-    flat = torch.cat([x.float().reshape(-1) for x in excerpts]).cpu().numpy()
-    found, at = [], 0
-    for x in excerpts:
-        found.append(flat[at : at + x.numel()].reshape(x.shape))
-        at += x.numel()
-    return found
-
-
-def _numbered(rows: list[Rows]) -> list[Hashes]:
-    """Hash the rows of all passes, those of one width together."""
-    widths = {each.shape[1] for each in rows}
-    found: dict[int, Hashes] = {}
-    for width in widths:
-        chosen = [i for i, each in enumerate(rows) if each.shape[1] == width]
-        together = hashes(np.concatenate([rows[i] for i in chosen]))
-        ends = np.cumsum([len(rows[i]) for i in chosen])
-        found.update(zip(chosen, np.split(together, ends[:-1]), strict=True))
-    return [found[i] for i in range(len(rows))]
 
 
 READER = Batches
