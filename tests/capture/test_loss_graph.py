@@ -177,3 +177,12 @@ def test_operands_inside_a_checkpoint_are_left_alone(reentrant: bool) -> None:
 def test_a_square_is_no_risk() -> None:
     seen = watch(head(), X, lambda out: (out**2).mean())
     assert [site.name for site in seen.layout.sites if site.kind == "op"] == []
+
+
+@pytest.mark.parametrize(("factor", "scale"), [(1024.0, 1024.0), (64.0, 1.0), (1000.0, 1.0), (0.5, 1.0)])
+def test_a_scale_for_half_precision_by_hand_is_no_part_of_the_loss(factor: float, scale: float) -> None:
+    model = head()
+    with torch.no_grad():
+        value = float(F.cross_entropy(model(X), LABELS))
+    seen = watch(model, X, lambda out: F.cross_entropy(out, LABELS) * factor).scalars("loss")[0]
+    assert seen == pytest.approx(value * factor / scale, rel=1e-5)

@@ -49,6 +49,8 @@ _RISKY = {
     "cosinesimilarity": "x1",
 }
 """Operations that can turn finite values or gradients into non-finite ones, and the saved operand that shows it."""
+_SCALE = 128.0
+"""Factor from which a power of two is a scale for half precision, and no weight."""
 _WHAT = {"self": "input", "result": "result", "other": "divisor", "x1": "input"}
 _LOSSES = 4096
 _READ_IN_STEP = 8
@@ -166,7 +168,7 @@ class Losses:
     def _scale(self, root: Tensor) -> float:
         if self.scale_of is not None and self.scale_of[0]() is root:
             return self.scale_of[1]
-        return self.scale_in_step or 1.0  # a sum of scaled losses
+        return self.scale_in_step or _by_hand(root)  # else a sum of scaled losses
 
     def _read_graph(self, root: Tensor) -> Walk | None:
         nodes = self.hooks.nodes if self.backwards < _READ_IN_STEP else None
@@ -219,3 +221,15 @@ def _operand(root: Any, name: str, path: tuple[int, ...]) -> Tensor | None:
     except RuntimeError:  # freed by an earlier backward
         return None
     return operand if isinstance(operand, Tensor) else None
+
+
+def _by_hand(root: Tensor) -> float:
+    """Return the power of two by which a program multiplies its loss itself, for half precision; 1 if it does not."""
+    node = root.grad_fn
+    if node is None or type(node).__name__ != "MulBackward0":
+        return 1.0
+    other = getattr(node, "_saved_other", None)
+    if not isinstance(other, Tensor) or other.device.type != "cpu" or other.numel() != 1 or other.requires_grad:
+        return 1.0
+    factor = float(other)
+    return factor if factor >= _SCALE and math.frexp(factor)[0] == 0.5 else 1.0

@@ -105,8 +105,19 @@ def _adds(case: Case, path: str) -> bool:
     """Whether what leaves a layer is added to something, at once or behind layers without weights."""
     facts = case.run.facts_of(FactKey.OPERATIONS.value)
     into: dict[str, list[str]] = facts[-1].value.get("into") or {} if facts else {}
-    edges = [edge for edge in case.layout.edges if edge.source == path]
-    return any("add" in edge.ops or "add" in into.get(edge.target, ()) for edge in edges)
+    seen, front = {path}, [path]
+    while front:
+        place = front.pop()
+        for edge in case.layout.edges:
+            if edge.source != place or edge.target in seen:
+                continue
+            if "add" in edge.ops or "add" in into.get(edge.target, ()):
+                return True
+            seen.add(edge.target)
+            target = case.layout.by_path.get(edge.target)
+            if target is not None and not target.params:
+                front.append(edge.target)
+    return False
 
 
 def _weigh_norms(case: Case, silent: list[str]) -> Finding:

@@ -97,7 +97,7 @@ def _weigh_steps(case: Case, weigh: Weighing, ratio: float, smallest: float) -> 
             smallest,
         )
     elif LR_USUAL[case.lr_class] / 10 <= lr <= LR_MAX[case.lr_class]:
-        weigh.against(f"a learning rate of {number(lr)} is usual with {case.optimizer_name}", 2.0, lr, smallest)
+        weigh.against(f"a learning rate of {number(lr)} is usual with {case.optimizer_name}", 3.0, lr, smallest)
 
 
 def _weigh_promise(case: Case, weigh: Weighing, ratio: float) -> None:
