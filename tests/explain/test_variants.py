@@ -71,6 +71,11 @@ def part_that_underflows() -> Build:
     return b.fact("precision", autocast="float16", param_dtypes=["float32"], scaler=False)
 
 
+def what_was_learnt_is_destroyed() -> Build:
+    b = Build(steps=200).scalar("update_ratio", 0.04, slice(48, 52))
+    return b.loss(np.concatenate([falling(50, 2.3, 1.2), flat(150)]))
+
+
 def half_precision_sum() -> Build:
     b = Build().loss_term(
         kind="bce_with_logits",
@@ -93,6 +98,7 @@ VARIANTS = {
     "recurrence_that_forgets": (recurrence_that_forgets, "vanishing_depth", "rnn", 0),
     "part_that_underflows": (part_that_underflows, "fp16_underflow", "fc3", 0),
     "threshold_far_out": (threshold_far_out, "zero_gradient_path", "fc2", 0),
+    "what_was_learnt_is_destroyed": (what_was_learnt_is_destroyed, "lr_too_high", None, 0),
     "code_of_one": (code_of_one, "capacity_too_small", "fc2", 0),
 }
 

@@ -20,7 +20,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 def test_every_script_has_a_golden_and_every_fault_a_mended_twin():
     assert {p.name for p in REPORTS.glob("*.py")} == set(GOLDENS)
     faults = {name for name, golden in GOLDENS.items() if golden["cause"]}
-    assert len(faults) >= 70
+    assert len(faults) >= 110
     twins = {name.replace(".py", "_fixed.py") for name in faults}
     assert {name for name in GOLDENS if not GOLDENS[name]["cause"] and not name.startswith("healthy")} == twins
     assert {cause for golden in GOLDENS.values() for cause in golden["cause"]} <= {cause.id for cause in CAUSES}
@@ -28,7 +28,9 @@ def test_every_script_has_a_golden_and_every_fault_a_mended_twin():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["01_kws_executor", "01_kws_executor_fixed", "48_transformer_tutorial", "healthy_01"])
+@pytest.mark.parametrize(
+    "name", ["01_kws_executor", "01_kws_executor_fixed", "48_transformer_tutorial", "86_resnet_main", "healthy_01"]
+)
 def test_a_script_under_the_command(name, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
     words = [sys.executable, "-m", "neuraldbg", "run", "-q", "-o", str(tmp_path / "run"), str(REPORTS / f"{name}.py")]

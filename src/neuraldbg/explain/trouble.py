@@ -36,6 +36,12 @@ NAMED = ("cross_entropy", "nll", "bce", "bce_with_logits", "mse")
 """Loss functions of torch, under which no multiplication is a part of the formula."""
 NEAR_GUESS = 0.95
 """Share of the loss of guessing above which nothing was learnt."""
+LEARNT = 0.85
+"""Share of the loss of guessing below which something was learnt."""
+LOST = 30
+"""Steps at the level of guessing after which what was learnt is lost."""
+WINDOW = 5
+"""Steps over which the level is taken."""
 LEARNT_ALREADY = 0.5
 """A loss that begins below this share of the loss of guessing belongs to a model that was trained before."""
 
@@ -98,6 +104,37 @@ def _variance(case: Case, kind: str) -> float:
     found = [(term.get("target") or {}).get("std") for term in terms if term.get("kind") == kind]
     known = [float(std) ** 2 for std in found if isinstance(std, (int, float)) and math.isfinite(std)]
     return statistics.median(known) if known else float("nan")
+
+
+@dataclass(frozen=True)
+class Relapse:
+    """A loss that had fallen and went back to that of guessing, for long."""
+
+    step: int
+    steps: int
+    low: float
+
+
+def relapse(case: Case) -> Relapse | None:
+    """Return where a classification lost all it had learnt; None where it did not."""
+    guess, y, at = guessing_loss(case), case.loss.finite.values, case.loss.finite.steps
+    kinds = {term.get("kind") for term in case.terms}
+    if not guess > 0 or not case.alone or len(case.terms) != 1 or not kinds <= {"cross_entropy", "nll"}:
+        return None
+    if len(y) < 3 * LOST:
+        return None
+    smooth = np.median(np.lib.stride_tricks.sliding_window_view(y, WINDOW), axis=1)
+    down = np.flatnonzero(smooth < LEARNT * guess)
+    if not len(down):
+        return None
+    up = smooth[down[0] :] > NEAR_GUESS * guess
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], up.astype(np.int8), [0]])))
+    spells = [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+    first, last = max(spells, key=lambda spell: spell[1] - spell[0], default=(0, 0))
+    if last - first < max(LOST, len(y) // 5):
+        return None
+    begin = int(down[0]) + first
+    return Relapse(int(at[begin]), last - first, float(smooth[down[0] : begin].min()))
 
 
 def at_guess(case: Case) -> bool:

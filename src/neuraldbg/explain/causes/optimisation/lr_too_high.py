@@ -13,7 +13,8 @@ How it is told apart
     The ratio norm(update) / norm(weight) is measured at each step, and the loss after the first updates is compared
     with the one before them. "Lower the learning rate" softens nearly every failure, so this cause is only named
     when no more specific one (gradients never cleared, a summed loss, inputs or targets of wrong scale, a bad
-    batch, an unstable operation) explains the run.
+    batch, an unstable operation) explains the run. A network can also lose all it had learnt in a few steps and stay
+    at the level of guessing: then the largest updates of the run stand at that place.
 
 What to do
     Divide the learning rate by ten, or so that the update ratio comes to about 1e-3; warm up; clip the gradient
@@ -32,12 +33,14 @@ from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.simpler import simpler_reasons
 from neuraldbg.explain.stepping import climbs
-from neuraldbg.explain.words import literal, number, rounded
+from neuraldbg.explain.trouble import relapse
+from neuraldbg.explain.words import literal, number, plural, rounded
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.explain.trouble import Relapse
 
 HIGH = 0.1
 """Update ratio above which steps overshoot; 1e-3 is healthy (Karpathy, CS231n notes)."""
@@ -48,6 +51,8 @@ SCATTER = 3.0
 DEAD = 1e-6
 """Update ratio below which a network stands still; 1e-3 is healthy."""
 FEW = 10
+BEFORE, LARGER = 30, 3.0
+"""Steps before a relapse in which the update that caused it is looked for, and its size in median updates."""
 RISE = 1.5
 """The loss within ten steps over the first one, above which the first updates hurt."""
 
@@ -58,10 +63,17 @@ def judge(case: Case) -> Finding | None:
     late = case.scalar("update_ratio").finite().values
     ratio = max(ratio, float(late.max())) if len(late) and late.max() > 10 * HIGH else ratio
     largest, usual = LR_MAX[case.lr_class], LR_USUAL[case.lr_class]
-    if (not ratio > USUAL and not lr > largest) or climbs(case):
+    back = _destroyed(case)
+    if (not ratio > USUAL and not lr > largest and back is None) or climbs(case):
         return None
     weigh = Weighing()
-    _weigh_updates(weigh, ratio)
+    if back is not None:
+        weigh.speaks(
+            f"the loss had come down to {number(back.low)}, went back to that of guessing at step {back.step}, with "
+            f"the largest updates of the run, and stayed there for {plural(back.steps, 'step')}", 4.5, back.low,
+        )  # fmt: skip
+    else:
+        _weigh_updates(weigh, ratio)
     if lr > largest:
         weigh.speaks(
             f"a learning rate of {number(lr)} is beyond what is in common use with {case.optimizer_name} "
@@ -69,7 +81,7 @@ def judge(case: Case) -> Finding | None:
         )  # fmt: skip
     elif 0 < lr <= usual:
         weigh.against(f"a learning rate of {number(lr)} is usual with {case.optimizer_name}", 1.5, lr, usual)
-    _weigh_course(case, weigh)
+    _weigh_course(case, weigh, calm=back is None)
     if lr <= largest:
         for statement, value in simpler_reasons(case)[:2]:
             weigh.against(f"{statement}, which does this at any learning rate", 1.5, value)
@@ -99,11 +111,21 @@ def _weigh_updates(weigh: Weighing, ratio: float) -> None:
         weigh.against(f"updates are {number(ratio)} of the weights, which is usual", 2.0, ratio, USUAL)
 
 
-def _weigh_course(case: Case, weigh: Weighing) -> None:
+def _destroyed(case: Case) -> Relapse | None:
+    """Return a relapse to the level of guessing that came with the largest updates of the run until then."""
+    back, updates = relapse(case), case.scalar("update_ratio").finite()
+    if back is None:
+        return None
+    near = updates.between(max(0, back.step - BEFORE), back.step + FEW).values
+    earlier = updates.between(0, max(0, back.step - BEFORE)).values
+    return back if len(near) and len(earlier) and near.max() > LARGER * float(np.median(earlier)) else None
+
+
+def _weigh_course(case: Case, weigh: Weighing, *, calm: bool) -> None:
     loss, trouble = case.loss, case.trouble
-    if not trouble.any:
+    if not trouble.any and calm:
         weigh.against("the training is not in trouble", 3.0 if case.learned else 2.0)
-    else:
+    elif trouble.any:
         weigh.speaks(trouble.phrase, 1.0)
         if not trouble.broke and not loss.rose:
             weigh.against("the loss never rose above its first value, as it does when steps overshoot", 3.0,
