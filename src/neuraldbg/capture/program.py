@@ -69,7 +69,12 @@ def parameters(params: Params, in_optimizer: Mapping[int, float], called: Iterab
     """Return the PARAMS fact. ``in_optimizer`` maps the id of each tensor in any group to its learning rate."""
     fired = set(called)
     # A model with no parameter in an optimizer, beside one that is trained, is a tool of the loss and not a fault.
-    trained = {w.model for w in params.by_id.values() if id(w.ref) in in_optimizer}
+    for w in params.by_id.values():
+        if w.ref.grad is not None:
+            w.had_grad = True
+    held = [w for w in params.by_id.values() if id(w.ref) in in_optimizer]
+    # Where nothing that an optimizer holds gets a gradient, the model that is trained is another one.
+    trained = {w.model for w in held} if any(w.had_grad for w in held) else set()
     models = {w.model for w in params.by_id.values()}
     shared = (alias for w in params.by_id.values() if id(w.ref) in in_optimizer for alias in w.aliases)
     trained |= {alias.partition(".")[0] for alias in shared} & models  # a new head on a part that was trained before
@@ -77,8 +82,6 @@ def parameters(params: Params, in_optimizer: Mapping[int, float], called: Iterab
         key: [] for key in ("frozen", "not_in_optimizer", "no_grad", "uncalled", "zero_lr", "tied")
     }
     for w in params.by_id.values():
-        if w.ref.grad is not None:
-            w.had_grad = True
         if trained and w.model not in trained:
             continue
         if w.aliases:
@@ -87,7 +90,7 @@ def parameters(params: Params, in_optimizer: Mapping[int, float], called: Iterab
             if w.layer in fired:
                 lists["frozen"].append(w.name)
             continue
-        if w.layer not in fired:
+        if w.layer not in fired and not _borrowed(w.layer, params, fired):
             lists["uncalled"].append(w.name)
         if not w.had_grad:
             lists["no_grad"].append(w.name)
@@ -98,17 +101,26 @@ def parameters(params: Params, in_optimizer: Mapping[int, float], called: Iterab
     return {"total": len(params.by_id), **lists}
 
 
+def _borrowed(layer: str, params: Params, fired: set[str]) -> bool:
+    """Whether a layer's parent takes its parameters without calling it, as ``MultiheadAttention`` does."""
+    parent, _, name = layer.rpartition(".")
+    inner = {f"{parent}.in_proj_weight", f"{parent}.q_proj_weight"}
+    return name == "out_proj" and parent in fired and any(w.name in inner for w in params.by_id.values())
+
+
 def optimizer(stream: int, opt: torch.optim.Optimizer, params: Params) -> dict[str, Any]:
     """Return the OPTIMIZER fact."""
     tensors = [t for group in opt.param_groups for t in group["params"]]
     foreign = [t for t in tensors if id(t) not in params.by_id]
+    owned = [params.by_id[id(t)] for t in tensors if id(t) in params.by_id]
     return {
         "stream": stream,
         "type": type(opt).__name__,
         "groups": [group_settings(group) for group in opt.param_groups],
-        "owned": len(tensors) - len(foreign),
+        "owned": len(owned),
         "foreign": len(foreign),
         "foreign_no_grad": sum(1 for t in foreign if t.grad is None),
+        "idle": sum(1 for w in owned if w.ref.grad is None and not w.had_grad),
         "frozen": sum(1 for t in tensors if not t.requires_grad),
         "foreign_shapes": [list(t.shape) for t in foreign[:_SHAPES]],
         **_decay(opt, params),

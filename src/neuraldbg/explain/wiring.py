@@ -18,7 +18,7 @@ MEANT = re.compile(
 """Names of parts that people leave without gradients, or out of the model, on purpose."""
 
 
-PART = re.compile(r"encoder|backbone|features?|extractor|embed(ding|der)?", re.IGNORECASE)
+PART = re.compile(r"encoder|backbone|features?|extractor|embed(ding|der)?|resnet|vit|bert|vgg|clip", re.IGNORECASE)
 """Those of them that are fixed on purpose only where they come trained."""
 _COUNT = 50
 _UNIFORM = (0.54, 0.62)

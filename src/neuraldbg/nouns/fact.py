@@ -47,6 +47,7 @@ class FactKey(str, Enum):
     """One optimizer: {"stream": int, "type": str, "groups": [{"lr", "weight_decay", "momentum", "betas", "eps",
     "params": int}], "foreign": int (tensors of its groups that no watched model owns), "foreign_no_grad": int (those
     of them whose gradient is None), "frozen": int (those that do not require gradients), "owned": int,
+    "idle": int (those of the owned that never had a gradient),
     "foreign_shapes": [[int]] (at most 8), "decayed_norms": [name] (gains and offsets of normalisation layers in a group
     with weight decay, at most 32), "decayed": int and "undecayed": int (parameters in groups with and without)}."""
 

@@ -25,10 +25,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from neuraldbg.explain.case import owner
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.causes.loop.param_not_in_optimizer import movement
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.wiring import MEANT, PART, access, as_drawn, cuts, dry, line
+from neuraldbg.explain.wiring import MEANT, PART, access, as_drawn, cut_off, cuts, dry, line
 from neuraldbg.explain.words import listing
 from neuraldbg.nouns import Remedy
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
     from neuraldbg.explain.finding import Finding
 
+SEVERAL = 4
+"""Layers with parameters from which a part is more than a spare head."""
 HOW = {
     "shared": ("the input of {b!r} is the memory of the output of {a!r}, without its graph", 6.5),
     "shape": ("the input of {b!r} has the shape of the output of {a!r}, called just before, and no graph", 5.5),
@@ -54,7 +57,42 @@ def judge(case: Case) -> Finding | None:
         found = found or (_switched_off(case, value) if value["no_grad"] else None)
         if found is not None:
             return found
-    return None
+    return _part(case)
+
+
+def _part(case: Case) -> Finding | None:
+    """A whole part that is called in training and that no gradient reaches: nobody computes that much for nothing."""
+    lost = cut_off(case) | {owner(name) for name in case.standing("no_grad")}
+    lost -= {owner(name) for name in case.standing("uncalled")}
+    lost = {path for path in lost if path in case.layout.by_path and path in case.layout.called}
+    roots = sorted({".".join(path.split(".")[:depth]) for path in lost for depth in range(1, path.count(".") + 1)})
+    whole = [root for root in roots if _lost_whole(case, root, lost)]
+    if not whole:
+        return None
+    part = min(whole, key=lambda root: (root.count("."), root))
+    weigh = Weighing()
+    weigh.speaks(f"every layer of {part} was called in training, and none of its parameters ever got a gradient", 3.3,
+                 part)  # fmt: skip
+    weigh.speaks("other parts of the model do get gradients", 1.0)
+    if not _excused(case, weigh, sorted(path for path in lost if path.startswith(part))):
+        return None
+    return weigh.conclude(
+        f"a graph that is cut behind {part!r}: its output is used without its graph, or not at all",
+        Remedy(f"Use the output of {part!r} as it is: without detach(), .data, .item() or numpy on the way.",
+               f"x = {access(part)}(x)  # not x.detach()"),
+        layer=part,
+        step=0,
+        failure="untrained layer",
+        equivalent=("param_unused",),
+    )  # fmt: skip
+
+
+def _lost_whole(case: Case, root: str, lost: set[str]) -> bool:
+    """Whether a part has several layers with parameters, and all of them are lost."""
+    mine = [layer.path for layer in case.layout.layers if layer.params and f"{layer.path}.".startswith(f"{root}.")]
+    mine = [path for path in mine if path in case.layout.called]
+    others = [layer.path for layer in case.layout.layers if layer.params and layer.path not in mine]
+    return len(mine) >= SEVERAL and set(mine) <= lost and any(path not in lost for path in others)
 
 
 def _nothing_reached(case: Case, fact: dict[str, Any]) -> Finding | None:

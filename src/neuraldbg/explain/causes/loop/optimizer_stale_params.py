@@ -39,7 +39,7 @@ def judge(case: Case) -> Finding | None:
         return None  # no model was seen, so nobody's tensors can be told from the model's
     stale = [fact for fact in case.optimizers if _persists(case, fact)]
     if not stale:
-        return None
+        return _another_model(case)
     fact = max(stale, key=lambda value: int(value["foreign_no_grad"]))
     foreign, dead, owned = (int(fact.get(name) or 0) for name in ("foreign", "foreign_no_grad", "owned"))
     weigh = Weighing()
@@ -72,6 +72,30 @@ def judge(case: Case) -> Finding | None:
     )
 
 
+def _another_model(case: Case) -> Finding | None:
+    """The optimizer was made for a model that was called once, and another one like it is trained."""
+    left_out = case.standing("not_in_optimizer")
+    versions = case.run.facts_of(FactKey.OPTIMIZER.value, stream=case.stream)
+    idle = all(int(f.value.get("idle") or 0) == int(f.value.get("owned") or 0) > 0 for f in versions)
+    if not left_out or not versions or not idle or len(case.run.streams) > 1:
+        return None
+    weigh = Weighing()
+    weigh.speaks(f"none of the {case.optimizer['owned']} parameters in the optimizer ever got a gradient", 3.0, 0)
+    weigh.speaks(f"{listing(left_out)} of another model get gradients and are in no optimizer", 3.5, len(left_out), 0)
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.0)
+    rate = f", lr={rounded(case.lr)}" if case.lr > 0 else ""
+    return weigh.conclude(
+        "an optimizer that was made for another model than the one that is trained",
+        Remedy(
+            "Create the optimizer after the model, and again when the model is made anew.",
+            f"optimizer = torch.optim.{case.optimizer_name}(model.parameters(){rate})  # last of all",
+        ),
+        step=0,
+        failure="optimizer without effect",
+    )
+
+
 def _persists(case: Case, fact: dict[str, Any]) -> bool:
     """Whether the tensors were without gradient in every reading of that optimizer but perhaps the first."""
     versions = case.run.facts_of(FactKey.OPTIMIZER.value, stream=fact.get("stream", 0))
@@ -86,5 +110,6 @@ CAUSE = Cause(
     explains=STALL | UNITS,
     judge=judge,
     place="optimizer",
+    entails=frozenset({"param_not_in_optimizer"}),
     page=__doc__ or "",
 )
