@@ -28,7 +28,8 @@ _HOPS = 8
 """Operations between a tensor that is held and the leaf that it was made from."""
 _KINDS: tuple[tuple[type, str], ...] = ((dict, "dict"), (list, "list"), (tuple, "tuple"), (set, "set"))
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type, torch.dtype, torch.device, Optimizer)
-_OWN = frozenset({"_parameters", "_buffers", "_modules"})
+_OWN = frozenset({"_parameters", "_buffers", "_modules", "_flat_weights"})
+"""Where modules of torch hold what they have registered; the last is of recurrent ones."""
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,16 @@ EDITS = (
         step=0,
     ),
     fault(
+        "rows_model_made_again_after_a_look",
+        "rows_lstm",
+        "optimizer_stale_params",
+        (
+            "opt = torch.optim.Adam(net.parameters(), lr=5e-3)\n",
+            "opt = torch.optim.Adam(net.parameters(), lr=5e-3)\nprint(net(x[:1]).shape)\nnet = RowReader()\n",
+        ),
+        step=0,
+    ),
+    fault(
         "finetune_optimizer_of_the_first_model",
         "finetune",
         # The new head gets gradients and is in no optimizer; what the optimizer holds is a head of another model.
