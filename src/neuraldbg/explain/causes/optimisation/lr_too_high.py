@@ -70,7 +70,7 @@ def judge(case: Case) -> Finding | None:
     if back is not None:
         weigh.speaks(
             f"the loss had come down to {number(back.low)}, went back to that of guessing at step {back.step}, with "
-            f"the largest updates of the run, and stayed there for {plural(back.steps, 'step')}", 4.5, back.low,
+            f"the largest updates of the run, and stayed there for {plural(back.steps, 'step')}", 5.5, back.low,
         )  # fmt: skip
     else:
         _weigh_updates(weigh, ratio)
