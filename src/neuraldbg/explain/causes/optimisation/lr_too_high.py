@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 HIGH = 0.1
 """Update ratio above which steps overshoot; 1e-3 is healthy (Karpathy, CS231n notes)."""
+LARGE = 0.03
+"""Median update ratio, thirty times a healthy one, of a run that is about to break by itself."""
 USUAL = 0.01
 """Update ratio below which the learning rate is no suspect."""
 SCATTER = 3.0
@@ -146,6 +148,8 @@ def _weigh_course(case: Case, weigh: Weighing, *, calm: bool) -> None:
     elif trouble.broke and case.onset is not None and case.onset > 20 and loss.gain > 0.05:
         long = min(1.0 + 2 * math.log10(case.onset / 20), 3.0)
         weigh.against(f"the loss fell until step {case.onset} with the same learning rate", long, case.onset)
+    if trouble.broke and case.onset is not None:
+        _weigh_before(case, weigh, case.onset)
     origin = case.origin
     if origin is not None and not loss.early_rise > RISE and origin.step > 0:
         before = case.scalar("update_ratio").finite().between(0, origin.step - 1).values
@@ -157,6 +161,16 @@ def _weigh_course(case: Case, weigh: Weighing, *, calm: bool) -> None:
         and case.inputs
     ):
         weigh.speaks("inputs are of usual scale and finite", 0.4)
+
+
+def _weigh_before(case: Case, weigh: Weighing, onset: int) -> None:
+    """Weigh how large the updates were long before the run broke: a bad batch finds usual ones."""
+    before = case.scalar("update_ratio").finite().between(0, onset - 4).values
+    if len(before) >= FEW and float(np.median(before)) > LARGE:
+        weigh.speaks(
+            f"long before, at most steps, updates were {number(float(np.median(before)))} of the weights or more", 1.5,
+            float(np.median(before)), LARGE,
+        )  # fmt: skip
 
 
 def _compares(case: Case) -> bool:
