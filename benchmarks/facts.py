@@ -1,6 +1,6 @@
 """What the facts about the program cost: a watched training with and without reading them, interleaved.
 
-    python benchmarks/facts.py [--models ConvNet,GPT] [--rounds 6]
+    python benchmarks/facts.py [--models ConvNet,GPT] [--rounds 3]
 
 Facts are read in the first steps of a run and then ever more rarely (steps that are powers of two), but for a few
 numbers of every step. Two copies of a model train in turn, both under the tool: one as it comes, the other with every
@@ -34,8 +34,8 @@ from neuraldbg.capture.readers import Readers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-FIRST = 20
-"""Steps of a block that are counted apart."""
+FIRST = 130
+"""Steps of a block, which is a run of its own, that are counted apart: some facts are read at each of the first 128."""
 KINDS = ("with facts", "without", "without again")
 
 
@@ -123,8 +123,8 @@ def row(workload: Workload, rounds: int, steps: int) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default="ConvNet,GPT", help="a comma between names; default: %(default)s")
-    parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=150)
     args = parser.parse_args()
     table = Table(
         "model", "step ms", "ratio of medians", "of totals", "without / without", "clocked, median", "clocked, mean",
