@@ -74,7 +74,7 @@ class FirstBad(Reader):
         root = backward.root
         if not self.on or self._done or root.dim() or root.device.type != "cpu":
             return
-        value = float(root.detach())
+        value = root.item()
         if not math.isfinite(value):
             if self.scene.losses.scale_in_step or self.scene.optimizers.loss_scale:
                 return  # a scaler tries out its scale
@@ -82,7 +82,9 @@ class FirstBad(Reader):
             self._forward(root)
             return
         recent = self._recent
-        if len(recent) >= _ENOUGH and self._jumps < _ODD and value > _JUMP * abs(statistics.median(recent)) + 1e-6:
+        # The smallest is looked at first: a median is dear at every step.
+        above = len(recent) >= _ENOUGH and self._jumps < _ODD and value > _JUMP * min(map(abs, recent)) + 1e-6
+        if above and value > _JUMP * abs(statistics.median(recent)) + 1e-6:
             self._jumps += 1
             self._odd_sample()
         recent.append(value)
@@ -99,7 +101,7 @@ class FirstBad(Reader):
         grad = small.grad if small is not None else None
         if grad is None or grad.device.type != "cpu" or grad.layout is not torch.strided:
             return
-        if math.isfinite(float(grad.detach().sum())):
+        if math.isfinite(grad.sum().item()):
             return
         if self.scene.losses.scale_in_step or self.scene.optimizers.loss_scale:
             return
