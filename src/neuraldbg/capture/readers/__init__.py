@@ -68,14 +68,16 @@ class Readers:
         self.all: tuple[Reader, ...] = tuple(
             importlib.import_module(f"{__name__}.{member}").READER(scene) for member in members
         )
-        self._at: dict[str, list[Callable[..., None]]] = {moment: self._overridden(moment) for moment in MOMENTS}
+        self._at = {moment: self._overridden(moment) for moment in MOMENTS}
+        self._always = {moment: self._overridden(moment, sampled=False) for moment in MOMENTS}
 
-    def _overridden(self, moment: str) -> list[Callable[..., None]]:
-        return [getattr(one, moment) for one in self.all if getattr(type(one), moment) is not getattr(Reader, moment)]
+    def _overridden(self, moment: str, *, sampled: bool = True) -> list[Callable[..., None]]:
+        told = [one for one in self.all if sampled or moment not in one.sampled]
+        return [getattr(one, moment) for one in told if getattr(type(one), moment) is not getattr(Reader, moment)]
 
     def at(self, moment: str, *args: Any) -> None:
         """Tell every reader that asked for it that a moment has come."""
-        acts = self._at[moment]
+        acts = (self._at if self.scene.reading else self._always)[moment]
         if not acts:
             return
         with np.errstate(all="ignore"):  # the numbers of a run that overflows do: that is no warning for the user

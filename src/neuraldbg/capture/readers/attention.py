@@ -29,6 +29,8 @@ _LOW = 0.05
 class Attention(Reader):
     """Looks at the attention of one training pass."""
 
+    sampled = frozenset({"backward_begins"})
+
     def backward_begins(self, backward: Backward) -> None:
         """Read every softmax over positions and every fused attention that the walk noted."""
         if backward.walk is None or self.scene.hooks.foreign_saves:

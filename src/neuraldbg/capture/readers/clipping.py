@@ -67,6 +67,8 @@ class Count:
 class Clipping(Reader):
     """Learns CLIP."""
 
+    sampled = frozenset({"step_closes"})
+
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._waiting: list[Clip] = []

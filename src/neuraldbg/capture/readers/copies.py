@@ -70,6 +70,8 @@ class Copy:
 class Copies(Reader):
     """Compares copies with what they are copies of."""
 
+    sampled = frozenset({"step_closes"})
+
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._first: dict[str, Tensor] = {}

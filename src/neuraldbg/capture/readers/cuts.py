@@ -63,6 +63,8 @@ class Called:
 class Cuts(Reader):
     """Follows the passes of the steps that are read."""
 
+    sampled = frozenset({"backward_begins", "call_ends", "step_closes"})
+
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._calls: list[Called] = []

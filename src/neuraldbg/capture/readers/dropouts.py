@@ -29,6 +29,8 @@ _PLACES = 64
 class Dropouts(Reader):
     """Reads masks while the graph of the loss is whole."""
 
+    sampled = frozenset({"backward_begins"})
+
     def backward_begins(self, backward: Backward) -> None:
         """Look at every multiplication that the walk noted."""
         if backward.walk is None or self.scene.hooks.foreign_saves or not backward.accumulates:

@@ -42,6 +42,8 @@ _PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.Si
 class Functions(Reader):
     """Observes one call of each Function, and tries it."""
 
+    sampled = frozenset({"backward_begins", "step_closes"})
+
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._feeds: dict[type, str] = {}

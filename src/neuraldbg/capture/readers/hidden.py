@@ -55,6 +55,8 @@ class Candidate:
 class Hidden(Reader):
     """Follows such weights over the readings."""
 
+    sampled = frozenset({"backward_begins", "call_begins", "step_closes"})
+
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._leaves: dict[int, tuple[weakref.ref[Tensor], set[str]]] = {}

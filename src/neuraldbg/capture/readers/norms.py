@@ -41,6 +41,8 @@ class _First:
 class Norms(Visits):
     """Reads each batch-norm layer in the training passes of the steps in which facts are read."""
 
+    sampled = frozenset({"call_begins", "call_ends", "step_closes"})
+
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._before: dict[str, tuple[Tensor, Tensor]] = {}

@@ -22,6 +22,8 @@ _LAYERS = 512
 class Operations(Reader):
     """Collects what the walks over the loss graphs passed."""
 
+    sampled = frozenset({"backward_begins"})
+
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._into: dict[str, set[str]] = {}

@@ -69,6 +69,8 @@ class Checkpoint:
 class OptimizerState(Reader):
     """Learns MEMORY and RESUME."""
 
+    sampled = frozenset({"step_closes"})
+
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._lines: list[Line] = []

@@ -29,6 +29,8 @@ _MOST = 4
 class Places(Reader):
     """Collects the lines of each kind in order of appearance."""
 
+    sampled = frozenset({"backward_begins", "call_begins", "step_begins", "step_closes"})
+
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._lines: dict[str, dict[Place, None]] = {}

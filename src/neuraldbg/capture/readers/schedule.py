@@ -65,6 +65,8 @@ class Known:
 class Schedule(Reader):
     """Learns SCHEDULE."""
 
+    sampled = frozenset({"step_closes"})
+
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._known: list[Known] = []

@@ -36,6 +36,8 @@ _LISTED = 64
 class Symmetry(Reader):
     """Looks at weights and final gradients just before a step."""
 
+    sampled = frozenset({"step_begins"})
+
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._suspects: dict[str, None] = {}

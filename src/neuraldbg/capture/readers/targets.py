@@ -82,6 +82,8 @@ class Slot:
 class TargetsReader(Reader):
     """Follows the targets of a program's losses."""
 
+    sampled = frozenset({"step_closes"})
+
     def __init__(self, scene: Any) -> None:
         super().__init__(scene)
         self._slots: dict[tuple[Any, ...], list[Slot]] = {}

@@ -64,6 +64,8 @@ class Pair:
 class Ties(Reader):
     """Looks for pairs when a model is first stepped, and afterwards whether they still agree."""
 
+    sampled = frozenset({"step_closes"})
+
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._pairs: list[Pair] = []

@@ -24,6 +24,8 @@ _MIXING = ("attention", "attn", "transformer")
 class Tokens(Visits):
     """Looks at the outputs of a model's repeated blocks."""
 
+    sampled = frozenset({"call_begins", "call_ends", "step_closes"})
+
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._cosines: dict[str, dict[str, Any]] = {}

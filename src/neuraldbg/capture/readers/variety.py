@@ -32,6 +32,8 @@ _COLUMNS = 262_144
 class Outputs(Reader):
     """Reads inputs and outputs of the calls of a step in which facts are read."""
 
+    sampled = frozenset({"call_begins", "call_ends", "step_closes"})
+
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._paths: tuple[int, dict[int, str]] = (-1, {})
