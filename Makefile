@@ -74,7 +74,7 @@ slow: $(VENV)/.dev ## The tests that train for longer
 bench: $(VENV)/.dev ## What watching costs: bare and watched training side by side
 	$(BIN)/python benchmarks/overhead.py
 
-accuracy: $(VENV)/.dev ## How often the diagnosis is right: fits the confidences, writes docs/accuracy.md; a quarter of an hour
+accuracy: $(VENV)/.dev ## How often the diagnosis is right: fits the confidences, writes docs/accuracy.md; half an hour or more
 	$(ONE_THREAD) $(BIN)/python benchmarks/accuracy.py --seeds 3 --fit
 
 docs: $(VENV)/.dev ## Rerun the examples and write what the documents quote

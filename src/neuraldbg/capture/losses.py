@@ -168,7 +168,9 @@ class Losses:
     def _scale(self, root: Tensor) -> float:
         if self.scale_of is not None and self.scale_of[0]() is root:
             return self.scale_of[1]
-        return self.scale_in_step or _by_hand(root)  # else a sum of scaled losses
+        if self.scale_in_step:  # a sum of scaled losses
+            return self.scale_in_step
+        return 1.0 if self.hooks.foreign_saves else _by_hand(root)  # what a program packs, its own hooks would unpack
 
     def _read_graph(self, root: Tensor) -> Walk | None:
         nodes = self.hooks.nodes if self.backwards < _READ_IN_STEP else None

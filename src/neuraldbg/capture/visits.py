@@ -6,6 +6,7 @@ Its hooks are set when such a pass begins and removed when it ends, so that no o
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _tracing = torch._C._get_tracing_state  # noqa: SLF001 (no public name)
 
 
-class Visits(Reader):
+class Visits(Reader, ABC):
     """Overridden: ``chosen`` says which layers, ``arrives`` and ``leaves`` see a call of one begin and end."""
 
     def __init__(self, scene: Scene) -> None:
@@ -32,9 +33,9 @@ class Visits(Reader):
         self._chosen: dict[str, nn.Module] = {}
         self._known: tuple[int, int] = (-1, -1)
 
+    @abstractmethod
     def chosen(self, modules: dict[str, nn.Module]) -> dict[str, nn.Module]:
         """Return the layers to look at, by path."""
-        raise NotImplementedError
 
     def arrives(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
         """A layer is about to be called."""

@@ -100,14 +100,15 @@ class Schedule(Reader):
         def step(scheduler: LRScheduler, *args: Any, **kwargs: Any) -> Any:
             if not self.scene.switch:
                 return original(scheduler, *args, **kwargs)
-            rate = _rate(scheduler)
+            waits = isinstance(scheduler, lr_scheduler.ReduceLROnPlateau)
+            rate = _rate(scheduler) if waits else math.nan
             self._inside += 1
             try:
                 return original(scheduler, *args, **kwargs)
             finally:
                 self._inside -= 1
                 self._guarded(self._stepped, scheduler)
-                if isinstance(scheduler, lr_scheduler.ReduceLROnPlateau):
+                if waits:
                     self._guarded(self._waited, (scheduler, args[0] if args else kwargs.get("metrics"), rate))
 
         return step
