@@ -76,6 +76,20 @@ def what_was_learnt_is_destroyed() -> Build:
     return b.loss(np.concatenate([falling(50, 2.3, 1.2), flat(150)]))
 
 
+def part_behind_a_cut() -> Build:
+    b = Build()
+    paths = [f"vision.{i}" for i in range(4)]
+    for path in paths:
+        b.layer(path, "Linear", ("weight",), in_features=64, out_features=64)
+        b.stat("param", path, "rms", 0.1, name="weight")  # nothing moves it
+    return b.params(no_grad=[f"{path}.weight" for path in paths])
+
+
+def optimizer_of_another_model() -> Build:
+    names = [f"fc{i}.weight" for i in (1, 2, 3)]
+    return Build().loss(flat(60)).params(not_in_optimizer=names).optimizer_fact(owned=6, idle=6)
+
+
 def half_precision_sum() -> Build:
     b = Build().loss_term(
         kind="bce_with_logits",
@@ -99,6 +113,8 @@ VARIANTS = {
     "part_that_underflows": (part_that_underflows, "fp16_underflow", "fc3", 0),
     "threshold_far_out": (threshold_far_out, "zero_gradient_path", "fc2", 0),
     "what_was_learnt_is_destroyed": (what_was_learnt_is_destroyed, "lr_too_high", None, 0),
+    "optimizer_of_another_model": (optimizer_of_another_model, "optimizer_stale_params", None, 0),
+    "part_behind_a_cut": (part_behind_a_cut, "detached_graph", "vision", 0),
     "code_of_one": (code_of_one, "capacity_too_small", "fc2", 0),
 }
 

@@ -15,7 +15,9 @@ How it is told apart
     input has none and which does get gradients. Deliberate cuts are no fault: the branch gets its gradient elsewhere or
     in other steps (stop-gradient, a generator while its discriminator trains), is in no optimizer (a target network),
     does not require gradients, or carries the name of a part that is usually fixed (a backbone), unless its weights are
-    still those of a random initialisation. A layer whose output nobody uses is ``param_unused``.
+    still those of a random initialisation. A layer whose output nobody uses is ``param_unused``. Of a whole
+    part without gradients it cannot be seen which of the two it is, where the cut itself was not; it is named as cut,
+    since nobody computes that much for nothing.
 
 What to do
     Keep tensors from the first layer to the loss. Use ``detach`` and ``item`` only for what is printed or plotted.
@@ -74,7 +76,7 @@ def _part(case: Case) -> Finding | None:
     weigh.speaks(f"every layer of {part} was called in training, and none of its parameters ever got a gradient", 3.3,
                  part)  # fmt: skip
     weigh.speaks("other parts of the model do get gradients", 1.0)
-    if not _excused(case, weigh, sorted(path for path in lost if path.startswith(part))):
+    if not _excused(case, weigh, sorted(path for path in lost if path == part or path.startswith(f"{part}."))):
         return None
     return weigh.conclude(
         f"a graph that is cut behind {part!r}: its output is used without its graph, or not at all",
