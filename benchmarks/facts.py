@@ -34,8 +34,8 @@ from neuraldbg.capture.readers import Readers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-FIRST = 130
-"""Steps of a block, which is a run of its own, that are counted apart: some facts are read at each of the first 128."""
+FIRST = 260
+"""Steps of a block, which is a run of its own, that are counted apart: some facts are read at each of the first 256."""
 KINDS = ("with facts", "without", "without again")
 
 

@@ -117,6 +117,36 @@ def test_we_warn_of_nothing(place: Place) -> None:
     assert record(done).info.coverage["errors"] == 0
 
 
+def test_we_warn_of_nothing_when_inputs_are_infinite(place: Place) -> None:
+    """The same where data hold infinities that the model replaces, and numbers overflow at the end of the run."""
+    done = place.run(
+        source=HEAD
+        + "import warnings\nwarnings.simplefilter('error')\n"
+        + DATA
+        + """
+class Clean(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+    def forward(self, x):
+        return self.net(torch.nan_to_num(x, posinf=3.0, neginf=-3.0))
+x[::5, 1], x[1::5, 2] = float("inf"), float("-inf")
+model = Clean()
+opt = torch.optim.Adam(model.parameters(), lr=1e-2)
+for step, (a, b) in enumerate(batches(200)):
+    opt.zero_grad()
+    target = F.one_hot(b, 3).float() * 2.0 ** max(step - 60, 0)
+    F.mse_loss(model(a), target).backward()
+    opt.step()
+print('trained')
+"""
+    )
+    assert (done.status, done.out) == (0, "trained\n"), done.err
+    run = record(done)
+    assert run.info.coverage["errors"] == 0, run.info.coverage
+    assert run.steps == 200
+
+
 def test_a_program_that_looks_at_its_surroundings(place: Place) -> None:
     """It changes folder, default types and the seed; nothing of ours may turn up in its numbers or places."""
     source = (

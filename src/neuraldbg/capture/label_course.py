@@ -71,6 +71,7 @@ class Classes:
         if len(self._waiting) >= CHUNK:
             self.settle()
 
+    @np.errstate(all="ignore")
     def settle(self) -> None:
         """Work on what was put aside."""
         waiting, self._waiting = self._waiting, []
@@ -104,6 +105,7 @@ class Classes:
             counts[self.ignore] = 0
         return counts
 
+    @np.errstate(all="ignore")
     def predicted(self, step: int, guesses: npt.NDArray[Any], labels: npt.NDArray[Any]) -> None:
         """Count what the network says, and where it is right."""
         if self.classes > MANY_CLASSES:
@@ -183,6 +185,7 @@ class Numbers:
         if len(self._waiting) >= CHUNK:
             self.settle()
 
+    @np.errstate(all="ignore")
     def settle(self) -> None:
         """Work on what was put aside."""
         waiting, self._waiting = self._waiting, []
@@ -210,6 +213,7 @@ class Numbers:
                 self.means.append((step, float(values.mean())))
                 self.prints.append(hash(values.tobytes()))
 
+    @np.errstate(all="ignore")
     def predicted(self, step: int, guesses: npt.NDArray[Any], labels: npt.NDArray[Any]) -> None:
         """Count of a yes-or-no loss what the network says, and where it is right."""
         sure = (labels == 0) | (labels == 1)

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 
 TOGETHER = 16
 """Passes that are worked on together."""
-EVERY = 4
-"""Of the training passes after the first ones, one in so many is looked at."""
 FIRST = 64
 """Training passes of a model that are all looked at."""
+EVERY = 4
+"""Of those after them, one in so many is looked at."""
+SETTLED, RARELY = 256, 8
+"""After so many training passes, one in so many."""
 _EVALS = 256
 """Evaluation passes that are remembered with the hashes of their samples: the first half, and the newest."""
 _SIZES = 64
@@ -104,7 +106,8 @@ class Ledger:
                 self.odd.append((step, size))
             if size in self.sizes or len(self.sizes) < _SIZES:
                 self.sizes[size] = self.sizes.get(size, 0) + 1
-            if self.trained > FIRST and (self.trained * _SCATTER >> 8) % EVERY:
+            every = EVERY if self.trained <= SETTLED else RARELY
+            if self.trained > FIRST and (self.trained * _SCATTER >> 8) % every:
                 return
         if not observable(x) and (x.is_floating_point() or not x.numel() or x.is_quantized or x.is_meta):
             return
@@ -121,6 +124,7 @@ class Ledger:
         if len(self.pending) >= TOGETHER:
             self.work()
 
+    @np.errstate(all="ignore")  # infinities in the data are no news to numpy's reader
     def work(self) -> None:
         """Work on the passes that were put aside."""
         pending, self.pending = self.pending, []
@@ -128,26 +132,22 @@ class Ledger:
             return
         rows = _fetched([one.rows for one in pending])
         numbered = _numbered(rows)
-        for one, found, numbers in zip(pending, rows, numbered, strict=True):
-            self._stats(found, one)
+        levels = _levels(rows) if self.floating else np.empty((len(rows), 0))
+        for one, found, numbers, level in zip(pending, rows, numbered, levels, strict=True):
+            self._stats(found, one, level)
             if one.evaluating:
                 self._evaluated(one, numbers)
             else:
                 self._trained(one, found, numbers)
 
-    def _stats(self, rows: Rows, one: Pass) -> None:
-        if not self.floating or not rows.size:
-            return
+    def _stats(self, rows: Rows, one: Pass, level: npt.NDArray[np.float64]) -> None:
         kept = self.stats[one.evaluating]
-        if len(kept) >= _EVALS:
-            return
-        with np.errstate(all="ignore"):  # infinities in the data are no news to numpy's reader
-            mean, std = float(rows.mean(dtype=np.float64)), float(rows.std(dtype=np.float64))
-        if not math.isfinite(std):
+        if len(kept) >= _EVALS or not level.size or not math.isfinite(level[1]):
             return
         if one.evaluating not in self.grid:
             self.grid[one.evaluating] = grid(rows.ravel())
-        kept.append((mean, std, float(rows.min()), float(rows.max())))
+        mean, std, low, high = level.tolist()
+        kept.append((mean, std, low, high))
 
     def _trained(self, one: Pass, rows: Rows, numbers: Hashes) -> None:
         unique = np.unique(numbers)
@@ -259,6 +259,19 @@ def _fetched(excerpts: list[Tensor]) -> list[Rows]:
         found.append(flat[at : at + x.numel()].reshape(x.shape))
         at += x.numel()
     return found
+
+
+def _levels(rows: list[Rows]) -> npt.NDArray[np.float64]:
+    """Return mean, standard deviation, least and greatest value of each pass, shape (passes, 4); NaN of an empty one.
+
+    Batches are mostly of one size, and are then reduced together.
+    """
+    if not all(each.size for each in rows):
+        return np.concatenate([_levels([each]) if each.size else np.full((1, 4), np.nan) for each in rows])
+    if len({each.shape for each in rows}) > 1:
+        return np.concatenate([_levels([each]) for each in rows])
+    wide = np.stack(rows).reshape(len(rows), -1).astype(np.float64)
+    return np.stack([wide.mean(1), wide.std(1), wide.min(1), wide.max(1)], axis=1)
 
 
 def _numbered(rows: list[Rows]) -> list[Hashes]:

@@ -69,9 +69,9 @@ class Losses:
         self.hooks = hooks
         self.models = models
         self.tally = hooks.tally
-        self.values: list[tuple[Tensor, float]] = []
-        """(detached value, loss scale) of each backward of this step that reached a watched model."""
-        self.asides: list[tuple[Tensor, float]] = []
+        self.values: list[tuple[Tensor | float, float]] = []
+        """(value, loss scale) of each backward of this step that reached a watched model."""
+        self.asides: list[tuple[Tensor | float, float]] = []
         """The same of each ``autograd.grad``: a gradient penalty, or all there is if a loop sets ``.grad`` itself."""
         self.edges: dict[tuple[str, str], Edge] = {}
         self.terms: dict[str, Any] | None = None
@@ -110,7 +110,7 @@ class Losses:
         return wrapped
 
     @guarded
-    def before(self, roots: Any, accumulates: bool) -> tuple[Tensor, float, Backward] | None:
+    def before(self, roots: Any, accumulates: bool) -> tuple[Tensor | float, float, Backward] | None:
         """Read what is about to be differentiated. Returns the loss, kept if the backward reaches a watched model."""
         if op.transforming():
             return None
@@ -123,15 +123,14 @@ class Losses:
             self.values.clear()
         found = self._read_graph(tensors[0]) if accumulates or not self.values else None
         terms = self.terms["terms"] if self.terms is not None and found is not None else None
-        backward = Backward(tensors[0], accumulates, found, terms)
+        value = _value(tensors[0])
+        backward = Backward(tensors[0], value if isinstance(value, float) else None, accumulates, found, terms)
         self._tell("backward_begins", backward)
         backward.walk = None  # its nodes must not outlive the graph
-        value = tensors[0].detach()
-        value = value.clone() if value.dim() == 0 else value.double().mean()
         return value, self._scale(tensors[0]), backward
 
     @guarded
-    def after(self, loss: tuple[Tensor, float, Backward] | None, accumulates: bool) -> None:
+    def after(self, loss: tuple[Tensor | float, float, Backward] | None, accumulates: bool) -> None:
         """Keep the loss if the backward reached a watched model."""
         if loss is None or not (self.models.reached or not self.models.entered):
             if loss is not None:
@@ -223,6 +222,14 @@ def _operand(root: Any, name: str, path: tuple[int, ...]) -> Tensor | None:
     except RuntimeError:  # freed by an earlier backward
         return None
     return operand if isinstance(operand, Tensor) else None
+
+
+def _value(root: Tensor) -> Tensor | float:
+    """Return a number where that waits for no device, else a small tensor that the end of the step reads."""
+    value = root.detach()
+    if value.dim():
+        return value.double().mean()
+    return float(value.item()) if value.is_cpu and not value.is_complex() else value.clone()
 
 
 def _by_hand(root: Tensor) -> float:

@@ -4,6 +4,8 @@ A member module of ``capture/readers`` defines ``READER``, a subclass of ``Reade
 ``readers/__init__.py``. A reader overrides the moments that it needs, and no other costs anything. It keeps no tensor
 of the program beyond the step (a small copy is its own), draws no random number, and changes nothing. Expensive
 readings happen only while ``scene.reading`` is true: in the first steps, and then at steps that are powers of two.
+Numpy's warnings are silenced there, and when the run is summed up. What computes with numpy in other steps, on numbers
+of a run that may overflow, says ``@np.errstate(all="ignore")`` itself: at each moment of each step that would be dear.
 """
 
 from __future__ import annotations
@@ -48,6 +50,8 @@ class Backward:
     """One backward pass that is about to run, its graph still whole."""
 
     root: Tensor
+    value: float | None
+    """The root's value, where it is one number on the CPU."""
     accumulates: bool
     """False for ``torch.autograd.grad``, which leaves ``.grad`` alone."""
     walk: Walk | None

@@ -77,17 +77,20 @@ class Readers:
 
     def at(self, moment: str, *args: Any) -> None:
         """Tell every reader that asked for it that a moment has come."""
-        acts = (self._at if self.scene.reading else self._always)[moment]
-        if not acts:
-            return
-        with np.errstate(all="ignore"):  # the numbers of a run that overflows do: that is no warning for the user
-            for act in acts:
-                try:
-                    act(*args)
-                except TrainingHalted:
-                    raise
-                except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-                    self.scene.tally.caught()
+        if not self.scene.reading and moment != "summarise":
+            self._tell(self._always[moment], args)
+        elif self._at[moment]:
+            with np.errstate(all="ignore"):
+                self._tell(self._at[moment], args)
+
+    def _tell(self, acts: list[Callable[..., None]], args: tuple[Any, ...]) -> None:
+        for act in acts:
+            try:
+                act(*args)
+            except TrainingHalted:
+                raise
+            except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
+                self.scene.tally.caught()
 
     def patches(self) -> list[Patch]:
         """What the readers stand in for."""

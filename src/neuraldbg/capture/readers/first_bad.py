@@ -38,6 +38,7 @@ _JUMP = 4.0
 _ODD = 3
 """Jumps of a run that are looked at."""
 _SMALL = 4096
+_FEW = 256
 
 
 class FirstBad(Reader):
@@ -71,10 +72,9 @@ class FirstBad(Reader):
 
     def backward_begins(self, backward: Backward) -> None:
         """Look at the loss."""
-        root = backward.root
-        if not self.on or self._done or root.dim() or root.device.type != "cpu":
+        root, value = backward.root, backward.value
+        if not self.on or self._done or value is None:
             return
-        value = root.item()
         if not math.isfinite(value):
             if self.scene.losses.scale_in_step or self.scene.optimizers.loss_scale:
                 return  # a scaler tries out its scale
@@ -99,9 +99,9 @@ class FirstBad(Reader):
             self._small[key] = self._front(model)
         small = self._small[key]
         grad = small.grad if small is not None else None
-        if grad is None or grad.device.type != "cpu" or grad.layout is not torch.strided:
+        if grad is None or not grad.is_cpu or grad.layout is not torch.strided:
             return
-        if math.isfinite(grad.sum().item()):
+        if _finite(grad):
             return
         if self.scene.losses.scale_in_step or self.scene.optimizers.loss_scale:
             return
@@ -202,6 +202,12 @@ class FirstBad(Reader):
         """Let go of everything."""
         self._pass = None
         self._small.clear()
+
+
+def _finite(grad: Tensor) -> bool:
+    """Whether all of a strided tensor on the CPU is finite. It is asked at every step, mostly of a few numbers."""
+    few = grad.dim() == 1 and grad.numel() <= _FEW  # as a list they are summed without any operation of torch
+    return math.isfinite(sum(grad.tolist()) if few else grad.sum().item())
 
 
 def _held(value: Any) -> Any:

@@ -118,6 +118,7 @@ class GradientCourse(Reader):
             course.before = joined(weights, gradients)
         course.gradient = (stream.steps, new)
 
+    @np.errstate(all="ignore")
     def _compare(self, course: Course, step: int, new: Vector) -> None:
         old = course.gradient
         if old is not None and old[0] == step - 1 and len(old[1]) == len(new):
@@ -151,7 +152,8 @@ class GradientCourse(Reader):
         weights = [w.ref.detach() for w in course.members]
         after = joined(weights, [w.ref.grad.detach() for w in course.members if w.ref.grad is not None])
         if len(after) == len(before):
-            self._note("descent", cosine(before - after, course.gradient[1]))
+            with np.errstate(all="ignore"):
+                self._note("descent", cosine(before - after, course.gradient[1]))
 
     def _note(self, name: str, value: float) -> None:
         if math.isfinite(value):

@@ -53,6 +53,8 @@ class _Held:
 class Laboratory(Reader):
     """Makes the experiments."""
 
+    sampled = frozenset({"call_begins", "call_ends", "backward_begins", "step_closes"})
+
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self.on = scene.settings.probes
@@ -69,10 +71,10 @@ class Laboratory(Reader):
         """Remember the first training call of each model in the steps that count."""
         if not self.on or call.evaluating or not call.grad:
             return
-        if self.scene.step + 1 in MOMENTS:
-            self._sums[call.model.name] = _checksum(call)
-        elif self.scene.step in MOMENTS:
+        if self._now:
             self._remember(call)
+        elif self.scene.step < MOMENTS[-1]:
+            self._sums[call.model.name] = _checksum(call)
 
     def _remember(self, call: Call) -> None:
         name = call.model.name

@@ -40,6 +40,8 @@ _BACKWARDS = 4
 class LossBranches(Reader):
     """Reads what single losses send to what they share."""
 
+    sampled = frozenset({"backward_begins", "backward_ends", "step_closes"})
+
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._handles: list[Any] = []
@@ -55,7 +57,7 @@ class LossBranches(Reader):
     def backward_begins(self, backward: Backward) -> None:
         """Listen at the places where terms meet, and note the gradients as they stand."""
         self._release()
-        if not (self.scene.reading and backward.accumulates and backward.walk is not None):
+        if not (backward.accumulates and backward.walk is not None):
             return
         self._listen(backward.root.grad_fn)
         if len(self._passes) < _BACKWARDS:

@@ -67,6 +67,7 @@ class SecondMoments(Reader):
         if found and (reading or found[0].state.is_cpu):
             self._read(stream, found, reading=reading)
 
+    @np.errstate(all="ignore")
     def _read(self, stream: Stream, found: list[Moment], *, reading: bool) -> None:
         gradients = joined([m.gradient for m in found], [m.state for m in found])
         states = joined([m.state for m in found], [m.gradient for m in found])

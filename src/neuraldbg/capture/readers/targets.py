@@ -46,8 +46,8 @@ _WHOLE = 4096
 """Class ids of one batch that are copied whole; of larger ones a sample is read now and then."""
 _RARELY = 8
 """Steps between two readings of what the network says, and of large targets."""
-_LATE, _SELDOM = 512, 4
-"""The step from which only each fourth is read: order and frequencies are known by then."""
+_LATE = 256
+"""The step from which only each eighth is read: order and frequencies are known by then."""
 _PREDICTED = 65_536
 _KEPT_ON_DEVICE = 256
 _NODES = 2000
@@ -108,7 +108,7 @@ class TargetsReader(Reader):
 
     def backward_begins(self, backward: Backward) -> None:
         root, scene = backward.root.grad_fn, self.scene
-        if scene.step >= _LATE and scene.step % _SELDOM and not scene.reading:
+        if scene.step >= _LATE and scene.step % _RARELY and not scene.reading:
             return
         if root is None or not backward.accumulates or (self.scene.hooks.foreign_saves and not self.scene.reading):
             return  # a packed tensor is not unpacked at every step
