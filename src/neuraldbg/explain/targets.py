@@ -72,6 +72,19 @@ def head(term: dict[str, Any]) -> str:
     return str(names[0])
 
 
+def applied_by(case: Case, term: dict[str, Any], name: str) -> str | None:
+    """Return the module that applies an operation between the last weights and the loss, else the layer of the weights.
+
+    A function applied in ``forward`` has no module of its own.
+    """
+    layer = term.get("layer")
+    for edge in case.layout.edges:
+        found = case.layout.by_path.get(edge.target)
+        if edge.source == layer and not edge.ops and found is not None and found.type.lower() == name:
+            return found.path
+    return str(layer) if layer is not None else None
+
+
 def raised(case: Case, *texts: str) -> str:
     """Return the message with which the script ended if it holds one of these texts, else an empty string."""
     outcome = case.run.info.outcome

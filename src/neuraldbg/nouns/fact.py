@@ -106,7 +106,8 @@ class FactKey(str, Enum):
     {"rows": int, "mixed": bool, "pattern": "none" | "later" | "all" | "some", "strength": float (effect on other
     rows relative to the effect on the own row), "why_batch": str, "dims": int, "layers": [{"layer", "type",
     "shape"}] (recurrent or attention layers that take the batch for time), "axis_ops": [{"op": str, "where":
-    WHERE}] (softmax over the batch), "steady": bool (batches of one size, with other contents)}; "causality":
+    WHERE}] (softmax over the batch), "place": {"layer", "type", "at": "input" | "output"} | None (where they first
+    meet), "steady": bool (batches of one size, with other contents)}; "causality":
     {"leaks": bool, "length": int, "at": int, "layer": str | None, "type": str, "share": float};
     "target_inside": {"inside": bool (a column of the input table is the target), "leaf": str, "column": int, "columns":
     int, "rows": int}; "input_ignored":

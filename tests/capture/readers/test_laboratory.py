@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from neuraldbg import NeuralDbg
+from neuraldbg.capture.meeting import confined
 
 
 def experiments(program: Any, **settings: Any) -> dict[str, dict[str, Any]]:
@@ -120,6 +121,53 @@ def test_layer_and_shape_of_a_recurrence_over_the_batch():
     found = experiments(trained(Net(), batches(digits(), 4)))["batch_mixing"]
     assert found["pattern"] == "later"
     assert found["layers"] == [{"layer": "rnn", "type": "LSTM", "shape": [64, 8, 8]}]
+
+
+class Rows(RowLstm):
+    """Rows of a picture as steps of time: their axes may be told apart, or not."""
+
+    def __init__(self, order: str) -> None:
+        super().__init__()
+        self.order = order
+        self.rnn = nn.LSTM(8, 48, batch_first=order != "time first")
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1).reshape(-1, 8, 8)
+        if self.order == "cut":
+            out = self.rnn(x[:, :6].reshape(6, len(x), 8).transpose(0, 1))[0]
+        elif self.order == "right":
+            out = self.rnn(x)[0]
+        else:
+            out = self.rnn(x.transpose(0, 1))[0].transpose(0, 1)
+        return self.head(out[:, -1])
+
+
+@pytest.mark.parametrize(
+    ("order", "pattern", "place"),
+    [
+        ("right", "none", None),
+        ("time first", "none", None),
+        ("batch first", "later", {"layer": "rnn", "type": "LSTM", "at": "output"}),
+        ("cut", "some", {"layer": "rnn", "type": "LSTM", "at": "input"}),
+    ],
+)
+def test_the_layer_where_samples_meet(order: str, pattern: str, place: dict[str, str] | None):
+    found = experiments(trained(Rows(order), batches(digits(), 4)))["batch_mixing"]
+    assert (found["pattern"], found["place"], found["layers"]) == (pattern, place, [])
+
+
+def test_a_part_of_a_sample_may_lie_along_any_axis():
+    moved = torch.zeros(6, 4, 3)
+    assert confined(moved, 1, 3)
+    moved[2:4] = 1.0  # 3 samples of 2 positions each, one after the other
+    assert confined(moved, 1, 3)
+    assert not confined(moved, 2, 3)
+    assert not confined(moved, 1, 4)
+    inner = torch.zeros(6, 4)
+    inner[[1, 4]] = 1.0  # positions outside, samples inside
+    assert confined(inner, 1, 3)
+    assert not confined(inner, 1, 2)
+    assert confined(torch.eye(3)[0], 0, 3)
 
 
 def test_the_layer_where_the_input_gets_lost():

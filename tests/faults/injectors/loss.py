@@ -9,7 +9,7 @@ EDITS = (
         "digits_mlp",
         "double_softmax",
         ("        nn.Linear(hidden, 10),\n", "        nn.Linear(hidden, 10),\n        nn.Softmax(dim=1),\n"),
-        layer=("6", "5"),
+        layer="6",
         step=0,
     ),
     fault(
@@ -105,7 +105,7 @@ EDITS = (
         "digits_mlp",
         "output_activation_mismatch",
         ("        nn.Linear(hidden, 10),\n", "        nn.Linear(hidden, 10),\n        nn.ReLU(),\n"),
-        layer=("5", "6"),
+        layer="6",
         step=0,
     ),
     fault(

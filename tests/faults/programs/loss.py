@@ -33,7 +33,7 @@ def softmax_before_cross_entropy_transformer() -> None:
     )
 
 
-@program("convnet", "double_softmax", layer="0.fc", step=0)
+@program("convnet", "double_softmax", layer="1", step=0)
 def softmax_module_convnet() -> None:
     model = nn.Sequential(ConvNet(), nn.Softmax(dim=1))
     fit(model, sgd(model, 0.1, momentum=0.9), batches(digits(), 150))

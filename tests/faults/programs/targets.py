@@ -49,7 +49,7 @@ def padded_text(steps: int, size: int = 16, length: int = 32, pad: int = 0) -> l
 # --- a sigmoid too many -------------------------------------------------------------------------------------------
 
 
-@program("mlp", "double_sigmoid", layer="0.head", step=0)
+@program("mlp", "double_sigmoid", layer="1", step=0)
 def sigmoid_module_before_logits_loss() -> None:
     model = nn.Sequential(Mlp(outputs=1), nn.Sigmoid())
     fit(model, adam(model, 2e-3), batches(even_digits(), 150), nn.BCEWithLogitsLoss())
@@ -104,7 +104,7 @@ def raw_scores_in_nll() -> None:
     fit(model, sgd(model, 0.01), batches(flat_digits(), 100), F.nll_loss)
 
 
-@program("lstm", "missing_log_softmax", layer="0.head", step=0)
+@program("lstm", "missing_log_softmax", layer="1", step=0)
 def probabilities_in_nll() -> None:
     model = nn.Sequential(RowLstm(), nn.Softmax(1))
     fit(model, adam(model, 2e-3), batches(digits(), 100), nn.NLLLoss())
@@ -152,7 +152,7 @@ def log_of_mixed_probabilities() -> None:
 # --- a head that cannot say it ------------------------------------------------------------------------------------
 
 
-@program("mlp", "output_activation_mismatch", layer="0.head", step=0)
+@program("mlp", "output_activation_mismatch", layer="1", step=0)
 def sigmoid_on_standardised_targets() -> None:
     model = nn.Sequential(Mlp(10, 1), nn.Sigmoid())
     fit(model, adam(model, 2e-3), batches(diabetes(), 200), F.mse_loss)

@@ -8,6 +8,7 @@ the batch for something else (a recurrent or attention layer with ``batch_first=
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from neuraldbg.capture.experiment import Bench, Experiment
 from neuraldbg.capture.frames import user_place
+from neuraldbg.capture.meeting import meeting
 from neuraldbg.capture.samples import padded
 from neuraldbg.capture.twin import Unfit
 
@@ -51,14 +53,16 @@ def run(bench: Bench) -> dict[str, Any] | None:
     if any(not torch.equal(a, b) for a, b in zip(base, again, strict=True)):
         raise Unfit("its output is not reproducible")
     moved: dict[int, list[int]] = {}
-    strength = 0.0
+    strength, place = 0.0, None
     for j in sorted({0, n // 2, n - 1}):
         k = _other(bench, j, n)
         if k is None:
             continue
-        after = _rows(bench.call(lambda _, x, j=j, k=k: _exchanged(x, j, k, n)), n)  # type: ignore[misc]
-        moved[j], effect = _effect(base, after, j)
+        change = functools.partial(_exchanged, j=j, k=k, n=n)
+        moved[j], effect = _effect(base, _rows(bench.call(change), n), j)
         strength = max(strength, effect)
+        if moved[j] and place is None:
+            place = meeting(bench, change, j, n)
     if not moved:
         return None
     return {
@@ -70,6 +74,7 @@ def run(bench: Bench) -> dict[str, Any] | None:
         "dims": first.dim() + (not first.is_floating_point()),  # tokens become vectors inside
         "steady": bench.steady,
         "layers": watch.layers,
+        "place": place,
         "axis_ops": [
             {"op": op, "where": list(where) if where else None, "layer": layer} for op, where, layer in watch.ops
         ],
@@ -173,7 +178,7 @@ def _other(bench: Bench, j: int, n: int) -> int | None:
     return None
 
 
-def _exchanged(x: Tensor, j: int, k: int, n: int) -> Tensor:
+def _exchanged(_: str, x: Tensor, *, j: int, k: int, n: int) -> Tensor:
     if x.dim() == 0 or x.shape[0] != n:
         return x
     x = x.clone()

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 GLUED = 0.3
 """Effect on another sample, relative to that on the sample itself, of pieces that were glued together."""
 TABLE = 2
+RECURRENT = ("RNN", "LSTM", "GRU")
 
 
 def judge(case: Case) -> Finding | None:
@@ -61,16 +62,22 @@ def _weigh(case: Case, value: dict[str, Any]) -> Finding | None:
     weigh.speaks(f"axis 0 of the input is the batch: {why}", 1.5, int(value["rows"]))
     if layers:
         return _layer(case, weigh, layers)
+    met = value.get("place") or {}
+    if met.get("at") == "output" and met.get("type") in RECURRENT:
+        return _recurrent(case, weigh, met)
     # a softmax over many samples moves each of the others a little, some by less than what counts
     wide = value["pattern"] == "all" or (value["pattern"] == "some" and "softmax" in str(ops[0]["op"] if ops else ""))
     if ops and wide and (int(value.get("dims") or 0) > TABLE or value.get("steady")):
         return _operation(case, weigh, ops[0])
     if value["pattern"] == "some" and int(value.get("dims") or 0) > TABLE and float(value["strength"]) > GLUED:
         weigh.speaks("only some samples reach others, as when pieces of them are glued together", 2.0, value["pattern"])
+        if met.get("at") == "input":
+            weigh.speaks(f"{met['layer']} ({met['type']}) is the first that is given pieces of several samples", 0.5)
         return weigh.conclude(
             "samples of a batch that leak into each other: pieces of different samples are put together",
             Remedy("Change the order of axes with transpose or permute: view and reshape keep the order of numbers.",
                    "x = x.transpose(1, 2)  # not x.view(n, features, time)"),
+            layer=_known(case, met.get("layer")),
             step=0,
             failure=case.trouble.name or "samples that leak into each other",
         )  # fmt: skip
@@ -80,7 +87,6 @@ def _weigh(case: Case, value: dict[str, Any]) -> Finding | None:
 def _layer(case: Case, weigh: Weighing, layers: list[dict[str, Any]]) -> Finding:
     first = layers[0]
     path, kind, shape = str(first["layer"]), str(first["type"]), first["shape"]
-    known = path if path in case.layout.by_path else path.rpartition(".")[0]
     given = "x".join(str(size) for size in shape)
     weigh.speaks(
         f"{path} ({kind}, batch_first=False) is given {given} and so takes the {shape[0]} samples for "
@@ -91,10 +97,29 @@ def _layer(case: Case, weigh: Weighing, layers: list[dict[str, Any]]) -> Finding
         f"time and the {shape[1]} steps for a batch",
         Remedy("Say that the batch comes first, or give the layer (time, batch, features).",
                f"nn.{kind}(..., batch_first=True)\n# or: out = layer(x.transpose(0, 1))"),
-        layer=known if known in case.layout.by_path else None,
+        layer=_known(case, path),
         step=0,
         failure=case.trouble.name or "samples that leak into each other",
     )  # fmt: skip
+
+
+def _recurrent(case: Case, weigh: Weighing, met: dict[str, Any]) -> Finding:
+    path, kind = str(met["layer"]), str(met["type"])
+    weigh.speaks(f"samples are apart in what {path} ({kind}) is given, and meet in what it gives", 3.5, kind)
+    return weigh.conclude(
+        f"samples of a batch that leak into each other: {path} takes the samples of the batch for steps of time",
+        Remedy("Give the layer its axes in the order that it was made for, or change batch_first.",
+               f"nn.{kind}(..., batch_first=False)  # for (time, batch, features); True for (batch, time, features)"),
+        layer=_known(case, path),
+        step=0,
+        failure=case.trouble.name or "samples that leak into each other",
+    )  # fmt: skip
+
+
+def _known(case: Case, path: Any) -> str | None:
+    """Return the path of a layer, or of what holds it if the layer itself was never called as a module."""
+    paths = (str(path or ""), str(path or "").rpartition(".")[0])
+    return next((each for each in paths if each and each in case.layout.by_path), None)
 
 
 def _operation(case: Case, weigh: Weighing, op: dict[str, Any]) -> Finding:

@@ -73,7 +73,7 @@ def _weigh(case: Case, term: dict[str, Any], name: str) -> Finding:
             "Pass the raw scores to the loss; take the sigmoid only where probabilities are read.",
             f"logits = ...  # {targets.head_code(term)}, without {name}\n{code}",
         ),
-        layer=term.get("layer"),
+        layer=targets.applied_by(case, term, name),
         step=0,
         failure="loss floor",
     )

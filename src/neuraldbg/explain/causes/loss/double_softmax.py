@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from neuraldbg.explain import targets
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.words import number
@@ -67,14 +68,16 @@ def _weigh(case: Case, term: dict[str, Any]) -> Finding | None:
     if classes > 1 and term.get("reduction") == "mean" and len(case.terms) == 1 and len(case.loss):
         _floor(case, weigh, floor(classes), classes)
     layer = term.get("layer")
+    extra = targets.applied_by(case, term, "softmax")
+    told = f"Take out {extra!r}, a softmax" if extra != layer else "Pass the raw scores to the loss"
     return weigh.conclude(
         "a softmax before the cross entropy, which applies its own: the loss is given probabilities instead of logits",
         Remedy(
-            "Pass the raw scores to the loss; take the softmax only where probabilities are read.",
+            f"{told}; take the softmax only where probabilities are read.",
             f"logits = ...  # the output of {layer!r}, without softmax\n"
             "loss = torch.nn.functional.cross_entropy(logits, target)",
         ),
-        layer=layer,
+        layer=extra,
         step=0,
         failure="loss floor",
     )

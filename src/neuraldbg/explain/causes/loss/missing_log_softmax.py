@@ -92,7 +92,7 @@ def _weigh(case: Case, term: dict[str, Any]) -> Finding | None:
             "Take log_softmax over the class axis before the loss, or use cross_entropy on the raw scores.",
             _code(kind, term),
         ),
-        layer=term.get("layer"),
+        layer=targets.applied_by(case, term, "softmax" if what == "probabilities" else "logsoftmax"),
         step=0,
         failure="meaningless loss",
     )

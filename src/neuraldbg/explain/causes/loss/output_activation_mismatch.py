@@ -50,19 +50,18 @@ def judge(case: Case) -> Finding | None:
     if crashed:
         return _crash(case, crashed)
     for term in case.terms:
-        found = _one_unit(term) or _unreachable(case, term) or _bounded_scores(case, term)
+        found = _one_unit(case, term) or _unreachable(case, term) or _bounded_scores(case, term)
         if found is not None:
             return found
     return None
 
 
-def _finish(weigh: Weighing, term: dict[str, Any], sentence: str, text: str, code: str) -> Finding:
-    return weigh.conclude(
-        sentence, Remedy(text, code), layer=term.get("layer"), step=0, failure="fit out of reach of the head"
-    )
+def _finish(weigh: Weighing, case: Case, term: dict[str, Any], sentence: str, text: str, code: str) -> Finding:
+    layer = targets.applied_by(case, term, targets.head(term))
+    return weigh.conclude(sentence, Remedy(text, code), layer=layer, step=0, failure="fit out of reach of the head")
 
 
-def _one_unit(term: dict[str, Any]) -> Finding | None:
+def _one_unit(case: Case, term: dict[str, Any]) -> Finding | None:
     """A softmax, or a cross entropy, over a single unit is a constant."""
     weigh = Weighing()
     if term.get("softmax_width") == 1:
@@ -74,7 +73,7 @@ def _one_unit(term: dict[str, Any]) -> Finding | None:
     else:
         return None
     return _finish(
-        weigh, term, sentence,
+        weigh, case, term, sentence,
         "Use one unit with a sigmoid loss for two classes, or as many units as there are classes.",
         f"logits = ...  # {targets.head_code(term)}, one unit\n"
         "loss = torch.nn.functional.binary_cross_entropy_with_logits(logits.squeeze(-1), target.float())",
@@ -99,7 +98,7 @@ def _unreachable(case: Case, term: dict[str, Any]) -> Finding | None:
     if case.learned and share <= MUCH:
         weigh.against("the loss falls well", 1.0, case.loss.relative)
     return _finish(
-        weigh, term,
+        weigh, case, term,
         f"a {name} at the end, which gives {RANGE[name]}, before targets from {number(low)} to {number(high)}",
         f"Leave out the {name}, or bring the targets into its range.",
         f"prediction = ...  # {targets.head_code(term)}, without {name}",
@@ -131,7 +130,7 @@ def _bounded_scores(case: Case, term: dict[str, Any]) -> Finding | None:
     elif case.learned and case.loss.relative > 0.8:
         weigh.against("the loss falls well", 1.0, case.loss.relative)
     return _finish(
-        weigh, term, f"a {name} on the scores of a loss that expects unbounded ones",
+        weigh, case, term, f"a {name} on the scores of a loss that expects unbounded ones",
         f"Give the loss the output of the last linear layer, without the {name}.",
         f"logits = ...  # {targets.head_code(term)}, without {name}",
     )  # fmt: skip
