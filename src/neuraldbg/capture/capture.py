@@ -29,6 +29,7 @@ from neuraldbg.capture.coverage import coverage
 from neuraldbg.capture.delivery import Closed, Delivery
 from neuraldbg.capture.guest import Switch, Tally
 from neuraldbg.capture.hooks import HookManager
+from neuraldbg.capture.layouts import Layouts
 from neuraldbg.capture.learning import Learning
 from neuraldbg.capture.losses import Losses
 from neuraldbg.capture.models import Models
@@ -36,14 +37,14 @@ from neuraldbg.capture.optimizers import Optimizers, Stream
 from neuraldbg.capture.params import Params
 from neuraldbg.capture.patches import Patches
 from neuraldbg.capture.readers import Readers
+from neuraldbg.capture.scalars import scalars
 from neuraldbg.capture.scene import Scene
-from neuraldbg.nouns import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from neuraldbg.config import CaptureSettings
-    from neuraldbg.nouns import Fact, Step
+    from neuraldbg.nouns import Fact, Layout, Step
 
 _UNITS_EVERY = 4
 """Steps between two readings of the units' activity, after the first window of steps."""
@@ -86,6 +87,7 @@ class Capture:
         self.losses = Losses(self.hooks, self.models, self._before_backward, tell)
         self.scene.models, self.scene.optimizers, self.scene.losses = self.models, self.optimizers, self.losses
         self.learning = Learning(self.scene)
+        self.layouts = Layouts(self.hooks, self.losses)
         self.steps = 0
         self.backwards = 0
         self._judge, self._halt, self._note = judge, halt, note
@@ -97,8 +99,6 @@ class Capture:
         """Whether two optimizers have ever stepped after one backward."""
         self._closure = False
         self._by_hand: bool | None = None
-        self._layout: Layout | None = None
-        self._layout_key: tuple[int, ...] = ()
         self._began = self._last = 0.0
         self._spent = 0.0
         self._recompiled = False
@@ -269,16 +269,17 @@ class Capture:
         self._pending = False
         now = time.perf_counter()
         stream = self._open[0] if self._open else None
-        scalars = self._scalars(stream, now, applied=applied)
-        self._refresh_called()
+        counted = scalars(self.scene, stream, closure=self._closure, applied=applied)
+        counted |= {"duration": now - self._last, "overhead": self.tally.seconds - self._spent}
+        self._spent = self.tally.seconds
+        self.layouts.refresh_called()
         self.learning.learn(self.steps, self._open, self.layout)
         self.readers.at("step_closes")
-        scalars.update(self.scene.scalars)
         closed = Closed(
             self.steps,
             stream.index if stream is not None else 0,
             now - self._began,
-            scalars,
+            {**counted, **self.scene.scalars},
             tuple(self.scene.facts),
             applied,
             self.layout(),
@@ -293,42 +294,6 @@ class Capture:
     def deliver_late(self) -> None:
         """Hand on steps that have waited too long: called by the writer's thread."""
         self.delivery.deliver_late(time.perf_counter() - self._began)
-
-    def _scalars(self, stream: Stream | None, now: float, *, applied: bool) -> dict[str, float]:
-        watched = list(self.optimizers.watched.values())
-        scalars: dict[str, float] = {
-            "backwards": self.losses.backwards,
-            "forwards": self.models.forwards,
-            "evals": self.models.evals,
-            "duration": now - self._last,
-            "overhead": self.tally.seconds - self._spent,
-        }
-        self._spent = self.tally.seconds
-        loss = self.losses.loss(closure=self._closure)
-        if loss is not None:
-            scalars["loss"], scalars["loss_nonfinite"] = loss
-        if self.models.passes:
-            trained = {w.model for w in watched}
-            passes = [p for p in self.models.passes if p.model.name in trained] or self.models.passes
-            scalars["eval_layers"] = max(done.eval_layers for done in passes)
-            scalars["batch_size"] = sum(done.batch for done in self.models.passes)
-        if watched:
-            scalars["grad_norm"] = self.params.grad_norm(watched)
-            ratio = self.params.update_ratio(watched) if applied else math.nan
-            if not math.isnan(ratio):
-                scalars["update_ratio"] = ratio
-        if stream is not None:
-            if stream.lr is not None:
-                scalars["lr"] = stream.lr
-            if stream.stale is not None:
-                scalars["stale_grad"] = stream.stale
-        if self.optimizers.clipped is not None:
-            norm, limit = self.optimizers.clipped
-            scalars["unclipped_norm"], scalars["clip_limit"] = float(norm), limit
-        if self.optimizers.loss_scale is not None:
-            scalars["loss_scale"] = self.optimizers.loss_scale
-            scalars["skipped"] = self.optimizers.skipped
-        return scalars
 
     def _prepare(self, *, next_step: bool = False) -> None:
         """Clear what the step gathered, and get ready for the next."""
@@ -353,29 +318,11 @@ class Capture:
         hooks.nodes = hooks.marks if reading else None
         self.models.describe = self.optimizers.reading = self.scene.reading = reading
 
-    def _refresh_called(self) -> None:
-        """Layers inside a compiled graph do not say that they fired: their rows do."""
-        if len(self.hooks.called) == len(self.hooks.probes):
-            return
-        rows = self.hooks.table.rows
-        for path, probe in self.hooks.probes.items():
-            if path not in self.hooks.called and probe.row >= 0 and rows[probe.row][1] > 0:
-                self.hooks.called[path] = None
-
     # -- what is where ------------------------------------------------------------------------------------------
 
     def layout(self) -> Layout:
         """Return the current layout; the same object until something new was seen."""
-        table, called = self.hooks.table, self.hooks.called
-        dtypes = sum(1 for site in table.sites if site.dtype)
-        key = (len(table.sites), dtypes, len(self.hooks.layers), len(called), len(self.losses.edges))
-        if self._layout is None or key != self._layout_key:
-            first = [self.hooks.layers[path] for path in called]
-            rest = [layer for path, layer in self.hooks.layers.items() if path not in called]
-            edges = tuple(self.losses.edges.values())
-            self._layout = Layout((*first, *rest), tuple(table.sites), edges, frozenset(called))
-            self._layout_key = key
-        return self._layout
+        return self.layouts.now()
 
     def coverage(self) -> dict[str, Any]:
         """Say how well the program could be seen."""

@@ -1,0 +1,42 @@
+"""What is where, as far as it is known by now: the layers, sites and edges that the parts of the stage have seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neuraldbg.nouns import Layout
+
+if TYPE_CHECKING:
+    from neuraldbg.capture.hooks import HookManager
+    from neuraldbg.capture.losses import Losses
+
+
+class Layouts:
+    """Makes the current layout, the same object until something new was seen."""
+
+    def __init__(self, hooks: HookManager, losses: Losses) -> None:
+        self._hooks, self._losses = hooks, losses
+        self._layout: Layout | None = None
+        self._key: tuple[int, ...] = ()
+
+    def now(self) -> Layout:
+        """Return the current layout."""
+        hooks, edges = self._hooks, self._losses.edges
+        table, called = hooks.table, hooks.called
+        dtypes = sum(1 for site in table.sites if site.dtype)
+        key = (len(table.sites), dtypes, len(hooks.layers), len(called), len(edges))
+        if self._layout is None or key != self._key:
+            first = [hooks.layers[path] for path in called]
+            rest = [layer for path, layer in hooks.layers.items() if path not in called]
+            self._layout = Layout((*first, *rest), tuple(table.sites), tuple(edges.values()), frozenset(called))
+            self._key = key
+        return self._layout
+
+    def refresh_called(self) -> None:
+        """Layers inside a compiled graph do not say that they fired: their rows do."""
+        hooks = self._hooks
+        if len(hooks.called) == len(hooks.probes):
+            return
+        for path, probe in hooks.probes.items():
+            if path not in hooks.called and probe.row >= 0 and hooks.table.rows[probe.row][1] > 0:
+                hooks.called[path] = None
