@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 from neuraldbg.capture.frames import user_place
 from neuraldbg.capture.graph import op_name, parents
 from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.packed import saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,8 +131,7 @@ def backward_birth(bench: Bench) -> dict[str, Any] | None:
     """Differentiate the twin's outputs, and stop at the first operation whose gradient is not finite though what it was
     given is. Anomaly mode notes the lines of the forward; its own check sees NaN only, one operation too late.
     """
-    with torch.enable_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # anomaly mode warns that it is on
+    with torch.enable_grad():
         with torch.autograd.set_detect_anomaly(True, check_nan=False):
             made = leaves(bench.module(*bench.args, **bench.kwargs))
             outputs = [x for _, x in made if x.requires_grad and x.grad_fn is not None]
@@ -225,11 +224,8 @@ def _sample(x: Any, rows: int) -> dict[str, Any]:
 
 
 def _saved(node: Any, name: str) -> Tensor | None:
-    try:
-        value = getattr(node, f"_saved_{name}", None)
-    except RuntimeError:  # freed by an earlier backward
-        return None
-    return value.detach() if _floating(value) else None  # type: ignore[union-attr]
+    value = saved(node, name)
+    return value.detach() if value is not None and _floating(value) else None
 
 
 def _last_place(texts: list[str]) -> list[Any] | None:

@@ -34,6 +34,7 @@ from neuraldbg.capture.learning import Learning
 from neuraldbg.capture.losses import Losses
 from neuraldbg.capture.models import Models
 from neuraldbg.capture.optimizers import Optimizers, Stream
+from neuraldbg.capture.packed import REGIONS, wrap_enter, wrap_exit
 from neuraldbg.capture.params import Params
 from neuraldbg.capture.patches import Patches
 from neuraldbg.capture.readers import Readers
@@ -41,13 +42,15 @@ from neuraldbg.capture.scalars import scalars
 from neuraldbg.capture.scene import Scene
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from neuraldbg.config import CaptureSettings
     from neuraldbg.nouns import Fact, Layout, Step
 
 _UNITS_EVERY = 4
 """Steps between two readings of the units' activity, after the first window of steps."""
+_READ_BACKWARDS = 32
+"""Backward passes of one step in which facts are read: a loop whose steps nobody sees has one step that never ends."""
 _UNSTEPPED = 10
 """Backward passes without any optimizer step from which a run is one that forgot to step."""
 _SETTLED = 3
@@ -114,7 +117,9 @@ class Capture:
         self._patches.put(nn.Module, "__call__", self.models.wrap_call)
         if hasattr(torch.nn.utils.clip_grad, "_clip_grads_with_norm_"):
             self._patches.put(torch.nn.utils.clip_grad, "_clip_grads_with_norm_", self.optimizers.wrap_clip)
-        self._patches.put(torch.autograd.graph.saved_tensors_hooks, "__enter__", self.hooks.wrap_saving)
+        REGIONS.watch()
+        self._patches.put(torch.autograd.graph.saved_tensors_hooks, "__enter__", wrap_enter)
+        self._patches.put(torch.autograd.graph.saved_tensors_hooks, "__exit__", wrap_exit)
         self._patches.put(torch.jit, "script", self.hooks.wrap_script)
         self._patches.put(torch.amp.GradScaler, "scale", self.optimizers.wrap_scaler_scale(self._scaled))
         self._patches.put(torch.amp.GradScaler, "step", self.optimizers.wrap_scaler_step)
@@ -136,6 +141,7 @@ class Capture:
             self.switch.turn_off()
             self.optimizers.stop()
             self._patches.restore()
+            REGIONS.unwatch()
             self.readers.at("stop")
             self.hooks.detach()
             self._forget_compiled()
@@ -193,8 +199,7 @@ class Capture:
     def _has_optimizer(self) -> bool:
         """Whether an optimizer of torch holds what is watched, though it may not have stepped yet."""
         if not self.optimizers.streams and self._by_hand is None:
-            made = (o for o in gc.get_objects() if issubclass(type(o), Optimizer))
-            self._by_hand = not any(self._holds_ours(opt) for opt in made)
+            self._by_hand = not any(self._holds_ours(opt) for opt in _made())
         return bool(self.optimizers.streams) or not self._by_hand
 
     # -- what the parts tell ------------------------------------------------------------------------------------
@@ -217,12 +222,15 @@ class Capture:
         """Called at every backward. Returns whether gradients left by an earlier one were cleared before this."""
         self._close_open()
         self.backwards += 1
+        if self.losses.backwards >= _READ_BACKWARDS:
+            self._read(on=False)
         # autograd.grad leaves .grad alone, and may come before zero_grad
         return accumulates and self.optimizers.before_backward()
 
     def _begin(self, stream: Stream, closure: bool) -> None:
         if self._pending and stream in self._open:
             self._close()
+        self._read(on=self.learning.reading(self.steps))
         self._closure = closure
         if stream not in self._open:
             self._open.append(stream)
@@ -314,9 +322,12 @@ class Capture:
         hooks.sampled = self.steps % self.settings.every == 0
         hooks.active = hooks.sampled
         hooks.reads_units = self.steps < self.settings.window or self.steps % _UNITS_EVERY == 0
-        reading = self.learning.reading(self.steps)
-        hooks.nodes = hooks.marks if reading else None
-        self.models.describe = self.optimizers.reading = self.scene.reading = reading
+        self._read(on=self.learning.reading(self.steps))
+
+    def _read(self, *, on: bool) -> None:
+        """Read graph and facts, or read them no more."""
+        self.hooks.nodes = self.hooks.marks if on else None
+        self.models.describe = self.optimizers.reading = self.scene.reading = on
 
     # -- what is where ------------------------------------------------------------------------------------------
 
@@ -330,9 +341,17 @@ class Capture:
             **coverage(self.hooks, recompiled=self._recompiled),
             "backwards": self.backwards,
             "models": len(self.models.found),
-            "optimizers": len(self.optimizers.streams),
+            "optimizers": len(self.optimizers.streams) or sum(1 for _ in _made()),
+            "passes": self.hooks.passes,
+            "graded": self.models.graded,
+            "reached": self.models.committed,
         }
 
     def _forget_compiled(self) -> None:
         if self.settings.compiled == "observe":
             self._recompiled |= forget_compiled()
+
+
+def _made() -> Iterator[Optimizer]:
+    """Go through all objects of the process for optimizers."""
+    return (o for o in gc.get_objects() if issubclass(type(o), Optimizer))

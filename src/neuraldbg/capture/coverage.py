@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from neuraldbg.capture.packed import REGIONS
+
 if TYPE_CHECKING:
     from neuraldbg.capture.hooks import HookManager
 
@@ -36,8 +38,8 @@ def _notes(hooks: HookManager, *, recompiled: bool) -> list[str]:
         notes.append("TorchScript modules take no hooks: of their layers only parameters and gradients are read")
     if recompiled:
         notes.append("compiled code was compiled again so that it could be watched")
-    if hooks.foreign_saves:
-        notes.append("saved tensors are packed (checkpointing or offloading): operands of risky operations not read")
+    if REGIONS.any:
+        notes.append("saved tensors are packed (checkpointing or offloading): they are not looked at")
     if hooks.tally.errors:
         notes.append(f"{hooks.tally.errors} internal errors, the first: {hooks.tally.first.strip().splitlines()[-1]}")
     return notes

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from neuraldbg.capture.purity import Unfit, check
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -41,15 +43,12 @@ class Judgement:
     error: float = 0.0
 
 
-class _Unfit(Exception):
-    pass
-
-
 def compare(function: type[torch.autograd.Function], args: Sequence[Any]) -> Judgement:
     """Compare. ``args`` are copies; tensors among them that require a gradient are the ones that are tested."""
     try:
+        check(function.forward, function.backward, function.setup_context)
         return _compare(function, args)
-    except _Unfit as reason:
+    except Unfit as reason:
         return Judgement(False, str(reason))
     except Exception as error:  # noqa: BLE001 (the program's own code, given what it may not expect)
         return Judgement(False, f"it cannot be called with small copies in double precision ({type(error).__name__})")
@@ -58,15 +57,15 @@ def compare(function: type[torch.autograd.Function], args: Sequence[Any]) -> Jud
 def _compare(function: type[torch.autograd.Function], args: Sequence[Any]) -> Judgement:
     tested = [i for i, x in enumerate(args) if isinstance(x, Tensor) and x.is_floating_point() and x.requires_grad]
     if not tested:
-        raise _Unfit("no input requires a gradient")
+        raise Unfit("no input requires a gradient")
     base = [_double(x) if isinstance(x, Tensor) else x for x in args]
     value, again = _value(function, base), _value(function, base)
     if not torch.equal(value, again):
-        raise _Unfit("it is random")
+        raise Unfit("it is random")
     if not value.isfinite().all():
-        raise _Unfit("its output is not finite")
+        raise Unfit("its output is not finite")
     if any(value.shape == base[i].shape and torch.equal(value, base[i]) for i in tested):
-        raise _Unfit("it returns its input, so its gradient is meant to differ")
+        raise Unfit("it returns its input, so its gradient is meant to differ")
     # A scalar is a loss: many are written for an incoming gradient of one, and are right there.
     weight = torch.ones_like(value) if value.numel() == 1 else _direction(value, 17)
     analytic = _gradients(function, base, tested, weight)
@@ -75,16 +74,16 @@ def _compare(function: type[torch.autograd.Function], args: Sequence[Any]) -> Ju
         if gradient is None:
             continue  # declared to have none: that is seen where the parameter stays without one
         if gradient.shape == weight.shape and _passed_through(gradient, weight):
-            raise _Unfit("it passes the gradient straight through, so that is meant")
+            raise Unfit("it passes the gradient straight through, so that is meant")
         for number in range(DIRECTIONS):
             direction = _direction(base[place], number)
             numeric = _difference(function, base, place, direction, weight)
             got = float((gradient * direction).sum())
             if not math.isfinite(got):
-                raise _Unfit("its gradient is not finite")
+                raise Unfit("its gradient is not finite")
             error = abs(got - numeric) / max(abs(got), abs(numeric), 1e-8)
             if numeric == 0.0 and got != 0.0:
-                raise _Unfit("it is flat where its gradient is not: a surrogate gradient")
+                raise Unfit("it is flat where its gradient is not: a surrogate gradient")
             if error > worst.error:
                 worst = Judgement(True, "", place, got, numeric, error)
     return worst
@@ -104,7 +103,7 @@ def _joined(output: Any) -> Tensor:
     parts = output if isinstance(output, (tuple, list)) else (output,)
     tensors = [x for x in parts if isinstance(x, Tensor) and x.is_floating_point()]
     if not tensors:
-        raise _Unfit("it returns no floating tensor")
+        raise Unfit("it returns no floating tensor")
     return tensors[0] if len(tensors) == 1 else torch.cat([x.reshape(-1) for x in tensors])
 
 
@@ -114,7 +113,7 @@ def _gradients(function: Any, base: Sequence[Any], tested: list[int], weight: Te
         # An operation before it, as in a program: what works in place may not be given a leaf.
         joined = _joined(function.apply(*[x * 1 if i in tested else x for i, x in enumerate(given)]))
         if not joined.requires_grad:
-            raise _Unfit("it is marked as not differentiable")
+            raise Unfit("it is marked as not differentiable")
         wanted = [given[i] for i in tested]
         return list(torch.autograd.grad(joined, wanted, weight, allow_unused=True))
 
@@ -133,7 +132,7 @@ def _difference(function: Any, base: Sequence[Any], place: int, direction: Tenso
         found.append((sides[0] - sides[1]) / (2 * step))
     scale = max(abs(found[0]), abs(found[1]))
     if scale and abs(found[0] - found[1]) > SMOOTH * scale and scale > 1e-8:
-        raise _Unfit("it is not smooth at this input")
+        raise Unfit("it is not smooth at this input")
     return found[1] if scale > 1e-8 else 0.0
 
 

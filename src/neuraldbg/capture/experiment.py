@@ -15,6 +15,7 @@ import contextlib
 import random
 import sys
 import time
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ import torch
 from torch import Tensor
 
 from neuraldbg.capture.leaves import leaves
-from neuraldbg.capture.twin import Unfit
+from neuraldbg.capture.purity import Unfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -153,13 +154,14 @@ def _seed(seed: int) -> None:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Put back the states of the random number generators of Python, numpy and torch."""
+    """Put back the states of the random number generators of Python, numpy and torch, and warn of nothing."""
     numpy = sys.modules.get("numpy.random")
     python, legacy = random.getstate(), numpy.get_state() if numpy is not None else None
     cpu = torch.random.get_rng_state()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
     try:
-        yield
+        with _unwarned():
+            yield
     finally:
         random.setstate(python)
         if numpy is not None:
@@ -167,3 +169,24 @@ def undisturbed() -> Iterator[None]:
         torch.random.set_rng_state(cpu)
         if cuda is not None:
             torch.cuda.set_rng_state_all(cuda)
+
+
+@contextlib.contextmanager
+def _unwarned() -> Iterator[None]:
+    """Keep warnings of a trial from the user, who may meet the same ones later: then they are new.
+
+    ``warnings.catch_warnings`` would make Python forget which warnings it has shown before.
+    """
+    shown, met = warnings.showwarning, []
+    warnings.showwarning = lambda message, category, filename, lineno, *_: met.append(
+        (str(message), category, filename, lineno)
+    )
+    try:
+        yield
+    finally:
+        warnings.showwarning = shown
+        for text, category, filename, lineno in met:
+            for module in list(sys.modules.values()):
+                known = getattr(module, "__warningregistry__", None)
+                if known and getattr(module, "__file__", None) == filename:
+                    known.pop((text, category, lineno), None)

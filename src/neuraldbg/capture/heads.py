@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from neuraldbg.capture.graph import Node, op_name, parents
+from neuraldbg.capture.packed import saved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -109,7 +110,7 @@ def sign(node: Node, above: dict[Node, tuple[Node, int]], root: Node) -> int:
 
 def _factor(node: Node, place: int) -> int:
     """Return the sign of what a term is multiplied with or divided by, 0 if it is not one constant sign."""
-    other = getattr(node, "_saved_other", None) if place == 0 else None
+    other: Any = saved(node, "other") if place == 0 else None
     if other is None and op_name(node) == "mul":
         other = saved(node, "self") if place == 1 else None
     if isinstance(other, (int, float)):
@@ -118,15 +119,6 @@ def _factor(node: Node, place: int) -> int:
         return 1 if op_name(node) == "div" and other is None and len(node.next_functions) == 1 else 0
     low, high = torch.aminmax(_some(other).float())
     return 1 if float(low) >= 0 and float(high) > 0 else -1 if float(high) <= 0 and float(low) < 0 else 0
-
-
-def saved(node: Node | None, name: str) -> Tensor | None:
-    """Return a saved tensor; None if there is none or it is gone."""
-    try:
-        value = getattr(node, f"_saved_{name}", None)
-    except RuntimeError:  # freed by an earlier backward, or changed in place
-        return None
-    return value if isinstance(value, Tensor) else None
 
 
 def _some(x: Tensor) -> Tensor:

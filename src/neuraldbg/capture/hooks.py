@@ -73,7 +73,6 @@ class HookManager:
         self.marks = Marks()
         self.nodes: Marks | None = None
         """Where nodes are marked with their layer while the loss graph of this step is to be read, else None."""
-        self.foreign_saves = False
         """Whether saved-tensor hooks (checkpointing, offloading) were seen: then no saved tensor is touched."""
         self.trail: Trail | None = None
         """Where a reader wants to know of each call of a layer in this pass, else None."""
@@ -205,16 +204,6 @@ class HookManager:
         for path, probe in self.probes.items():
             if path in sources:
                 probe.refine(following.get(path, frozenset()))
-
-    def wrap_saving(self, original: Callable[[Any], None]) -> Callable[[Any], None]:
-        """Make what stands in for the start of a region whose saved tensors are packed: to look at one unpacks it."""
-
-        @functools.wraps(original)
-        def enter(region: Any) -> None:
-            self.foreign_saves = True
-            return original(region)
-
-        return enter
 
     def wrap_script(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Make what stands in for ``torch.jit.script``, which compiles hooks too and cannot compile ours."""

@@ -99,7 +99,7 @@ def scores(xs: list[Array], ys: list[Array]) -> dict[str, Any] | None:
     best = max(others, key=lambda name: others[name], default="")
     found: dict[str, Any] = {
         "samples": len(rows), "features": int(x.shape[1]), "score": given, "null": mean, "null_sd": sd,
-        "z": (given - mean) / sd,
+        "z": (given - mean) / sd, "spread": spread_of(x[rows]),
     }  # fmt: skip
     order = ordinal(x[rows], y[rows])
     if order is not None:
@@ -107,6 +107,22 @@ def scores(xs: list[Array], ys: list[Array]) -> dict[str, Any] | None:
     if best:
         found |= {"best": best, "best_score": others[best], "best_z": (others[best] - mean) / sd}
     return found
+
+
+def spread_of(x: Array) -> float:
+    """Return over how many directions inputs are spread: 1 for independent numbers, less where they have structure.
+
+    It is the participation ratio (sum of the eigenvalues of their correlation)^2 / sum of squares, over what n samples
+    of d independent numbers would give, d / (1 + d / n) (Marchenko and Pastur 1967: the eigenvalues' variance is d/n).
+    """
+    x = x.astype(np.float64)
+    spread = x.std(0)
+    x = (x - x.mean(0))[:, spread > 1e-9] / spread[spread > 1e-9]
+    n, d = x.shape
+    if d < 2:
+        return 1.0
+    products = (x @ x.T if d > n else x.T @ x) / n
+    return float(np.trace(products) ** 2 / (products**2).sum() * (1 + d / n) / d)
 
 
 def ordinal(x: Array, y: Array) -> float | None:

@@ -18,6 +18,12 @@ _FIRST_READINGS = 3
 """Steps of each optimizer whose facts are read before the readings thin out."""
 
 
+_OPTIMIZERS = 8
+"""Optimizers of which each has its own readings."""
+_NEW = 64
+"""Optimizers after which a new one is nothing new: some programs make one for each step."""
+
+
 class Learning:
     """Collects the facts of the current step."""
 
@@ -30,7 +36,7 @@ class Learning:
 
     def reading(self, step: int) -> bool:
         """Whether a step's graph and facts are read: the first steps of every optimizer, then at powers of two."""
-        many = max(1, len(self.optimizers.streams))
+        many = min(max(1, len(self.optimizers.streams)), _OPTIMIZERS)
         if step <= self._until or step < _FIRST_READINGS * many:
             return True
         below = 1 << (step.bit_length() - 1)
@@ -41,7 +47,7 @@ class Learning:
         self._learn_passes(stepped)
         new = [stream for stream in stepped if stream.fact is not None]
         reading = self.reading(step)
-        if new and not reading:
+        if new and not reading and len(self.optimizers.streams) <= _NEW:
             self._until = max(self._until, step + 1)
         if not new and not reading:
             return

@@ -13,6 +13,7 @@ from torch import Tensor
 from neuraldbg.capture import heads
 from neuraldbg.capture.graph import Node, op_name, parents
 from neuraldbg.capture.op import sample
+from neuraldbg.capture.packed import saved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +67,7 @@ def loss_terms(nodes: list[Node], layers: Marks) -> list[dict[str, Any]]:
 
 
 def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks) -> dict[str, Any]:
-    target, given = _saved(node, "target"), _saved(node, "self")
+    target, given = saved(node, "target"), saved(node, "self")
     reduction = _REDUCTIONS.get(int(getattr(node, "_saved_reduction", 0)), "none")
     if reduction == "none":
         reduction = _outer_reduction(nodes)
@@ -88,7 +89,7 @@ def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks) -> dict[str,
             term["target_histogram"] = _histogram(target)
             term |= _weights(node)
         if kind in ("bce", "bce_with_logits"):
-            term["weighted"] = any(heads.saved(node, name) is not None for name in ("pos_weight", "weight"))
+            term["weighted"] = any(saved(node, name) is not None for name in ("pos_weight", "weight"))
     if kind == "nll" and given is not None and given.numel():
         term["mass"] = heads.mass(given)
     term |= heads.describe(node, below, layers, heads.links(nodes), nodes[0], target)
@@ -103,7 +104,7 @@ def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks) -> dict[str,
 def _weights(node: Node) -> dict[str, Any]:
     """Return the index that a cross entropy ignores, and whether its classes are weighted."""
     ignore = int(getattr(node, "_saved_ignore_index", -100))
-    weight = heads.saved(node, "weight")
+    weight = saved(node, "weight")
     found: dict[str, Any] = {"ignore": ignore - (1 << 64) if ignore >= 1 << 63 else ignore}
     found["weighted"] = weight is not None
     if weight is not None:
@@ -135,7 +136,7 @@ def _written_out(node: Node, consumers: dict[Node, Node], nodes: list[Node], lay
         "broadcast": _both_grew([*operands, out]),
         "classes": int(out[-1]) if out else 0,
     }
-    difference = _saved(above, "self")
+    difference = saved(above, "self")
     if difference is not None:
         term["residual"] = _stats(difference)
     below = next(parents(node), (None, 0))[0]
@@ -154,14 +155,14 @@ def _written_out(node: Node, consumers: dict[Node, Node], nodes: list[Node], lay
 
 def _head_result(below: Node | None) -> Tensor | None:
     """Return what the operation directly under a difference gave, where it saved that: sigmoid, tanh, softmax, relu."""
-    return heads.saved(below, "result") if below is not None and op_name(below) in heads.BOUNDS else None
+    return saved(below, "result") if below is not None and op_name(below) in heads.BOUNDS else None
 
 
 def _soft_targets(nodes: list[Node], layers: Marks) -> Iterator[dict[str, Any]]:
     """Recognise a cross entropy with probabilities as targets, or written by hand: a log_softmax in the loss."""
     for node in nodes:
         if op_name(node) == "logsoftmax":
-            result = _saved(node, "result")
+            result = saved(node, "result")
             below = next(parents(node), (None, 0))[0]
             above = heads.links(nodes)
             shape = list(result.shape) if result is not None else _shape(node, 0) or []
@@ -193,7 +194,7 @@ def _soft(node: Node, above: dict[Node, tuple[Node, int]], root: Node) -> dict[s
     consumer, place = above[node]
     name = op_name(consumer)
     if name == "mul":
-        target = heads.saved(consumer, "other") if place == 0 else heads.saved(consumer, "self")
+        target = saved(consumer, "other") if place == 0 else saved(consumer, "self")
         if target is not None and target.dim() > 1 and float(target.min()) >= 0:
             found["soft_target"] = heads.soft_target(target)
             found["sign"] = -heads.sign(consumer, above, root)
@@ -212,14 +213,14 @@ def _divergences(nodes: list[Node], layers: Marks) -> Iterator[dict[str, Any]]:
         if product is None or op_name(product) != "mul":
             continue
         places = [place for place, (p, _) in enumerate(product.next_functions) if p is not None]
-        target = heads.saved(product, "self" if places == [1] else "other") if len(places) == 1 else None
+        target = saved(product, "self" if places == [1] else "other") if len(places) == 1 else None
         if target is None or target.dim() < 2 or not target.is_floating_point():
             continue
         below = product.next_functions[places[0]][0]
         names, first, _ = heads.chain(below, layers)
         fed_by, layer = _feeding(below, layers)
         term = heads.describe(node, below, layers, above, nodes[0], None)
-        given = heads.saved(first, "result") if names and op_name(below) == names[0] else None
+        given = saved(first, "result") if names and op_name(below) == names[0] else None
         yield {
             **term,
             **({"input": _stats(given), "mass": heads.mass(given)} if given is not None and given.dim() == 2 else {}),
@@ -273,14 +274,6 @@ def _shape(node: Node, index: int) -> list[int] | None:
         return [int(size) for size in metadata[index].shape]
     except (AttributeError, TypeError, RuntimeError):
         return None
-
-
-def _saved(node: Node, name: str) -> Tensor | None:
-    try:
-        value = getattr(node, f"_saved_{name}", None)
-    except RuntimeError:  # freed by an earlier backward
-        return None
-    return value if isinstance(value, Tensor) else None
 
 
 def _operands(node: Node, given: Tensor | None, target: Tensor | None) -> list[list[int]]:

@@ -15,6 +15,7 @@ from neuraldbg.capture.divergences import gaussian_kl
 from neuraldbg.capture.graph import follow, op_name, walk
 from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.loss_terms import loss_terms
+from neuraldbg.capture.packed import saved
 from neuraldbg.capture.reader import Backward
 from neuraldbg.nouns import Edge, Site
 
@@ -169,14 +170,14 @@ class Losses:
             return self.scale_of[1]
         if self.scale_in_step:  # a sum of scaled losses
             return self.scale_in_step
-        return 1.0 if self.hooks.foreign_saves else _by_hand(root)  # what a program packs, its own hooks would unpack
+        return _by_hand(root)
 
     def _read_graph(self, root: Tensor) -> Walk | None:
         nodes = self.hooks.nodes if self.backwards < _READ_IN_STEP else None
         signature = root.grad_fn.name() if root.grad_fn is not None else ""
         found: Walk | None = None
         if nodes is not None:
-            found = walk(root.grad_fn, nodes, frozenset(_RISKY) if not self.hooks.foreign_saves else frozenset())
+            found = walk(root.grad_fn, nodes, frozenset(_RISKY))
             for edge in found.as_edges():
                 self.edges.setdefault((edge.source, edge.target), edge)
             terms = loss_terms(found.loss_nodes, nodes)
@@ -217,19 +218,17 @@ def _operand(root: Any, name: str, path: tuple[int, ...]) -> Tensor | None:
         return None
     if name == "pow" and not (isinstance(node._saved_exponent, (int, float)) and node._saved_exponent < 1):  # noqa: SLF001
         return None  # a square has no pole
-    try:
-        operand = getattr(node, f"_saved_{_RISKY[name]}", None)
-    except RuntimeError:  # freed by an earlier backward
-        return None
-    return operand if isinstance(operand, Tensor) else None
+    return saved(node, _RISKY[name])
 
 
 def _value(root: Tensor) -> Tensor | float:
     """Return a number where that waits for no device, else a small tensor that the end of the step reads."""
     value = root.detach()
+    value = value.real if value.is_complex() else value
+    value = value.to_dense() if value.layout is not torch.strided else value
     if value.dim():
         return value.double().mean()
-    return float(value.item()) if value.is_cpu and not value.is_complex() else value.clone()
+    return float(value.item()) if value.is_cpu else value.clone()
 
 
 def _by_hand(root: Tensor) -> float:
@@ -237,8 +236,8 @@ def _by_hand(root: Tensor) -> float:
     node = root.grad_fn
     if node is None or type(node).__name__ != "MulBackward0":
         return 1.0
-    other = getattr(node, "_saved_other", None)
-    if not isinstance(other, Tensor) or other.device.type != "cpu" or other.numel() != 1 or other.requires_grad:
+    other = saved(node, "other")
+    if other is None or other.device.type != "cpu" or other.numel() != 1 or other.requires_grad:
         return 1.0
     factor = float(other)
     return factor if factor >= _SCALE and math.frexp(factor)[0] == 0.5 else 1.0

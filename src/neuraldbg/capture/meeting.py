@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.capture.leaves import leaves
-from neuraldbg.capture.twin import Unfit
+from neuraldbg.capture.purity import Unfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -96,6 +96,8 @@ class Models:
         """Whether any watched model was ever called eagerly (a function compiled as a whole calls none)."""
         self.reached = False
         """Whether a backward has reached a watched model's output since this was last cleared."""
+        self.graded = self.committed = 0
+        """Training passes of the run with gradients, and those of them that a backward reached."""
         self.passes: list[Pass] = []
         """Passes of this step that a backward reached."""
         self.latest: tuple[Model, Any] | None = None
@@ -147,6 +149,9 @@ class Models:
             self._inside = True
             try:
                 output = original(module, *args, **kwargs)
+            except BaseException:  # out of memory, say, and the program tries again: hold nothing of the batch
+                self._call = self._current = None
+                raise
             finally:
                 self._inside = False
             self.leave(output)
@@ -217,11 +222,14 @@ class Models:
         self.hooks.active = self.hooks.sampled
         if current is None:
             return
+        graded = False
         for count, (_, x) in enumerate(leaves(output)):
             if count == 4:
                 break
             if x.requires_grad and x.grad_fn is not None:
+                graded = True
                 x.register_hook(functools.partial(self.commit, current))
+        self.graded += graded and current.first and call is not None and not call.evaluating
 
     @guarded
     def commit(self, done: Pass, grad: Tensor) -> None:
@@ -233,6 +241,7 @@ class Models:
         if len(self.passes) < _PASSES:
             self.passes.append(done)
         self.forwards += done.first
+        self.committed += done.first
         if done.training:
             done.model.trained_in_train_mode = True
         else:

@@ -93,6 +93,8 @@ class Optimizers:
         self._begin, self._ready, self._end = begin, ready, end
         self._by_opt: weakref.WeakKeyDictionary[Optimizer, Stream] = weakref.WeakKeyDictionary()
         self._unstepped: dict[int, float] = {}
+        self._fresh = False
+        """Whether parameters that were replaced have been looked for since the last backward."""
         self._handles: list[RemovableHandle] = []
         self._running: list[int] = []
         """Optimizers whose step has begun and not ended, outermost first, by identity."""
@@ -141,7 +143,9 @@ class Optimizers:
         if not callable(closure):
             closure = None  # an own argument of a subclass
         self._begin(stream, closure is not None)
-        self.params.refresh()
+        if not self._fresh:
+            self._fresh = True
+            self.params.refresh()
         lrs = [float(group["lr"]) for group in opt.param_groups if group.get("lr") is not None]
         stream.lr = max(lrs) if lrs else None
         if self.reading or stream.new:
@@ -195,7 +199,7 @@ class Optimizers:
 
     def before_backward(self) -> bool:
         """Look for gradients that are left from the step before. Returns whether some were, and were cleared since."""
-        cleared = False
+        cleared = self._fresh = False
         self._running.clear()  # a step that raised never ended
         for stream in self.streams:
             if not stream.checks or stream.stale == 0.0:

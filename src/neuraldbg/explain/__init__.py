@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CAUSES", "Case", "Cause", "Finding", "Tier", "cause", "diagnose", "judge_all", "trace"]
 
+UNREACHED = 5
+"""Training passes without a backward pass from which that is said: one or two are made to try a model out."""
 UNSEEN = 4.0
 """Log-odds that a cause needs in a run of which no step was recorded."""
 
@@ -133,6 +135,10 @@ def _blind_spots(case: Case) -> list[Unjudged]:
         found.append(Unjudged("whether the loss fits the task", f"no known form was recognised in its graph ({ops})"))
     elif any(term.get("kind") == "unknown" for term in case.terms):
         found.append(Unjudged("one term of the loss", "it has no known form"))
+    graded, reached = (int(case.run.info.coverage.get(name, 0)) for name in ("graded", "reached"))
+    if graded - reached > max(UNREACHED, graded // 20):
+        said = f"{graded - reached} of {graded} training passes were not followed by a backward pass"
+        found.append(Unjudged("the losses of passes that were left out", said))
     never = case.run.info.coverage.get("never_fired") or ()
     if never:
         found.append(Unjudged(f"activations of {listing(never)}", "their forward hooks never fired"))

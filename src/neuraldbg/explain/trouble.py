@@ -204,7 +204,7 @@ def _course(case: Case) -> Trouble:
     if loss.slow and loss.finite.values.min() >= 0:
         return Trouble("slow", int(loss.series.steps[0]), f"the loss hardly fell {span}")
     if at_guess(case) and not loss.diverged:
-        said = f"the loss came to rest at {number(loss.last)}, no better than a constant guess ({number(guess)})"
+        said = f"the loss came to rest at {number(loss.last)}, hardly better than a constant guess ({number(guess)})"
         weak = any(term.get("kind") in ("mse", "squared_error") for term in case.terms)
         return Trouble("stuck", int(loss.series.steps[0]), said, guess=weak)
     if loss.learned or not loss.alone:

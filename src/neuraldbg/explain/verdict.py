@@ -117,9 +117,9 @@ def _capital(text: str) -> str:
 
 def _place(hypothesis: Hypothesis) -> str:
     """Say layer and step, unless the sentence does already."""
-    layer = (
-        f", in layer {hypothesis.layer!r}" if hypothesis.layer and hypothesis.layer not in hypothesis.sentence else ""
-    )
+    where = "seen at" if hypothesis.category == "data" else "in"
+    told = not hypothesis.layer or hypothesis.layer in hypothesis.sentence
+    layer = "" if told else f", {where} layer {hypothesis.layer!r}"
     step = hypothesis.step
     when = "" if not step or f"step {step}" in hypothesis.sentence else f", since step {step}"
     return layer + when
@@ -129,7 +129,7 @@ def _course(case: Case, *, lower: bool = False) -> str:
     loss = case.loss
     if not len(loss):
         text = "No loss was seen"
-    elif loss.learned:
+    elif loss.learned and not loss.finite.values.min() < 0 < loss.finite.values.max():
         text = f"The loss fell from {number(loss.initial)} to {number(loss.last)}"
     else:
         text = f"The loss went from {number(loss.initial)} to {number(loss.last)}"
@@ -166,14 +166,14 @@ def _ending(case: Case) -> str:
 
 def _nothing_seen(case: Case) -> str:
     """Say what was looked for and what of it was found."""
-    info, layout = case.run.info, case.layout
-    calls = len(layout.called)
+    info, seen = case.run.info, case.run.info.coverage
+    calls, made = int(seen.get("seen", 0)), int(seen.get("optimizers", 0))
     models = f"{plural(len(info.models), 'model')} ({', '.join(info.models[:3])})" if info.models else "no model"
     found = [
         "0 optimizer steps",
-        f"{plural(len(info.optimizers), 'optimizer')}" if info.optimizers else "no optimizer",
+        f"{plural(made, 'optimizer')} made" if made else "no optimizer",
         f"{'a loss' if case.run.facts_of('loss') else 'no backward pass'}",
-        f"{models}, {plural(calls, 'layer')} called",
+        f"{models}, called {plural(int(seen.get('passes', 0)), 'time')}, {plural(calls, 'layer')} reached",
     ]
     return (
         "No training step was seen. Looked for: steps of any torch optimizer, backward passes, calls of torch modules. "

@@ -88,8 +88,8 @@ class FactKey(str, Enum):
     "unlabelled_rows" (share in which no target counts), "order": {"guessed", "given", "mirrored", "base", "copies"}
     (shares of labels that tokens tell at their own and at mirrored positions, and the most frequent label)};
     "fit": {"samples", "features", "score" (leave-one-out R^2 of targets from inputs), "null", "null_sd" (of permuted
-    targets), "z", "best" (another alignment), "best_score", "best_z", "again", "agree", "ordinal" (of whole
-    numbers: how far near ones have near inputs)}}."""
+    targets), "z", "best" (another alignment), "best_score", "best_z", "again", "agree", "spread" (of inputs over
+    directions: 1 for independent numbers), "ordinal" (of whole numbers: how far near ones have near inputs)}}."""
 
     PLACES = "places"
     """Lines of the user's code: {kind: [[file, line number, source line], ...]} in order of appearance, at most 4 of a

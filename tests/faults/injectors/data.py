@@ -275,8 +275,8 @@ EDITS = (
         "accumulate",
         "class_imbalance",
         ("labels = torch.randint(0, 5, (1600,))", "labels = (torch.rand(1600) < 0.02).long()"),
-        ("centres = 2.2 * torch.randn(5, 12)", "centres = 0.2 * torch.randn(5, 12)"),
-        ("lr=0.1", "lr=0.01"),
+        ("centres = 2.2 * torch.randn(5, 12)", "centres = 0.6 * torch.randn(5, 12)"),
+        ("lr=0.1", "lr=0.005"),
         step=0,
     ),
     fault(

@@ -18,8 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from neuraldbg.capture.experiment import Bench, Experiment
 from neuraldbg.capture.frames import user_place
 from neuraldbg.capture.meeting import meeting
+from neuraldbg.capture.purity import Unfit
 from neuraldbg.capture.samples import padded
-from neuraldbg.capture.twin import Unfit
 
 if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from neuraldbg.capture.experiment import SEED, Bench, Experiment
 from neuraldbg.capture.frames import Place, user_place
-from neuraldbg.capture.twin import Unfit
+from neuraldbg.capture.purity import Unfit
 
 _DRAWS = ("native_dropout", "bernoulli", "rand", "normal", "uniform", "multinomial", "exponential", "poisson",
           "randperm", "rrelu")  # fmt: skip

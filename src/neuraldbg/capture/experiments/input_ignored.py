@@ -15,7 +15,7 @@ from torch import Tensor
 
 from neuraldbg.capture.experiment import SEED, Bench, Experiment
 from neuraldbg.capture.leaves import leaves
-from neuraldbg.capture.twin import Unfit
+from neuraldbg.capture.purity import Unfit
 
 if TYPE_CHECKING:
     from torch import nn

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from neuraldbg.capture.graph import op_name
 from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.packed import saved
 from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
 
@@ -232,15 +233,12 @@ def _root(loss: Tensor, scaled: bool) -> tuple[str, float]:
 
 def _constant(node: Node, name: str) -> float | None:
     """Return by how much a division or multiplication by a constant makes its operand smaller; None if not known."""
-    try:
-        other = getattr(node, "_saved_other", None)
-        if not isinstance(other, Tensor) or other.requires_grad:
-            other = getattr(node, "_saved_self", None) if name == "mul" else None
-        if not isinstance(other, Tensor) or other.requires_grad or other.numel() != 1:
-            return None
-        value = abs(float(other.detach()))
-    except RuntimeError:  # freed by an earlier backward
+    other = saved(node, "other")
+    if other is None or other.requires_grad:
+        other = saved(node, "self") if name == "mul" else None
+    if other is None or other.requires_grad or other.numel() != 1:
         return None
+    value = abs(float(other.detach()))
     if value == 0.0:
         return None
     return value if name == "div" else 1 / value

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from neuraldbg.capture.packed import saved
 from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
 
@@ -33,7 +34,7 @@ class Attention(Reader):
 
     def backward_begins(self, backward: Backward) -> None:
         """Read every softmax over positions and every fused attention that the walk noted."""
-        if backward.walk is None or self.scene.hooks.foreign_saves:
+        if backward.walk is None:
             return
         places: list[dict[str, Any]] = []
         seen: set[Any] = set()
@@ -55,7 +56,8 @@ def _read(name: str, node: Any) -> dict[str, Any] | None:
     try:
         if name.startswith("scaleddotproduct"):
             return _fused(node)
-        return _softmax(node._saved_result)  # noqa: SLF001
+        weights = saved(node, "result")
+        return _softmax(weights) if weights is not None else None
     except (AttributeError, RuntimeError):  # freed, changed in place, or of another shape in this version of torch
         return None
 
@@ -78,7 +80,10 @@ def _softmax(result: Tensor) -> dict[str, Any] | None:
 
 def _fused(node: Any) -> dict[str, Any] | None:
     """Compute scores for a few queries from (batch, heads, positions, channels)."""
-    q, k = node._saved_query.detach(), node._saved_key.detach()  # noqa: SLF001
+    q, k = saved(node, "query"), saved(node, "key")
+    if q is None or k is None:
+        return None
+    q, k = q.detach(), k.detach()
     if q.dim() != 4 or k.shape[-2] < _KEYS or k.shape[-2] > _MOST_KEYS:
         return None
     heads, keys = min(_HEADS, q.shape[1]), k.shape[-2]
@@ -87,12 +92,12 @@ def _fused(node: Any) -> dict[str, Any] | None:
     scale = getattr(node, "_saved_scale", None) or 1 / math.sqrt(q.shape[-1])
     scores = q[0, :heads][:, queries].float() @ k[0, mine].float().transpose(-1, -2) * float(scale)
     causal = bool(getattr(node, "_saved_is_causal", False))
-    mask = getattr(node, "_saved_attn_mask", None)
+    mask = saved(node, "attn_mask")
     allowed = torch.ones_like(scores, dtype=torch.bool)
     if causal:
         at = torch.as_tensor(queries, device=scores.device)[:, None]
         allowed &= torch.arange(keys, device=scores.device)[None, :] <= at
-    if isinstance(mask, Tensor):
+    if mask is not None:
         mine_mask = mask.expand(q.shape[0], q.shape[1], q.shape[2], keys)[0, :heads][:, queries]
         allowed &= mine_mask if mine_mask.dtype == torch.bool else mine_mask > -1e4
     logit = float(scores.masked_fill(~allowed, 0.0).abs().max())

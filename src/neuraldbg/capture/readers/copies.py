@@ -214,7 +214,8 @@ def _sample(root: nn.Module) -> Tensor:
     values = []
     for parameter in chosen:
         flat = parameter.detach().reshape(-1)
-        values.append(flat[:: max(1, flat.numel() // _VALUES)][:_VALUES].to("cpu", torch.float64))
+        some = flat[:: max(1, flat.numel() // _VALUES)][:_VALUES]
+        values.append((torch.view_as_real(some).flatten() if some.is_complex() else some).to("cpu", torch.float64))
     return torch.cat(values) if values else torch.zeros(0)
 
 

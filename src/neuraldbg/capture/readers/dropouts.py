@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from neuraldbg.capture.op import observable, sample
+from neuraldbg.capture.packed import saved
 from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
 
@@ -33,7 +33,7 @@ class Dropouts(Reader):
 
     def backward_begins(self, backward: Backward) -> None:
         """Look at every multiplication that the walk noted."""
-        if backward.walk is None or self.scene.hooks.foreign_saves or not backward.accumulates:
+        if backward.walk is None or not backward.accumulates:
             return
         places: dict[tuple[str, float], dict[str, Any]] = {}
         with torch.no_grad():
@@ -48,13 +48,11 @@ class Dropouts(Reader):
 
 
 def _probability(name: str, node: Any) -> float | None:
-    try:
-        if name == "nativedropout":
-            return round(float(node._saved_p), 4)  # noqa: SLF001
-        mask = node._saved_other if name == "mul" else None  # noqa: SLF001
-    except (AttributeError, RuntimeError):  # freed, or changed in place
-        return None
-    if not isinstance(mask, Tensor) or mask.requires_grad or not observable(mask) or mask.numel() < _FEWEST:
+    if name == "nativedropout":
+        p = getattr(node, "_saved_p", None)
+        return round(float(p), 4) if p is not None else None
+    mask = saved(node, "other") if name == "mul" else None
+    if mask is None or mask.requires_grad or not observable(mask) or mask.numel() < _FEWEST:
         return None
     if mask.numel() == mask.shape[0]:  # one value a sample: stochastic depth
         return None

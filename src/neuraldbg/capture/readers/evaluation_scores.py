@@ -1,7 +1,8 @@
 """What evaluations say: the loss, and for classes the accuracy, of passes that no backward follows.
 
-A loss of an evaluation has no graph that could be read. So the loss functions of ``torch.nn.functional`` (the modules
-call them too) are listened to while a watched model is being evaluated, and passed straight through otherwise.
+A loss of an evaluation has no graph that could be read. So the loss functions are listened to while a watched model is
+being evaluated, and passed straight through otherwise: not those of ``torch.nn.functional``, which programs pickle,
+keep in tables and are warned from, but the built-in ones that those (and the modules) look up at each call.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from neuraldbg.capture import op
@@ -25,15 +25,16 @@ if TYPE_CHECKING:
     from neuraldbg.capture.reader import Call, Patch
     from neuraldbg.capture.scene import Scene
 
-_LOSSES = (
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "cross_entropy",
-    "huber_loss",
-    "l1_loss",
-    "mse_loss",
-    "nll_loss",
-    "smooth_l1_loss",
+_NN = torch._C._nn  # noqa: SLF001
+_LOSSES: tuple[tuple[Any, str], ...] = (
+    (_NN, "binary_cross_entropy"),
+    (torch, "binary_cross_entropy_with_logits"),
+    (_NN, "cross_entropy_loss"),
+    (_NN, "huber_loss"),
+    (_NN, "l1_loss"),
+    (_NN, "mse_loss"),
+    (_NN, "nll_loss_nd"),
+    (_NN, "smooth_l1_loss"),
 )
 _PHASES = 256
 """Evaluations that are remembered; beyond it the oldest quarter and the newest stay."""
@@ -58,11 +59,11 @@ class Evaluation(Reader):
         return self.scene.tally
 
     def patches(self) -> Iterable[Patch]:
-        """The loss functions; ``torch.jit.script`` reads their source and gets them as they were."""
-        originals = {name: getattr(F, name) for name in _LOSSES}
+        """The loss functions; ``torch.jit.script`` compiles from source and gets them as they were."""
+        originals = [(owner, name, getattr(owner, name)) for owner, name in _LOSSES if hasattr(owner, name)]
         return [
             (torch.jit, "script", functools.partial(_with_originals, originals)),
-            *((F, name, functools.partial(self._listen, name)) for name in _LOSSES),
+            *((owner, name, functools.partial(self._listen, name)) for owner, name, _ in originals),
         ]
 
     def _listen(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,7 +82,7 @@ class Evaluation(Reader):
             return
         mean = value.detach() if value.dim() == 0 else value.detach().float().mean()
         self._losses.append(float(mean) if mean.device.type == "cpu" else mean.clone())
-        if name in ("cross_entropy", "nll_loss"):
+        if name in ("cross_entropy_loss", "nll_loss_nd"):
             given = args[0] if args else kwargs.get("input")
             target = args[1] if len(args) > 1 else kwargs.get("target")
             share = _accuracy(given, target)
@@ -134,19 +135,19 @@ def _accuracy(given: Any, target: Any) -> float | None:
     return float(right.sum() / counted.sum()) if bool(counted.any()) else None
 
 
-def _with_originals(originals: dict[str, Any], script: Callable[..., Any]) -> Callable[..., Any]:
+def _with_originals(originals: list[tuple[Any, str, Any]], script: Callable[..., Any]) -> Callable[..., Any]:
     """Make what stands in for ``torch.jit.script``: it compiles from source and cannot compile what stands in."""
 
     @functools.wraps(script)
     def compiled(*args: Any, **kwargs: Any) -> Any:
-        ours = {name: getattr(F, name) for name in originals}
-        for name, original in originals.items():
-            setattr(F, name, original)
+        ours = [(owner, name, getattr(owner, name)) for owner, name, _ in originals]
+        for owner, name, original in originals:
+            setattr(owner, name, original)
         try:
             return script(*args, **kwargs)
         finally:
-            for name, mine in ours.items():
-                setattr(F, name, mine)
+            for owner, name, mine in ours:
+                setattr(owner, name, mine)
 
     return compiled
 

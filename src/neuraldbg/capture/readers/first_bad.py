@@ -20,8 +20,9 @@ from neuraldbg.capture.birth import backward_birth, bad_input, bad_target, forwa
 from neuraldbg.capture.experiment import Bench, rebuilt, undisturbed
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.names import wraps
+from neuraldbg.capture.purity import Unfit
 from neuraldbg.capture.reader import Reader
-from neuraldbg.capture.twin import Unfit, twin
+from neuraldbg.capture.twin import twin
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:

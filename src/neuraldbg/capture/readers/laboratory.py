@@ -16,8 +16,10 @@ from neuraldbg.capture.experiments import experiments
 from neuraldbg.capture.graph import op_name
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.names import wraps
+from neuraldbg.capture.packed import saved
+from neuraldbg.capture.purity import Unfit
 from neuraldbg.capture.reader import Reader
-from neuraldbg.capture.twin import Unfit, twin
+from neuraldbg.capture.twin import twin
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -168,11 +170,8 @@ class Laboratory(Reader):
 
 
 def _target(node: Any) -> Target | None:
-    try:
-        x = getattr(node, "_saved_target", None)
-    except RuntimeError:  # freed by an earlier backward
-        return None
-    if not isinstance(x, torch.Tensor):
+    x = saved(node, "target")
+    if x is None:
         return None
     keep = x.numel() <= _TARGET_CAP
     return Target(op_name(node), tuple(x.shape), x.detach().clone() if keep else None)

@@ -40,15 +40,17 @@ class Idle:
     def __init__(self, opt: Optimizer) -> None:
         self.opt = weakref.ref(opt)
         self.zeroed = 0
-        self.before = [(weakref.ref(t), t.detach().clone()) for t in _smallest(opt)]
+        self.before = [(place, t.detach().clone()) for place, t in _smallest(opt)]
         self.fact: dict[str, Any] = {}
         """As last described: the optimizer may be gone when the run ends."""
 
     @property
     def moved(self) -> bool:
         """Whether its tensors changed all the same: a loop may update them by hand, or by another optimizer."""
-        now = [(ref(), old) for ref, old in self.before]
-        return any(t is not None and (t.shape != old.shape or not torch.equal(t.detach(), old)) for t, old in now)
+        opt = self.opt()
+        now = _tensors(opt) if opt is not None else []  # no reference to a tensor is kept: torch could not swap it
+        pairs = [(now[place], old) for place, old in self.before if place < len(now)]
+        return any(t.shape != old.shape or not torch.equal(t.detach(), old) for t, old in pairs)
 
 
 class LoopOrder(Reader):
@@ -198,10 +200,11 @@ def _tensors(opt: Optimizer) -> list[Tensor]:
     return [t for group in opt.param_groups for t in group["params"]]
 
 
-def _smallest(opt: Optimizer) -> list[Tensor]:
-    """Return the smallest tensors of an optimizer that are trained: cheap to copy."""
-    trained = [t for t in _tensors(opt) if t.requires_grad and 0 < t.numel() <= _SMALL and not t.is_sparse]
-    return sorted(trained, key=lambda t: t.numel())[:2]
+def _smallest(opt: Optimizer) -> list[tuple[int, Tensor]]:
+    """Return the smallest tensors of an optimizer that are trained, with their places: cheap to copy."""
+    places = enumerate(_tensors(opt))
+    trained = [(i, t) for i, t in places if t.requires_grad and 0 < t.numel() <= _SMALL and not t.is_sparse]
+    return sorted(trained, key=lambda pair: pair[1].numel())[:2]
 
 
 READER = LoopOrder

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from neuraldbg.capture.params import Watched
     from neuraldbg.capture.scene import Scene
 
+STREAMS = 4
+"""Optimizers whose weights are remembered from one reading to the next."""
 EVERY = 64
 """Steps between two readings of the state."""
 KEYS = ("exp_avg_sq", "square_avg")
@@ -61,6 +63,8 @@ class SecondMoments(Reader):
             groups = {id(t): i for i, group in enumerate(opt.param_groups) for t in group["params"]}
             members = chosen(self.scene.params, opt)
             self._members[stream.index] = [(w, groups[id(w.ref)]) for w in members]
+            while len(self._members) > STREAMS:
+                del self._members[min(index for index in self._members if index != stream.index)]
         groups_now = opt.param_groups
         moments = (_moment(opt, w, groups_now[i]) for w, i in self._members[stream.index] if i < len(groups_now))
         found = [moment for moment in moments if moment is not None]

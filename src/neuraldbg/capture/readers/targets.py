@@ -19,6 +19,7 @@ from neuraldbg.capture.graph import follow, op_name
 from neuraldbg.capture.label_course import Classes, Numbers
 from neuraldbg.capture.label_fit import Reservoir
 from neuraldbg.capture.label_inputs import SAMPLE, features
+from neuraldbg.capture.packed import saved
 from neuraldbg.capture.reader import Reader
 from neuraldbg.capture.token_targets import SHORT, TokenTargets
 from neuraldbg.nouns import FactKey
@@ -110,8 +111,8 @@ class TargetsReader(Reader):
         root, scene = backward.root.grad_fn, self.scene
         if scene.step >= _LATE and scene.step % _RARELY and not scene.reading:
             return
-        if root is None or not backward.accumulates or (self.scene.hooks.foreign_saves and not self.scene.reading):
-            return  # a packed tensor is not unpacked at every step
+        if root is None or not backward.accumulates:
+            return
         key = (root.name(), *(parent.name() for parent, _ in root.next_functions[:3] if parent is not None))
         if backward.walk is not None and len(backward.walk.loss_nodes) <= _NODES:
             self._find(key, root, backward.walk.loss_nodes)
@@ -139,7 +140,7 @@ class TargetsReader(Reader):
                 slot = self._new(kind, name, way, node)
                 slots.append(slot)
             if slot is not None:
-                target = heads.saved(node, "target")
+                target = saved(node, "target")
                 mask = heads.mask(node, above, list(target.shape)) if target is not None else None
                 if mask is not None:
                     slot.zeros = float((mask == 0).double().mean())
@@ -156,17 +157,18 @@ class TargetsReader(Reader):
             ignore = int(getattr(node, "_saved_ignore_index", -100))
             course = Classes(classes, ignore - (1 << 64) if ignore >= 1 << 63 else ignore)
         slot = Slot(number, kind, name, way, course, classes)
-        weight = heads.saved(node, "weight")
+        weight = saved(node, "weight")
         if weight is not None and name in _CLASS_LOSSES:
             slot.weightless = torch.nonzero(weight == 0).flatten()[:64].tolist()
         return slot
 
     def _read(self, slot: Slot, node: Node) -> None:
-        target = heads.saved(node, "target")
+        target = saved(node, "target")
         step = self.scene.step
         if target is None or target.numel() == 0 or op.wrapped(target):
             return
-        self._touched.append(slot)
+        if slot not in self._touched:
+            self._touched.append(slot)
         rarely = self.scene.reading or step % _RARELY == 0
         if target.numel() > _WHOLE and not rarely:
             return
@@ -232,7 +234,7 @@ class TargetsReader(Reader):
 
 def _classes(name: str, node: Node) -> int:
     """Return over how many classes a loss chooses, 0 if it compares numbers."""
-    given = heads.saved(node, "self") if name in _CLASS_LOSSES else None
+    given = saved(node, "self") if name in _CLASS_LOSSES else None
     return int(given.shape[1 if given.dim() > 1 else 0]) if given is not None and given.dim() else 0
 
 
@@ -269,7 +271,7 @@ def _compare(slot: Slot, tokens: np.ndarray[Any, Any], target: Tensor, mask: Ten
 
 def _predict(slot: Slot, node: Node, target: Tensor, step: int) -> None:
     """Count what the network says of a batch."""
-    given = heads.saved(node, "self")
+    given = saved(node, "self")
     if given is None or given.numel() > _PREDICTED or given.numel() == 0:
         return
     given = given.detach()

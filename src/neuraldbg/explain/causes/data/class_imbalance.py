@@ -9,9 +9,10 @@ How it shows
 
 How it is told apart
     Labels are counted over the run, and what the model says is read now and then in its later part. Imbalance alone is
-    no fault: if the rare classes are found, or are weighted in the loss, nothing is said. If the inputs do not tell the
-    labels at all, predicting the majority is the best one can do. A model that says one class of balanced ones has
-    another fault.
+    no fault: if the rare classes are found, or are weighted in the loss, nothing is said. If the inputs tell little of
+    the labels, as with clicks on advertisements, the majority is the best guess for every single sample, and the model
+    may still rank samples well: a kernel regression on a few hundred samples tells how much there is to be learnt. A
+    model that says one class of balanced ones has another fault.
 
 What to do
     Weight the classes in the loss, or sample the rare ones more often; judge by recall and not by accuracy.
@@ -38,6 +39,8 @@ ALWAYS = 0.98
 RARE = 10
 """Labels of other classes that must have occurred in the readings."""
 STEPS = 60
+TOLD = 0.06
+"""R^2 of a kernel regression below which hardly any sample is more likely of a rare class than of the main one."""
 
 
 def judge(case: Case) -> Finding | None:
@@ -71,12 +74,14 @@ def _weigh(
         weigh.against("the loss still falls", 1.5, case.loss.last)
     elif len(case.loss) >= 100:
         weigh.speaks("the loss does not fall any more", 0.7, case.loss.last)
-    z = (slot.get("fit") or {}).get("z")
-    if isinstance(z, float):
-        if z > 6:
-            weigh.speaks(f"the inputs do tell the labels ({number(z)} standard deviations above shuffled ones)", 0.7, z)
-        elif z < 3 and not targets.one_sided(slot):
-            weigh.against("the inputs do not tell the labels, so that the majority may be the best guess", 1.5, z, 3.0)
+    fit = slot.get("fit") or {}
+    if fit and fit["score"] < TOLD:
+        weigh.against(
+            f"the inputs of {fit['samples']} samples tell little of their labels (R^2 {number(fit['score'])}), so that "
+            "the majority may be the best guess for each", 2.7, fit["score"], TOLD,
+        )  # fmt: skip
+    elif fit and fit["z"] > 6:
+        weigh.speaks(f"the inputs do tell the labels (R^2 {number(fit['score'])})", 0.7, fit["score"], TOLD)
     binary = slot.get("kind") != "nll"
     weight = literal(min(100.0, share / max(1e-3, 1 - share)))
     return weigh.conclude(

@@ -11,10 +11,11 @@ How it shows
 How it is told apart
     A few hundred samples of the first batches are kept, and a kernel regression is asked whether inputs tell the
     labels better than shuffled ones do. If it finds nothing and the network finds nothing, labels are likely random.
-    Of several heads one may have such targets while the same inputs tell those of the others. A task that needs more
-    than nearness of inputs, such as parity, looks just the same, so that this is never said with certainty. If
-    another order of the labels fits it is target_misaligned; a shuffle of the labels alone fits no order, and the two
-    cannot be told apart.
+    Of several heads, one alone may have such targets: then the same inputs tell what the other heads are asked for. A
+    task that needs more than nearness of inputs, such as parity, looks just the same, so that this is never said with
+    certainty, and is only mentioned where the inputs look like independent numbers: what people photograph, measure or
+    write has structure, and labels that belong to it follow that at least a little. If another order of the labels
+    fits it is target_misaligned; a shuffle of the labels alone fits no order, and the two cannot be told apart.
 
 What to do
     Look at a dozen samples with their labels, and at the line that pairs them.
@@ -39,6 +40,8 @@ NOTHING = 3.0
 """Standard deviations of shuffled labels below which inputs tell nothing."""
 TOLD = 20.0
 """Standard deviations of shuffled labels above which inputs tell them well."""
+INDEPENDENT = 0.9
+"""Spread of the inputs over directions from which they have no structure that labels could be expected to follow."""
 SAMPLES = 200
 STEPS, LABELS = 100, 300
 """Steps, and labels in the later readings, after which a network says something if there is something to say."""
@@ -132,6 +135,11 @@ def _weigh(case: Case, slot: dict[str, Any], fit: dict[str, Any], term: dict[str
         weigh.speaks(
             f"the network is right for {percent(right)} of {labels} labels, and always saying the main class would be "
             f"for {percent(main)}", 1.2, right, main,
+        )  # fmt: skip
+    if fit.get("spread", 0.0) > INDEPENDENT:
+        weigh.against(
+            "the inputs look like independent numbers: labels that depend on several of them at once, or on a few only "
+            "a little, would look the same", 3.0, fit["spread"], INDEPENDENT,
         )  # fmt: skip
     again, agree = int(fit.get("again") or 0), int(fit.get("agree") or 0)
     if again >= 30 and agree == again:

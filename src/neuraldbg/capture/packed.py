@@ -1,0 +1,131 @@
+"""Saved tensors of autograd nodes, and which of them must not be looked at.
+
+A region of ``torch.autograd.graph.saved_tensors_hooks`` packs what nodes save: checkpointing throws it away,
+offloading moves it. To look at such a tensor unpacks it, and that runs the program's code once more. Nodes of a thread
+are numbered as they are made, so that the numbers at which a region begins and ends tell which nodes belong to it.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from neuraldbg.capture.graph import Node
+
+_REGIONS = 1024
+"""Regions that are told apart; the oldest two then count as one, with all that lies between them."""
+_NEVER = 1 << 63
+
+
+class Regions:
+    """Where the threads of this process have packed saved tensors since a session first began."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[int, list[int]] = {}
+        """Thread -> the numbers at which its open regions began."""
+        self._first: list[int] = []
+        self._last: list[int] = []
+        self._sessions = 0
+
+    @property
+    def any(self) -> bool:
+        """Whether there ever was one."""
+        return bool(self._first or self._open)
+
+    def enter(self) -> None:
+        """A region begins in this thread."""
+        with self._lock:
+            self._open.setdefault(threading.get_ident(), []).append(_number())
+
+    def watch(self) -> None:
+        """A session begins; this thread may be in a region already."""
+        self._sessions += 1
+        top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)  # noqa: SLF001 (nothing public tells)
+        if not self._open.get(threading.get_ident()) and top is not None and top(True) is not None:
+            self.enter()
+
+    def unwatch(self) -> None:
+        """A session ends; after the last one nobody sees regions end."""
+        self._sessions -= 1
+        while not self._sessions and self._open.get(threading.get_ident()):
+            self.leave()
+        if not self._sessions:
+            self._open.clear()
+
+    def leave(self) -> None:
+        """The innermost region of this thread ends."""
+        with self._lock:
+            begun = self._open.get(threading.get_ident())
+            first = begun.pop() if begun else 0
+            if begun is not None and not begun:
+                del self._open[threading.get_ident()]
+            at = bisect_right(self._first, first)
+            self._first.insert(at, first)
+            self._last.insert(at, max(_number(), self._last[at - 1] if at else 0))
+            if len(self._first) > _REGIONS:
+                del self._first[1], self._last[0]
+
+    def hold(self, node: Node) -> bool:
+        """Whether a node may have been made in one. A node that has no number is taken to be."""
+        if not self.any:
+            return False
+        number = getattr(node, "_sequence_nr", None)
+        if number is None:
+            return True
+        made = int(number())
+        if any(made >= first for begun in list(self._open.values()) for first in begun):
+            return True
+        at = bisect_right(self._first, made)
+        return at > 0 and made < self._last[at - 1]
+
+
+REGIONS = Regions()
+"""Regions belong to threads and not to sessions: there is one account of them."""
+
+
+def saved(node: Node | None, name: str) -> Tensor | None:
+    """Return a saved tensor; None if there is none, it is gone (freed, or changed in place), or it is packed."""
+    if node is None or REGIONS.hold(node):
+        return None
+    try:
+        value = getattr(node, f"_saved_{name}", None)
+    except RuntimeError:
+        return None
+    return value if isinstance(value, Tensor) else None
+
+
+def wrap_enter(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Make what stands in for the beginning of a region."""
+
+    @functools.wraps(original)
+    def enter(region: Any) -> Any:
+        REGIONS.enter()
+        return original(region)
+
+    return enter
+
+
+def wrap_exit(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Make what stands in for the end of a region."""
+
+    @functools.wraps(original)
+    def leave(region: Any, *error: Any) -> Any:
+        REGIONS.leave()
+        return original(region, *error)
+
+    return leave
+
+
+def _number() -> int:
+    """Return the number that the next node of this thread will have; 0 where torch does not say."""
+    tell = getattr(torch._C._autograd, "_get_sequence_nr", None)  # noqa: SLF001
+    return int(tell()) if tell is not None else 0
