@@ -184,3 +184,18 @@ def test_a_loop_without_an_optimizer_is_not_read_for_ever():
                     p.sub_(0.01 * p.grad)
         assert dbg._capture is not None
         assert not dbg._capture.scene.reading
+
+
+def test_an_output_that_is_saved_warns_of_nothing(tmp_path: Any):
+    model = small()
+    with NeuralDbg(model), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.save(model(torch.randn(4, 8)), tmp_path / "output.pt")
+
+
+def test_a_session_may_begin_where_tensors_are_made_on_meta():
+    model = small()
+    with torch.device("meta"):
+        session = NeuralDbg(model)
+    with session:
+        model(torch.randn(4, 8)).sum().backward()

@@ -9,7 +9,7 @@ import functools
 import os
 import time
 import traceback
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from neuraldbg.errors import TrainingHalted
 
@@ -33,6 +33,13 @@ class Tally:
         self.errors += 1
         if not self.first:
             self.first = traceback.format_exc(limit=-4)
+
+
+def hook_of(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
+    """Return a hook for a tensor of the program, who may save that tensor: torch then does not warn of the hook."""
+    made = functools.partial(function, *args)
+    made.__torch_unserializable__ = True  # type: ignore[attr-defined]
+    return made
 
 
 class Switch:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.capture import op, program
-from neuraldbg.capture.guest import guarded
+from neuraldbg.capture.guest import guarded, hook_of
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.names import find_root, has_parameters, wraps
 from neuraldbg.capture.reader import Call
@@ -228,7 +228,7 @@ class Models:
                 break
             if x.requires_grad and x.grad_fn is not None:
                 graded = True
-                x.register_hook(functools.partial(self.commit, current))
+                x.register_hook(hook_of(self.commit, current))
         self.graded += graded and current.first and call is not None and not call.evaluating
 
     @guarded

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.capture import kinds, op
-from neuraldbg.capture.guest import Tally, guarded
+from neuraldbg.capture.guest import Tally, guarded, hook_of
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.nouns import Site
 
@@ -146,7 +145,7 @@ class Probe:
         if node is None:  # a leaf would keep the hook for ever
             return
         if slot.gradient is not None:
-            x.register_hook(functools.partial(self.owner.observe_grad, slot.gradient))
+            x.register_hook(hook_of(self.owner.observe_grad, slot.gradient))
             slot.hooked = self.owner.passes
         nodes = self.owner.nodes
         if nodes is not None:

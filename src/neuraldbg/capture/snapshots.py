@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import fnmatch
-import functools
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from neuraldbg.capture.guest import hook_of
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.names import strip, wraps
 from neuraldbg.errors import UnknownLayer
@@ -85,7 +85,7 @@ class Snapshots:
         self._held[step, path] = snapshot
         for _, x in leaves(output):
             if x.requires_grad and x.grad_fn is not None:
-                x.register_hook(functools.partial(self._gradient, snapshot))
+                x.register_hook(hook_of(self._gradient, snapshot))
             break
         self._trim()
 

@@ -56,7 +56,7 @@ class Stage:
         if not x.is_contiguous():
             return False
         if self._full is None:
-            self._full = torch.empty((_ROWS, self._width))
+            self._full = torch.empty((_ROWS, self._width), device="cpu")
             size = self._width // self._blocks
             self._slots = [row.view(self._blocks, size) for row in self._full]
             self._values = self._full.numpy()

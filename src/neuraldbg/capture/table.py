@@ -32,7 +32,7 @@ class Table:
         self.full = False
         """Whether a site was refused because all rows are taken."""
         self._limit = rows
-        self.raw = torch.zeros((rows, op.WIDTH), dtype=torch.float64)
+        self.raw = torch.zeros((rows, op.WIDTH), dtype=torch.float64, device="cpu")
         """Shape (rows, op.WIDTH), float64, on the CPU."""
         self.handle = op.handle_of(self.raw)
         self.rows: list[npt.NDArray[np.float64]] = list(self.raw.numpy())
