@@ -16,7 +16,7 @@ STATS = (
     "rms",
     "min",
     "max",
-    "zeros",  # exact zeros among the elements read
+    "zeros",  # how many of the elements read are exact zeros
     "units",  # channels or features, 0 where the site has none
     "dead",  # units that were positive for no sample in the last `window` steps
     "saturated",  # elements at a bound of a bounded activation (sigmoid, tanh), else 0

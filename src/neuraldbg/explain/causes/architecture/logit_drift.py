@@ -9,8 +9,9 @@ How it shows
     Late in a run: the loss becomes rough or rises, first in low precision.
 
 How it is told apart
-    log Z, the logarithm of the sum of exponentials, is read from the outputs over the run. Growing margins raise log Z
-    too, and are what training does: drift is a level that all logits share, so that their size is that of log Z.
+    log Z, the logarithm of the sum of the logits' exponentials, is read from the outputs over the run. A network that
+    grows sure raises log Z too, by one large logit among small ones, and that is what training does. Drift is named
+    where all logits of a sample have moved together: their mean size is then about as large as log Z itself.
 
 What to do
     Add a z-loss, 1e-4 * (log Z)^2, as PaLM does; compute the loss in float32; decay the head's weights.

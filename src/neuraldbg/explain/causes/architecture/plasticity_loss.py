@@ -9,8 +9,8 @@ How it shows
 
 How it is told apart
     The phases are read from the jumps of the loss, the silent units from the activations. Both must grow together:
-    later tasks that are just harder leave the units alone, and units that die once, at a jump of the learning rate, do
-    not grow from phase to phase.
+    later tasks that are just harder leave the units alone, and where units die once, at a jump of the learning rate,
+    their number does not grow from phase to phase.
 
 What to do
     Reset units that stay silent, regularise towards the initial weights, use LeakyReLU or layer normalisation.

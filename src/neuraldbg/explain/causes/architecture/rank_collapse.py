@@ -10,10 +10,13 @@ How it shows
 How it is told apart
     The cosine between positions of the same sequence is read block by block. Positions that enter different and leave
     the last blocks alike, from the first steps on and to the end, are this fault. Inputs that are alike already
-    (padding, constant sequences), and outputs that become alike because the model was trained to pool, are not.
+    (padding, constant sequences), and outputs that become alike because the model was trained to pool, are not. A
+    shallow model often learns all the same, and then nothing is said: of the few such trainings in the corpus most are
+    missed (docs/accuracy.md).
 
 What to do
-    Residual connections around attention and MLP, normalisation before them.
+    Residual connections around attention and MLP, normalisation before them: ``x = x + attention(norm(x))`` and then
+    ``x = x + mlp(norm(x))``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Units that are copies of each other: they begin equal, get equal gradients, and stay equal for ever.
 
 What it is
-    A layer whose weights all begin at the same value (zeros, or one constant) has units that compute the same thing.
-    If the weights that lead out of them are equal too, all of them get the same gradient, so that no step tells them
+    A layer whose weights all begin at the same value (zeros, or one constant) has units that compute the same thing. If
+    the weights that lead out of them are equal too, all of them get the same gradient, so that no step tells them
     apart: a layer of 256 units is worth one.
 
 How it shows
@@ -12,8 +12,8 @@ How it shows
 How it is told apart
     The rows of each weight matrix are compared with each other at the first steps, and again later. A last layer, or
     the end of a residual branch, that begins at zero is a good habit: its units get different gradients and differ
-    after one step. Only rows that are still alike after updates, with gradients that are alike, are this fault. Weights
-    that do not move because nothing trains them are another.
+    after one step. Only rows that are still alike after updates, with gradients that are alike, are this fault. Equal
+    weights that do not move at all, because no optimizer holds them or no gradient comes, are another fault.
 
 What to do
     Draw the weights at random (He or Glorot); only biases, and last layers of branches, may begin at zero.

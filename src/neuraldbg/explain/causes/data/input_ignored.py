@@ -12,9 +12,9 @@ How it is told apart
     A network that has collapsed (dead units, exploded weights) also gives one answer, but it could see its input. So
     the experiment is made on a copy with fresh random weights: the inputs of all samples are exchanged, noise is added,
     in eval mode and in training mode. If the output is the same to the last bit, no weights whatever would let it see
-    the input. One output of several can be blind as well: a decoder that is given noise in the place of the code. And
-    an input that is zero in every batch tells nothing either. Of several arguments one that varies and changes nothing
-    is named with less confidence; masks, lengths and indices are left alone.
+    the input. One output of several can be blind as well: a decoder that is given noise in the place of the code. An
+    input that is zero in every batch is named as well, whatever the model does with it. Of several arguments one that
+    varies and changes nothing is named with less confidence; masks, lengths and indices are left alone.
 
 What to do
     Follow the input through ``forward``: print a sum of each intermediate value for two different batches.

@@ -9,11 +9,12 @@ How it shows
 
 How it is told apart
     Samples are recognised by a fingerprint of their values, in training and in evaluation. A pass of the evaluation
-    that holds both, samples that were trained on and samples that never were, shows that the sets overlap. Evaluating
-    on the training set, or on all data, on purpose looks different: it holds most of what was trained on, and comes
-    from the dataset that is trained on. A second dataset with nothing but training samples, as the only one that is
-    evaluated, is a hint. It is judged only once the training data repeats, so that all of it is known, and only where
-    samples are distinct. Augmented samples cannot be recognised: silence is no proof.
+    that holds both, samples that were trained on and samples that never were, shows that the sets overlap. Nothing is
+    said of a program that evaluates its training set, or all of its data, on purpose: such an evaluation reads the very
+    dataset object that is trained on, and meets most of its samples. Where the only evaluation reads a dataset of its
+    own in which every sample was trained on, the cause is named with less confidence. It is judged only once the
+    training data repeats, so that all of it is known, and only where samples are distinct. Augmented samples cannot be
+    recognised: silence is no proof.
 
 What to do
     Split by an identity (file, patient, user) once, store the split, and check that the parts are disjoint.

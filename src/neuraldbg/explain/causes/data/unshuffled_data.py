@@ -11,9 +11,9 @@ How it shows
 How it is told apart
     The labels of each batch are counted and compared with those of the whole run: little variety inside a batch,
     neighbouring batches of the same class, and a loss that jumps where the class changes. Where nearly every batch
-    holds one class, and the same batches come in the same order again, that is said though the loss falls. Streams of
-    experience, a curriculum, tasks one after the other and losses that sample their own batches are ordered on
-    purpose; without harm to the loss nothing is said.
+    holds one class, and the same batches come in the same order again, the order itself is proof, and it is said even
+    though the loss falls. With less order than that it is said only where the loss suffers: streams of experience, a
+    curriculum, tasks one after the other and losses that sample their own batches are ordered on purpose.
 
 What to do
     ``DataLoader(..., shuffle=True)``, or shuffle once before a stream is written.

@@ -11,12 +11,12 @@ How it shows
     operation stands in the loss itself, the loss never moves.
 
 How it is told apart
-    The gradients of all parameters of a layer are exactly zero in every step from the first one on, in all
-    elements, while its output is not zero and layers behind it, or the loss, do have gradients. The operations
-    between the two are read from the graph. Dead ReLUs also give exact zeros: with a ReLU and nothing else between,
-    this cause is not named. Of a layer's parameters one may lie so far out (a threshold of -150 under a sigmoid)
-    that it alone gets none. Branches that begin at zero (LoRA, zero-initialised gains) get gradients after the
-    first steps. In a graph that is cut (``detached_graph``) there is no gradient, not one of zero.
+    The gradients of all parameters of a layer are exactly zero in every step from the first one on, in all elements,
+    while its output is not zero and layers behind it, or the loss, do have gradients. The operations between the two
+    are read from the graph. Dead ReLUs also give exact zeros: with a ReLU and nothing else between, this cause is not
+    named. A single parameter of a layer whose other parameters do get gradients is named too (a threshold of -150 under
+    a sigmoid). Branches that begin at zero (LoRA, zero-initialised gains) get gradients after the first steps. In a
+    graph that is cut (``detached_graph``) there is no gradient, not one of zero.
 
 What to do
     Replace the operation while training: a smooth version, a straight-through estimator, a wider clamp; or move it to

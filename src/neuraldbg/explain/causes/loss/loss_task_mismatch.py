@@ -10,12 +10,12 @@ How it shows
     accuracy stays poor though the loss moves.
 
 How it is told apart
-    Values and shapes of the targets are read from the graph of the loss. C scores compared with one column of ids
-    from 0 to C - 1, or ids of three and more classes in a binary cross entropy, are facts. One output regressed on
-    small integers may be a count or a rating, so that it is only named where ids occur equally often, and nothing is
-    learnt or inputs of neighbouring numbers are no more alike than those of distant ones, as inputs of counts and
-    ratings would be. A binary cross entropy on one-hot rows is a choice and no fault. Labels such as -1 and 1, or 0
-    and 255, are target_out_of_range.
+    Values and shapes of the targets are read from the graph of the loss. C scores compared with one column of ids from
+    0 to C - 1, or ids of three and more classes in a binary cross entropy, are facts. One output regressed on small
+    integers may be a count or a rating. It is named only where all integers occur about equally often and, besides, one
+    of two things holds: nothing is learnt, or the inputs of neighbouring integers are no more alike than those of
+    distant ones, as they would be for counts and ratings. A binary cross entropy on one-hot rows is a choice and no
+    fault. Labels such as -1 and 1, or 0 and 255, are target_out_of_range.
 
 What to do
     Cross entropy with one score per class for one of many; binary cross entropy for several at once.

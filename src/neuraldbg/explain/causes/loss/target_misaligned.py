@@ -6,14 +6,16 @@ What it is
     the token itself, and with two shifts the one after the next.
 
 How it shows
-    The loss rests at the level of guessing though the data are fine, and then perhaps falls slowly by learning
-    samples by heart. A language model whose target is its own input reaches a loss of nearly zero and can only copy.
+    The loss rests at the level of guessing though the data are fine, and then perhaps falls slowly by learning samples
+    by heart. A language model whose target is its own input reaches a loss of nearly zero and can only copy.
 
 How it is told apart
     A few hundred samples of the first batches are kept. If the inputs tell the targets no better than shuffled ones
     (leave-one-out kernel regression), but well under another order, the pairing is wrong, whatever the network does.
-    Tokens are compared exactly; labels of tokens are also guessed from the tokens of mirrored positions. If no order
-    fits, labels may as well be random: that is label_noise, and the two cannot be told apart.
+    Tried are targets reversed inside a batch, shifted by one or two rows, and those of the batch before or after. The
+    tokens of a language model are compared exactly; where labels belong to tokens, as in tagging, it is also tried
+    whether the token at the mirrored position (the last for the first) tells the label better. If no order fits, labels
+    may as well be random: that is label_noise, and the two cannot be told apart.
 
 What to do
     Shuffle, sort and filter inputs and targets together, by the same index.

@@ -1,22 +1,24 @@
 """Adam's epsilon outweighs the gradients, or is too small for the number format.
 
 What it is
-    Adam divides each step by sqrt(v) + eps, where sqrt(v) is the usual size of the gradient. The small eps only
-    guards against a division by zero. Where it is larger than sqrt(v) it sets the size of the steps, which become
-    far smaller than the learning rate says. In float16 the usual 1e-8 is exactly 0 and guards nothing.
+    Adam divides each step by sqrt(v) + eps, where v is a running mean of the squared gradient, and so sqrt(v) its usual
+    size. The small eps only guards against a division by zero. Where it is larger than sqrt(v) it sets the size of the
+    steps, which become far smaller than the learning rate says. In float16 the usual 1e-8 is exactly 0 and guards
+    nothing.
 
 How it shows
     With a large eps, or tiny gradients: hardly any movement at a usual learning rate. With states in float16: NaN or
     infinity in the weights after the first step, though loss and gradients were finite.
 
 How it is told apart
-    Samples of v are read from the optimizer's state and compared with eps, and eps is looked at in the number format
-    of that state. Elements with no gradient at all do not count. A learning rate that is too low leaves v alone.
-    Values such as 1e-3 that some papers use are no fault where the model learns.
+    Samples of v are read from the optimizer's state and compared with eps, and eps is looked at in the number format of
+    that state. Elements with no gradient at all do not count. With a learning rate that is too low, v is far above eps,
+    and the steps are as small as the rate says. Values such as 1e-3 that some papers use are no fault where the model
+    learns.
 
 What to do
-    Set eps back to 1e-8 (1e-6 to 1e-4 for float16 states, or keep weights and states in float32). If the gradients
-    are tiny because the loss is divided by something large, scale the loss.
+    Set eps back to 1e-8 (1e-6 to 1e-4 for float16 states, or keep weights and states in float32). If the gradients are
+    tiny because the loss is divided by something large, scale the loss.
 """
 
 from __future__ import annotations

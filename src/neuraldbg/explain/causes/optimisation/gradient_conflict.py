@@ -9,11 +9,12 @@ How it shows
     The sum hardly falls although each loss alone would; or one task learns and the other does not.
 
 How it is told apart
-    At the place where the losses' ways part, the gradient that each sends there is read: the cosine between them, and
-    their norms. Cosines down to about -0.3 are everyday between tasks. Gradients that oppose each other are named only
-    where they cancel from the beginning and the training goes nowhere: at the end of a good training two terms that
-    pull against each other are in balance, and cancel as well. A loss counts as drowned where its gradient is about a
-    thousandth of the other's all the way, and its classes are still guessed.
+    At the output of the last layer that both losses use, the gradient that each sends there is read: the cosine between
+    them, and their norms. Cosines down to about -0.3 are everyday between tasks. Gradients that oppose each other are
+    named only where they cancel from the beginning and the training goes nowhere: at the end of a good training two
+    terms that pull against each other are in balance, and cancel as well. A loss counts as drowned where its gradient
+    is about a thousandth of the other's all the way, and its own task is not learnt: of classes the model still says
+    the most frequent one. Of a drowned regression beside it nothing is said yet.
 
 What to do
     Weigh the losses, balance them by their gradient norms, project conflicting gradients, or split the shared layers.

@@ -1,9 +1,10 @@
 """Updates are too small for the weights' number format and are rounded away.
 
 What it is
-    A bfloat16 number has eight bits: between 1 and 1.0078 there is none. A weight in bfloat16 therefore ignores every
-    update below about a 500th of itself. Steps of a usual learning rate are smaller, and most weights stay bit for bit
-    what they were. (float16 weights ignore what is below a 4000th.)
+    A bfloat16 number keeps eight significant bits: between 1 and 1.0078 there is none. A weight in bfloat16 therefore
+    ignores every update below half the gap to its neighbour, a 256th to a 512th of itself. Steps of a usual learning
+    rate are smaller, and most weights stay bit for bit what they were. (float16 weights ignore what is below a 2000th
+    to a 4000th.)
 
 How it shows
     The loss stands still or falls far too slowly, though gradients and learning rate are fine. Raising the learning
@@ -11,8 +12,8 @@ How it shows
 
 How it is told apart
     The share of the weights' elements that a step leaves bitwise unchanged is counted, where their gradient is not
-    zero. A training with float32 weights and bfloat16 autocast does not have the problem, nor one that keeps a
-    float32 copy of the weights for the optimizer. A learning rate that is too low moves float32 weights, a little.
+    zero. A training with float32 weights and bfloat16 autocast does not have the problem, nor one that keeps a float32
+    copy of the weights for the optimizer. A learning rate that is too low moves float32 weights, a little.
 
 What to do
     Keep the weights in float32 and compute in bfloat16 with autocast, or use an optimizer with float32 master weights
