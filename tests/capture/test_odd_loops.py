@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import pytest
@@ -73,6 +74,29 @@ def test_gradients_cleared_between_two_backwards_are_not_stale() -> None:
     seen = ride(program, model)
     assert all(share == 0.0 for share in seen.scalars("stale_grad")[1:])
     assert seen.scalars("loss")[1:] == pytest.approx(losses[1:])
+
+
+def test_gradients_that_are_set_by_hand_are_not_stale() -> None:
+    """Task weights that step on a gradient set by hand: what the loss left in them is cleared before that."""
+    model, weights = net(), torch.zeros(2, requires_grad=True)
+
+    def program() -> None:
+        one, two = torch.optim.SGD(model.parameters(), lr=0.01), torch.optim.SGD([weights], lr=0.01)
+        for _ in range(6):
+            one.zero_grad()
+            out = model(X)
+            losses = torch.stack([F.cross_entropy(out, Y), out.square().mean()])
+            (losses * weights.softmax(0)).sum().backward()
+            one.step()
+            with torch.no_grad():
+                change = losses - F.cross_entropy(model(X), Y)
+            two.zero_grad()
+            weights.grad = change.detach()
+            two.step()
+
+    shares = [share for share in ride(program).scalars("stale_grad") if not math.isnan(share)]
+    assert len(shares) >= 8
+    assert max(shares) == 0.0
 
 
 def test_a_gan_is_not_stale_and_a_forgotten_zero_grad_is() -> None:

@@ -44,6 +44,8 @@ class Stream:
         self.stale: float | None = None
         """Smallest share of nonzero gradients found before any backward since it last stepped; None if not looked at.
         Where two losses fill one gradient, or one is differentiated and cleared again, only the smallest tells."""
+        self.left: tuple[int, int] | None = None
+        """Where the first of those gradients lay, and how often it had been written to."""
         self.checks = True
         """Whether to look before the backwards since it last stepped."""
         self.lr: float | None = None
@@ -60,6 +62,19 @@ class Stream:
         """All tensors of its groups, empty once the optimizer is gone."""
         opt = self.opt()
         return [t for group in opt.param_groups for t in group["params"]] if opt is not None else []
+
+    def stepped_with(self) -> None:
+        """Take leftovers back that were cleared or replaced after the backward, as by a loop that sets ``.grad``."""
+        if self.stale and self.left is not None:
+            now = _place(self.tensors())
+            if now is None or now[0] != self.left[0] or now[1] <= self.left[1]:  # a sum is made in place
+                self.stale = 0.0
+
+
+def _place(tensors: list[Tensor]) -> tuple[int, int] | None:
+    """Return where the first gradient lies and how often it was written to; a sparse one is made anew by each sum."""
+    grad = next((t.grad for t in tensors if t.grad is not None and not t.grad.is_sparse), None)
+    return (grad.data_ptr(), grad._version) if grad is not None else None  # noqa: SLF001
 
 
 class Optimizers:
@@ -150,6 +165,7 @@ class Optimizers:
         stream.lr = max(lrs) if lrs else None
         if self.reading or stream.new:
             stream.rates = program.learning_rates(opt)
+        stream.stepped_with()
         scale = getattr(opt, "grad_scale", None)
         watched = self.params.owned(stream.tensors())
         again = any(id(w.ref) in self.watched for w in watched)  # an optimizer that steps another one
@@ -205,6 +221,7 @@ class Optimizers:
             if not stream.checks or stream.stale == 0.0:
                 continue
             share = stale_share(stream.tensors())
+            stream.left = _place(stream.tensors()) if share else None
             cleared |= bool(stream.stale) and share == 0.0
             stream.stale = share if stream.stale is None else min(stream.stale, share)
         return cleared

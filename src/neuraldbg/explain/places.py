@@ -23,8 +23,8 @@ USUAL = {
     "precision": "backward",
 }
 """The kind of line at which causes of a category are looked for, unless one says otherwise."""
-INSTEAD = {"optimizer": "step"}
-"""What stands in for a kind that was not seen: the optimizer was made before the session began."""
+INSTEAD = {"optimizer": "step", "scheduler": "step"}
+"""What stands in for a kind that was not seen: it was made before the session began."""
 MOST = 2
 """With more lines than this none is pointed at."""
 

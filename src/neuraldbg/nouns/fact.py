@@ -94,7 +94,7 @@ class FactKey(str, Enum):
     PLACES = "places"
     """Lines of the user's code: {kind: [[file, line number, source line], ...]} in order of appearance, at most 4 of a
     kind: "forward" (a model is called in training), "evaluation", "backward", "step" (of an optimizer), "optimizer"
-    (one is made)."""
+    and "scheduler" (one is made)."""
 
     PRECISION = "precision"
     """{"autocast": str | None (dtype), "param_dtypes": [str], "scaler": bool}."""

@@ -1,6 +1,7 @@
 """The lines of the user's code at which a step happens: so that a diagnosis can point at them.
 
-Looked at while facts are read: where models are called, losses differentiated, optimizers made and stepped.
+Looked at while facts are read: where models are called, losses differentiated, optimizers made and stepped,
+schedulers made.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from neuraldbg.capture.frames import Place, user_place
 from neuraldbg.capture.reader import Reader
@@ -37,19 +39,21 @@ class Places(Reader):
         self._made: weakref.WeakKeyDictionary[Optimizer, Place] = weakref.WeakKeyDictionary()
 
     def patches(self) -> Iterable[Patch]:
-        """Optimizers that are made while the session runs say where."""
+        """Optimizers and schedulers that are made while the session runs say where."""
+        return [
+            (Optimizer, "__init__", functools.partial(self._wrap_init, self._made.__setitem__)),
+            (LRScheduler, "__init__", functools.partial(self._wrap_init, lambda _, at: self._keep("scheduler", at))),
+        ]
 
-        def make(original: Callable[..., Any]) -> Callable[..., Any]:
-            @functools.wraps(original)
-            def init(opt: Optimizer, *args: Any, **kwargs: Any) -> None:
-                original(opt, *args, **kwargs)
-                place = user_place() if self.scene.switch else None
-                if place is not None:
-                    self._made[opt] = place
+    def _wrap_init(self, note: Callable[[Any, Place], None], original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def init(made: Any, *args: Any, **kwargs: Any) -> None:
+            original(made, *args, **kwargs)
+            place = user_place() if self.scene.switch else None
+            if place is not None:
+                note(made, place)
 
-            return init
-
-        return [(Optimizer, "__init__", make)]
+        return init
 
     def call_begins(self, call: Call) -> None:
         """Where a model is called: to train it, or to evaluate it."""

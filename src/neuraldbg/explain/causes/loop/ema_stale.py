@@ -71,10 +71,10 @@ def _weigh(copy: dict[str, Any], *, over: bool) -> Finding | None:
         return _first_weights(copy)
     if copy["stale_norms"] and _keeps_moving(copy):
         return _stale_norms(copy)  # whatever it is called: new weights with statistics of no batch are never meant
+    if _without_effect(copy):
+        return _in_vain(copy)  # neither is an update that changes nothing
     if not (average or any(FOLLOWER.search(name) for name in names)):
         return None
-    if not copy["swapped"] and _without_effect(copy):
-        return _in_vain(copy)
     if copy["averaged"] == 0 or (copy["constant"] and copy["began_equal"]):
         return _never_updated(copy, average=average, over=over)
     if average and copy["follows"] and copy["evaluated"] > TWICE and (copy["averaged"] or 3) > TWICE:

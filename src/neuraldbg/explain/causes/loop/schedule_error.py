@@ -307,6 +307,6 @@ CAUSE = Cause(
     tier=Tier.CERTAIN,
     explains=STALL | BLOW_UP,
     judge=judge,
-    place="step",
+    place="scheduler",
     page=__doc__ or "",
 )
