@@ -322,6 +322,42 @@ def test_a_checkpoint_loaded_by_half(whole):
     assert (fact["optimizer_loaded"], fact["loaded_steps"]) == (whole, whole)
 
 
+class Wrapper:
+    """An optimizer inside an object of the program's, saved whole."""
+
+    def __init__(self, optimizer):
+        self.inner = optimizer
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_checkpoint_that_holds_the_optimizer_as_an_object(goes_on):
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    loss_of(model).backward()
+    optimizer.step()
+    file = io.BytesIO()
+    torch.save({"model": model.state_dict(), "optim": Wrapper(optimizer)}, file)
+    file.seek(0)
+
+    def program():
+        checkpoint = torch.load(file, weights_only=False)
+        again = net()
+        again.load_state_dict(checkpoint["model"])
+        wrapper = checkpoint["optim"]
+        if goes_on:  # its parameters are exchanged, and its state by their place is kept
+            wrapper.inner.param_groups[0]["params"] = list(again.parameters())
+        else:
+            wrapper.inner = torch.optim.Adam(again.parameters(), 1e-3)
+        for i in range(3):
+            wrapper.inner.zero_grad()
+            loss_of(again, i).backward()
+            wrapper.inner.step()
+
+    fact = noted(program, key="resume")[-1]
+    assert (fact["where"], fact["states"], fact["model_loaded"]) == ("optim.inner", 4, 0)
+    assert (fact["optimizer_loaded"], fact["loaded_steps"]) == (goes_on, goes_on)
+
+
 def scaled_loop(how: str):
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)

@@ -130,6 +130,7 @@ class OptimizerState(Reader):
             return
         weights: list[weakref.ref[Tensor]] = []
         best: tuple[str, Mapping[str, Any]] | None = None
+        self._given.update(opt for _, opt in _optimizers(found))  # whole objects, which may go on as they are
         for where, part in _mappings(found):
             if isinstance(part.get("state"), Mapping) and isinstance(part.get("param_groups"), (list, tuple)):
                 if part["state"] and (best is None or len(part["state"]) > len(best[1]["state"])):
@@ -182,7 +183,7 @@ class OptimizerState(Reader):
         """Return the line of optimizers that a new object goes on with, or a new line."""
         ids = frozenset(id(t) for group in opt.param_groups for t in group["params"])
         if opt in self._given:
-            self._given_steps = True
+            self._gave = self._given_steps = True
         before = next((one for one in self._lines if one.ids == ids and one.type == stream.type), None)
         if before is None:
             line = Line(stream.index, ids, weakref.ref(opt), stream.type)
@@ -234,10 +235,22 @@ def _mappings(value: Mapping[str, Any], where: str = "", depth: int = 0) -> Iter
     yield where, value
     if depth == _DEPTH or "param_groups" in value:
         return
+    for name, opt in _optimizers(value):
+        yield f"{where}.{name}" if where else name, {"state": opt.state, "param_groups": opt.param_groups}
     for key, part in list(value.items())[:_WIDTH]:
         item = part[0] if isinstance(part, (list, tuple)) and part else part  # Lightning keeps a list of optimizers
         if isinstance(item, Mapping):
             yield from _mappings(item, f"{where}.{key}" if where else str(key), depth + 1)
+
+
+def _optimizers(value: Mapping[str, Any]) -> Iterator[tuple[str, Optimizer]]:
+    """Go through optimizers that were saved as objects: themselves, or inside an object of the program's."""
+    for key, part in list(value.items())[:_WIDTH]:
+        if isinstance(part, Optimizer):
+            yield str(key), part
+        elif not isinstance(part, (Tensor, nn.Module, Mapping)):
+            held = getattr(part, "__dict__", {})
+            yield from ((f"{key}.{name}", opt) for name, opt in held.items() if isinstance(opt, Optimizer))
 
 
 def _version(opt: Optimizer) -> tuple[int, int] | None:
