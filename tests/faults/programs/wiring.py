@@ -518,6 +518,28 @@ def tied_by_a_copy() -> None:
     fit(model, torch.optim.AdamW(model.parameters(), 3e-3), char_batches(80), char_loss)
 
 
+def _made_on_meta(*, again: bool) -> None:
+    with torch.device("meta"):
+        model = CharGpt()
+        model.head.weight = model.tok.weight
+    model = model.to_empty(device="cpu")
+    if again:
+        model.head.weight = model.tok.weight
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.05) if parameter.dim() > 1 else nn.init.ones_(parameter)
+    fit(model, torch.optim.AdamW(model.parameters(), 3e-3), char_batches(80), char_loss)
+
+
+@program("transformer", "tied_weights_broken", layer="head", step=0)
+def tied_on_meta_and_made_empty() -> None:
+    _made_on_meta(again=False)
+
+
+@program("transformer")
+def tied_on_meta_and_tied_again() -> None:
+    _made_on_meta(again=True)
+
+
 def _load_over_a_tie(*, again: bool) -> None:
     model = CharGpt()
     model.head.weight = model.tok.weight

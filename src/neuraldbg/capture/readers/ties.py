@@ -70,12 +70,22 @@ class Ties(Reader):
         super().__init__(scene)
         self._pairs: list[Pair] = []
         self._done: set[str] = set()
-        self._parted: list[tuple[weakref.ref[nn.Module], str, str]] = []
-        """Names of one parameter that a load gave tensors of their own, and whose names they are."""
+        self._parted: list[tuple[weakref.ref[nn.Module], str, str, str]] = []
+        """Whose names of one parameter were given tensors of their own, the names, and what did it."""
 
     def patches(self) -> Iterable[Patch]:
-        """Loading of weights: it may put a new tensor under one of two names."""
-        return [(nn.Module, "load_state_dict", self._wrap)]
+        """Loading of weights, and the way from the meta device: they may put a new tensor under one of two names."""
+        return [(nn.Module, "load_state_dict", self._wrap), (nn.Module, "to_empty", self._wrap_empty)]
+
+    def _wrap_empty(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def to_empty(module: Any, *args: Any, **kwargs: Any) -> Any:
+            before = self._tied(module) if self.scene.switch else []
+            made = original(module, *args, **kwargs)
+            self._part(module, before, "to_empty()")
+            return made
+
+        return to_empty
 
     def _wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -85,7 +95,7 @@ class Ties(Reader):
                 return original(module, *args, **kwargs)
             before = self._tied(module)
             loaded = original(module, *args, **kwargs)
-            self._part(module, before)
+            self._part(module, before, "load_state_dict(assign=True)")
             return loaded
 
         return load_state_dict
@@ -102,13 +112,13 @@ class Ties(Reader):
             self.scene.tally.caught()
             return []
 
-    def _part(self, module: nn.Module, before: list[tuple[str, str]]) -> None:
+    def _part(self, module: nn.Module, before: list[tuple[str, str]], by: str) -> None:
         if not before:
             return
         try:
             now = dict(module.named_parameters(remove_duplicate=False))
             parted = [(a, b) for a, b in before if now.get(a) is not now.get(b)]
-            self._parted += [(weakref.ref(module), a, b) for a, b in parted][: _PAIRS - len(self._parted)]
+            self._parted += [(weakref.ref(module), a, b, by) for a, b in parted][: _PAIRS - len(self._parted)]
         except Exception:  # noqa: BLE001
             self.scene.tally.caught()
 
@@ -125,7 +135,7 @@ class Ties(Reader):
                 if self.scene.step == 0:  # later, equal weights may have drifted apart already
                     self._pairs += self._search(model.name, model.root)[: _PAIRS - len(self._pairs)]
 
-    def _found(self, module: weakref.ref[nn.Module], a: str, b: str) -> bool:
+    def _found(self, module: weakref.ref[nn.Module], a: str, b: str, by: str) -> bool:
         """Make a pair of two names if they are watched and still apart; whether that is settled."""
         holder = module()
         if holder is None:
@@ -135,7 +145,7 @@ class Ties(Reader):
         if one is None or other is None:
             return False
         if one is not other and one.ref.shape == other.ref.shape:
-            self._pairs.append(Pair(one, other, False, "", False, untied="load_state_dict(assign=True)"))
+            self._pairs.append(Pair(one, other, False, "", False, untied=by))
         return True
 
     def _search(self, model: str, root: nn.Module) -> list[Pair]:
