@@ -51,14 +51,15 @@ def flow_key(site: Site, layout: Layout) -> tuple[int, int, int]:
 def find_origin(run: RunRecord, *, scaled: bool) -> Origin | None:
     """Return the origin, None for a run that stayed finite.
 
-    With a gradient scaler (``scaled``) non-finite gradients are part of its search for a scale and do not count.
+    With a gradient scaler (``scaled``) non-finite gradients are part of its search for a scale and do not count, but an
+    update that was made of them does.
     """
     history = run.history
     if not len(history):
         return None
     bad = history.mean[:, :, column("nonfinite")] > 0 if history.mean.size else np.zeros((len(history), 0), bool)
     kinds = [site.kind for site in run.layout.sites[: bad.shape[1]]]
-    wanted = ("loss", "param") if scaled else _CORE
+    wanted = ("loss", "param", "update") if scaled else _CORE
     core = np.asarray([kind in wanted for kind in kinds], dtype=bool)
     hit = bad[:, core].any(axis=1) if core.any() else np.zeros(len(history), bool)
     lost = history.scalars.get("loss_nonfinite")

@@ -589,6 +589,33 @@ def optimizer_stepped_past_the_scaler() -> None:
         optimizer.step()
 
 
+@program("mlp", "loss_scale_misuse", step=0)
+def stepped_by_the_scaler_and_again() -> None:
+    model = Mlp()
+    optimizer = adam(model, 1e-3)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for x, y in batches(flat_digits(), 120):
+        optimizer.zero_grad()
+        scaler.scale(F.cross_entropy(model(x), y)).backward()
+        scaler.step(optimizer)
+        optimizer.step()
+        scaler.update()
+
+
+@program("mlp")
+def two_optimizers_after_one_scaled_backward() -> None:
+    model = Mlp(depth=2)
+    body, head = torch.optim.Adam(model.fc1.parameters(), 1e-3), torch.optim.SGD(model.head.parameters(), 0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for x, y in batches(flat_digits(), 120):
+        body.zero_grad()
+        head.zero_grad()
+        scaler.scale(F.cross_entropy(model(x), y)).backward()
+        scaler.step(body)
+        scaler.step(head)
+        scaler.update()
+
+
 @program("convnet", "loss_scale_misuse", step=0)
 def scaled_loss_thrown_away() -> None:
     model = ConvNet()

@@ -60,7 +60,29 @@ def judge(case: Case) -> Finding | None:
             sentence = f"wrong use of the gradient scaler: {meaning}"
             return _conclude(case, weigh, sentence, case.run.steps)
     fact = case.run.fact(FactKey.SCALER.value)
-    return _counts(case, fact) if fact else None
+    return (_counts(case, fact) if fact else None) or _twice(case)
+
+
+def _twice(case: Case) -> Finding | None:
+    """An optimizer that is stepped by the scaler, and once more by itself with nothing in between.
+
+    Of two optimizers that are stepped after one backward the second has nothing before its step, too, but always.
+    """
+    if not (case.run.fact(FactKey.PRECISION.value) or {}).get("scaler"):
+        return None
+    orders: dict[int, list[tuple[int, list[str]]]] = {}
+    for fact in case.run.facts_of(FactKey.ORDER.value):
+        orders.setdefault(int(fact.value.get("stream") or 0), []).append((fact.step, list(fact.value["order"])))
+    for seen in orders.values():
+        alone = [step for step, order in seen if order == ["step"]]
+        if alone and any("backward" in order for _, order in seen):
+            weigh = Weighing()
+            weigh.speaks(
+                "after scaler.step() the optimizer is stepped once more with the same gradients, also where the scaler "
+                "had skipped the step since they overflowed", 5.5, alone[0],
+            )  # fmt: skip
+            return _conclude(case, weigh, "optimizer.step() beside scaler.step(): each step is taken twice", 0)
+    return None
 
 
 def _counts(case: Case, fact: dict[str, Any]) -> Finding | None:
