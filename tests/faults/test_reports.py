@@ -20,7 +20,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 def test_every_script_has_a_golden_and_every_fault_a_mended_twin():
     assert {p.name for p in REPORTS.glob("*.py")} == set(GOLDENS)
     faults = {name for name, golden in GOLDENS.items() if golden["cause"]}
-    assert len(faults) >= 128
+    assert len(faults) >= 148
     twins = {name.replace(".py", "_fixed.py") for name in faults}
     assert {name for name in GOLDENS if not GOLDENS[name]["cause"] and not name.startswith("healthy")} == twins
     assert {cause for golden in GOLDENS.values() for cause in golden["cause"]} <= {cause.id for cause in CAUSES}
