@@ -3,7 +3,7 @@
     python benchmarks/reports.py [--only PATTERN] [--out FOLDER] [--cached]
 
 `tests/faults/reports` holds scripts in the style of the report, the mended twin of each, some healthy ones of unusual
-style, and `goldens.json` with the cause that the report came to and its address. They were written in three sets,
+style, and `goldens.json` with the cause that the report came to and its address. They were written in four sets,
 without a look at the rules; after the first run of each, rules were mended for what it had shown. A fault is right
 when the first hypothesis is one of the accepted causes, with a confidence of at least 0.5; of a layer one name must
 contain the other. On a mended or healthy script a verdict of `suspect` or `failing` is an alarm.
