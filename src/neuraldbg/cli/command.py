@@ -34,7 +34,10 @@ fail_on = click.option(
     help="Exit with status 3 when the verdict is that bad or worse.",
 )
 json_to = click.option(
-    "--json", "json_to", metavar="FILE", help="Also write the diagnosis as strict JSON ('-' is standard output)."
+    "--json",
+    "json_to",
+    metavar="FILE",
+    help="Also write the diagnosis as strict JSON ('-': standard output, after what a script prints there).",
 )
 
 
