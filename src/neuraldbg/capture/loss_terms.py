@@ -70,7 +70,7 @@ def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks) -> dict[str,
     target, given = saved(node, "target"), saved(node, "self")
     reduction = _REDUCTIONS.get(int(getattr(node, "_saved_reduction", 0)), "none")
     if reduction == "none":
-        reduction = _outer_reduction(nodes)
+        reduction = _outer_reduction(nodes, node)
     below = next(parents(node), (None, 0))[0]
     term: dict[str, Any] = {"kind": kind, "reduction": reduction}
     if kind == "nll" and below is not None and op_name(below) == "logsoftmax":
@@ -130,7 +130,7 @@ def _written_out(node: Node, consumers: dict[Node, Node], nodes: list[Node], lay
         operands.append([o for o in other if o] if any(other) else out)
     term: dict[str, Any] = {
         "kind": _ELEMENTWISE[op_name(above)],
-        "reduction": _outer_reduction(nodes),
+        "reduction": _outer_reduction(nodes, above),
         "input_shape": operands[0],
         "operand_shapes": operands,
         "broadcast": _both_grew([*operands, out]),
@@ -257,13 +257,18 @@ def _feeding(node: Node | None, layers: Marks) -> tuple[list[str], str | None]:
     return names, None
 
 
-def _outer_reduction(nodes: list[Node]) -> str:
-    """Return the reduction that the user wrote around the loss: the first mean or sum from the root."""
-    for node in nodes:
-        name = op_name(node)
-        if name in ("mean", "sum"):
-            return name
-    return "none"
+def _outer_reduction(nodes: list[Node], term: Node | None = None) -> str:
+    """Return the reduction that the user wrote around the loss: the first mean or sum from the root.
+
+    ``mixed`` where single losses are summed over one axis and averaged over another on the way from ``term``.
+    """
+    above, on_the_way = heads.links(nodes) if term is not None else {}, set()
+    while term in above:
+        term = above[term][0]
+        on_the_way.add(op_name(term))
+    if {"mean", "sum"} <= on_the_way:
+        return "mixed"
+    return next((name for name in map(op_name, nodes) if name in ("mean", "sum")), "none")
 
 
 def _shape(node: Node, index: int) -> list[int] | None:

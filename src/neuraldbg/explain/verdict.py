@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from neuraldbg.explain import targets
 from neuraldbg.explain.cause import Tier
 from neuraldbg.explain.loss import FEW
 from neuraldbg.explain.ranking import CREDIBLE, ends_so
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 MANY = 2000
 """Steps after which a loss that has hardly fallen is no longer just slow to start."""
+UNTOLD = ("label_noise", "target_misaligned")
+"""Causes that look like a task in which inputs tell little of the targets."""
+LITTLE = 0.06
+"""Leave-one-out R^2 of targets from inputs below which a loss that hardly falls may be all that can be had."""
 SURE = 0.9
 """From this confidence on the summary does not say "most likely"."""
 UNRELATED = (
@@ -78,6 +83,12 @@ def judge(case: Case, hypotheses: tuple[Hypothesis, ...], certain: frozenset[str
             "suspect",
             f"The model trains, but a fault is likely to hurt the result: {top.sentence}{_place(top)}{others}.{ending}",
         )
+    return _without_a_cause(case, hypotheses, ending)
+
+
+def _without_a_cause(case: Case, hypotheses: tuple[Hypothesis, ...], ending: str) -> tuple[str, str]:
+    """Return verdict and summary of a run that did not break and of which no cause is credible."""
+    trouble, steps = case.trouble, case.run.steps or len(case.history)
     if _crashed(case):
         return (
             "inconclusive",
@@ -85,7 +96,8 @@ def judge(case: Case, hypotheses: tuple[Hypothesis, ...], certain: frozenset[str
         )
     if trouble.kind == "slow" and case.loss.still_falling and len(case.loss) < MANY:
         return "inconclusive", f"{_capital(trouble.phrase)}, but it still falls: too few steps to tell.{ending}"
-    if trouble.guess:
+    nothing_else = not hypotheses or hypotheses[0].cause in UNTOLD
+    if trouble.guess or (trouble.kind in ("slow", "stuck") and nothing_else and _little_told(case)):
         hint = "Either the inputs do not tell the targets, or something is wrong that is none of the known causes"
         return "inconclusive", f"{_capital(trouble.phrase)}. {hint}.{ending}"
     if trouble.any or _halted(case):
@@ -94,6 +106,12 @@ def judge(case: Case, hypotheses: tuple[Hypothesis, ...], certain: frozenset[str
     if trouble.kind == "unclear" and len(case.loss) < 100:
         return "inconclusive", f"{_course(case)} in {plural(steps, 'step')}: too few to tell.{ending}"
     return "healthy", f"No problem found in {plural(steps, 'step')}: {_course(case, lower=True)}.{ending}"
+
+
+def _little_told(case: Case) -> bool:
+    """Whether a kernel regression on a few hundred samples finds hardly anything that inputs tell of the targets."""
+    fits = [(slot.get("fit") or {}).get("score") for slot in targets.slots(case)]
+    return any(score is not None and score < LITTLE for score in fits)
 
 
 def certain_ids(tiers: dict[str, Tier]) -> frozenset[str]:
