@@ -11,21 +11,22 @@ class FactKey(str, Enum):
     """The facts that capture reads. The value of each is a JSON object of the shape given here."""
 
     LOSS = "loss"
-    """The loss graph of one backward, keyed per stream: {"stream": int, "ops": [str, ...] (from the loss back to the first
-    layer outputs), "terms": [TERM, ...]} with TERM = {"kind": "cross_entropy" | "nll" | "mse" | "l1" | "smooth_l1" |
-    "huber" | "bce" | "bce_with_logits" | "kl_div" | "squared_error" | "unknown", "reduction": "mean" | "sum" | "mixed"
-    (over different axes) | "none", "input_shape": [int], "target_shape": [int], "operand_shapes": [[int], [int]] (as
-    the user wrote them, before any broadcasting), "broadcast": bool, "fed_by": [str] (ops and activation layers between
-    the model's last layer and the loss: "softmax", "sigmoid"), "layer": str | None (the last layer before it),
-    "target": STATS, "input": STATS, "target_dtype": str, "classes": int, "target_histogram": {class: count},
-    "normalised": bool (a softmax stands directly below), "chain": [op] (all operations down to the last weights,
-    nearest to the loss first), "direct": bool (no operation there), "sign": 1 | -1 | 0 (whether the root grows with the
-    term; 0 unknown), "mass": {"low", "high"} (sum of exp(input) over the classes) with {"batch_low", "batch_high"} over
-    the batch, {"top", "bottom"} of the input and {"plain_low", "plain_high"} (row sums), "ignore": int, "weighted":
-    bool, "weightless": [id], "outside": float (share of targets that the head cannot give), "softmax_width": int,
-    "rows_sum": [low, high], "soft": bool, "picked": bool, "soft_target": {"sum_low", "sum_high", "many", "binary"}},
-    and "gaussian_kl": 1 | -1 (the divergence of a variational autoencoder is minimised or maximised; absent where there
-    is none) with STATS = {"min", "max", "mean", "std", "nonfinite", "count"}."""
+    """The loss graph of one backward, keyed per stream: {"stream": int, "ops": [str, ...] (from the loss back to the
+    first layer outputs), "terms": [TERM, ...]} with TERM = {"kind": "cross_entropy" | "nll" | "mse" | "l1" |
+    "smooth_l1" | "huber" | "bce" | "bce_with_logits" | "kl_div" | "squared_error" | "unknown", "reduction": "mean"
+    | "sum" | "mixed" (over different axes) | "none", "input_shape": [int], "target_shape": [int], "operand_shapes":
+    [[int], [int]] (as the user wrote them, before any broadcasting), "broadcast": bool, "fed_by": [str] (ops and
+    activation layers between the model's last layer and the loss: "softmax", "sigmoid"), "layer": str | None (the
+    last layer before it), "target": STATS, "input": STATS, "target_dtype": str, "classes": int, "target_histogram":
+    {class: count}, "normalised": bool (a softmax stands directly below), "chain": [op] (all operations down to the
+    last weights, nearest to the loss first), "direct": bool (no operation there), "sign": 1 | -1 | 0 (whether the
+    root grows with the term; 0 unknown), "mass": {"low", "high"} (sum of exp(input) over the classes) with
+    {"batch_low", "batch_high"} over the batch, {"top", "bottom"} of the input and {"plain_low", "plain_high"} (row
+    sums), "ignore": int, "weighted": bool, "weightless": [id], "outside": float (share of targets that the head
+    cannot give), "softmax_width": int, "rows_sum": [low, high], "soft": bool, "picked": bool, "soft_target":
+    {"sum_low", "sum_high", "many", "binary"}}, and "gaussian_kl": 1 | -1 (the divergence of a variational
+    autoencoder is minimised or maximised; absent where there is none) with STATS = {"min", "max", "mean", "std",
+    "nonfinite", "count"}."""
 
     BATCH = "batch"
     """The root model's inputs: {"model": str, "inputs": {leaf: {"shape": [int], "dtype": str, "column_std_min": float,

@@ -704,3 +704,27 @@ def gates_that_shut() -> None:
 
     model = Gated()
     fit(model, adam(model, 2e-3), batches(flat_digits(), 200))
+
+
+@program("mlp")
+def tasks_under_a_transform() -> None:
+    """MAML: the model is only called inside of ``vmap`` and ``grad``, and the optimizer's tensors get gradients."""
+    model = Mlp(1, 1, width=32)
+    optimizer = adam(model, 3e-3)
+
+    def error(params: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return F.mse_loss(torch.func.functional_call(model, params, (x,)), y)
+
+    def adapted(params: dict[str, Tensor], x: Tensor, y: Tensor, more: Tensor, wanted: Tensor) -> Tensor:
+        slope = torch.func.grad(error)(params, x, y)
+        return error({name: p - 0.05 * slope[name] for name, p in params.items()}, more, wanted)
+
+    for _ in range(150):
+        size, shift = torch.rand(12, 1, 1) + 0.5, torch.rand(12, 1, 1)
+        x, more = torch.rand(12, 10, 1) * 3, torch.rand(12, 10, 1) * 3
+        y, wanted = size * torch.sin(x + shift), size * torch.sin(more + shift)
+        params = dict(model.named_parameters())
+        loss = torch.func.vmap(adapted, in_dims=(None, 0, 0, 0, 0))(params, x, y, more, wanted).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()

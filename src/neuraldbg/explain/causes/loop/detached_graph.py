@@ -127,6 +127,12 @@ def _nothing_reached(case: Case, fact: dict[str, Any]) -> Finding | None:
 
 
 def _no_gradient_at_all(case: Case) -> bool:
+    """Whether nothing that is trained gets a gradient: neither the models' own nor what else an optimizer holds.
+
+    Models that are called inside of a transform (``vmap``, ``grad`` of ``torch.func``) are not seen.
+    """
+    if any(one.get("foreign", 0) > one.get("foreign_no_grad", 0) for one in case.optimizers):
+        return False
     return not any(len(case.run.series(row, "rms")) for row in case.layout.rows("param_grad"))
 
 
