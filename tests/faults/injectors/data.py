@@ -274,7 +274,7 @@ EDITS = (
         "accumulate_rare_class",
         "accumulate",
         "class_imbalance",
-        ("labels = torch.randint(0, 5, (1600,))", "labels = (torch.rand(1600) < 0.02).long()"),
+        ("labels = torch.randint(0, 5, (1600,))", "labels = (torch.rand(1600) < 0.04).long()"),
         ("centres = 2.2 * torch.randn(5, 12)", "centres = 0.6 * torch.randn(5, 12)"),
         ("lr=0.1", "lr=0.005"),
         step=0,

@@ -41,6 +41,8 @@ RARE = 10
 STEPS = 60
 TOLD = 0.06
 """R^2 of a kernel regression below which hardly any sample is more likely of a rare class than of the main one."""
+WELL = 0.12
+"""The same from which a good part of the rare class can be told from the main one."""
 
 
 def judge(case: Case) -> Finding | None:
@@ -79,6 +81,11 @@ def _weigh(
         weigh.against(
             f"the inputs of {fit['samples']} samples tell little of their labels (R^2 {number(fit['score'])}), so that "
             "the majority may be the best guess for each", 2.7, fit["score"], TOLD,
+        )  # fmt: skip
+    elif fit and fit["score"] < WELL:
+        weigh.against(
+            f"the inputs tell not much of the labels (R^2 {number(fit['score'])}): the majority may be the best guess for "
+            "most", 1.0, fit["score"], WELL,
         )  # fmt: skip
     elif fit and fit["z"] > 6:
         weigh.speaks(f"the inputs do tell the labels (R^2 {number(fit['score'])})", 0.7, fit["score"], TOLD)
