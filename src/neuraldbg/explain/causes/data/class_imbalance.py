@@ -84,8 +84,8 @@ def _weigh(
         )  # fmt: skip
     elif fit and fit["score"] < WELL:
         weigh.against(
-            f"the inputs tell not much of the labels (R^2 {number(fit['score'])}): for many samples the majority may be "
-            "the best guess", 1.0, fit["score"], WELL,
+            f"the inputs tell not much of the labels (R^2 {number(fit['score'])}): for many the majority may be the "
+            "best guess", 1.0, fit["score"], WELL,
         )  # fmt: skip
     elif fit and fit["z"] > 6:
         weigh.speaks(f"the inputs do tell the labels (R^2 {number(fit['score'])})", 0.7, fit["score"], TOLD)

@@ -89,9 +89,7 @@ def _weigh_steps(case: Case, weigh: Weighing, ratio: float, smallest: float) -> 
         weigh.speaks(f"updates are {number(ratio)} of the weights, less than usual (about 1e-3)", 1.0, ratio)
     elif math.isfinite(ratio):
         weigh.against(f"updates are {number(ratio)} of the weights, which is not too small", 2.0, ratio, LOW)
-    if lr == 0:
-        weigh.speaks("the learning rate is 0: no gradient moves anything", 4.0, lr, smallest)
-    elif lr < smallest:
+    if lr < smallest:
         weigh.speaks(
             f"a learning rate of {number(lr)} is below what is in common use with {case.optimizer_name}",
             1.5,
