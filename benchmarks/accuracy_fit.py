@@ -121,12 +121,15 @@ def _cap(p: Floats, y: Floats, mine: npt.NDArray[np.bool_]) -> float:
     return round(float(np.clip((right + POOLED * overall) / (count + POOLED), 0.5, CERTAIN)), 3)
 
 
+def _git(root: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S607
+
+
 def write(numbers: dict[str, Any], counts: dict[str, object], command: str, root: Path) -> Path:
     """Write the data file of the package and return its path."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],  # noqa: S607
-        cwd=root, capture_output=True, text=True, check=False,
-    ).stdout.strip()  # fmt: skip
+    commit = _git(root, "rev-parse", "--short", "HEAD")
+    if _git(root, "status", "--porcelain", "--untracked-files=no"):
+        commit += ", with what was not committed yet"
     body = {
         "schema": "neuraldbg.calibration/1",
         "about": {
@@ -142,7 +145,7 @@ def write(numbers: dict[str, Any], counts: dict[str, object], command: str, root
         "provenance": {
             "date": dt.datetime.now(dt.timezone.utc).date().isoformat(),
             "command": command,
-            "commit": f"{commit}, with what was not committed yet",
+            "commit": commit,
             "ridge": f"standard deviations of the normal priors: {SPREAD}",
             "fit_tasks": sorted(FIT_TASKS),
             **counts,
