@@ -60,6 +60,8 @@ def test_cross_entropy_and_what_feeds_it() -> None:
         (lambda out: F.nll_loss(out, LABELS), "nll", "mean"),
         (lambda out: F.mse_loss(out[:, 0], X[:, 0]), "mse", "mean"),
         (lambda out: F.mse_loss(out[:, 0], X[:, 0], reduction="sum"), "mse", "sum"),
+        (lambda out: F.mse_loss(out, X[:, :3], reduction="none").sum(1).mean(), "mse", "mixed"),
+        (lambda out: ((out - X[:, :3]) ** 2).mean(1).sum(), "squared_error", "mixed"),
         (lambda out: ((out[:, 0] - X[:, 0]) ** 2).mean(), "squared_error", "mean"),
         (lambda out: (out[:, 0] - X[:, 0]).abs().mean(), "l1", "mean"),
         (lambda out: F.smooth_l1_loss(out[:, 0], X[:, 0]), "smooth_l1", "mean"),
