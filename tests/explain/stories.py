@@ -327,7 +327,7 @@ STORIES = {
     "dead_relu": Story(dead_relu, some_dead_units, "act2", 0),
     "saturating_activation": Story(saturating_activation, confident_output, "act2", 0),
     "lr_too_high": Story(lr_too_high, brisk_but_fine, None, 0),
-    "lr_too_low": Story(lr_too_low, converged, None, 0, least=0.6),
+    "lr_too_low": Story(lr_too_low, converged, None, 0),
     "fp16_overflow": Story(fp16_overflow, scaler_searches, "attn", 25),
 }
 STORIES |= {name: Story(*parts) for name, parts in WIRING.items()}

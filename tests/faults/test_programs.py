@@ -20,7 +20,6 @@ SLOW_EVERY = 5
 MISSED: dict[str, str] = {
     "autoencoder_half_sum_of_small_errors": "the loss falls by a sixth all the same",
     "digits_mlp_steep_sigmoid": "an activation of a class of its own is not known as one",
-    "digits_mlp_two_hidden_units": "the loss falls by half all the same",
     "finetune_frozen_part_in_train_mode": "the drift of the statistics is small",
     "gpt_scores_not_scaled": "the model learns all the same",
     "gpt_without_residuals": "the model learns all the same",
@@ -29,7 +28,6 @@ MISSED: dict[str, str] = {
     "graph_weights_overwritten_by_old_ones": "called healthy though its loss does not fall",
     "house_steep_tanh": "the model learns all the same",
     "policy_forgets_the_minus": "the same as minimising a cost",
-    "rare_positives": "the inputs tell not much of the labels, and the loss still falls",
     "rows_l1_on_class_ids": "the graph of an L1 loss does not keep its targets",
     "tagger_one_unit": "its loss still falls",
     "teacher_labels_drawn_anew": "inputs and labels do not pair row by row",

@@ -105,6 +105,11 @@ def below(case: Case, weigh: Weighing, floor: float, because: str) -> None:
         weigh.speaks(f"the loss never went below {number(floor)}, the floor for {because}", 0.5, best, floor)
 
 
+def one_class(slot: dict[str, Any]) -> bool:
+    """Whether batches hold hardly more than one class each, of a run with several."""
+    return bool(slot.get("batch_entropy", math.inf) < 0.15 * slot.get("entropy", 0.0))
+
+
 def head_code(term: dict[str, Any]) -> str:
     """Return how code names the output of the last layer."""
     layer = term.get("layer")

@@ -20,6 +20,7 @@ What to do
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain import targets
@@ -82,7 +83,7 @@ def _weigh(
             f"the inputs of {fit['samples']} samples tell little of their labels (R^2 {number(fit['score'])}), so that "
             "the majority may be the best guess for each", 2.7, fit["score"], TOLD,
         )  # fmt: skip
-    elif fit and fit["score"] < WELL:
+    elif fit and fit["score"] < WELL and case.loss.last < _entropy(slot):  # as good as the frequencies alone, or better
         weigh.against(
             f"the inputs tell not much of the labels (R^2 {number(fit['score'])}): for many the majority may be the "
             "best guess", 1.0, fit["score"], WELL,
@@ -104,6 +105,14 @@ def _weigh(
         step=0,
         failure="prediction of the majority",
     )
+
+
+def _entropy(slot: dict[str, Any]) -> float:
+    """Return the loss of always saying how often each class occurs."""
+    if "entropy" in slot:
+        return float(slot["entropy"])
+    p = min(max(float(slot.get("mean", 0.5)), 1e-9), 1 - 1e-9)
+    return -p * math.log(p) - (1 - p) * math.log1p(-p)
 
 
 CAUSE = Cause(

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.explain import targets
 from neuraldbg.explain.case import LR_MAX, LR_USUAL
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
@@ -116,7 +117,7 @@ def _weigh_updates(weigh: Weighing, ratio: float) -> None:
 def _destroyed(case: Case) -> Relapse | None:
     """Return a relapse to the level of guessing that came with the largest updates of the run until then."""
     back, updates = relapse(case), case.scalar("update_ratio").finite()
-    if back is None:
+    if back is None or any(targets.one_class(slot) for slot in targets.slots(case)):  # the next class undoes the last
         return None
     near = updates.between(max(0, back.step - BEFORE), back.step + FEW).values
     earlier = updates.between(0, max(0, back.step - BEFORE)).values
