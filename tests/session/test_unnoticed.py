@@ -197,5 +197,21 @@ def test_a_session_may_begin_where_tensors_are_made_on_meta():
     model = small()
     with torch.device("meta"):
         session = NeuralDbg(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
     with session:
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.randn(4, 8)).sum().backward()
+            optimizer.step()
+    assert session.record().steps == 3
+    assert session.record().info.coverage["errors"] == 0
+
+
+def test_what_was_packed_before_is_no_news():
+    model = small()
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x), NeuralDbg(model) as packed:
         model(torch.randn(4, 8)).sum().backward()
+    with NeuralDbg(small()) as plain:
+        model(torch.randn(4, 8)).sum().backward()
+    said = [any("packed" in note for note in dbg.record().info.coverage["notes"]) for dbg in (packed, plain)]
+    assert said == [True, False]

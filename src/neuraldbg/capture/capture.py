@@ -105,6 +105,8 @@ class Capture:
         self._began = self._last = 0.0
         self._spent = 0.0
         self._recompiled = False
+        self._packed = 0
+        """Regions of packed tensors that had begun before the session."""
 
     # -- lifecycle ----------------------------------------------------------------------------------------------
 
@@ -117,6 +119,7 @@ class Capture:
         self._patches.put(nn.Module, "__call__", self.models.wrap_call)
         if hasattr(torch.nn.utils.clip_grad, "_clip_grads_with_norm_"):
             self._patches.put(torch.nn.utils.clip_grad, "_clip_grads_with_norm_", self.optimizers.wrap_clip)
+        self._packed = REGIONS.entered
         REGIONS.watch()
         self._patches.put(torch.autograd.graph.saved_tensors_hooks, "__enter__", wrap_enter)
         self._patches.put(torch.autograd.graph.saved_tensors_hooks, "__exit__", wrap_exit)
@@ -338,7 +341,7 @@ class Capture:
     def coverage(self) -> dict[str, Any]:
         """Say how well the program could be seen."""
         return {
-            **coverage(self.hooks, recompiled=self._recompiled),
+            **coverage(self.hooks, recompiled=self._recompiled, packed=REGIONS.entered > self._packed),
             "backwards": self.backwards,
             "models": len(self.models.found),
             "optimizers": len(self.optimizers.streams) or sum(1 for _ in _made()),

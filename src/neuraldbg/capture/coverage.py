@@ -7,27 +7,25 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from neuraldbg.capture.packed import REGIONS
-
 if TYPE_CHECKING:
     from neuraldbg.capture.hooks import HookManager
 
 _FUSED = (nn.TransformerEncoderLayer, nn.TransformerEncoder)
 
 
-def coverage(hooks: HookManager, *, recompiled: bool) -> dict[str, Any]:
+def coverage(hooks: HookManager, *, recompiled: bool, packed: bool) -> dict[str, Any]:
     """Return the part of ``RunInfo.coverage`` that the hooks know."""
     silent = hooks.never_fired()
     return {
         "layers": len(hooks.probes),
         "seen": len(hooks.probes) - len(silent),
         "never_fired": silent,
-        "notes": _notes(hooks, recompiled=recompiled),
+        "notes": _notes(hooks, recompiled=recompiled, packed=packed),
         "errors": hooks.tally.errors,
     }
 
 
-def _notes(hooks: HookManager, *, recompiled: bool) -> list[str]:
+def _notes(hooks: HookManager, *, recompiled: bool, packed: bool) -> list[str]:
     modules = list(hooks.modules.values())
     notes = []
     if hooks.table.full:
@@ -38,7 +36,7 @@ def _notes(hooks: HookManager, *, recompiled: bool) -> list[str]:
         notes.append("TorchScript modules take no hooks: of their layers only parameters and gradients are read")
     if recompiled:
         notes.append("compiled code was compiled again so that it could be watched")
-    if REGIONS.any:
+    if packed:
         notes.append("saved tensors are packed (checkpointing or offloading): they are not looked at")
     if hooks.tally.errors:
         notes.append(f"{hooks.tally.errors} internal errors, the first: {hooks.tally.first.strip().splitlines()[-1]}")

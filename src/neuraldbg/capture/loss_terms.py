@@ -37,6 +37,8 @@ _REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
 _ELEMENTWISE = {"pow": "squared_error", "abs": "l1", "mul": "squared_error"}
 _HISTOGRAM = 1000
 _CHAIN = 12
+Links = dict[Node, tuple[Node, int]]
+"""As ``heads.links`` returns them."""
 _TERMS = 8
 """Terms of one loss that are described."""
 _TARGET_CAP = 65_536
@@ -45,32 +47,29 @@ _TARGET_CAP = 65_536
 def loss_terms(nodes: list[Node], layers: Marks) -> list[dict[str, Any]]:
     """Describe each term of a loss as the LOSS fact does."""
     terms: list[dict[str, Any]] = []
-    consumers: dict[Node, Node] = {}
-    for node in nodes:
-        for parent, _ in parents(node):
-            consumers.setdefault(parent, node)
+    above = heads.links(nodes)
     for node in nodes:
         if len(terms) == _TERMS:
             break
         kind = _KINDS.get(op_name(node))
         if kind is not None:
-            terms.append(_fused(node, kind, nodes, layers))
+            terms.append(_fused(node, kind, nodes, layers, above))
         elif op_name(node) == "sub":
-            term = _written_out(node, consumers, nodes, layers)
+            term = _written_out(node, nodes, layers, above)
             if term is not None:
                 terms.append(term)
     if not terms:
-        terms.extend(_soft_targets(nodes, layers))
+        terms.extend(_soft_targets(nodes, layers, above))
     if not terms:
-        terms.extend(_divergences(nodes, layers))
+        terms.extend(_divergences(nodes, layers, above))
     return terms
 
 
-def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks) -> dict[str, Any]:
+def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks, above: Links) -> dict[str, Any]:
     target, given = saved(node, "target"), saved(node, "self")
     reduction = _REDUCTIONS.get(int(getattr(node, "_saved_reduction", 0)), "none")
     if reduction == "none":
-        reduction = _outer_reduction(nodes, node)
+        reduction = _outer_reduction(nodes, above, node)
     below = next(parents(node), (None, 0))[0]
     term: dict[str, Any] = {"kind": kind, "reduction": reduction}
     if kind == "nll" and below is not None and op_name(below) == "logsoftmax":
@@ -92,7 +91,7 @@ def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks) -> dict[str,
             term["weighted"] = any(saved(node, name) is not None for name in ("pos_weight", "weight"))
     if kind == "nll" and given is not None and given.numel():
         term["mass"] = heads.mass(given)
-    term |= heads.describe(node, below, layers, heads.links(nodes), nodes[0], target)
+    term |= heads.describe(node, below, layers, above, nodes[0], target)
     shapes = _operands(node, given, target)
     term["operand_shapes"] = shapes[:2]
     term["broadcast"] = _both_grew(shapes)
@@ -112,12 +111,12 @@ def _weights(node: Node) -> dict[str, Any]:
     return found
 
 
-def _written_out(node: Node, consumers: dict[Node, Node], nodes: list[Node], layers: Marks) -> dict[str, Any] | None:
+def _written_out(node: Node, nodes: list[Node], layers: Marks, above: Links) -> dict[str, Any] | None:
     """Recognise ``((pred - target) ** 2).mean()`` and its like: a difference that is squared or made absolute."""
-    above = consumers.get(node)
-    if above is None or op_name(above) not in _ELEMENTWISE:
+    power = above[node][0] if node in above else None
+    if power is None or op_name(power) not in _ELEMENTWISE:
         return None
-    if op_name(above) == "mul" and [p for p, _ in parents(above)] != [node, node]:
+    if op_name(power) == "mul" and [p for p, _ in parents(power)] != [node, node]:
         return None
     out = _shape(node, 0)
     shapes = [_shape(parent, index) for parent, index in parents(node)]
@@ -129,20 +128,20 @@ def _written_out(node: Node, consumers: dict[Node, Node], nodes: list[Node], lay
         other = [o if o != m else 0 for o, m in zip(out, mine, strict=True)]
         operands.append([o for o in other if o] if any(other) else out)
     term: dict[str, Any] = {
-        "kind": _ELEMENTWISE[op_name(above)],
-        "reduction": _outer_reduction(nodes, above),
+        "kind": _ELEMENTWISE[op_name(power)],
+        "reduction": _outer_reduction(nodes, above, power),
         "input_shape": operands[0],
         "operand_shapes": operands,
         "broadcast": _both_grew([*operands, out]),
         "classes": int(out[-1]) if out else 0,
     }
-    difference = saved(above, "self")
+    difference = saved(power, "self")
     if difference is not None:
         term["residual"] = _stats(difference)
     below = next(parents(node), (None, 0))[0]
     term["fed_by"], term["layer"] = _feeding(below, layers)
     term["normalised"] = False
-    term |= heads.describe(above, below, layers, heads.links(nodes), nodes[0], None)
+    term |= heads.describe(power, below, layers, above, nodes[0], None)
     head = _head_result(below)
     if difference is not None and head is not None and head.shape == difference.shape:
         flipped = node.next_functions[0][0] is None  # target - prediction
@@ -158,13 +157,12 @@ def _head_result(below: Node | None) -> Tensor | None:
     return saved(below, "result") if below is not None and op_name(below) in heads.BOUNDS else None
 
 
-def _soft_targets(nodes: list[Node], layers: Marks) -> Iterator[dict[str, Any]]:
+def _soft_targets(nodes: list[Node], layers: Marks, above: Links) -> Iterator[dict[str, Any]]:
     """Recognise a cross entropy with probabilities as targets, or written by hand: a log_softmax in the loss."""
     for node in nodes:
         if op_name(node) == "logsoftmax":
             result = saved(node, "result")
             below = next(parents(node), (None, 0))[0]
-            above = heads.links(nodes)
             shape = list(result.shape) if result is not None else _shape(node, 0) or []
             fed_by, layer = _feeding(below, layers)
             found = heads.describe(node, below, layers, above, nodes[0], None)
@@ -172,7 +170,7 @@ def _soft_targets(nodes: list[Node], layers: Marks) -> Iterator[dict[str, Any]]:
                 **found,
                 **_soft(node, above, nodes[0]),
                 "kind": "cross_entropy",
-                "reduction": _outer_reduction(nodes),
+                "reduction": _outer_reduction(nodes, above),
                 "input_shape": shape,
                 "classes": int(shape[-1]) if shape else 0,
                 "operand_shapes": [],
@@ -203,9 +201,8 @@ def _soft(node: Node, above: dict[Node, tuple[Node, int]], root: Node) -> dict[s
     return found
 
 
-def _divergences(nodes: list[Node], layers: Marks) -> Iterator[dict[str, Any]]:
+def _divergences(nodes: list[Node], layers: Marks, above: Links) -> Iterator[dict[str, Any]]:
     """Recognise ``F.kl_div``, which is made of parts: sum or mean of ``xlogy(t, t) - t * input``."""
-    above = heads.links(nodes)
     for node in nodes:
         if op_name(node) != "sub" or node.next_functions[0][0] is not None or len(node.next_functions) < 2:
             continue
@@ -225,7 +222,7 @@ def _divergences(nodes: list[Node], layers: Marks) -> Iterator[dict[str, Any]]:
             **term,
             **({"input": _stats(given), "mass": heads.mass(given)} if given is not None and given.dim() == 2 else {}),
             "kind": "kl_div",
-            "reduction": _outer_reduction(nodes),
+            "reduction": _outer_reduction(nodes, above),
             "input_shape": list(target.shape),
             "target_shape": list(target.shape),
             "target": _stats(target),
@@ -257,12 +254,12 @@ def _feeding(node: Node | None, layers: Marks) -> tuple[list[str], str | None]:
     return names, None
 
 
-def _outer_reduction(nodes: list[Node], term: Node | None = None) -> str:
+def _outer_reduction(nodes: list[Node], above: Links, term: Node | None = None) -> str:
     """Return the reduction that the user wrote around the loss: the first mean or sum from the root.
 
     ``mixed`` where single losses are summed over one axis and averaged over another on the way from ``term``.
     """
-    above, on_the_way = heads.links(nodes) if term is not None else {}, set()
+    on_the_way = set()
     while term in above:
         term = above[term][0]
         on_the_way.add(op_name(term))

@@ -35,15 +35,13 @@ class Regions:
         self._first: list[int] = []
         self._last: list[int] = []
         self._sessions = 0
-
-    @property
-    def any(self) -> bool:
-        """Whether there ever was one."""
-        return bool(self._first or self._open)
+        self.entered = 0
+        """How many have begun: a session sees by it whether there were any in its time."""
 
     def enter(self) -> None:
         """A region begins in this thread."""
         with self._lock:
+            self.entered += 1
             self._open.setdefault(threading.get_ident(), []).append(_number())
 
     def watch(self) -> None:
@@ -76,7 +74,7 @@ class Regions:
 
     def hold(self, node: Node) -> bool:
         """Whether a node may have been made in one. A node that has no number is taken to be."""
-        if not self.any:
+        if not (self._first or self._open):
             return False
         number = getattr(node, "_sequence_nr", None)
         if number is None:

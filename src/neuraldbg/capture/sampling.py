@@ -25,6 +25,8 @@ ELEMENTS = 128
 """Elements of one parameter."""
 MEMBERS = 4
 """Parameters of one optimizer."""
+STREAMS = 4
+"""Optimizers whose parameters are remembered from one reading to the next."""
 
 
 def chosen(params: Params, opt: Optimizer, members: int = MEMBERS) -> list[Watched]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuraldbg.capture.reader import Reader
-from neuraldbg.capture.sampling import chosen, cosine, joined
+from neuraldbg.capture.sampling import STREAMS, chosen, cosine, joined
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ EVERY = 4
 LATE = 16
 """The same once ``SETTLED`` steps are over: a reading costs some 100 us, a step should be charged 10 at most."""
 SETTLED = 128
-STREAMS = 4
-"""Optimizers whose weights are remembered from one reading to the next."""
 WINDOW = 32
 """Readings of one window."""
 KEPT = 16
@@ -104,8 +102,9 @@ class GradientCourse(Reader):
         if phase not in (0, every - 1):
             return
         course = self.courses.setdefault(stream.index, Course())
-        for other in list(self.courses.values())[:-STREAMS]:  # of optimizers that are long gone no weight is held
-            other.members = [] if other is not course else course.members
+        for other in list(self.courses.values())[:-STREAMS]:
+            if other is not course:  # of optimizers that are long gone no weight is held
+                other.members = []
         if not course.members or self.scene.reading:
             course.members = chosen(self.scene.params, opt)
         members = course.members

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from neuraldbg.capture import op
 from neuraldbg.capture.reader import Reader
-from neuraldbg.capture.sampling import ELEMENTS, chosen, joined
+from neuraldbg.capture.sampling import ELEMENTS, STREAMS, chosen, joined
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from neuraldbg.capture.params import Watched
     from neuraldbg.capture.scene import Scene
 
-STREAMS = 4
-"""Optimizers whose weights are remembered from one reading to the next."""
 EVERY = 64
 """Steps between two readings of the state."""
 KEYS = ("exp_avg_sq", "square_avg")
