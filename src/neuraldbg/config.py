@@ -22,6 +22,12 @@ class Thresholds(BaseModel):
 class CaptureSettings(Thresholds):
     """What is read, and how much of it."""
 
+    overhead: float | None = Field(
+        0.01,
+        gt=0,
+        le=1,
+        description="The share of the training's time that watching may take; None reads every site at every step.",
+    )
     every: int = Field(1, ge=1, description="Read layer statistics at every n-th step; losses are read at every step.")
     block_cap: int = Field(
         4_096, ge=64, description="Elements read of one tensor; a larger one is read in evenly spaced blocks."

@@ -48,6 +48,7 @@ _RECENT = 2
 """Steps back in which an event that was seen still counts as going on."""
 _TELL_EVERY = 256
 """Steps after which the run file is told anew how well the program could be seen."""
+_OVERHEAD = 0.01
 _active: NeuralDbg | None = None
 
 
@@ -72,6 +73,7 @@ class NeuralDbg:
         halt: bool | TriggerEngine = False,
         out: str | os.PathLike[str] | None = None,
         discover: bool = False,
+        overhead: float | None = _OVERHEAD,
         probes: bool = True,
         snapshots: Sequence[str] = (),
         snapshot_bytes: int = 64 * 2**20,
@@ -84,6 +86,8 @@ class NeuralDbg:
         values = dict(settings or {})
         if not probes:
             values["capture"] = {**dict(values.get("capture") or {}), "probes": False}
+        if overhead != _OVERHEAD:
+            values["capture"] = {**dict(values.get("capture") or {}), "overhead": overhead}
         if thresholds is not None:
             values["thresholds"] = {name: dict(group) for name, group in thresholds.items()}
         self.settings = validated(Settings, values)

@@ -4,7 +4,8 @@ Eager hooks call ``observe_cpu`` or ``observe_device`` directly; a graph traced 
 which declares that it mutates the table, so the compiler neither drops it nor breaks the graph. A row accumulates over
 the calls of one step, so micro-batches and repeated calls need no bookkeeping here.
 
-The raw columns, float64: total, count, nonfinite, sum, sum of squares, min, max, zeros, saturated.
+The raw columns, float64: total, count, nonfinite, sum, sum of squares, min, max, zeros, saturated, and the elements
+that half precision would round to zero (under) or to infinity (over).
 """
 
 from __future__ import annotations
@@ -20,10 +21,15 @@ from torch import Tensor
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-TOTAL, COUNT, NONFINITE, SUM, SQUARES, MIN, MAX, ZEROS, SATURATED = range(9)
-WIDTH = 9
+TOTAL, COUNT, NONFINITE, SUM, SQUARES, MIN, MAX, ZEROS, SATURATED, UNDER, OVER = range(11)
+WIDTH = 11
+SUMMED = (TOTAL, COUNT, NONFINITE, SUM, SQUARES, ZEROS, SATURATED, UNDER, OVER)
+"""Columns that are added where two rows are put together."""
 BLOCK = 128
 """Elements of one contiguous block: eight cache lines, so that a sample of a few thousand spreads over the tensor."""
+
+HALF_UNDER, HALF_OVER = 2.0**-25, 65520.0
+"""IEEE 754 binary16, rounding to nearest even: magnitudes up to 2**-25 become zero, from 65,520 on they are infinite."""
 
 # Below this a float32 sum of squares has lost digits to the subnormal range, above it may have overflowed.
 _TINY, _HUGE = 1e-30, 1e37
@@ -106,6 +112,10 @@ def observe_cpu(x: Tensor, row: npt.NDArray[np.float64], cap: int, bound: float 
     row[MAX] = max(row[MAX], maximum)
     if minimum <= 0 <= maximum:
         row[ZEROS] += np.count_nonzero(values == 0)
+    if minimum <= -HALF_OVER or maximum >= HALF_OVER:
+        size = np.abs(values)
+        row[OVER] += np.count_nonzero((size >= HALF_OVER) & np.isfinite(size))
+    row[UNDER] += np.count_nonzero((np.abs(values) <= HALF_UNDER) & (values != 0))
     if bound:
         row[SATURATED] += int(torch.count_nonzero((flat - centre).abs() > bound))
 
@@ -129,6 +139,8 @@ def observe_device(x: Tensor, table: Tensor, row: int, cap: int, bound: float = 
             torch.where(finite, wide, -inf).max(),
             (wide == 0).sum().to(wide.dtype),
             far.to(wide.dtype),
+            ((wide != 0) & (wide.abs() <= HALF_UNDER)).sum().to(wide.dtype),
+            (finite & (wide.abs() >= HALF_OVER)).sum().to(wide.dtype),
         ]
     ).to(table.dtype)
     old = table[row]

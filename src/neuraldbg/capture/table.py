@@ -116,7 +116,7 @@ class Table:
             here = self._numpy
             here[:, op.MIN] = np.fmin(here[:, op.MIN], there[:, op.MIN])
             here[:, op.MAX] = np.fmax(here[:, op.MAX], there[:, op.MAX])
-            for col in (op.TOTAL, op.COUNT, op.NONFINITE, op.SUM, op.SQUARES, op.ZEROS, op.SATURATED):
+            for col in op.SUMMED:
                 here[:, col] += there[:, col]
             _cleared(table)
 
@@ -169,6 +169,8 @@ class Table:
             out[some, column(name)] = values[some]
         out[:, column("zeros")] = raw[:, op.ZEROS]
         out[:, column("saturated")] = raw[:, op.SATURATED]
+        out[:, column("under")] = raw[:, op.UNDER]
+        out[:, column("over")] = raw[:, op.OVER]
         out[:, column("units")] = 0.0
         out[:, column("dead")] = 0.0
         if taken is not None:

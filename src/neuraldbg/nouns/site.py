@@ -20,6 +20,8 @@ STATS = (
     "units",  # channels or features, 0 where the site has none
     "dead",  # units that were positive for no sample in the last `window` steps
     "saturated",  # elements at a bound of a bounded activation (sigmoid, tanh), else 0
+    "under",  # finite elements that are not zero and that half precision rounds to zero: at most 2**-25
+    "over",  # finite elements that half precision rounds to infinity: 65,520 and above
 )
 """The columns of a step's table. A site that was not seen in a step has count 0 and NaN moments."""
 

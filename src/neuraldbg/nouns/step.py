@@ -52,13 +52,21 @@ class Step:
     time: float
     """Seconds since the run began when the step closed."""
     table: npt.NDArray[np.float64]
-    """Shape (sites known when the step closed, len(STATS)). Later steps may have more rows, never fewer."""
+    """Shape (sites known when the step closed, len(STATS)). Later steps may have more rows, never fewer.
+
+    A light step, whose sites were not read to keep the budget, has no row at all: shape (0, len(STATS)).
+    """
     scalars: Mapping[str, float] = field(default_factory=dict)
     """By the names of SCALARS."""
     facts: tuple[Fact, ...] = ()
     """What was learnt about the program in this step."""
     applied: bool = True
     """False for a step that was halted before the optimizer changed the weights."""
+
+    @property
+    def light(self) -> bool:
+        """Whether only scalars were read in this step."""
+        return len(self.table) == 0
 
     @property
     def loss(self) -> float | None:
