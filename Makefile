@@ -30,7 +30,7 @@ $(BIN)/python:
 # The build backend comes along, pinned like the rest, instead of anew and unpinned for each build.
 $(VENV)/.base: $(PINS) | $(BIN)/python
 	@echo "Installing into $(VENV), which takes a minute or two ..."
-	$(PIP) install --constraint $(PINS) torch numpy hatchling editables
+	$(PIP) install --constraint $(PINS) torch numpy setuptools
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml $(PINS) $(VENV)/.base

@@ -324,7 +324,7 @@ def test_a_loop_without_an_optimizer_keeps_no_more_and_more() -> None:
                     p.sub_(0.1 * p.grad)
             if step in (150, 299):
                 capture = watched.models
-                held.append((len(capture.passes), len(capture.hooks.table._stage)))
+                held.append((len(capture.passes), len(capture.hooks.table.sites)))
 
     from neuraldbg.capture import Capture
     from neuraldbg.config import CaptureSettings

@@ -1,6 +1,13 @@
-"""Every way of reading a tensor against a float64 oracle: random shapes, strides, dtypes, NaN, Inf, empties."""
+"""Every way of reading a tensor against a float64 oracle: random shapes, strides, dtypes, NaN, Inf, empties.
+
+The native kernel and torch's operators must give the same: both are tested where the kernel was built.
+"""
 
 from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -8,13 +15,27 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuraldbg.capture import op
-from neuraldbg.capture.stage import Stage, segments
+from neuraldbg.capture import bulk, kernel, op, table
 from neuraldbg.capture.table import Table
 from neuraldbg.nouns import Site, column
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 CAP = 8192
+BACKENDS = ("native", "torch")
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+@contextlib.contextmanager
+def reading_with(backend: str) -> Iterator[None]:
+    if backend == "native" and kernel.native is None:
+        pytest.skip("the native kernel was not built")
+    native = kernel.native if backend == "native" else None
+    with contextlib.ExitStack() as stack:
+        for module in (op, bulk, table):
+            stack.enter_context(mock.patch.object(module, "native", native))
+        yield
 
 
 def oracle(x: torch.Tensor) -> np.ndarray:
@@ -26,20 +47,22 @@ def oracle(x: torch.Tensor) -> np.ndarray:
     out[op.SUM], out[op.SQUARES] = finite.sum(), (finite**2).sum()
     out[op.MIN], out[op.MAX] = (finite.min(), finite.max()) if finite.size else (np.inf, -np.inf)
     out[op.ZEROS] = (finite == 0).sum()
+    with np.errstate(over="ignore"):
+        half = finite.astype(np.float16)
+    out[op.UNDER] = ((half == 0) & (finite != 0)).sum()
+    out[op.OVER] = np.isinf(half).sum()
     return out
 
 
-def blank(rows: int = 1) -> np.ndarray:
-    table = np.zeros((rows, op.WIDTH))
-    table[:, op.MIN], table[:, op.MAX] = np.inf, -np.inf
-    return table
+def blank(rows: int = 1) -> torch.Tensor:
+    return torch.from_numpy(np.tile(op.BLANK, (rows, 1)))
 
 
 @st.composite
 def tensors(draw: st.DrawFn) -> torch.Tensor:
     shape = draw(st.lists(st.integers(1, 9), min_size=0, max_size=4))
     seed = draw(st.integers(0, 2**31))
-    scale = draw(st.sampled_from([1.0, 1e-3, 30.0, 1e-20, 1e20, 0.0]))
+    scale = draw(st.sampled_from([1.0, 1e-3, 30.0, 1e-8, 1e5, 1e-20, 1e20, 1e-42, 0.0]))
     x = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * scale
     x = x.to(draw(st.sampled_from(DTYPES)))
     if x.dim() > 1 and draw(st.booleans()):
@@ -56,50 +79,111 @@ def tensors(draw: st.DrawFn) -> torch.Tensor:
 
 
 def close(found: np.ndarray, expected: np.ndarray) -> None:
-    np.testing.assert_array_equal(
-        found[[op.TOTAL, op.COUNT, op.NONFINITE, op.ZEROS]], expected[[op.TOTAL, op.COUNT, op.NONFINITE, op.ZEROS]]
-    )
+    counts = [op.TOTAL, op.COUNT, op.NONFINITE, op.ZEROS, op.UNDER, op.OVER]
+    np.testing.assert_array_equal(found[counts], expected[counts])
     np.testing.assert_allclose(found[[op.MIN, op.MAX]], expected[[op.MIN, op.MAX]], rtol=1e-7)
     norm = np.sqrt(expected[op.SQUARES])
     np.testing.assert_allclose(np.sqrt(found[op.SQUARES]), norm, rtol=1e-5)
     np.testing.assert_allclose(found[op.SUM], expected[op.SUM], atol=1e-5 * norm * np.sqrt(expected[op.COUNT]) + 1e-300)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
 @given(tensors())
-def test_reading_one_tensor_at_once(x: torch.Tensor) -> None:
-    table = blank()
-    op.observe_cpu(x, table[0], CAP)
-    close(table[0], oracle(x))
+def test_reading_one_tensor_at_once(backend: str, x: torch.Tensor) -> None:
+    with reading_with(backend):
+        rows = op.rows_of(blank(2))
+        if x.numel():
+            op.observe_cpu(x, rows, 1, CAP)
+            close(rows.values[1], oracle(x))
+    np.testing.assert_array_equal(rows.values[0], op.BLANK)
 
 
 @given(tensors())
 def test_reading_without_synchronising(x: torch.Tensor) -> None:
-    table = torch.from_numpy(blank())
-    op.observe_device(x, table, 0, CAP)
-    close(table[0].numpy(), oracle(x))
+    table = blank()
+    if x.numel():
+        op.observe_device(x, table, 0, CAP)
+        close(table[0].numpy(), oracle(x))
 
 
-@given(st.lists(tensors(), min_size=1, max_size=6), st.booleans())
-def test_reading_what_was_put_aside(xs: list[torch.Tensor], one_row: bool) -> None:
-    stage, table = Stage(CAP), blank(len(xs))
-    for row, x in enumerate(xs):
-        if not stage.put(x, 0 if one_row else row):
-            op.observe_cpu(x, table[0 if one_row else row], CAP)
-    stage.settle(table)
-    assert len(stage) == 0
-    if one_row:
-        close(table[0], oracle(torch.cat([x.double().reshape(-1) for x in xs])))
-    else:
-        for row, x in enumerate(xs):
-            close(table[row], oracle(x))
-
-
+@pytest.mark.parametrize("backend", BACKENDS)
 @given(st.lists(tensors(), min_size=1, max_size=6))
-def test_reading_several_as_one(xs: list[torch.Tensor]) -> None:
-    flat = torch.cat([x.double().reshape(-1) for x in xs]).numpy()
-    found = segments(flat, np.array([x.numel() for x in xs]))
-    for row, x in enumerate(xs):
-        close(found[row], oracle(x))
+def test_reading_several_into_one_row(backend: str, xs: list[torch.Tensor]) -> None:
+    with reading_with(backend):
+        rows = op.rows_of(blank())
+        xs = [x for x in xs if x.numel()]
+        for x in xs:
+            op.observe_cpu(x, rows, 0, CAP)
+        if xs:
+            close(rows.values[0], oracle(torch.cat([x.double().reshape(-1) for x in xs])))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@given(st.lists(tensors(), min_size=1, max_size=6))
+def test_reading_many_in_one_call(backend: str, xs: list[torch.Tensor]) -> None:
+    with reading_with(backend):
+        xs = [x.contiguous() for x in xs if x.numel()]
+        rows = op.rows_of(blank(len(xs)))
+        for _ in range(2):  # a row is set anew, not added to
+            bulk.observe_many([bulk.Item(x, row, 0) for row, x in enumerate(xs)], rows)
+        for row, x in enumerate(xs):
+            close(rows.values[row], oracle(x))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_a_step_changed(backend: str, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    xs = [torch.randn(n, generator=generator).to(dtype) for n in (1, 7, 4096, 100_003)]
+    befores = [x.clone() for x in xs]
+    with reading_with(backend):
+        rows, samples = op.rows_of(blank(len(xs))), bulk.Samples()
+        items = [bulk.Item(x, row, 1024) for row, x in enumerate(xs)]
+        for step in range(3):
+            samples.take(items, rows)
+            for row, (x, before) in enumerate(zip(xs, befores, strict=True)):
+                assert rows.values[row, op.TOTAL] == x.numel()
+                expected = oracle(op.sample(before, 1024))
+                expected[op.TOTAL] = x.numel()
+                close(rows.values[row], expected)
+            outside = samples.change_outside(4096, 64)
+            assert outside == 0.0 if step < 2 else outside == pytest.approx(1.0, rel=0.02)
+            for x in xs:
+                x.mul_(1.5).add_(0.01)
+            assert samples.compare(items, rows)
+            for row, (x, before) in enumerate(zip(xs, befores, strict=True)):
+                wide = torch.float64 if dtype is torch.float64 else torch.float32
+                change = op.sample(x, 1024).to(wide) - op.sample(before, 1024).to(wide)
+                expected = oracle(change)
+                expected[op.TOTAL] = x.numel()
+                close(rows.values[row], expected)
+            if step == 1:
+                for x in xs:
+                    x.mul_(2.0)
+            befores = [x.clone() for x in xs]
+        xs[1].data = torch.zeros(100_000, dtype=dtype)  # another size: what was kept is of no use, and is not overrun
+        assert not samples.compare(items, rows)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("shape", "axis"), [((64, 10), -1), ((8, 6, 5, 4), 1), ((8, 6, 21), 1), ((3, 50, 7), -1)])
+@pytest.mark.parametrize("layout", ["contiguous", "channels last", "sliced"])
+def test_the_highest_value_of_each_unit(backend: str, shape: tuple[int, ...], axis: int, layout: str) -> None:
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    x.view(-1)[5] = float("nan")
+    x.view(-1)[11] = float("inf")
+    if layout == "channels last" and x.dim() == 4:
+        x = x.to(memory_format=torch.channels_last)
+    elif layout == "sliced":
+        x = x[::2]
+    with reading_with(backend):
+        units = table.Units(window=20)
+        units.add(3, x.shape[axis], 0)
+        units.observe(3, x, axis, x.numel())
+        found = units.take()
+    values = np.moveaxis(x.numpy(), axis, 0).reshape(x.shape[axis], -1)
+    passed_over = ~np.isnan(values).any(axis=1) | (backend == "native" and layout != "sliced")
+    np.testing.assert_array_equal(found[passed_over], np.fmax.reduce(values, axis=1)[passed_over])
 
 
 @pytest.mark.parametrize("shape", [(40_000,), (64, 32, 14, 14), (3, 100_001), (2, 3, 300, 300)])
@@ -115,17 +199,16 @@ def test_a_large_tensor_is_sampled_evenly(shape: tuple[int, ...], layout: str) -
         x = torch.cat([x.new_full((1, *shape[1:]), 1e9), x])[1:]
     taken = op.sample(x, CAP)
     assert CAP / 8 <= taken.numel() <= 4 * CAP
-    stage, table = Stage(CAP), blank(2)
-    assert stage.put(x, 0) is x.is_contiguous()
-    stage.settle(table)
-    op.observe_cpu(x, table[1], CAP)
-    for row in table if x.is_contiguous() else table[1:]:
-        assert row[op.TOTAL] == x.numel()
-        assert row[op.COUNT] == taken.numel()
+    expected = oracle(taken)
+    expected[op.TOTAL] = x.numel()
+    for backend in BACKENDS:
+        with reading_with(backend):
+            rows = op.rows_of(blank())
+            op.observe_cpu(x, rows, 0, CAP)
+        row = rows.values[0]
         assert row[op.SUM] / row[op.COUNT] == pytest.approx(3, abs=0.15)
         assert row[op.SQUARES] / row[op.COUNT] == pytest.approx(13, rel=0.1)
-    if x.is_contiguous():
-        np.testing.assert_allclose(table[0], table[1], rtol=1e-4)
+        close(row, expected)
 
 
 def test_sampling_reaches_the_whole_tensor() -> None:

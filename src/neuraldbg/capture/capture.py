@@ -267,9 +267,8 @@ class Capture:
 
     def _layer_norms(self) -> dict[str, float]:
         squares: dict[str, float] = {}
-        for w in self.optimizers.watched.values():
-            norm = self.params.grad_norm([w])
-            squares[w.layer] = squares.get(w.layer, 0.0) + norm * norm
+        for layer, norm in self.params.grad_norms(self.optimizers.watched.values()):
+            squares[layer] = squares.get(layer, 0.0) + norm * norm
         return {layer: math.sqrt(square) for layer, square in squares.items()}
 
     # -- a step ends --------------------------------------------------------------------------------------------

@@ -38,5 +38,5 @@ class Layouts:
         if len(hooks.called) == len(hooks.probes):
             return
         for path, probe in hooks.probes.items():
-            if path not in hooks.called and probe.row >= 0 and hooks.table.rows[probe.row][1] > 0:
+            if path not in hooks.called and probe.row >= 0 and hooks.table.raw_row(probe.row)[1] > 0:
                 hooks.called[path] = None

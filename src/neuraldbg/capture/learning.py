@@ -86,4 +86,3 @@ class Learning:
         if others:
             self.params.read_weights(others, keep=False)
             self.params.read_gradients(others)
-            self.hooks.table.settle()

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from neuraldbg.capture.kernel import CODES, dense, native
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -31,8 +33,25 @@ BLOCK = 128
 HALF_UNDER, HALF_OVER = 2.0**-25, 65520.0
 """IEEE 754 binary16, rounding to nearest even: magnitudes up to 2**-25 become zero, from 65,520 on they are infinite."""
 
-# Below this a float32 sum of squares has lost digits to the subnormal range, above it may have overflowed.
-_TINY, _HUGE = 1e-30, 1e37
+
+ROW = WIDTH * 8
+"""Bytes of a row."""
+BLANK = np.zeros(WIDTH)
+"""A row before anything was read into it."""
+BLANK[MIN], BLANK[MAX] = np.inf, -np.inf
+
+
+class Rows(NamedTuple):
+    """A table on the CPU: as numpy sees it, and where the kernel finds it."""
+
+    values: npt.NDArray[np.float64]
+    """Shape (rows, WIDTH)."""
+    address: int
+
+
+def rows_of(table: Tensor) -> Rows:
+    """Return how a CPU table of shape (rows, WIDTH) is written to."""
+    return Rows(table.numpy(), table.data_ptr())
 
 
 def sample(x: Tensor, cap: int) -> Tensor:
@@ -43,6 +62,8 @@ def sample(x: Tensor, cap: int) -> Tensor:
     numel = x.numel()
     if numel <= cap:
         return x.reshape(-1)
+    if not x.is_contiguous() and dense(x):  # another memory format: blocks of what lies together
+        x = x.as_strided((numel,), (1,), x.storage_offset())
     if not x.is_contiguous():
         # Rows of the first dimension stay blocks whatever the memory format; a sliced row is copied, not the tensor.
         while x.dim() > 1 and x.shape[0] == 1:
@@ -81,43 +102,53 @@ def transforming() -> bool:
     return torch._C._functorch.maybe_current_level() is not None  # noqa: SLF001 (no public name)
 
 
-def observe_cpu(x: Tensor, row: npt.NDArray[np.float64], cap: int, bound: float = 0.0, centre: float = 0.0) -> None:
-    """Add the statistics of a CPU tensor to a row of the table, given as numpy view of shape (WIDTH,).
+def observe_cpu(x: Tensor, rows: Rows, row: int, cap: int, bound: float = 0.0, centre: float = 0.0) -> None:
+    """Add the statistics of a CPU tensor to a row of a table.
 
-    ``bound`` > 0 counts elements farther than that from ``centre`` as saturated.
+    Of a tensor with more than ``cap`` > 0 elements a sample is read. ``bound`` > 0 counts elements farther than that
+    from ``centre`` as saturated.
     """
-    flat = sample(x, cap)
+    if native is None:
+        _observe(x, rows.values[row], cap, bound, centre)
+        return
+    numel = x.numel()
+    address = rows.address + row * ROW
+    if dense(x):
+        native.observe(x.data_ptr(), CODES[x.dtype], numel, cap, address, bound, centre)
+        return
+    flat = sample(x, cap or numel).contiguous()
+    native.observe(flat.data_ptr(), CODES[x.dtype], flat.numel(), 0, address, bound, centre)
+    rows.values[row, TOTAL] += numel - flat.numel()
+
+
+def _observe(x: Tensor, row: npt.NDArray[np.float64], cap: int, bound: float, centre: float) -> None:
+    """Do the same with torch's and numpy's operators."""
+    flat = sample(in_memory_order(x), cap or x.numel())
     if flat.dtype not in (torch.float32, torch.float64):
         flat = flat.float()
-    values = flat.numpy()  # on small tensors numpy's reductions take half the time of torch's
-    count = values.size
-    squares = float(torch.dot(flat, flat))
-    if _TINY < squares < _HUGE:  # everything is finite, and float32 was wide enough
-        total = float(np.add.reduce(values))
-        nonfinite, minimum, maximum = 0, float(np.minimum.reduce(values)), float(np.maximum.reduce(values))
-    else:
-        wide = flat.double()
-        finite = wide[wide.isfinite()]
-        nonfinite = count - finite.numel()
-        squares, total = float(torch.dot(finite, finite)), float(finite.sum())
-        minimum, maximum = (
-            (float(finite.min()), float(finite.max())) if finite.numel() else (float("inf"), -float("inf"))
-        )
-    row[TOTAL] += x.numel()
-    row[COUNT] += count
-    row[NONFINITE] += nonfinite
-    row[SUM] += total
-    row[SQUARES] += squares
-    row[MIN] = min(row[MIN], minimum)
-    row[MAX] = max(row[MAX], maximum)
-    if minimum <= 0 <= maximum:
-        row[ZEROS] += np.count_nonzero(values == 0)
-    if minimum <= -HALF_OVER or maximum >= HALF_OVER:
-        size = np.abs(values)
-        row[OVER] += np.count_nonzero((size >= HALF_OVER) & np.isfinite(size))
-    row[UNDER] += np.count_nonzero((np.abs(values) <= HALF_UNDER) & (values != 0))
     if bound:
         row[SATURATED] += int(torch.count_nonzero((flat - centre).abs() > bound))
+    wide = flat.double().numpy()
+    size = np.abs(wide)
+    finite = np.isfinite(wide)
+    row[TOTAL] += x.numel()
+    row[COUNT] += wide.size
+    row[ZEROS] += np.count_nonzero(wide == 0)
+    row[UNDER] += np.count_nonzero((size <= HALF_UNDER) & (wide != 0))
+    row[OVER] += np.count_nonzero((size >= HALF_OVER) & finite)
+    if not finite.all():
+        row[NONFINITE] += np.count_nonzero(~finite)
+        wide = wide[finite]
+    if wide.size:
+        row[SUM] += np.add.reduce(wide)
+        row[SQUARES] += np.dot(wide, wide)
+        row[MIN] = min(row[MIN], np.minimum.reduce(wide))
+        row[MAX] = max(row[MAX], np.maximum.reduce(wide))
+
+
+def in_memory_order(x: Tensor) -> Tensor:
+    """Return a dense tensor as it lies in memory, 1-D, so that a sample of it is the same whoever takes it."""
+    return x.as_strided((x.numel(),), (1,), x.storage_offset()) if dense(x) else x
 
 
 def observe_device(x: Tensor, table: Tensor, row: int, cap: int, bound: float = 0.0, centre: float = 0.0) -> None:
@@ -156,7 +187,7 @@ def observe(x: Tensor, table: Tensor, row: int, cap: int, bound: float, centre: 
     if x.numel() == 0 or not x.dtype.is_floating_point:
         return
     if x.device.type == "cpu":
-        observe_cpu(x, table[row].numpy(), cap, bound, centre)
+        observe_cpu(x, rows_of(table), row, cap, bound, centre)
     else:
         observe_device(x, table, row, cap, bound, centre)
 
@@ -175,7 +206,7 @@ def observe_gradient(grad: Tensor, handle: int, row: int, cap: int) -> Tensor:
     table = _tables.get(handle)
     if table is not None and grad.numel() and grad.dtype.is_floating_point:
         if grad.device.type == "cpu":
-            observe_cpu(grad, table[row].numpy(), cap)
+            observe_cpu(grad, rows_of(table), row, cap)
         elif table.device == grad.device:
             observe_device(grad, table, row, cap)
     return grad.clone()

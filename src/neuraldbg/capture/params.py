@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
 import torch
 from torch.nn.parameter import is_lazy
 
 from neuraldbg.capture import op
+from neuraldbg.capture.bulk import Item, Samples, observe_many, plain
 from neuraldbg.nouns import Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import numpy as np
     import numpy.typing as npt
     from torch import Tensor, nn
 
@@ -28,7 +28,7 @@ _TOUCHED = 4_194_304
 _COMPARED = 2048
 """Elements of the small weights that are compared with what their last step left: a few microseconds."""
 _SMALL = 4096
-"""Elements up to which parameters are read together: biases, norms, small matrices."""
+"""Elements up to which a weight is looked at for changes outside of a step: biases, norms, small matrices."""
 
 
 @dataclass(slots=True)
@@ -44,6 +44,7 @@ class Watched:
     update: int | None
     aliases: tuple[str, ...] = ()
     before: Tensor | None = None
+    """Of a tensor that cannot be read as it lies in memory: a sample of what it was before the step."""
     touched: tuple[Tensor, Tensor] | None = None
     """Of an embedding: the rows with a gradient in this step, and what they were before it."""
     rows: bool = False
@@ -67,11 +68,10 @@ class Params:
         self.by_id: dict[int, Watched] = {}
         self._modules: list[tuple[str, nn.Module]] = []
         self._model = ""
-        self._joint: tuple[list[Watched], Tensor] | None = None
-        """The small weights of the current step before it, one after the other, and whose they are."""
-        self._left: dict[int, tuple[list[Watched], Tensor]] = {}
-        """The same as a step left them, by the identity of the first owner: what differs before the next was changed
-        outside of any step."""
+        self._samples: dict[int, Samples] = {}
+        """What was read of the weights of an optimizer, by the identity of the first."""
+        self._open: Samples | None = None
+        """Those of the step that is under way."""
         self.outside = 0.0
         """The largest change of a small weight between its last step and this, relative to its size."""
 
@@ -103,7 +103,7 @@ class Params:
         self._modules = [(path, module) for path, module in self._modules if id(module) not in gone]
         held = {id(p) for _, module in self._modules for p in module.parameters(recurse=False)}
         self.by_id = {key: w for key, w in self.by_id.items() if key in held}
-        self._left.clear()
+        self._samples.clear()
 
     def refresh(self) -> None:
         """Follow parameters that were replaced: ``load_state_dict(assign=True)``, ``model.to`` of some versions."""
@@ -132,77 +132,32 @@ class Params:
         ``scale`` divides the gradients, where a fused optimizer unscales only inside its step. ``again`` if some were
         read in this step already: optimizers inside optimizers.
         """
-        weights, grads = self._weights(watched), self._gradients(watched, scale)
-        self._joint, self.outside = None, 0.0
-        small = [*weights[0], *grads[0]]
-        if small:
-            flat = self._replace(small)
-            self._joint = ([w for w, _, _ in weights[0]], flat[: sum(value.numel() for _, value, _ in weights[0])])
-            self.outside = self._changed_outside(*self._joint)
-        if again:
-            self.table.reset([row for _, _, row in (*weights[1], *grads[1])])
-        self._read_large_weights(weights[1], keep=True)
-        self._read_large_gradients(grads[1])
+        self.outside = 0.0
+        self.read_weights(watched, again=again)
+        if self._open is not None and not again:
+            self.outside = self._open.change_outside(_SMALL, _COMPARED)
+        self.read_gradients(watched, scale)
 
-    def _changed_outside(self, owners: list[Watched], now: Tensor) -> float:
-        """Return the largest change since these weights' last step, relative to their size; 0 for none or unknown."""
-        known, left = self._left.get(id(owners[0]), ((), now)) if owners else ((), now)
-        if len(known) != len(owners) or left is now or left.dtype != now.dtype or left.shape != now.shape:
-            return 0.0
-        every = max(1, now.numel() // _COMPARED)
-        if torch.equal(left[::every], now[::every]):
-            return 0.0
-        if not all(a is b for a, b in zip(known, owners, strict=True)):
-            return 0.0
-        sizes = [w.ref.numel() for w in owners]
-        pairs = zip(left.float().split(sizes), now.float().split(sizes), strict=True)
-        shares = [float((b - a).norm() / a.norm()) for a, b in pairs]
-        return max((share for share in shares if math.isfinite(share)), default=0.0)
-
-    def read_weights(self, watched: list[Watched], *, keep: bool = True) -> None:
+    def read_weights(self, watched: list[Watched], *, keep: bool = True, again: bool = False) -> None:
         """Read the weights alone, and ``keep`` a sample of each for the update."""
-        small, large = self._weights(watched)
-        self._joint = None
-        if small:
-            flat = self._replace(small)
+        items, others = self._weights(watched)
+        self._open = None
+        if keep and items:
+            self._open = self._samples.setdefault(id(items[0].tensor), Samples())
+            self._open.take(items, self.table.rows)
+        else:
+            observe_many(items, self.table.rows)
+        if again:
+            self.table.reset([row for _, _, row in others])
+        for w, value, row in others:
+            before = op.sample(value, value.numel() if w.whole else self.table.cap).clone()
             if keep:
-                self._joint = ([w for w, _, _ in small], flat)
-        self._read_large_weights(large, keep=keep)
+                w.before = before
+            self.table.observe(before, row, total=value.numel(), whole=w.whole)
 
-    def read_gradients(self, watched: list[Watched]) -> None:
-        """Read the gradients alone: after each evaluation of a closure, or of parameters that no optimizer holds."""
-        small, large = self._gradients(watched, 1.0)
-        if small:
-            self._replace(small)
-        if large:
-            self.table.reset([row for _, _, row in large])
-        self._read_large_gradients(large)
-
-    def _read_large_gradients(self, readings: list[Reading]) -> None:
-        """Sample large gradients, and take the norm of each whole: exact, and no NaN hides between the blocks."""
-        for _, grad, row in readings:
-            self.table.observe(grad, row)
-        here = [reading for reading in readings if reading[1].is_cpu]
-        if not here:
-            return
-        norms = torch._foreach_norm([grad for _, grad, _ in here], 2, dtype=torch.float32)  # noqa: SLF001 (as torch's clipping)
-        for (w, grad, row), norm in zip(here, torch.stack(norms).tolist(), strict=True):
-            if math.isfinite(norm):
-                self.table.norms[row] = norm
-            else:
-                self.table.reset([row])
-                self.table.observe(grad, row, whole=True)
-            if w.rows and grad.numel() > self.table.cap:
-                # Blocks that hit a frequent row of an embedding say nothing about the others: keep the touched ones.
-                rows = torch.linalg.vector_norm(grad, dim=-1).nonzero().squeeze(-1)
-                if rows.numel() * grad.shape[-1] <= _TOUCHED:
-                    w.touched = (rows, w.ref.detach()[rows])
-
-    def _weights(self, watched: list[Watched]) -> tuple[list[Reading], list[Reading]]:
-        return _by_size([(w, _local(w.ref.detach()), w.param) for w in watched if w.param is not None])
-
-    def _gradients(self, watched: list[Watched], scale: float) -> tuple[list[Reading], list[Reading]]:
-        readings = []
+    def read_gradients(self, watched: list[Watched], scale: float = 1.0) -> None:
+        """Read the gradients alone, whole: no NaN hides between the blocks, and the norm is exact."""
+        items, others = [], []
         for w in watched:
             grad = w.ref.grad
             if grad is None:
@@ -210,88 +165,120 @@ class Params:
             w.had_grad = True
             if w.grad is None:
                 continue
-            grad = _local(grad.coalesce().values() if grad.is_sparse else grad).detach()
-            readings.append((w, grad if scale == 1.0 else grad / scale, w.grad))
-        return _by_size(readings)
+            if plain(grad):
+                items.append(Item(grad, w.grad, 0))
+                self._keep_touched(w, grad)
+            else:
+                others.append((w, grad, w.grad))
+        observe_many(items, self.table.rows)
+        if scale != 1.0:
+            self.table.scale([item.row for item in items], 1 / scale)
+        if others:
+            self._read_other_gradients(others, scale)
 
-    def _read_large_weights(self, readings: list[Reading], *, keep: bool) -> None:
-        for w, value, row in readings:
-            before = op.sample(value, value.numel() if w.whole else self.table.cap).clone()
-            if keep:
-                w.before = before
-            self.table.observe(before, row, total=value.numel(), whole=w.whole)
+    def _read_other_gradients(self, readings: list[Reading], scale: float) -> None:
+        """Read gradients on other devices, sparse or spread: a sample of each, and the norm of the whole where it
+        costs no wait.
+        """
+        self.table.reset([row for _, _, row in readings])
+        for w, grad, row in readings:
+            value = _local(grad.coalesce().values() if grad.is_sparse else grad).detach()
+            if not op.observable(value):
+                continue
+            self.table.observe(value if scale == 1.0 else value / scale, row, whole=value.is_cpu)
+            self._keep_touched(w, grad)
 
-    def _replace(self, small: list[Reading]) -> Tensor:
-        """Read small tensors together. Returns them one after the other."""
-        flat = torch.cat([value.reshape(-1) for _, value, _ in small])
-        self.table.replace_many(flat, [value.numel() for _, value, _ in small], [row for _, _, row in small])
-        return flat
+    def _keep_touched(self, w: Watched, grad: Tensor) -> None:
+        """Of a large embedding keep the rows that have a gradient: blocks that hit a frequent row say nothing of the
+        others.
+        """
+        if w.rows and grad.is_cpu and not grad.is_sparse and grad.numel() > self.table.cap:
+            rows = torch.linalg.vector_norm(grad.detach(), dim=-1).nonzero().squeeze(-1)
+            if rows.numel() * grad.shape[-1] <= _TOUCHED:
+                w.touched = (rows, w.ref.detach()[rows])
+
+    def _weights(self, watched: list[Watched]) -> tuple[list[Item], list[Reading]]:
+        items, others = [], []
+        for w in watched:
+            if w.param is None:
+                continue
+            if plain(w.ref):
+                items.append(Item(w.ref, w.param, 0 if w.whole else self.table.cap))
+            else:
+                value = _local(w.ref.detach())
+                if op.observable(value):
+                    others.append((w, value, w.param))
+        return items, others
 
     def read_after(self, watched: list[Watched]) -> None:
         """Read what the step changed."""
-        if self._joint is not None:
-            owners, before = self._joint
-            self._joint = None
-            values = [_local(w.ref.detach()).reshape(-1) for w in owners]
-            after = torch.cat(values)
-            if after.shape == before.shape:
-                sizes = [value.numel() for value in values]
-                self.table.replace_many(after.sub(before), sizes, [_row(w.update) for w in owners])
-                if owners:
-                    self._left[id(owners[0])] = (owners, after)
+        kept, self._open = self._open, None
+        if kept is not None:
+            owners = {id(w.ref): w for w in watched}
+            items = [
+                Item(i.tensor, _row(owners[id(i.tensor)].update), i.cap) for i in kept.items if id(i.tensor) in owners
+            ]
+            kept.compare(items, self.table.rows)
         for w in watched:
             old, w.before = w.before, None
-            value = _local(w.ref.detach())
-            if old is None or not op.observable(value):
-                continue
-            new = op.sample(value, value.numel() if w.whole else self.table.cap)
-            if new.shape == old.shape and new.device == old.device:
-                self.table.observe(new.sub(old), _row(w.update), total=value.numel(), whole=w.whole)
-                if w.touched is not None:
-                    rows, before_rows = w.touched
-                    norm = torch.linalg.vector_norm(value[rows] - before_rows, dtype=torch.float32)
-                    self.table.norms[_row(w.update)] = float(norm)
-            w.touched = None
+            if old is not None:
+                self._read_other_update(w, old)
+            if w.touched is not None:
+                rows, before_rows = w.touched
+                norm = torch.linalg.vector_norm(w.ref.detach()[rows] - before_rows, dtype=torch.float32)
+                self.table.set_norm(_row(w.update), float(norm))
+                w.touched = None
+
+    def _read_other_update(self, w: Watched, old: Tensor) -> None:
+        value = _local(w.ref.detach())
+        if not op.observable(value):
+            return
+        new = op.sample(value, value.numel() if w.whole else self.table.cap)
+        if new.shape == old.shape and new.device == old.device:
+            self.table.observe(new.sub(old), _row(w.update), total=value.numel(), whole=w.whole)
 
     def grad_norm(self, watched: Iterable[Watched]) -> float:
         """L2 norm over the gradients read in this step; NaN if one is not finite. Call after ``Table.gather``."""
-        square = 0.0
+        raw = self._raw([w.grad for w in watched])
+        if raw[:, op.NONFINITE].any():
+            return math.nan
+        return math.sqrt(float((raw[:, op.SQUARES] / raw[:, op.COUNT] * raw[:, op.TOTAL]).sum()))
+
+    def grad_norms(self, watched: Iterable[Watched]) -> list[tuple[str, float]]:
+        """Layer and L2 norm of each gradient read in this step; NaN where one is not finite."""
+        found = []
         for w in watched:
-            raw = self._raw(w.grad)
-            if raw is not None:
-                square += float("nan") if raw[op.NONFINITE] else float(raw[op.SQUARES] / raw[op.COUNT] * raw[op.TOTAL])
-        return math.sqrt(square)
+            raw = self._raw([w.grad])
+            if len(raw):
+                total = math.nan if raw[0, op.NONFINITE] else raw[0, op.SQUARES] / raw[0, op.COUNT] * raw[0, op.TOTAL]
+                found.append((w.layer, math.sqrt(total)))
+        return found
 
     def update_ratio(self, watched: Iterable[Watched]) -> float:
         """Median over matrices of norm(update) / norm(weight), NaN if there is none. Call after ``Table.gather``."""
-        ratios = []
-        for w in watched:
-            update, weight = self._raw(w.update), self._raw(w.param)
-            if update is None or weight is None:
-                continue
+        ours = [w for w in watched if w.update is not None]
+        if not ours:
+            return math.nan
+        update = self.table.rows.values[[_row(w.update) for w in ours]]
+        weight = self.table.rows.values[[_row(w.param) for w in ours]]
+        seen = (update[:, op.COUNT] > 0) & (weight[:, op.COUNT] > 0)
+        still = seen & (update[:, op.ZEROS] == update[:, op.COUNT]) & (update[:, op.COUNT] < update[:, op.TOTAL])
+        for i in np.flatnonzero(seen):
             # Rows of an embedding that no batch asked for do not move, and a sample may well miss the others.
-            w.whole = bool(update[op.ZEROS] == update[op.COUNT] < update[op.TOTAL]) and not w.rows
-            if w.ref.dim() > 1 and weight[op.SQUARES] > 0 and not update[op.NONFINITE] and not weight[op.NONFINITE]:
-                ratios.append(math.sqrt(update[op.SQUARES] / update[op.COUNT] * weight[op.COUNT] / weight[op.SQUARES]))
-        return statistics.median(ratios) if ratios else math.nan
+            ours[i].whole = bool(still[i]) and not ours[i].rows
+        matrix = np.array([w.ref.dim() > 1 for w in ours])
+        usable = seen & matrix & (weight[:, op.SQUARES] > 0)
+        usable &= (update[:, op.NONFINITE] == 0) & (weight[:, op.NONFINITE] == 0)
+        if not usable.any():
+            return math.nan
+        update, weight = update[usable], weight[usable]
+        squares = update[:, op.SQUARES] / update[:, op.COUNT] * weight[:, op.COUNT] / weight[:, op.SQUARES]
+        return float(np.median(np.sqrt(squares)))
 
-    def _raw(self, row: int | None) -> npt.NDArray[np.float64] | None:
-        """Return a row's accumulators if its site was seen in this step."""
-        if row is None:
-            return None
-        raw = self.table.raw_row(row)
-        return raw if raw[op.COUNT] > 0 else None
-
-
-def _by_size(readings: list[Reading]) -> tuple[list[Reading], list[Reading]]:
-    """Split what can be read into small CPU tensors, read together, and all others."""
-    small: list[Reading] = []
-    large: list[Reading] = []
-    for reading in readings:
-        value = reading[1]
-        if op.observable(value):
-            (small if value.numel() <= _SMALL and value.is_cpu else large).append(reading)
-    return small, large
+    def _raw(self, rows: list[int | None]) -> npt.NDArray[np.float64]:
+        """Return the accumulators of the rows whose sites were seen in this step, shape (rows, op.WIDTH)."""
+        raw = self.table.rows.values[[row for row in rows if row is not None]]
+        return raw[raw[:, op.COUNT] > 0]
 
 
 def _row(row: int | None) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from neuraldbg.capture import op
-from neuraldbg.capture.stage import Stage, segments
+from neuraldbg.capture.kernel import native
 from neuraldbg.nouns import STATS, Site, column
 
 if TYPE_CHECKING:
@@ -35,13 +35,10 @@ class Table:
         self.raw = torch.zeros((rows, op.WIDTH), dtype=torch.float64, device="cpu")
         """Shape (rows, op.WIDTH), float64, on the CPU."""
         self.handle = op.handle_of(self.raw)
-        self.rows: list[npt.NDArray[np.float64]] = list(self.raw.numpy())
-        self._numpy = self.raw.numpy()
+        self.rows = op.rows_of(self.raw)
+        self._numpy = self.rows.values
         self._elsewhere: dict[torch.device, Tensor] = {}
         self._numpy[:, op.MIN], self._numpy[:, op.MAX] = np.inf, -np.inf
-        self.norms: dict[int, float] = {}
-        """By row: the L2 norm of a whole tensor of which a sample was put aside."""
-        self._stage = Stage(cap)
         self.units = Units(window)
         self.clear()
 
@@ -75,28 +72,9 @@ class Table:
         if not x.is_cpu:
             op.observe_device(x, self.on(x.device), row, self.cap, bound, centre)
             return
-        if self._stage.crowded:
-            self.settle()
-        if whole:
-            op.observe_cpu(x, self.rows[row], x.numel(), bound, centre)
-        elif bound or not self._stage.put(x, row):
-            op.observe_cpu(x, self.rows[row], self.cap, bound, centre)
+        op.observe_cpu(x, self.rows, row, 0 if whole else self.cap, bound, centre)
         if total:
-            self.rows[row][op.TOTAL] += total - x.numel()
-
-    def settle(self) -> None:
-        """Reduce what was put aside, so that the rows can be read."""
-        if len(self._stage):
-            self._stage.settle(self._numpy)
-        for row, norm in self.norms.items():
-            raw = self.rows[row]
-            if raw[op.COUNT] and math.isfinite(norm):
-                raw[op.SQUARES] = norm**2 * raw[op.COUNT] / raw[op.TOTAL]
-        self.norms.clear()
-
-    def replace_many(self, flat: Tensor, sizes: list[int], rows: list[int]) -> None:
-        """Set many rows at once from the tensors that lie one after the other in ``flat``, on the CPU."""
-        self._numpy[rows] = segments(flat.double().numpy(), np.array(sizes))
+            self._numpy[row, op.TOTAL] += total - x.numel()
 
     def on(self, device: torch.device) -> Tensor:
         """Return the accumulator on a device: shape (rows, op.WIDTH)."""
@@ -109,8 +87,7 @@ class Table:
         return table
 
     def gather(self) -> None:
-        """Make all rows readable: reduce what was put aside, and bring over what other devices hold, one copy each."""
-        self.settle()
+        """Make all rows readable: bring over what other devices hold, one copy each."""
         for table in self._elsewhere.values():
             there = table.to(device="cpu", dtype=torch.float64).numpy()
             here = self._numpy
@@ -122,17 +99,27 @@ class Table:
 
     def raw_row(self, row: int) -> npt.NDArray[np.float64]:
         """Return a row's accumulators, shape (op.WIDTH,)."""
-        return self.rows[row]
+        found: npt.NDArray[np.float64] = self._numpy[row]
+        return found
 
     def reset(self, rows: list[int]) -> None:
         """Forget what some rows have accumulated in this step."""
-        self.settle()
         self._numpy[rows] = 0.0
         self._numpy[rows, op.MIN], self._numpy[rows, op.MAX] = np.inf, -np.inf
 
+    def scale(self, rows: list[int], factor: float) -> None:
+        """Multiply what was read into some rows, as if the tensors had been multiplied. Counts stay."""
+        self._numpy[np.ix_(rows, (op.SUM, op.MIN, op.MAX))] *= factor
+        self._numpy[rows, op.SQUARES] *= factor * factor
+
+    def set_norm(self, row: int, norm: float) -> None:
+        """Say what the L2 norm of the whole tensor is of which a row holds a sample."""
+        raw = self._numpy[row]
+        if raw[op.COUNT] and math.isfinite(norm):
+            raw[op.SQUARES] = norm**2 * raw[op.COUNT] / raw[op.TOTAL]
+
     def clear(self) -> None:
         """Start a new step."""
-        self.settle()
         used = self._numpy[: len(self.sites)]
         used[:] = 0.0
         used[:, op.MIN] = np.inf
@@ -140,7 +127,6 @@ class Table:
 
     def take(self) -> Raw:
         """Return a copy of what the step gathered, to be derived later, and start the next step."""
-        self.settle()
         taken = Raw(self._numpy[: len(self.sites)].copy(), self.units.take())
         self.clear()
         return taken
@@ -217,10 +203,18 @@ class Units:
         view = self._views.get(row)
         if view is None or x.shape[axis] != len(view):
             return
+        axis %= x.dim()
+        if native is not None and x.is_cpu and x.dtype is torch.float32:
+            shape = _as_units(x, axis)
+            if shape is not None:
+                outer, inner = shape
+                every = min(outer, -(-x.numel() // cap))
+                native.highest(x.data_ptr(), outer, len(view), inner, every, view.ctypes.data)
+                return
         x = x.detach()
         if x.numel() > cap and x.shape[0] > 1 and axis != 0:
             x = x[:: -(-x.numel() // cap)]
-        others = [d for d in range(x.dim()) if d != axis % x.dim()]
+        others = [d for d in range(x.dim()) if d != axis]
         highest = x.amax(others) if others else x
         np.fmax(view, highest.float().cpu().numpy(), out=view)
 
@@ -251,6 +245,15 @@ class Units:
         for row, (units, silent_units) in self._latest.items():  # units are not read at every step
             if out[row, column("count")] > 0:
                 out[row, column("units")], out[row, column("dead")] = units, silent_units
+
+
+def _as_units(x: Tensor, axis: int) -> tuple[int, int] | None:
+    """Return (outer, inner) if the memory of ``x`` is that of a tensor (outer, units, inner), else None."""
+    if x.is_contiguous():
+        return math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
+    if axis == 1 and x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last):
+        return x.numel() // x.shape[1], 1
+    return None
 
 
 class Raw(NamedTuple):

@@ -1,0 +1,22 @@
+"""The native kernel, the only part that needs a compiler. Everything else about the package stands in pyproject.toml.
+
+It is optional: where it cannot be built the package is installed without it, and reads with torch's operators.
+"""
+
+from setuptools import Extension, setup
+
+LIMITED = "0x030A0000"  # the stable ABI as of Python 3.10: one build for all later ones
+
+setup(
+    ext_modules=[
+        Extension(
+            "neuraldbg.capture._kernel",
+            ["src/neuraldbg/capture/_kernel.c"],
+            depends=["src/neuraldbg/capture/_kernel_loops.h"],
+            define_macros=[("Py_LIMITED_API", LIMITED)],
+            py_limited_api=True,
+            optional=True,
+        )
+    ],
+    options={"bdist_wheel": {"py_limited_api": "cp310"}},
+)

@@ -1,0 +1,267 @@
+/* The statistics of tensors in one pass over their memory.
+
+   What enters: addresses of dense memory on the CPU, a dtype, how much of it to read, and the address of a row of the
+   table (float64, the columns of op.py). What leaves: the row, grown by what was read. Nothing here knows torch, so the
+   extension needs no headers of it, and one build (stable ABI) serves every version of Python and torch.
+
+   A chunk of a few thousand elements is first read by a loop that a compiler can vectorise, in float32 and under the
+   assumption that all is finite and far from float32's limits. The largest magnitude, compared as an integer, tells
+   afterwards whether that was so. If not, the chunk is read again, slowly and in float64. No comparison relies on how
+   NaN compares, so that sums and minima may be reordered (see the pragma below). */
+
+#if defined(__GNUC__) && !defined(__clang__)
+/* Lets sums, minima and maxima be vectorised. Never -ffast-math: linked in, it would change how the whole process
+   treats subnormal numbers. */
+#pragma GCC optimize("O3", "associative-math", "no-signed-zeros", "no-trapping-math", "no-math-errno", \
+                     "finite-math-only", "no-fp-int-builtin-inexact")
+#endif
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if !defined(__GNUC__)
+#error "written with the vectors of GCC and clang"
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+/* The columns of a row: op.py has the same. */
+enum { TOTAL, COUNT, NONFINITE, SUM, SQUARES, MIN, MAX, ZEROS, SATURATED, UNDER, OVER, WIDTH };
+enum { FLOAT32, FLOAT64, FLOAT16, BFLOAT16, DTYPES };
+static const int64_t SIZE[DTYPES] = {4, 8, 2, 2};
+
+#define BLOCK 128      /* elements of one contiguous block of a sample: op.BLOCK */
+#define CHUNK 4096     /* elements whose float32 sums are added to the float64 ones at once */
+#define AHEAD 4096     /* elements by which memory is asked for before it is read: half as much again per second */
+#define RELEASE 262144 /* elements from which on other threads may run meanwhile: some 50 microseconds */
+#define ENTRY 6        /* numbers that describe one tensor of a plan */
+
+#define INFINITE32 0x7f800000u
+#define ABOVE32 0x5d5e0b6bu /* 1e18f: squares of what is larger, summed, may leave float32 */
+#define BELOW32 0x26901d7du /* 1e-15f: squares of what is smaller have lost digits */
+#define UNDER32 0x33000000u /* 2**-25, the largest that half precision rounds to zero */
+#define OVER32 0x477ff000u  /* 65520, the smallest that half precision rounds to infinity */
+#define INFINITE64 0x7ff0000000000000ull
+#define UNDER64 0x3e60000000000000ull
+#define OVER64 0x40effe0000000000ull
+
+typedef struct {
+    double sum, squares, low, high;
+    int64_t nonfinite, zeros, saturated, under, over;
+} Stats;
+
+typedef struct {
+    float sum, squares, low, high;
+    int32_t zeros, small, top;
+} Part;
+
+INLINE uint32_t bits32(float value) { uint32_t b; memcpy(&b, &value, 4); return b & 0x7fffffffu; }
+INLINE uint64_t bits64(double value) { uint64_t b; memcpy(&b, &value, 8); return b & 0x7fffffffffffffffull; }
+INLINE float float_of(uint32_t b) { float value; memcpy(&value, &b, 4); return value; }
+
+/* Eight floats, and the same as integers, which the compiler turns into what the processor has. */
+typedef float Floats __attribute__((vector_size(32)));
+typedef int32_t Ints __attribute__((vector_size(32)));
+typedef float Unaligned __attribute__((vector_size(32), aligned(4)));
+enum { LANES = 8 };
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define VECTORS
+#define TARGET __attribute__((target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,bmi,bmi2")))
+#define NAME(function) function##_avx512
+#include "_kernel_loops.h"
+#define TARGET __attribute__((target("avx2,fma,bmi,bmi2")))
+#define NAME(function) function##_avx2
+#include "_kernel_loops.h"
+#undef VECTORS
+#endif
+#define TARGET
+#define NAME(function) function##_plain
+#include "_kernel_loops.h"
+
+typedef void ReadBlock(const char *, int64_t, int64_t, double, double, char *, int, Stats *);
+typedef void Highest(const float *, int64_t, int64_t, int64_t, int64_t, float *);
+static ReadBlock *read_block = read_block_plain;
+static Highest *highest32 = highest32_plain;
+static const char *generation = "plain";
+
+static void choose(void) {
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return;
+    read_block = read_block_avx2, highest32 = highest32_avx2, generation = "avx2";
+    if (!__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512dq"))
+        return;
+    read_block = read_block_avx512, highest32 = highest32_avx512, generation = "avx512";
+#endif
+}
+
+static void begin(Stats *s) {
+    memset(s, 0, sizeof *s);
+    s->low = (double)INFINITY;
+    s->high = -(double)INFINITY;
+}
+
+static void finish(const Stats *s, double *row, int64_t total, int64_t count) {
+    row[TOTAL] += (double)total;
+    row[COUNT] += (double)count;
+    row[NONFINITE] += (double)s->nonfinite;
+    row[SUM] += s->sum;
+    row[SQUARES] += s->squares;
+    if (count > s->nonfinite) { /* with no finite element there is neither */
+        if (s->low < row[MIN]) row[MIN] = s->low;
+        if (s->high > row[MAX]) row[MAX] = s->high;
+    }
+    row[ZEROS] += (double)s->zeros;
+    row[SATURATED] += (double)s->saturated;
+    row[UNDER] += (double)s->under;
+    row[OVER] += (double)s->over;
+}
+
+/* Reads a tensor whole, or evenly spaced blocks of it where it has more than cap elements: as op.sample does. */
+static void read_sample(const char *x, int64_t dtype, int64_t numel, int64_t cap, double bound, double centre,
+                        char *kept, int subtract, double *row) {
+    Stats s;
+    begin(&s);
+    if (cap <= 0 || numel <= cap) {
+        read_block(x, dtype, numel, bound, centre, kept, subtract, &s);
+        finish(&s, row, numel, numel);
+        return;
+    }
+    int64_t size = cap < BLOCK ? cap : BLOCK, blocks = cap / BLOCK > 1 ? cap / BLOCK : 1;
+    int64_t step = (numel - size) / (blocks > 1 ? blocks - 1 : 1), width = dtype == FLOAT64 ? 8 : 4;
+    for (int64_t i = 0; i < blocks; i++)
+        read_block(x + i * step * SIZE[dtype], dtype, size, bound, centre, kept ? kept + i * size * width : NULL,
+                   subtract, &s);
+    finish(&s, row, numel, blocks * size);
+}
+
+/* ---------------------------------------------------------------- Python */
+
+static int64_t whole(PyObject *arg) { return (int64_t)PyLong_AsLongLong(arg); }
+
+#define AT(arg) ((char *)(intptr_t)whole(arg))
+
+static int wrong(Py_ssize_t given, Py_ssize_t wanted, const char *name) {
+    if (given == wanted) return 0;
+    PyErr_Format(PyExc_TypeError, "%s takes %zd arguments (%zd given)", name, wanted, given);
+    return 1;
+}
+
+static int wrong_dtype(int64_t dtype) {
+    if (dtype >= 0 && dtype < DTYPES) return 0;
+    PyErr_Format(PyExc_ValueError, "no such dtype code: %lld", (long long)dtype);
+    return 1;
+}
+
+PyDoc_STRVAR(observe_doc, "observe(address, dtype, numel, cap, row, bound, centre)\n--\n\n"
+"Add the statistics of dense memory to the row at the address `row`; evenly spaced blocks where numel > cap > 0.");
+
+static PyObject *observe(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    if (wrong(nargs, 7, "observe")) return NULL;
+    char *x = AT(args[0]);
+    int64_t dtype = whole(args[1]), numel = whole(args[2]), cap = whole(args[3]);
+    double *row = (double *)AT(args[4]);
+    double bound = PyFloat_AsDouble(args[5]), centre = PyFloat_AsDouble(args[6]);
+    if (PyErr_Occurred() || wrong_dtype(dtype)) return NULL;
+    if (numel <= 0) Py_RETURN_NONE;
+    if ((cap <= 0 || cap > RELEASE) && numel > RELEASE) {
+        Py_BEGIN_ALLOW_THREADS
+        read_sample(x, dtype, numel, cap, bound, centre, NULL, 0, row);
+        Py_END_ALLOW_THREADS
+    } else {
+        read_sample(x, dtype, numel, cap, bound, centre, NULL, 0, row);
+    }
+    Py_RETURN_NONE;
+}
+
+typedef struct { int64_t address, dtype, numel, cap, row, kept; } Entry;
+
+static void clear(double *row) {
+    memset(row, 0, WIDTH * sizeof *row);
+    row[MIN] = (double)INFINITY;
+    row[MAX] = -(double)INFINITY;
+}
+
+static PyObject *many(PyObject *const *args, Py_ssize_t nargs, const char *name, int subtract) {
+    if (wrong(nargs, 2, name)) return NULL;
+    const Entry *plan = (const Entry *)AT(args[0]);
+    int64_t n = whole(args[1]), elements = 0;
+    if (PyErr_Occurred()) return NULL;
+    for (int64_t i = 0; i < n; i++) {
+        const Entry *e = plan + i;
+        if (wrong_dtype(e->dtype)) return NULL;
+        elements += e->cap > 0 && e->cap < e->numel ? e->cap : e->numel;
+    }
+    PyThreadState *others = elements > RELEASE ? PyEval_SaveThread() : NULL;
+    for (int64_t i = 0; i < n; i++) {
+        const Entry *e = plan + i;
+        double *row = (double *)(intptr_t)e->row;
+        char *kept = (char *)(intptr_t)e->kept;
+        if (!e->address) continue; /* no gradient in this step */
+        clear(row);
+        if (e->numel <= 0) continue;
+        read_sample((const char *)(intptr_t)e->address, e->dtype, e->numel, e->cap, 0.0, 0.0, kept, subtract, row);
+    }
+    if (others) PyEval_RestoreThread(others);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(observe_many_doc, "observe_many(plan, n)\n--\n\n"
+"Set the rows of n tensors. `plan` is the address of int64 (n, 6): address, dtype, numel, cap, row, and where to keep\n"
+"what was read (0: nowhere). An address 0 is passed over.");
+
+static PyObject *observe_many(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    return many(args, nargs, "observe_many", 0);
+}
+
+PyDoc_STRVAR(difference_many_doc, "difference_many(plan, n)\n--\n\n"
+"Set rows from what n tensors are now less what `observe_many` kept of them, and keep what they are now.");
+
+static PyObject *difference_many(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    return many(args, nargs, "difference_many", 1);
+}
+
+PyDoc_STRVAR(highest_doc, "highest(address, outer, units, inner, step, out)\n--\n\n"
+"Raise each unit's highest value, float32 (units,) at the address `out`, by those of dense float32 memory of shape\n"
+"(outer, units, inner), of which every step-th outer index is read. NaN is no value.");
+
+static PyObject *highest(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    if (wrong(nargs, 6, "highest")) return NULL;
+    const float *x = (const float *)AT(args[0]);
+    int64_t outer = whole(args[1]), units = whole(args[2]), inner = whole(args[3]), step = whole(args[4]);
+    float *out = (float *)AT(args[5]);
+    if (PyErr_Occurred()) return NULL;
+    highest32(x, outer, units, inner, step > 0 ? step : 1, out);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"observe", (PyCFunction)(void (*)(void))observe, METH_FASTCALL, observe_doc},
+    {"observe_many", (PyCFunction)(void (*)(void))observe_many, METH_FASTCALL, observe_many_doc},
+    {"difference_many", (PyCFunction)(void (*)(void))difference_many, METH_FASTCALL, difference_many_doc},
+    {"highest", (PyCFunction)(void (*)(void))highest, METH_FASTCALL, highest_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static int start(PyObject *module) {
+    choose();
+    return PyModule_AddStringConstant(module, "generation", generation);
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)start}, {0, NULL}};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "_kernel", "Statistics of tensors in one pass: see kernel.py.", 0, methods, slots, NULL, NULL,
+    NULL,
+};
+
+PyMODINIT_FUNC PyInit__kernel(void) { return PyModuleDef_Init(&module); }

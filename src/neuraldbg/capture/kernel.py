@@ -1,0 +1,49 @@
+"""The native kernel behind the statistics of CPU tensors: memory in, a row of the table grows.
+
+``_kernel.c`` is optional at install. Without it the functions of ``op.py`` do the same with torch's and numpy's
+operators, element for element, only slower.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def _load() -> Any:
+    try:
+        return importlib.import_module("neuraldbg.capture._kernel")
+    except ImportError:  # installed without a compiler
+        return None
+
+
+native = _load()
+"""The compiled module, None where there is none."""
+CODES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
+"""The dtypes that the kernel reads, by the codes of ``_kernel.c``."""
+
+
+def backend() -> str:
+    """Say what reads CPU tensors: ``native (avx2)``, or ``torch operators``."""
+    return f"native ({native.generation})" if native is not None else "torch operators"
+
+
+def dense(x: Tensor) -> bool:
+    """Whether the elements of ``x`` fill its memory without holes or overlaps, in whatever order: then order aside,
+    one pass over the memory is a pass over the elements.
+    """
+    if x.is_contiguous():
+        return True
+    expected = 1
+    for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):
+        if size == 1:
+            continue
+        if stride != expected:
+            return False
+        expected *= size
+    return True
