@@ -31,7 +31,8 @@ BLOCK = 128
 """Elements of one contiguous block: eight cache lines, so that a sample of a few thousand spreads over the tensor."""
 
 HALF_UNDER, HALF_OVER = 2.0**-25, 65520.0
-"""IEEE 754 binary16, rounding to nearest even: magnitudes up to 2**-25 become zero, from 65,520 on they are infinite."""
+"""IEEE 754 binary16, rounding to nearest even: magnitudes up to 2**-25 become zero, from 65,520 on they are infinite.
+"""
 
 
 ROW = WIDTH * 8

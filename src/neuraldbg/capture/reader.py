@@ -2,7 +2,9 @@
 
 A member module of ``capture/readers`` defines ``READER``, a subclass of ``Reader``; registration is one line in
 ``readers/__init__.py``. A reader overrides the moments that it needs, and no other costs anything. It keeps no tensor
-of the program beyond the step (a small copy is its own), draws no random number, and changes nothing. Expensive
+of the program beyond the step (a small copy is its own), draws no random number, and changes nothing. In a long run
+most steps are light: of those nothing is told, and what stands in for a function of torch passes through. ``resumes``
+comes before the first moment after such a gap, and steps are told whole or not at all. Expensive
 readings happen only while ``scene.reading`` is true: in the first steps, and then at steps that are powers of two.
 Numpy's warnings are silenced there, and when the run is summed up. What computes with numpy in other steps, on numbers
 of a run that may overflow, says ``@np.errstate(all="ignore")`` itself: at each moment of each step that would be dear.
@@ -69,6 +71,11 @@ class Reader:
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
+
+    def resumes(self) -> None:
+        """Steps went by of which nothing was told, to keep the budget of overhead. What a reader carries from one step
+        to the next is no longer true: nothing may be concluded from what it did not see.
+        """
 
     def patches(self) -> Iterable[Patch]:
         """Functions of torch to stand in for while the session runs. They must test ``scene.switch`` first."""

@@ -48,6 +48,7 @@ MEMBERS: tuple[str, ...] = (
 )
 """Modules of this package, sorted; each defines ``READER``."""
 MOMENTS = (
+    "resumes",
     "call_begins",
     "call_ends",
     "backward_begins",
