@@ -73,6 +73,8 @@ def observe_device(x: Tensor, table: Tensor, row: int, cap: int, bound: float = 
 
     Stands for ``op.observe_device``, also inside of the custom operator.
     """
+    if x.numel() == 0:
+        return
     if x.device.type == "cuda" and table.dtype is torch.float64 and backend(x.device) == "triton":
         _launch(x, table, row, cap, bound, centre)
     else:
@@ -98,10 +100,21 @@ def blank(rows: int, device: torch.device) -> Tensor:
 class Kept:
     """What a reading of many tensors has kept of them, for ``DeviceTable.difference_many``."""
 
-    def __init__(self, caps: Sequence[int], updates: Sequence[int], by: Batch | Sequence[Tensor | None]) -> None:
+    def __init__(
+        self,
+        tensors: Sequence[Tensor | None],
+        caps: Sequence[int],
+        updates: Sequence[int],
+        by: Batch | Sequence[Tensor | None],
+    ) -> None:
         self.caps, self.updates = caps, updates
         self.by = by
         """The batch whose arena holds it, or the samples themselves."""
+        self._layouts = [_layout(x) for x in tensors]
+
+    def still(self, tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """Return tensors, None in place of those that are not laid out as they were: other places would be read."""
+        return [x if _layout(x) == was else None for x, was in zip(tensors, self._layouts, strict=True)]
 
 
 class DeviceTable:
@@ -125,6 +138,8 @@ class DeviceTable:
 
         ``bound`` > 0 counts elements farther than that from ``centre`` as saturated.
         """
+        if x.numel() == 0:
+            return
         if self.kind == "triton":
             _launch(x, self.table, row, cap, bound, centre)
         else:
@@ -137,7 +152,7 @@ class DeviceTable:
         cap: int | Sequence[int],
         updates: Sequence[int] | None = None,
     ) -> Kept | None:
-        """Set the rows of many tensors, one launch for each dtype; None among them is passed over.
+        """Set the rows of many tensors, one launch for each dtype; None and empty ones are passed over.
 
         A second reading of the same in one step replaces the first. ``updates``, rows too, has a copy kept of what is
         read, for ``difference_many``; the next such reading of tensors of the same sizes and rows overwrites it.
@@ -145,20 +160,20 @@ class DeviceTable:
         caps = [cap] * len(tensors) if isinstance(cap, int) else list(cap)
         if self.kind == "torch" or _capturing(self.device):  # a graph keeps addresses only as a launch's arguments
             samples = self._set(tensors, rows, caps, keep=updates is not None)
-            return Kept(caps, updates, samples) if updates is not None else None
+            return Kept(tensors, caps, updates, samples) if updates is not None else None
         from neuraldbg.capture import device_kernel  # noqa: PLC0415 (imports Triton)
 
-        given = [x if x is None else device_plan.readable(x, c) for x, c in zip(tensors, caps, strict=True)]
+        given = _memory(tensors, caps)
         batch = self._known().of(tensors, given, caps, rows, updates)
         batch.launch(given, device_kernel.OBSERVE if updates is None else device_kernel.KEEP, self._turn)
-        return Kept(caps, updates, batch) if updates is not None else None
+        return Kept(tensors, caps, updates, batch) if updates is not None else None
 
     def difference_many(self, tensors: Sequence[Tensor | None], kept: Kept) -> None:
         """Set the rows ``updates`` from what tensors are now less what was kept of them.
 
-        They must have the sizes that they had; narrow dtypes are subtracted in float32. Pass None for those that have
-        not, or are gone.
+        Narrow dtypes are subtracted in float32. None, and what is not laid out as it was, is passed over.
         """
+        tensors = kept.still(tensors)
         if isinstance(kept.by, Sequence):
             news = [
                 None if x is None or old is None else device_plan.sample(x, cap).to(old.dtype).sub(old)
@@ -168,8 +183,7 @@ class DeviceTable:
             return
         from neuraldbg.capture import device_kernel  # noqa: PLC0415 (imports Triton)
 
-        given = [x if x is None else device_plan.readable(x, c) for x, c in zip(tensors, kept.caps, strict=True)]
-        kept.by.launch(given, device_kernel.SUBTRACT, self._turn)
+        kept.by.launch(_memory(tensors, kept.caps), device_kernel.SUBTRACT, self._turn)
 
     def _known(self) -> Batches:
         if self._batches is None:
@@ -190,7 +204,7 @@ class DeviceTable:
         """Set rows one by one. Returns the samples that were read, if they are to be kept."""
         kept: list[Tensor | None] = []
         for number, (x, row, cap) in enumerate(zip(tensors, rows, caps, strict=True)):
-            if x is None:
+            if x is None or x.numel() == 0:
                 kept.append(None)
                 continue
             self.table[row].copy_(self._blank[row])
@@ -230,6 +244,23 @@ class DeviceTable:
     def under_way(self) -> int:
         """How many fetches were not taken yet."""
         return len(self._fetches)
+
+    @property
+    def lost(self) -> int:
+        """How many fetches nobody took in time."""
+        return self._fetches.lost
+
+
+def _layout(x: Tensor | None) -> tuple[torch.dtype, torch.Size, tuple[int, ...]] | None:
+    return None if x is None else (x.dtype, x.shape, x.stride())
+
+
+def _memory(tensors: Sequence[Tensor | None], caps: Sequence[int]) -> list[Tensor | None]:
+    """Return the dense memory that a launch reads of each."""
+    return [
+        None if x is None or x.numel() == 0 else device_plan.readable(x, cap)
+        for x, cap in zip(tensors, caps, strict=True)
+    ]
 
 
 def _by_torch(x: Tensor, table: Tensor, row: int, cap: int, bound: float, centre: float) -> None:

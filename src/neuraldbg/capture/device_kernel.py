@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 # Triton reads globals only as its own constants.
 LANES = tl.constexpr(device_plan.LANES)
 ROWS = tl.constexpr(8)
-"""Pieces that a program reads at once: 8 elements for each of its 128 threads."""
+"""Blocks that a program reads at once: 8 elements for each of its 128 threads."""
 SPAN = tl.constexpr(64)
-"""Pieces of one tensor that one program of a launch over many tensors reads."""
+"""Blocks of one tensor that one program of a launch over many tensors reads."""
 PLAN = tl.constexpr(9)
 """Numbers that describe one tensor of such a launch, see ``plan_row``."""
 WIDTH = tl.constexpr(op.WIDTH)
@@ -41,7 +41,8 @@ HALF_UNDER, HALF_OVER = tl.constexpr(op.HALF_UNDER), tl.constexpr(op.HALF_OVER)
 
 _PROGRAMS = 1024
 """Programs of one launch at most; beyond that each reads several tiles."""
-_WARPS = 4
+_OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}
+"""Said here and not left to Triton, whose default changes in 3.10. Squares of narrow numbers are exact in float64."""
 _DTYPES = {
     torch.float32: tl.float32,
     torch.float64: tl.float64,
@@ -53,12 +54,11 @@ _DTYPES = {
 
 
 @triton.jit
-def _places(first, total, pieces, size, step):
-    """Return where the elements of ROWS pieces lie, shape (ROWS, LANES), and which of them there are."""
-    v = first + tl.arange(0, ROWS)
-    within = ((v % pieces).to(tl.int64) * LANES)[:, None] + tl.arange(0, LANES)[None, :]
-    there = (v < total)[:, None] & (within < size)
-    return ((v // pieces).to(tl.int64) * step)[:, None] + within, there
+def _places(first, total, size, step, end):
+    """Return where the elements of ROWS blocks lie, shape (ROWS, LANES), and which of them there are."""
+    v, c = first + tl.arange(0, ROWS), tl.arange(0, LANES)
+    at = (v.to(tl.int64) * step)[:, None] + c[None, :]
+    return at, (v < total)[:, None] & (c < size)[None, :] & (at < end)
 
 
 @triton.jit
@@ -113,7 +113,7 @@ def _add(row, total, count, sums, squares, low, high, nonfinite, zeros, far, und
 # -- one tensor -------------------------------------------------------------------------------------------------
 
 
-@triton.jit(do_not_specialize=["row", "numel", "count", "size", "step", "pieces", "total"])
+@triton.jit(do_not_specialize=["row", "numel", "count", "size", "step", "end", "total"])
 def _one(
     x,
     table,
@@ -122,8 +122,8 @@ def _one(
     count: tl.int64,
     size: tl.int64,
     step: tl.int64,
-    pieces: tl.int32,
-    total: tl.int32,
+    end: tl.int64,
+    total: tl.int64,
     WIDE: tl.constexpr,
     BOUND: tl.constexpr,
     CENTRE: tl.constexpr,
@@ -131,7 +131,7 @@ def _one(
     pid = tl.program_id(0)
     sums, squares, low, high, nonfinite, zeros, far, under, over = _begin(WIDE)
     for first in range(pid * ROWS, total, tl.num_programs(0) * ROWS):
-        at, there = _places(first, total, pieces, size, step)
+        at, there = _places(first, total, size, step, end)
         values = tl.load(x + at, mask=there, other=0.0).to(tl.float64 if WIDE else tl.float32)
         sums, squares, low, high, nonfinite, zeros, far, under, over = _read(
             values, there, sums, squares, low, high, nonfinite, zeros, far, under, over, BOUND, CENTRE
@@ -156,12 +156,10 @@ def _one(
 def one(x: Tensor, numel: int, places: Blocks, table: Tensor, row: int, bound: float, centre: float) -> None:
     """Add the statistics of dense memory to a row; ``numel`` is what the row's total grows by."""
     grid = (min(triton.cdiv(places.total, ROWS.value), _PROGRAMS),)
-    count, size, step, pieces, total = places
+    count, size, step, end, total = places
     wide = x.dtype is torch.float64
     with _on(x.device):
-        _one[grid](
-            x, table, row, numel, count, size, step, pieces, total, wide, float(bound), float(centre), num_warps=_WARPS
-        )
+        _one[grid](x, table, row, numel, count, size, step, end, total, wide, float(bound), float(centre), **_OPTIONS)
 
 
 # -- many tensors -----------------------------------------------------------------------------------------------
@@ -178,7 +176,7 @@ def plan_row(numel: int, places: Blocks, rows: tuple[int, int], kept: int) -> tu
 
 
 def spans(places: Blocks) -> range:
-    """Return the first pieces of the programs that read a tensor."""
+    """Return the first blocks of the programs that read a tensor."""
     return range(0, places.total, SPAN.value)
 
 
@@ -191,11 +189,11 @@ def _many(table, addresses, plans, work, kept, DTYPE: tl.constexpr, WIDE: tl.con
         x = address.to(tl.pointer_type(DTYPE))
         plan = plans + tensor * PLAN
         size, step = tl.load(plan + 2), tl.load(plan + 3)
-        pieces, total = tl.load(plan + 4).to(tl.int32), tl.load(plan + 5).to(tl.int32)
+        end, total = tl.load(plan + 4), tl.load(plan + 5)
         old = kept + tl.load(plan + 6)
         sums, squares, low, high, nonfinite, zeros, far, under, over = _begin(WIDE)
         for first in range(begin, tl.minimum(begin + SPAN, total), ROWS):
-            at, there = _places(first, total, pieces, size, step)
+            at, there = _places(first, total, size, step, end)
             values = tl.load(x + at, mask=there, other=0.0).to(tl.float64 if WIDE else tl.float32)
             slot = (first + tl.arange(0, ROWS)).to(tl.int64)[:, None] * LANES + tl.arange(0, LANES)[None, :]
             if MODE == 1:
@@ -232,7 +230,7 @@ def many(
     """
     wide = dtype is torch.float64
     with _on(table.device):
-        _many[(work.shape[0],)](table, addresses, plans, work, kept, _DTYPES[dtype], wide, mode, num_warps=_WARPS)
+        _many[(work.shape[0],)](table, addresses, plans, work, kept, _DTYPES[dtype], wide, mode, **_OPTIONS)
 
 
 @triton.jit
@@ -248,7 +246,7 @@ def _clear(table, addresses, plans, MODE: tl.constexpr):
 def clear(table: Tensor, addresses: Tensor, plans: Tensor, mode: int) -> None:
     """Clear the rows that such a launch adds to."""
     with _on(table.device):
-        _clear[(plans.shape[0],)](table, addresses, plans, mode, num_warps=1)
+        _clear[(plans.shape[0],)](table, addresses, plans, mode, **_OPTIONS)
 
 
 def _on(device: torch.device) -> AbstractContextManager[object]:

@@ -14,35 +14,32 @@ from neuraldbg.capture import op
 if TYPE_CHECKING:
     from torch import Tensor
 
-LANES = 128
-"""Neighbouring elements that are read together: a power of two. A longer block is several pieces of this size."""
+LANES = op.BLOCK
+"""Neighbouring elements that are read together: one block of a sample. A power of two, as Triton wants it."""
 
 
 class Blocks(NamedTuple):
-    """Element ``c`` of piece ``v`` lies at ``v // pieces * step + (v % pieces) * LANES + c``, inside of its block."""
+    """Element ``c`` of block ``v`` lies at ``v * step + c``; a tensor that is read whole is blocks without gaps."""
 
     count: int
     """Elements that are read."""
     size: int
-    """Elements of one block."""
+    """Elements of one block, at most LANES."""
     step: int
     """Elements from the beginning of a block to that of the next."""
-    pieces: int
-    """Pieces of one block."""
+    end: int
+    """Elements of the memory: the last block may reach beyond."""
     total: int
-    """Pieces of all blocks."""
+    """Blocks."""
 
 
 @lru_cache(maxsize=4096)
 def blocks(numel: int, cap: int) -> Blocks:
     """Return the places that are read of ``numel`` > 0 elements; ``cap`` <= 0 for all of them."""
     if cap <= 0 or numel <= cap:
-        pieces = -(-numel // LANES)
-        return Blocks(numel, numel, 0, pieces, pieces)
+        return Blocks(numel, LANES, LANES, numel, -(-numel // LANES))
     number, size = max(cap // op.BLOCK, 1), min(op.BLOCK, cap)
-    step = (numel - size) // max(number - 1, 1)
-    pieces = -(-size // LANES)
-    return Blocks(number * size, size, step, pieces, number * pieces)
+    return Blocks(number * size, size, (numel - size) // max(number - 1, 1), numel, number)
 
 
 def dense(x: Tensor) -> bool:
