@@ -56,8 +56,9 @@ class _Group:
     def point(self, addresses: list[int]) -> None:
         """Tell the kernel where the tensors lie, if they lie elsewhere than before."""
         if addresses != self._known:
-            self._addresses.copy_(pinned(torch.tensor(addresses, dtype=torch.int64, device="cpu"), self._table.device),
-                                  non_blocking=True)
+            self._addresses.copy_(
+                pinned(torch.tensor(addresses, dtype=torch.int64, device="cpu"), self._table.device), non_blocking=True
+            )
             self._known = addresses
 
     def launch(self, mode: int) -> None:
@@ -79,7 +80,7 @@ class Batch:
             (places, _Group(table, dtype, [m for m in (members[p] for p in places) if m is not None], keep=keep))
             for dtype, places in by_dtype.items()
         ]
-        self._read_in = {mode: -1 for mode in (device_kernel.OBSERVE, device_kernel.KEEP, device_kernel.SUBTRACT)}
+        self._read_in = dict.fromkeys((device_kernel.OBSERVE, device_kernel.KEEP, device_kernel.SUBTRACT), -1)
 
     def launch(self, tensors: Sequence[Tensor | None], mode: int, turn: int) -> None:
         """Read the tensors, one launch for each dtype; a second reading in one turn replaces the first."""

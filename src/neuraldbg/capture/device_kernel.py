@@ -8,6 +8,8 @@ No argument is specialised upon by its value, so that a new size or row compiles
 shape (rows, op.WIDTH).
 """
 
+# ruff: noqa: ANN001, ANN202 (what is under `triton.jit` is Triton's language: there annotations choose types to compile)
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
@@ -71,7 +73,9 @@ def _begin(WIDE: tl.constexpr):
 
 
 @triton.jit
-def _read(x, there, sums, squares, low, high, nonfinite, zeros, far, under, over, BOUND: tl.constexpr, CENTRE: tl.constexpr):
+def _read(
+    x, there, sums, squares, low, high, nonfinite, zeros, far, under, over, BOUND: tl.constexpr, CENTRE: tl.constexpr
+):
     """Add a tile of values, float32 or float64. NaN compares as false, so it is not finite and never far."""
     size = tl.abs(x)
     finite = there & (size < float("inf"))

@@ -21,7 +21,7 @@ LANES = op.BLOCK
 class Blocks(NamedTuple):
     """Element ``c`` of block ``v`` lies at ``v * step + c``; a tensor that is read whole is blocks without gaps."""
 
-    count: int
+    taken: int
     """Elements that are read."""
     size: int
     """Elements of one block, at most LANES."""
