@@ -12,8 +12,9 @@ shape (rows, op.WIDTH).
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 from __future__ import annotations
 
+import inspect
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import triton
@@ -159,11 +160,14 @@ def _one(
 
 def one(x: Tensor, numel: int, places: Blocks, table: Tensor, row: int, bound: float, centre: float) -> None:
     """Add the statistics of dense memory to a row; ``numel`` is what the row's total grows by."""
-    grid = (min(triton.cdiv(places.total, ROWS.value), _PROGRAMS),)
+    programs = min(-(-places.total // ROWS.value), _PROGRAMS)
     count, size, step, end, total = places
     wide = x.dtype is torch.float64
+    args = (x, table, row, numel, count, size, step, end, total, wide, float(bound), float(centre))
     with _on(x.device):
-        _one[grid](x, table, row, numel, count, size, step, end, total, wide, float(bound), float(centre), **_OPTIONS)
+        # What Triton compiles for: the arguments' types, constants, and whether the addresses are aligned.
+        key = (x.dtype, x.data_ptr() % 16 == 0, table.data_ptr() % 16 == 0, bound, centre, x.device)
+        _launch(_one, key, programs, args)
 
 
 # -- many tensors -----------------------------------------------------------------------------------------------
@@ -234,7 +238,8 @@ def many(
     """
     wide = dtype is torch.float64
     with _on(table.device):
-        _many[(work.shape[0],)](table, addresses, plans, work, kept, _DTYPES[dtype], wide, mode, **_OPTIONS)
+        args = (table, addresses, plans, work, kept, _DTYPES[dtype], wide, mode)
+        _many[(work.shape[0],)](*args, **_OPTIONS)
 
 
 @triton.jit
@@ -253,6 +258,38 @@ def clear(table: Tensor, addresses: Tensor, plans: Tensor, mode: int) -> None:
         _clear[(plans.shape[0],)](table, addresses, plans, mode, **_OPTIONS)
 
 
+# -- launching --------------------------------------------------------------------------------------------------
+
+
+def _takes_constants() -> bool:
+    """Whether what is compiled is launched with all arguments, constants too: not before Triton 3.3."""
+    try:
+        return "*bound_args.values()" in inspect.getsource(triton.runtime.JITFunction.run)
+    except (AttributeError, OSError):
+        return False
+
+
+_DIRECT = _takes_constants()
+_compiled: dict[tuple[object, ...], Any] = {}
+"""Compiled kernels, a cache: Triton's own way to them takes ten times as long as the launch."""
+
+
+def _launch(kernel: Any, key: tuple[object, ...], programs: int, args: tuple[object, ...]) -> None:
+    """Launch a kernel that was compiled for such arguments, or compile it."""
+    known = _compiled.get(key)
+    if known is not None:
+        known[programs, 1, 1](*args)
+        return
+    known = kernel[programs,](*args, **_OPTIONS)
+    if _DIRECT and known is not None:  # the interpreter returns nothing
+        _compiled[key] = known
+
+
 def _on(device: torch.device) -> AbstractContextManager[object]:
     """Triton launches on the current device, on its current stream; the interpreter runs on the CPU."""
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+    if device.type != "cuda" or device.index == torch.cuda.current_device():
+        return _HERE
+    return torch.cuda.device(device)
+
+
+_HERE = nullcontext()
