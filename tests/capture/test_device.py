@@ -191,6 +191,15 @@ def test_what_is_laid_out_otherwise_than_it_was_is_passed_over(kind):
 
 
 @KINDS
+def test_the_limits_of_half_precision(kind):
+    limits = [2.0**-25, 2.0**-25 * (1 + 2**-20), 65520.0, 65519.0, -(2.0**-25), -65520.0, 1e-40, -0.0, float("inf")]
+    table = DeviceTable("cpu", 2, kind)
+    for row, dtype in enumerate((torch.float32, torch.float64)):
+        table.observe(torch.tensor(limits, dtype=dtype), row, 0)
+    assert table.table[:, [op.UNDER, op.OVER, op.ZEROS, op.NONFINITE]].tolist() == [[3, 2, 1, 1]] * 2
+
+
+@KINDS
 def test_one_cap_for_each_of_many(kind):
     xs = [torch.randn(3000), torch.randn(3000), torch.randn(3000, dtype=torch.float64)]
     table = DeviceTable("cpu", 3, kind)
