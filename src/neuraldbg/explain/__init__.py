@@ -142,6 +142,9 @@ def _blind_spots(case: Case) -> list[Unjudged]:
     never = case.run.info.coverage.get("never_fired") or ()
     if never:
         found.append(Unjudged(f"activations of {listing(never)}", "their forward hooks never fired"))
+    if coarse := int(case.run.info.coverage.get("coarse", 0)):
+        said = f"the writer of the run did not keep up, and {plural(coarse, 'step')} are recorded coarsely"
+        found.append(Unjudged("single steps", said))
     if case.history.read.any():
         newest = case.history.row(int(np.flatnonzero(case.history.read)[-1]))
         total, count = (np.nan_to_num(newest[:, index]) for index in (0, 1))
