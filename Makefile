@@ -87,6 +87,7 @@ docs: $(VENV)/.dev ## Rerun the examples and write what the documents quote
 	$(BIN)/python docs/capture.py
 
 pins: $(VENV)/.dev ## Write the exact versions that are installed now into constraints.txt
+	@test ! -e $(VENV)/.peers || { echo "The peers of make bench are installed, too: make clean first." >&2; exit 1; }
 	@{ sed -n '/^#/p' $(PINS); $(BIN)/python -m pip freeze --all --exclude-editable | sed '/^pip==/d; s/+[a-z0-9.]*$$//'; } > $(PINS).new
 	@mv $(PINS).new $(PINS)
 

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kinds import KINDS
 from models import WORKLOADS
@@ -24,6 +27,9 @@ from rich.table import Table
 from rounds import BARE, Cost, Course, Effort, cost, in_turns, opening, tell_opening
 from traincheck_peer import command
 from workers import Worker, WorkerFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 OURS = ("bare again", "NeuralDBG", "NeuralDBG, all")
 PEERS = tuple(kind.name for kind in KINDS.values() if kind.peer)
@@ -44,7 +50,7 @@ class Result:
 
 def started(stack: ExitStack, kind: str, workload: str, compiled: bool) -> Worker:
     """Start a worker that ends with the stack."""
-    how = command(workload) if KINDS[kind].attach is None else None
+    how = partial(command, workload) if KINDS[kind].attach is None else None
     return stack.enter_context(Worker(kind, workload, compiled, how))
 
 
@@ -116,12 +122,15 @@ def say(what: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
 
 
-def run(models: list[str], effort: Effort, *, peers: bool = True, compiled: bool = True) -> list[Result]:
-    """Measure workloads, eager and then compiled."""
-    results = [measure(name, False, effort, peers=peers) for name in models]
-    if compiled:
-        results += [measure(name, True, effort, peers=False) for name in models if name in COMPILED]
-    return results
+def run(models: list[str], effort: Effort, *, peers: bool = True, compiled: bool = True) -> Iterator[Result]:
+    """Measure workloads, eager and then compiled, one after the other."""
+    # Told to end, it ends its workers, too: they are stopped, and would stay so.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
+    for name in models:
+        yield measure(name, False, effort, peers=peers)
+    for name in models:
+        if compiled and name in COMPILED:
+            yield measure(name, True, effort, peers=False)
 
 
 def table(results: list[Result]) -> Table:
@@ -171,7 +180,7 @@ def main() -> None:
     models = args.models.split(",")
     if unknown := [name for name in models if name not in WORKLOADS]:
         parser.error(f"no such model: {', '.join(unknown)} (there are {', '.join(WORKLOADS)})")
-    results = run(models, effort, peers=not args.no_peers, compiled=not args.no_compiled)
+    results = list(run(models, effort, peers=not args.no_peers, compiled=not args.no_compiled))
     Console(width=150).print(table(results))
     if args.json:
         args.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n", encoding="utf-8")

@@ -60,25 +60,25 @@ def _version(name: str) -> str:
         return "not installed"
 
 
-def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Run all three benchmarks."""
-    began, where = time.time(), machine()
+def measure(args: argparse.Namespace, kept: Path) -> None:
+    """Run all three benchmarks, and keep what is there after each workload: a run that is broken off leaves a page."""
+    began, effort = time.time(), QUICK if args.quick else Effort(rounds=args.rounds)
+    numbers: dict[str, Any] = {"machine": machine(), "rounds": [effort.rounds, effort.peer_rounds], "results": []}
     say("start-up")
-    starts = startup.run(2 if args.quick else startup.REPEATS)
+    numbers["startup"] = startup.run(2 if args.quick else startup.REPEATS)
     say("kernel")
     speeds = kernel.run(0.05 if args.quick else kernel.REPEAT_S)
-    effort = QUICK if args.quick else Effort(rounds=args.rounds)
-    results = run(args.models.split(","), effort, peers=not args.no_peers, compiled=not args.no_compiled)
-    Console(width=150).print(startup.table(starts), kernel.table(speeds), table(results))
-    return {
-        "machine": where,
-        "rounds": [effort.rounds, effort.peer_rounds],
-        "minutes": (time.time() - began) / 60,
-        "startup": starts,
-        "kernel": [{**asdict(s), "gbs": s.gbs(s.kernel_us), "limit_gbs": s.gbs(s.limit_us),
-                    "copy_gbs": s.gbs(s.copy_us), "torch_gbs": s.gbs(s.torch_us)} for s in speeds],
-        "results": [asdict(result) for result in results],
-    }  # fmt: skip
+    numbers["kernel"] = [
+        {**asdict(s), "gbs": s.gbs(s.kernel_us), "limit_gbs": s.gbs(s.limit_us), "copy_gbs": s.gbs(s.copy_us),
+         "torch_gbs": s.gbs(s.torch_us)} for s in speeds
+    ]  # fmt: skip
+    Console(width=150).print(startup.table(numbers["startup"]), kernel.table(speeds))
+    for result in run(args.models.split(","), effort, peers=not args.no_peers, compiled=not args.no_compiled):
+        Console(width=150).print(table([result]))
+        numbers["results"].append(asdict(result))
+        numbers["minutes"] = (time.time() - began) / 60
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -92,8 +92,7 @@ def main() -> None:
     args = parser.parse_args()
     kept = CACHE / "quick.json" if args.quick else KEPT
     if not args.cached:
-        CACHE.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps(measure(args), indent=1) + "\n", encoding="utf-8")
+        measure(args, kept)
     numbers = json.loads(kept.read_text(encoding="utf-8"))
     folder = CACHE if args.quick else ROOT / "docs"
     draw(numbers, folder / "performance.png")

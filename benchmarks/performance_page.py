@@ -36,6 +36,8 @@ environment): two threads on two cores that other programs use too wait for each
 - **memory**: the peak of the process and its children over that of the bare process, imports of the tool included.
 - **disk**: what was left in the tool's folder, by step.
 """
+ENOUGH = 8
+"""Rounds below which a page says that it is none."""
 SHORT = ("bare again", DEFAULT, FULL, "wandb.watch, all", "TensorBoard", "DebugUnderflowOverflow", "detect_anomaly")
 
 
@@ -53,6 +55,8 @@ def page(numbers: dict[str, Any]) -> str:
     eager = [result for result in numbers["results"] if not result["compiled"]]
     compiled = [result for result in numbers["results"] if result["compiled"]]
     judged = grid(("", "aim", "reached", "met"), ((t.what, t.aim, t.reached, t.met) for t in targets(numbers)))
+    if numbers["rounds"][0] < ENOUGH:
+        head += f"\n**Provisional: {numbers['rounds'][0]} rounds are a trial of the benchmark, not a measurement.**\n"
     parts = [
         head,
         f"<!-- begin:short -->\n{short(eager)}\n<!-- end:short -->",

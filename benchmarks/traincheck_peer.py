@@ -24,8 +24,8 @@ STEPS = 20
 LIMIT_S = 300.0
 
 
-def command(workload: str) -> list[str]:
-    """Return how to start a worker under TrainCheck. WorkerFailed if it is not installed or does not work."""
+def command(workload: str, folder: Path) -> list[str]:
+    """Make a worker under TrainCheck in a folder; WorkerFailed if it is not installed or does not work."""
     try:
         version = importlib.metadata.version("traincheck")
     except importlib.metadata.PackageNotFoundError as error:
@@ -33,10 +33,9 @@ def command(workload: str) -> list[str]:
     invariants = CACHE / f"traincheck-{version}.json"
     if not invariants.is_file():
         _infer(invariants)
-    target = Path(tempfile.mkdtemp(prefix="bench-traincheck-"))
-    arguments = ("--invariants", invariants, "--output-dir", target / "trace", "--only-instr")
-    _run("traincheck-collect", *_script(workload, target), *arguments)
-    return ["env", f"PYTHONPATH={HERE}", sys.executable, str(target / f"_traincheck_{SCRIPT.name}")]
+    arguments = ("--invariants", invariants, "--output-dir", folder / "trace", "--only-instr")
+    _run("traincheck-collect", *_script(workload, folder), *arguments)
+    return ["env", f"PYTHONPATH={HERE}", sys.executable, str(folder / f"_traincheck_{SCRIPT.name}")]
 
 
 def _infer(invariants: Path) -> None:

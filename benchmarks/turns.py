@@ -26,25 +26,25 @@ _now = time.perf_counter
 
 
 class Clock:
-    """Takes the time away from the clocks that a tool reads. Costs them some 50 ns a call, which the tool pays."""
+    """Takes time away from the clocks that a tool reads. Makes them some 100 ns a call slower, which the tool pays."""
 
     def __init__(self) -> None:
-        self._away = 0.0
+        away = 0.0
+
+        def skip(seconds: float) -> None:
+            nonlocal away
+            away += seconds
+
+        def behind(original: Callable[[], float]) -> Callable[[], float]:
+            return lambda: original() - away
+
+        def behind_ns(original: Callable[[], int]) -> Callable[[], int]:
+            return lambda: original() - int(1e9 * away)
+
+        self.skip = skip
         for name in ("perf_counter", "monotonic"):
-            seconds: Callable[[], float] = getattr(time, name)
-            nanoseconds: Callable[[], int] = getattr(time, f"{name}_ns")
-
-            def shifted(original: Callable[[], float] = seconds) -> float:
-                return original() - self._away
-
-            def shifted_ns(original: Callable[[], int] = nanoseconds) -> int:
-                return original() - int(1e9 * self._away)
-
-            setattr(time, name, shifted)
-            setattr(time, f"{name}_ns", shifted_ns)
-
-    def skip(self, seconds: float) -> None:
-        self._away += seconds
+            setattr(time, name, behind(getattr(time, name)))
+            setattr(time, f"{name}_ns", behind_ns(getattr(time, f"{name}_ns")))
 
 
 class Turns:

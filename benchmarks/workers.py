@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from typing_extensions import Self
@@ -67,40 +68,55 @@ class Worker:
     kind: str
     workload: str
     compiled: bool = False
-    command: list[str] | None = None
-    """Another script that takes turns; it finds its address in the environment."""
+    command: Callable[[Path], list[str]] | None = None
+    """Makes, in a folder, another script that takes turns, and says how to run it. It finds its address in the
+    environment."""
     hello: dict[str, Any] = field(default_factory=dict)
     """What it told when it was ready."""
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def __enter__(self) -> Self:
         self.folder = Path(tempfile.mkdtemp(prefix="bench-"))
+        try:
+            self._start()
+            self.hello = self._hear()
+        except BaseException:
+            self._end()
+            raise
+        self._freeze()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._end()
+
+    def _start(self) -> None:
         address = str(self.folder / "turns.sock")
         out = self.folder / "left"
         out.mkdir()
         how = "compiled" if self.compiled else "eager"
         own = [sys.executable, str(HERE / "turns.py"), address, self.kind, self.workload, how, str(out)]
+        command = own if self.command is None else self.command(self.folder)
         environment = {**QUIET, **os.environ, "BENCH_ADDRESS": address, "BENCH_WORKLOAD": self.workload}
         self.log = self.folder / "printed"
         with Listener(address, "AF_UNIX") as listener, self.log.open("wb") as printed:
             self._process = subprocess.Popen(
-                self.command or own, env=environment, stdout=printed, stderr=printed, start_new_session=True
+                command, env=environment, stdout=printed, stderr=printed, start_new_session=True
             )
             self._socket = self._accept(listener)
-        self.hello = self._hear()
-        self._freeze()
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        for pid in self._processes():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self._process.wait()
+    def _end(self) -> None:
+        if self._process is not None:
+            for pid in self._processes():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _accept(self, listener: Listener) -> Connection:
         """Wait until the worker calls; a script of another tool may die before it does."""
         until = time.monotonic() + PATIENCE_S
         socket = listener._listener._socket  # type: ignore[attr-defined]  # noqa: SLF001 (accept has no timeout)
+        assert self._process is not None
         while not wait([socket], 0.2):
             if self._process.poll() is not None or time.monotonic() > until:
                 raise WorkerFailed(self._last_words())
@@ -121,7 +137,7 @@ class Worker:
 
     def _last_words(self) -> str:
         lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"ended with status {self._process.poll()}"
+        return lines[-1] if lines else "it ended without a word"
 
     def _ask(self, **command: Any) -> dict[str, Any]:
         for pid in self._processes():
@@ -148,6 +164,7 @@ class Worker:
 
     def _processes(self) -> list[int]:
         """Return the worker's process id and those of all below it."""
+        assert self._process is not None
         return [self._process.pid, *_below(self._process.pid)]
 
 
