@@ -61,8 +61,9 @@ class Speed:
 
 def observe_call(x: Tensor) -> Callable[[], None]:
     """Return a call that reads a whole tensor into a row of the table, as the hooks call it."""
-    row = np.zeros(op.WIDTH)
-    return lambda: op.observe_cpu(x, row, cap=x.numel())
+    table = torch.zeros(1, op.WIDTH, dtype=torch.float64)
+    rows = op.rows_of(table)
+    return lambda: op.observe_cpu(x, rows, 0, x.numel())
 
 
 def torch_call(x: Tensor) -> Callable[[], None]:

@@ -27,6 +27,8 @@ from performance_picture import draw
 from rich.console import Console
 from rounds import Effort
 
+from neuraldbg.capture.kernel import backend
+
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "bench"
 KEPT = CACHE / "performance.json"
@@ -42,6 +44,7 @@ def machine() -> dict[str, Any]:
         "load": next(iter(_lines("/proc/loadavg")), "").split()[:1],
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "date": time.strftime("%d %B %Y"),
+        "kernel": backend(),
         "versions": {name: _version(name) for name in packages},
     }
 
@@ -65,7 +68,7 @@ def measure(args: argparse.Namespace, kept: Path) -> None:
     began, effort = time.time(), QUICK if args.quick else Effort(rounds=args.rounds)
     numbers: dict[str, Any] = {"machine": machine(), "rounds": [effort.rounds, effort.peer_rounds], "results": []}
     say("start-up")
-    numbers["startup"] = startup.run(2 if args.quick else startup.REPEATS)
+    numbers["startup"] = startup.run(1 if args.quick else startup.REPEATS)
     say("kernel")
     speeds = kernel.run(0.05 if args.quick else kernel.REPEAT_S)
     numbers["kernel"] = [

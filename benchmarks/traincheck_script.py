@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from models import WORKLOADS
-from turns import Turns, on_disk, peak
+from turns import Turns, on_disk
 
 torch.manual_seed(0)
 workload = WORKLOADS[os.environ["BENCH_WORKLOAD"]]
@@ -28,4 +28,4 @@ for _ in turns or range(int(os.environ.get("BENCH_REFERENCE", "20"))):
     optimizer.step()
 if turns is not None:
     left = on_disk(Path(os.environ["TRAINCHECK_OUTPUT_DIR"]))
-    turns.say(close_s=0.0, memory=peak(), disk=left, steps=turns.steps)
+    turns.say(close_s=0.0, disk=left, steps=turns.steps)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import sys
 import time
 from multiprocessing.connection import Client
@@ -93,11 +92,6 @@ def _compiled() -> dict[str, int]:
     return {"graphs": counters["stats"]["unique_graphs"], "breaks": sum(counters["graph_break"].values())}
 
 
-def peak() -> int:
-    """Return the bytes of memory that this process had at most."""
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
 def on_disk(folder: Path) -> int:
     """Return the bytes of the files below a folder."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
@@ -121,9 +115,8 @@ def train(turns: Turns, kind: str, workload: str, compiled: bool, folder: Path) 
     for _ in turns:
         attached.step()
     began = _now()
-    most = peak()
     facts = attached.close()
-    turns.say(close_s=_now() - began, memory=most, disk=on_disk(folder), steps=turns.steps, **facts)
+    turns.say(close_s=_now() - began, disk=on_disk(folder), steps=turns.steps, **facts)
 
 
 def main() -> None:

@@ -152,10 +152,9 @@ class Worker:
         return Turn(**answer)
 
     def close(self) -> dict[str, Any]:
-        """Let it detach its tool; returns what it leaves: memory, bytes on disk, steps."""
-        children = sum(_peak(pid) for pid in self._processes()[1:])
-        answer = self._ask(do="close")
-        return {**answer, "memory": answer["memory"] + children}
+        """Let it detach its tool; returns what it leaves: peak memory with that of its children, disk, steps."""
+        memory = sum(_peak(pid) for pid in self._processes())
+        return {**self._ask(do="close"), "memory": memory}
 
     def _freeze(self) -> None:
         for pid in self._processes():
@@ -178,7 +177,7 @@ def _below(pid: int) -> list[int]:
 
 
 def _peak(pid: int) -> int:
-    """Return the bytes of memory that a process had at most."""
+    """Return the bytes of memory that a process had at most. What getrusage says of it includes who started it."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
             if line.startswith("VmHWM:"):
