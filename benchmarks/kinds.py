@@ -47,6 +47,10 @@ class Kind:
     peer: bool = False
     package: str = ""
     """What has to be installed, as its distribution is called."""
+    period: int = 1
+    """Steps after which it does the same again: a turn has as many at least."""
+    warm_up: int = 0
+    """First steps in which it does more than later."""
 
 
 # ---------------------------------------------------------------- ours
@@ -197,6 +201,14 @@ KINDS = {
         Kind("DebugUnderflowOverflow", "of transformers, as it comes", underflow_overflow, True, "transformers"),
         Kind("detect_anomaly", "`torch.autograd.set_detect_anomaly(True)`", anomaly, True),
         Kind(".item() hooks", "three numbers of each layer's output and each gradient, each step", item_hooks, True),
-        Kind("TrainCheck", "`traincheck-collect --invariants`: selective, every 10th step", None, True, "traincheck"),
+        Kind(
+            "TrainCheck",
+            "`traincheck-collect --invariants`: selective, every 10th step",
+            None,
+            True,
+            "traincheck",
+            period=10,
+            warm_up=10,
+        ),
     )
 }

@@ -24,7 +24,7 @@ from kinds import KINDS
 from models import WORKLOADS
 from rich.console import Console
 from rich.table import Table
-from rounds import BARE, Cost, Course, Effort, cost, in_turns, opening, tell_opening
+from rounds import BARE, LEAST, Cost, Course, Effort, cost, in_turns, opening, tell_opening
 from traincheck_peer import command
 from workers import Worker, WorkerFailed
 
@@ -87,7 +87,8 @@ def group(bare: Worker, kinds: list[str], effort: Effort, rounds: int) -> list[C
             except WorkerFailed as failure:
                 costs[kind] = Cost(kind, problem=str(failure))
         try:
-            course = in_turns(bare, workers, rounds) if workers else None
+            least = max(LEAST, *(KINDS[kind].period for kind in kinds))
+            course = in_turns(bare, workers, rounds, least) if workers else None
         except WorkerFailed as failure:  # whoever it was: a tool that dies in mid-course has no numbers
             return [Cost(kind, problem=str(failure)) for kind in kinds]
         for worker in workers:
@@ -100,7 +101,8 @@ def begin(bare: Worker, worker: Worker, effort: Effort) -> Cost:
     """Look at a worker's first steps."""
     ours = worker.kind == "NeuralDBG"
     found = Cost(worker.kind)
-    course = opening(bare, worker, effort.opening_s if ours else min(effort.opening_s, 1.0))
+    seconds = effort.opening_s if ours else min(effort.opening_s, 1.0)
+    course = opening(bare, worker, seconds, KINDS[worker.kind].warm_up)
     tell_opening(found, course, worker.hello["attach_s"])
     found.graphs = course.last(worker.kind).graphs
     return found

@@ -68,7 +68,8 @@ def measure(args: argparse.Namespace, kept: Path) -> None:
     began, effort = time.time(), QUICK if args.quick else Effort(rounds=args.rounds)
     numbers: dict[str, Any] = {"machine": machine(), "rounds": [effort.rounds, effort.peer_rounds], "results": []}
     say("start-up")
-    numbers["startup"] = startup.run(1 if args.quick else startup.REPEATS)
+    numbers["repeats"] = 2 if args.quick else startup.REPEATS
+    numbers["startup"] = startup.run(numbers["repeats"])
     say("kernel")
     speeds = kernel.run(0.05 if args.quick else kernel.REPEAT_S)
     numbers["kernel"] = [

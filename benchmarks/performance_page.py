@@ -55,11 +55,12 @@ def page(numbers: dict[str, Any]) -> str:
     eager = [result for result in numbers["results"] if not result["compiled"]]
     compiled = [result for result in numbers["results"] if result["compiled"]]
     judged = grid(("", "aim", "reached", "met"), ((t.what, t.aim, t.reached, t.met) for t in targets(numbers)))
-    if numbers["rounds"][0] < ENOUGH:
-        head += f"\n**Provisional: {numbers['rounds'][0]} rounds are a trial of the benchmark, not a measurement.**\n"
+    rounds = numbers["rounds"][0]
+    trial = f"**Provisional: {rounds} rounds are a trial of the benchmark, not a measurement.** " * (rounds < ENOUGH)
+    trial += numbers.get("note", "")
     parts = [
         head,
-        f"<!-- begin:short -->\n{short(eager)}\n<!-- end:short -->",
+        f"<!-- begin:short -->\n{short(eager, trial.strip())}\n<!-- end:short -->",
         "Ratios of step times to the bare training, 1 is free; in brackets how far bare against bare strays.",
         f"## What was aimed at\n\n{judged}",
         HOW.format(rounds=numbers["rounds"][0], peers=numbers["rounds"][1]).strip(),
@@ -70,12 +71,15 @@ def page(numbers: dict[str, Any]) -> str:
         parts.append("## Compiled\n\n`torch.compile(model)`; graphs are those of dynamo in the whole process, *later*"
                      " those made after the first seconds, while reading went on and off.\n\n"
                      + "\n\n".join(workload(result) for result in compiled))  # fmt: skip
-    parts += ["## The kernel\n\n" + kernel(numbers["kernel"]), "## Starting\n\n" + starts(numbers["startup"])]
+    parts += [
+        "## The kernel\n\n" + kernel(numbers["kernel"]),
+        "## Starting\n\n" + starts(numbers["startup"], numbers["repeats"]),
+    ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def short(eager: list[dict[str, Any]]) -> str:
-    """Return the table that the README quotes."""
+def short(eager: list[dict[str, Any]], warning: str) -> str:
+    """Return the table that the README quotes, with the warning that belongs to it."""
     heads = ("", *(f"{r['workload']} ({r['bare_ms']:.3g} ms)" for r in eager))
     rows = []
     for kind in SHORT:
@@ -84,7 +88,7 @@ def short(eager: list[dict[str, Any]]) -> str:
         if kind == "bare again":
             cells = [f"{cell} (±{noise(result):.3f})" for cell, result in zip(cells, eager, strict=True)]
         rows.append((kind, *cells))
-    return grid(heads, rows)
+    return f"{warning}\n\n{grid(heads, rows)}".strip()
 
 
 def workload(result: dict[str, Any]) -> str:
@@ -161,10 +165,8 @@ def kernel(speeds: list[dict[str, Any]]) -> str:
     )
 
 
-def starts(found_ms: dict[str, float]) -> str:
+def starts(found_ms: dict[str, float], repeats: int) -> str:
     """Return the table of start-up times."""
     rows = ((name if name.startswith("attach") else f"`{name}`", f"{ms:.0f}") for name, ms in found_ms.items())
-    return (
-        "Fresh processes, median of seven in turns; imports of neuraldbg are clocked after torch is there.\n\n"
-        + grid(("", "ms"), rows)
-    )
+    told = f"Fresh processes, medians of {repeats} in turns; imports of neuraldbg are clocked after torch is there."
+    return f"{told}\n\n{grid(('', 'ms'), rows)}"

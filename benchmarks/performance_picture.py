@@ -77,7 +77,7 @@ def panel(axis: Axes, title: str, bars: list[tuple[str, dict[str, Any]]]) -> Non
         axis.plot(totals, place, marker="D", markersize=4, markerfacecolor="white", markeredgecolor="black", zorder=3)
         axis.text(max(high, ratio, totals) * 1.2, place, label(cost), va="center", fontsize=8)
     axis.set_yticks(range(len(bars)), [name for name, _ in bars], fontsize=8)
-    axis.invert_yaxis()
+    axis.set_ylim(len(bars) - 0.4, -0.6)  # the first on top, with room for rows that have no bar
     axis.set_xscale("log")
     axis.set_xlim(floor, most * 25)
     shown = [tick - 1 for tick in TICKS[1:] if tick - 1 <= most * 25]

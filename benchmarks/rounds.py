@@ -126,12 +126,12 @@ def order(others: Sequence[Worker], bare: Worker, number: int) -> list[Worker]:
     return [one for i, other in enumerate(turned) for one in ((bare, other) if i % 2 == 0 else (other,))]
 
 
-def in_turns(bare: Worker, others: Sequence[Worker], rounds: int) -> Course:
-    """Give everyone turns."""
+def in_turns(bare: Worker, others: Sequence[Worker], rounds: int, least: int = LEAST) -> Course:
+    """Give everyone turns, of so many steps at least."""
     course = Course()
     for number in range(rounds):
         for worker in order(others, bare, number):
-            course.take(worker)
+            course.take(worker, least=least)
     course.take(bare)
     return course
 
@@ -149,13 +149,14 @@ def cost(course: Course, kind: str) -> Cost:
     return found
 
 
-def opening(bare: Worker, other: Worker, seconds: float) -> Course:
-    """Watch the first steps of a training, with bare turns in between."""
+def opening(bare: Worker, other: Worker, seconds: float, steps: int = 0) -> Course:
+    """Watch the first seconds and steps of a training, with bare turns in between."""
     course = Course()
-    spent = 0.0
+    spent, taken = 0.0, 0
     course.take(bare)
-    while spent < seconds:
-        spent += course.take(other).total
+    while spent < seconds or taken < steps:
+        turn = course.take(other)
+        spent, taken = spent + turn.total, taken + len(turn.seconds)
         course.take(bare)
     return course
 
