@@ -281,8 +281,11 @@ class NeuralDbg:
         if layout is not self._told or self._count % _TELL_EVERY == 0:  # so that a killed run's file says what ran
             self._told = layout
             self._update_info(Outcome("running"))
-        grads, acts = answers.norms(step, layout, "param_grad"), answers.norms(step, layout, "activation")
-        self._ring.add(step.index, grads, acts, step.loss)
+        if step.light:
+            self._ring.add(step.index, {}, {}, step.loss)
+        else:
+            grads, acts = answers.norms(step, layout, "param_grad"), answers.norms(step, layout, "activation")
+            self._ring.add(step.index, grads, acts, step.loss)
         if self._snapshots is not None and self._discover:
             self._attach_snapshots()
         if self._on_step is not None:

@@ -90,7 +90,15 @@ class Capture:
         tell = self.readers.at
         self.models = Models(self.hooks, self.params, self._close_open, self.switch, tell, discover=discover)
         self.optimizers = Optimizers(
-            self.params, self.tally, self._relevant, self._begin, self._ready, self._end, self.switch, tell
+            self.params,
+            self.tally,
+            self._relevant,
+            self._begin,
+            self._ready,
+            self._end,
+            self.switch,
+            tell,
+            self.models.tell_of_glimpse,
         )
         self.optimizers.judging = judge is not None
         self.losses = Losses(self.hooks, self.models, self._before_backward, tell)
@@ -346,6 +354,7 @@ class Capture:
             self.optimizers.begin_stream(stream, self.steps)
         self._open.clear()
         self.losses.begin_step()
+        self.models.forget_glimpse()
         self.hooks.step = self.steps
         if full != bool(self.switch):
             self._wake() if full else self._doze()
