@@ -68,6 +68,12 @@ class LoopOrder(Reader):
         self._any = False
         """Whether any optimizer has stepped."""
         self._backwards = self._training = self._tries = 0
+        self._gaps = False
+        """Whether steps went by unseen."""
+
+    def resumes(self) -> None:
+        """An optimizer may have stepped unseen."""
+        self._gaps = True
 
     def patches(self) -> Iterable[Patch]:
         """``zero_grad`` of optimizers and modules, and the steps that a gradient scaler is asked for."""
@@ -161,6 +167,11 @@ class LoopOrder(Reader):
             seen.add(key)
             self.scene.log(FactKey.ORDER, {"stream": stream.index, "order": list(key)}, "stream")
 
+    def _stepped_unseen(self, opt: Optimizer) -> bool:
+        """Whether an optimizer that was never seen to step remembers something, or is known to have stepped."""
+        known = any(stream.opt() is opt and stream.steps for stream in self.scene.optimizers.streams)
+        return self._gaps and (known or any(opt.state.values()))
+
     def summarise(self) -> None:
         """Say which optimizers were made, cleared and never stepped."""
         stepped = {id(t) for other in list(self._stepped) for t in _tensors(other)}
@@ -168,7 +179,7 @@ class LoopOrder(Reader):
             opt = idle.opt()
             if opt is not None:
                 self._describe(opt, idle)
-                if stepped & {id(t) for t in _tensors(opt)}:  # a wrapper holds the tensors of another that steps
+                if self._stepped_unseen(opt) or stepped & {id(t) for t in _tensors(opt)}:  # a wrapper holds the tensors of another that steps
                     continue
             if idle.fact:
                 passed = {"backwards": self._backwards, "training": self._training > 0, "scaler_steps": self._tries}
