@@ -72,8 +72,15 @@ class LoopOrder(Reader):
         """Whether steps went by unseen."""
 
     def resumes(self) -> None:
-        """An optimizer may have stepped unseen."""
+        """An optimizer may have stepped unseen: whoever remembers something did."""
         self._gaps = True
+        for opt, idle in list(self._idle.items()):
+            if self._stepped_unseen(opt):
+                del self._idle[opt]
+                self._all.remove(idle)
+                self._stepped.add(opt)
+            else:
+                self._describe(opt, idle)  # it may be gone when the run ends
 
     def patches(self) -> Iterable[Patch]:
         """``zero_grad`` of optimizers and modules, and the steps that a gradient scaler is asked for."""

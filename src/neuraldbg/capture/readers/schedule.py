@@ -179,6 +179,8 @@ class Schedule(Reader):
         if not self._behind:
             return 0  # if it counts differently now, somebody has set it
         by_calls, by_epochs = (now - then for now, then in zip(known.counted, before, strict=True))
+        if by_calls or by_epochs:
+            known.fact["position"] = _plain(getattr(scheduler, "last_epoch", None))
         return max(0, by_calls or by_epochs)
 
     def _get(self, scheduler: LRScheduler) -> Known | None:
@@ -280,10 +282,7 @@ class Schedule(Reader):
             scheduler = known.ref()
             if scheduler is not None:
                 self._describe(scheduler, known)
-                unseen = self._look_back(scheduler, known)
-                known.steps += unseen
-                if unseen:
-                    known.fact["position"] = _plain(getattr(scheduler, "last_epoch", None))
+                known.steps += self._look_back(scheduler, known)
             opt = getattr(scheduler, "optimizer", None)
             if known.inner:
                 continue
