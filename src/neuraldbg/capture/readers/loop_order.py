@@ -79,6 +79,7 @@ class LoopOrder(Reader):
                 del self._idle[opt]
                 self._all.remove(idle)
                 self._stepped.add(opt)
+                self._any = True
             else:
                 self._describe(opt, idle)  # it may be gone when the run ends
 
