@@ -31,7 +31,7 @@ from neuraldbg.detect.watch import Watch
 from neuraldbg.errors import AttachError, ConfigError, TrainingHalted
 from neuraldbg.explain import diagnose, trace
 from neuraldbg.nouns import Diagnosis, Outcome, RunInfo, Unjudged
-from neuraldbg.record import Recorder, RingBuffer
+from neuraldbg.record import Recorder, RingBuffer, ring_bytes
 
 if TYPE_CHECKING:
     import os
@@ -111,7 +111,7 @@ class NeuralDbg:
         self._snapshots = Snapshots(snapshots, snapshot_bytes, lambda: self._capture.steps) if snapshots else None
         if self._snapshots is not None and model is not None:
             self._snapshots.check(model)
-        self._ring = RingBuffer(self.settings.record.ring)
+        self._ring = RingBuffer(self.settings.record.ring, ring_bytes(self.settings.record))
         self._on_step = on_step
         self._breakpoints: list[tuple[str, Callable[[Event], None] | None]] = []
         self._info = RunInfo(script=script, argv=tuple(argv), versions=_versions())
@@ -274,6 +274,8 @@ class NeuralDbg:
         """Take a step from capture: detect, record, remember, tell."""
         assert self._recorder is not None
         events = self._watch.observe(step, layout)
+        if any(event.first_step == step.index for event in events):
+            self._capture.alarm()
         self._count = step.index + 1
         self._recorder.put(step, layout, events)
         if layout is not self._told or self._count % _TELL_EVERY == 0:  # so that a killed run's file says what ran
