@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.capture.gaps import gaps
+from tests.capture.gaps import gaps, usual
 from torch import Tensor, nn
 from torch.optim import lr_scheduler
 from torch.optim.swa_utils import AveragedModel
@@ -363,10 +363,9 @@ def test_a_healthy_program_is_healthy_with_gaps(program):
     assert causes(lambda: program()()) == []
 
 
-@pytest.mark.parametrize("eager", [False, True])
 @pytest.mark.parametrize("program", [Evaluated, PerEpoch, Accumulated, Clipped, Amp, Two, Together, Restored, Language])
-def test_facts_of_the_program_are_those_of_a_run_without_gaps(program, eager):
-    whole, part = facts(program()), facts(program(), eager=eager)
+def test_facts_of_the_program_are_those_of_a_run_without_gaps(program):
+    whole, part = facts(program()), facts(program(), full=usual)
     for key in ("order", "loss", "modes", "operations", "dropout", "accumulation", "unstepped", "resume", "memory",
                 "optimizer", "params", "precision", "symmetry", "hidden", "cuts", "ties"):  # fmt: skip
         seen, all_of_it = (
@@ -383,10 +382,9 @@ def _timeless(fact: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fact.items() if name not in moving}
 
 
-@pytest.mark.parametrize("eager", [False, True])
 @pytest.mark.parametrize("program", [PerEpoch, PerStep, Plateau, Sequential, Restarts])
-def test_schedules_are_counted_whole(program, eager):
-    whole, part = (facts(program(), **how)["schedule"] for how in ({}, {"eager": eager}))
+def test_schedules_are_counted_whole(program):
+    whole, part = (facts(program(), **how)["schedule"] for how in ({}, {"full": usual}))
     names = ("type", "steps", "optimizer_steps", "position", "double", "early", "pass_steps", "params")
     assert [{n: f[n] for n in names if f["type"] != "ReduceLROnPlateau" or n != "params"} for f in part.values()] == [
         {n: f[n] for n in names if f["type"] != "ReduceLROnPlateau" or n != "params"} for f in whole.values()
@@ -397,22 +395,22 @@ def test_schedules_are_counted_whole(program, eager):
 
 
 def test_gradients_of_steps_apart_are_not_compared():
-    def told(step: int) -> bool:
+    def some(step: int) -> bool:
         return step < 40 or step % 10 in (3, 4, 7)
 
-    turns = scalars(Loop(), "gradient_turn", told=told)
+    turns = scalars(Loop(), "gradient_turn", full=some)
     late = [step for step in turns if step > 40]
     assert {step % 10 for step in late} >= {4}
-    assert all(told(step - 1) or (step - 1).bit_count() == 1 for step in late)
+    assert all(some(step - 1) or (step - 1).bit_count() == 1 for step in late)
 
 
 def test_the_window_of_gradients_does_not_span_the_whole_run():
-    found = facts(Loop(steps=800), told=lambda step: step < 32 or step % 40 < 2)["gradient_course"][0]["windows"]
+    found = facts(Loop(steps=800), full=lambda step: step < 32 or step % 40 < 2)["gradient_course"][0]["windows"]
     assert all(window["last"] - window["first"] <= 512 for window in found)
 
 
 def test_a_look_at_a_batch_that_was_trained_on_unseen_is_no_validation():
-    found = facts(Scored(net(norms=True)), told=_ones)
+    found = facts(Scored(net(norms=True)), full=_ones)
     assert "evaluation_modes" not in found
 
 
@@ -428,7 +426,7 @@ class Sorted(Unshuffled):
 def test_the_order_of_targets_is_that_of_the_steps_seen_before_the_gap():
     short = Sorted()
     short.steps = 64
-    before, gapped = facts(short)["targets"][0], facts(Sorted(), told=lambda step: step < 64)["targets"][0]
+    before, gapped = facts(short)["targets"][0], facts(Sorted(), full=lambda step: step < 64)["targets"][0]
     for name in ("same_next", "switches", "period", "batch_entropy"):
         assert gapped[name] == pytest.approx(before[name], rel=0.1), name
     assert before["period"] == 20
@@ -440,10 +438,10 @@ def test_equal_batches_on_both_sides_of_a_gap_are_no_run():
     other = data()[0][16:32], data()[1][16:32]
     loop.loader = [same if step % 10 in (0, 9) else other for step in range(60)]  # one list: no loader, no new tensors
     loop.steps = 60
-    runs = facts(loop, told=lambda step: step < 3 or step % 10 in (8, 9) or step % 10 < 2)["batches"]
+    runs = facts(loop, full=lambda step: step < 3 or step % 10 in (8, 9) or step % 10 < 2)["batches"]
     lengths = next(iter(runs.values()))["runs"]["lengths"]
     assert lengths.get("2", 0) >= 1  # 9 and 0 were both seen
-    gone = facts(_again(loop), told=lambda step: step < 3 or step % 10 in (8, 9))["batches"]
+    gone = facts(_again(loop), full=lambda step: step < 3 or step % 10 in (8, 9))["batches"]
     assert set(next(iter(gone.values()))["runs"]["lengths"]) <= {"1"}
 
 
@@ -460,9 +458,9 @@ class Remade(Loop):
 
 
 def test_how_often_an_optimizer_forgets_is_said_of_what_was_seen():
-    whole, part = facts(Remade())["memory"][0], facts(Remade(), told=lambda s: s < 70 or s % 20 in (18, 19, 0, 1))
+    whole, part = facts(Remade())["memory"][0], facts(Remade(), full=lambda s: s < 70 or s % 20 in (18, 19, 0, 1))
     assert whole["every"] == part["memory"][0]["every"] == 20
-    late = facts(Remade(), told=lambda s: s < 4 or s % 20 in (19, 0))["memory"][0]
+    late = facts(Remade(), full=lambda s: s < 4 or s % 20 in (19, 0))["memory"][0]
     assert late["every"] >= 20
 
 
@@ -476,7 +474,7 @@ class Broken(Loop):
 
 
 def test_a_birth_in_the_gap_is_not_laid_to_the_first_step_after_it():
-    births = [v for v in facts(Broken(), told=lambda s: s < 64 or s % 50 < 4).get("experiment", {}).values()
+    births = [v for v in facts(Broken(), full=lambda s: s < 64 or s % 50 < 4).get("experiment", {}).values()
               if v["name"] == "nonfinite_birth"]  # fmt: skip
     assert births == []
 

@@ -70,10 +70,12 @@ class LoopOrder(Reader):
         self._backwards = self._training = self._tries = 0
         self._gaps = False
         """Whether steps went by unseen."""
+        self._resumed = -1
+        """The first step after a gap: what the loop did before its backward pass may have been unseen."""
 
     def resumes(self) -> None:
         """An optimizer may have stepped unseen: whoever remembers something did."""
-        self._gaps = True
+        self._gaps, self._resumed = True, self.scene.step
         for opt, idle in list(self._idle.items()):
             if self._stepped_unseen(opt):
                 del self._idle[opt]
@@ -171,7 +173,7 @@ class LoopOrder(Reader):
                 self._all.remove(idle)
         seen = self._seen.setdefault(stream.index, set())
         key = (*order, "step")
-        if len(seen) < _VERSIONS and key not in seen:
+        if len(seen) < _VERSIONS and key not in seen and self.scene.step != self._resumed:
             seen.add(key)
             self.scene.log(FactKey.ORDER, {"stream": stream.index, "order": list(key)}, "stream")
 
