@@ -309,7 +309,9 @@ class Capture:
         loss, norm = counted.get("loss"), counted.get("grad_norm")
         self.governor.watch(loss, norm)
         self.losses.usual = self.governor.usual_loss
-        read_next = self.governor.after(now - self._last, own - self._spent, full=full)
+        # The first step holds the program's imports and its loading of data: that is no training.
+        took = now - self._last if self.steps else own - self._spent
+        read_next = self.governor.after(took, own - self._spent, full=full)
         self._last, self._spent = now, own
         self._prepare(full=read_next or self._must_read(self.steps + 1), next_step=True)
         if time_to_deliver:
@@ -397,12 +399,29 @@ class Capture:
         """Say how well the program could be seen."""
         return {
             **coverage(self.hooks, recompiled=self._recompiled, packed=REGIONS.entered > self._packed),
+            "cost": self.cost(),
             "backwards": self.backwards,
             "models": len(self.models.found),
             "optimizers": len(self.optimizers.streams) or sum(1 for _ in _made()),
             "passes": self.hooks.passes,
             "graded": self.models.graded,
             "reached": self.models.committed,
+        }
+
+    def cost(self) -> dict[str, Any]:
+        """Say what watching has cost so far: seconds by what was done, and how many steps were read in full."""
+        governor = self.governor
+        own = self.tally.seconds + self._background()
+        training = governor.training
+        return {
+            "budget": governor.overhead,
+            "allowance_s": self.settings.allowance_s if governor.overhead is not None else None,
+            "own_s": own,
+            "training_s": training,
+            "ratio": own / training if training > 0 else None,
+            "full_steps": governor.full_steps,
+            "light_steps": governor.light_steps,
+            "parts_s": {**self.tally.parts, "writing": self._background()},
         }
 
     def _forget_compiled(self) -> None:
