@@ -189,7 +189,9 @@ class LoopOrder(Reader):
             opt = idle.opt()
             if opt is not None:
                 self._describe(opt, idle)
-                if self._stepped_unseen(opt) or stepped & {id(t) for t in _tensors(opt)}:  # a wrapper holds the tensors of another that steps
+                if self._stepped_unseen(opt) or stepped & {
+                    id(t) for t in _tensors(opt)
+                }:  # a wrapper holds the tensors of another that steps
                     continue
             if idle.fact:
                 passed = {"backwards": self._backwards, "training": self._training > 0, "scaler_steps": self._tries}

@@ -222,8 +222,8 @@ class OptimizerState(Reader):
         """Log what was forgotten."""
         for line in self._lines:
             if line.remade or line.emptied:
-                times = line.remade + line.emptied  # if none is known from end to end, on the average at most that often
-                every = int(statistics.median(line.lengths or [self.scene.step // times]))
+                seldom = self.scene.step // (line.remade + line.emptied)  # where no time between two was seen whole
+                every = int(statistics.median(line.lengths or [seldom]))
                 value = {
                     "stream": line.stream, "type": line.type, "stateful": True, "steps": line.steps,
                     "remade": line.remade, "emptied": line.emptied, "every": every, "first": line.first,
