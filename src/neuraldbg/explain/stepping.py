@@ -147,11 +147,17 @@ def _gradient_part(update: Floats, pull: Floats) -> Floats:
     return np.where(update < 0.7 * pull, pull, rest)
 
 
+def breaks(case: Case, steps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the places in a series of steps before which light steps lie, of which no site was read."""
+    light = case.history.steps[~case.history.read]
+    return np.asarray(np.flatnonzero(np.diff(np.searchsorted(light, steps)) > 0) + 1, np.int64)
+
+
 def lag(case: Case, beta2: float) -> tuple[npt.NDArray[np.int64], Floats, list[str]]:
     """Return steps, and for each the largest rms(g) / sqrt(v) over the weights, with the weight's layer.
 
     v is worked out from the recorded sizes of the gradients as Adam works it out from the gradients, bias corrected.
-    It can reach sqrt(1 / (1 - beta2)) after a long quiet time.
+    It can reach sqrt(1 / (1 - beta2)) after a long quiet time. Where steps were not read it is worked out anew.
     """
     worst: Floats | None = None
     steps, layers = np.zeros(0, np.int64), []
@@ -161,7 +167,7 @@ def lag(case: Case, beta2: float) -> tuple[npt.NDArray[np.int64], Floats, list[s
         size = case.run.series(rows[0], "rms") if rows else None
         if size is None or len(size) < 20 or (size.width > 1).any():
             continue
-        ratio = _lag(np.nan_to_num(size.values), beta2)
+        ratio = _lag(np.nan_to_num(size.values), beta2, breaks(case, size.steps))
         if worst is None or len(ratio) != len(worst):
             if worst is None:
                 worst, steps, layers = ratio, size.steps, [site.module] * len(ratio)
@@ -171,11 +177,14 @@ def lag(case: Case, beta2: float) -> tuple[npt.NDArray[np.int64], Floats, list[s
     return steps, worst if worst is not None else np.zeros(0), layers
 
 
-def _lag(sizes: Floats, beta2: float) -> Floats:
-    found, v = np.zeros(len(sizes)), 0.0
+def _lag(sizes: Floats, beta2: float, anew: npt.NDArray[np.int64]) -> Floats:
+    found, v, begun = np.zeros(len(sizes)), 0.0, 0
+    begins = set(anew.tolist())
     for i, g in enumerate(sizes):
+        if i in begins:
+            v, begun = 0.0, i
         v = beta2 * v + (1 - beta2) * g * g
-        hat = v / (1 - beta2 ** (i + 1))
+        hat = v / (1 - beta2 ** (i - begun + 1))
         found[i] = g / np.sqrt(hat) if hat > 0 else 0.0
     return found
 
