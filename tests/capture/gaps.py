@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from neuraldbg.capture import glimpses
 from neuraldbg.capture.governor import Governor
 
 if TYPE_CHECKING:
@@ -25,12 +26,11 @@ def usual(step: int) -> bool:
 @contextmanager
 def gaps(full: Callable[[int], bool] = usual) -> Iterator[None]:
     """Let every capture inside read those steps in full, and those in which facts are read anyway."""
-    taken: dict[int, int] = {}
 
-    def after(self: Governor, *_: Any, **__: Any) -> bool:
-        taken[id(self)] = taken.get(id(self), 0) + 1
-        return full(taken[id(self)])
+    def decide(self: Governor) -> bool:
+        return full(self.full_steps + self.light_steps)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Governor, "after", after)
+        patch.setattr(Governor, "decide", decide)
+        patch.setattr(glimpses, "MOST", 1)  # asked before each step
         yield

@@ -123,7 +123,7 @@ def test_what_is_far_from_usual_is_suspicious(bad: float) -> None:
     assert governor.watch(bad, 1.0)
     assert governor.watch(2.0, bad)
     assert not governor.watch(2.05, 1.05)
-    assert 2.2 < governor.usual_loss < 5
+    assert 2.2 < governor.usual[0] < 5
 
 
 def test_a_noisy_loss_that_falls_is_not_suspicious() -> None:

@@ -27,6 +27,7 @@ from torch.optim import Optimizer
 from neuraldbg.capture.compiled import forget_compiled
 from neuraldbg.capture.coverage import coverage
 from neuraldbg.capture.delivery import Closed, Delivery
+from neuraldbg.capture.glimpses import Glimpses
 from neuraldbg.capture.governor import Governor
 from neuraldbg.capture.guest import Switch, Tally
 from neuraldbg.capture.hooks import HookManager
@@ -39,12 +40,13 @@ from neuraldbg.capture.packed import REGIONS, wrap_enter, wrap_exit
 from neuraldbg.capture.params import Params
 from neuraldbg.capture.patches import Patches
 from neuraldbg.capture.readers import Readers
-from neuraldbg.capture.scalars import light_scalars, scalars
+from neuraldbg.capture.scalars import scalars
 from neuraldbg.capture.scene import Scene
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from neuraldbg.capture.table import Raw
     from neuraldbg.config import CaptureSettings
     from neuraldbg.nouns import Fact, Layout, Step
 
@@ -81,6 +83,9 @@ class Capture:
         self.settings = settings
         self.governor = Governor(settings.overhead, settings.allowance_s)
         self._background = background
+        self.glimpses = Glimpses()
+        self._next_reading = 0
+        """The next step that is read whatever it costs."""
         self.tally = Tally()
         self.hooks = HookManager(layers=None, param_grads=False, settings=settings, tally=self.tally)
         self.params = Params(self.hooks.table)
@@ -114,6 +119,8 @@ class Capture:
         self._pending = False
         self._together = False
         """Whether two optimizers have ever stepped after one backward."""
+        self._due = False
+        """Whether it is time to hand on the steps that are over."""
         self._closure = False
         self._by_hand: bool | None = None
         self._began = self._last = 0.0
@@ -171,6 +178,7 @@ class Capture:
     def flush(self) -> None:
         """Close the step that is open, and hand on all that are closed: whoever asks wants to see them."""
         self._close_open()
+        self._settle()
         self.delivery.deliver()
 
     def summarise(self) -> None:
@@ -295,34 +303,78 @@ class Capture:
     # -- a step ends --------------------------------------------------------------------------------------------
 
     def _close(self, *, applied: bool = True) -> None:
-        """Put the step aside, and hand on what has gathered if it is time."""
+        """End the step: put it aside, and get ready for the next."""
         self._pending = False
         now = time.perf_counter()
+        if not self.switch:
+            self._close_light(now, applied=applied)
+            return
         stream = self._open[0] if self._open else None
-        full = bool(self.switch)
-        counted = self._full(stream, applied=applied) if full else light_scalars(self.losses, stream, self._closure)
+        counted = self._full(stream, applied=applied)
+        index = stream.index if stream is not None else 0
+        taken = self.hooks.table.take()
         own = self.tally.seconds + self._background()
-        counted["duration"], counted["overhead"] = now - self._last, own - self._spent
-        closed = Closed(
-            self.steps,
-            stream.index if stream is not None else 0,
-            now - self._began,
-            counted,
-            tuple(self.scene.facts),
-            applied,
-            self.layouts.now() if full else self.layouts.latest(),
-            self.hooks.table.take() if full else None,
-        )
-        time_to_deliver = self.delivery.put(closed)
-        loss, norm = counted.get("loss"), counted.get("grad_norm")
-        self.governor.watch(loss, norm)
-        self.losses.usual = self.governor.usual_loss
-        # The first step holds the program's imports and its loading of data: that is no training.
-        took = now - self._last if self.steps else own - self._spent
-        read_next = self.governor.after(took, own - self._spent, full=full)
+        self._put_aside(self.steps, index, now, own, counted, self.layouts.now(), taken, applied=applied)
+        self._get_ready()
+
+    def _close_light(self, now: float, *, applied: bool) -> None:
+        stream = self._open[0] if self._open else None
+        odd = self.losses.odd or not applied
+        self.glimpses.add(self.steps, stream, now, self.losses.take(), self.tally.seconds, closure=self._closure)
+        self._open.clear()
+        self.models.forget_glimpse()
+        self.steps += 1
+        self.hooks.step = self.steps
+        if odd or self.steps >= self._next_reading or self.glimpses.due(now):
+            self._settle(applied=applied)
+            self._get_ready(again=False)
+
+    def _settle(self, *, applied: bool = True) -> None:
+        """Put aside the light steps that wait."""
+        waiting = self.glimpses.take()
+        layout, background = self.layouts.latest(), self._background()
+        for number, each in enumerate(waiting, 1):
+            last = number == len(waiting)
+            self._put_aside(
+                each.step,
+                each.stream,
+                each.time,
+                each.own + background,
+                each.scalars(),
+                layout,
+                None,
+                applied=applied or not last,
+            )
+
+    def _put_aside(
+        self,
+        step: int,
+        stream: int,
+        now: float,
+        own: float,
+        counted: dict[str, float],
+        layout: Layout,
+        taken: Raw | None,
+        *,
+        applied: bool,
+    ) -> None:
+        """Book a step that is over, and put it aside for those who will take it."""
+        took, spent = now - self._last, own - self._spent
         self._last, self._spent = now, own
-        self._prepare(full=read_next or self._must_read(self.steps + 1), next_step=True)
-        if time_to_deliver:
+        counted["duration"], counted["overhead"] = took, spent
+        facts = tuple(self.scene.facts) if taken is not None else ()
+        self._due |= self.delivery.put(Closed(step, stream, now - self._began, counted, facts, applied, layout, taken))
+        self.governor.watch(counted.get("loss"), counted.get("grad_norm"))
+        # The first step holds the program's imports and its loading of data: that is no training.
+        self.governor.book(took if step else spent, spent, full=taken is not None)
+
+    def _get_ready(self, *, again: bool = True) -> None:
+        """Decide how the next step is read, and hand on those that are over if it is time."""
+        self.losses.usual, self.glimpses.usual_norm = self.governor.usual
+        read = self.governor.decide() or self._must_read(self.steps + again)
+        self._prepare(full=read, next_step=again)
+        if self._due:
+            self._due = False
             self.delivery.deliver()
 
     def _full(self, stream: Stream | None, *, applied: bool) -> dict[str, float]:
@@ -374,6 +426,7 @@ class Capture:
 
     def _doze(self) -> None:
         """Begin light steps: hooks are lifted, and what stands in for torch's functions passes through."""
+        self._next_reading = self.learning.next_reading(self.steps)
         self.scene.facts.clear()
         self.scene.scalars.clear()
         self.models.begin_step()
@@ -389,7 +442,7 @@ class Capture:
         self.switch.wake(awake=True)
         self.hooks.put_back()
         self.hooks.table.clear()
-        self.optimizers.wake()
+        self.optimizers.wake(self.steps)
         self.scene.order.clear()
         self.readers.at("resumes")
 

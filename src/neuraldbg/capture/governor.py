@@ -57,19 +57,25 @@ class Governor:
         return (self.overhead or 1.0) * self.training / steps / 3 if steps else 0.0
 
     @property
-    def usual_loss(self) -> float:
-        """The size up to which a loss is nothing special; infinite while too few are known."""
-        return self._usual[0].bound
+    def usual(self) -> tuple[float, float]:
+        """The sizes up to which a loss and a gradient norm are nothing special; infinite while too few are known."""
+        loss, norm = self._usual
+        return loss.bound, norm.bound
 
     def after(self, duration: float, own: float, *, full: bool) -> bool:
         """Book a step of ``duration`` seconds, ``own`` of them ours. Returns whether to read the next in full."""
+        self.book(duration, own, full=full)
+        return self.decide()
+
+    def book(self, duration: float, own: float, *, full: bool) -> None:
+        """Book a step: its share is paid in, and what watching took is drawn."""
         training = max(duration - own, 0.0)
         self.own += own
         self.training += training
         self.full_steps += full
         self.light_steps += not full
         if self.overhead is None:
-            return True
+            return
         share = self.overhead * training
         self._credit += share - own
         if full:
@@ -79,9 +85,11 @@ class Governor:
             self._price += _MEMORY * (min(cost, 4 * self._price or cost) - self._price)
         else:
             self._since += 1
-        return self._decide()
 
-    def _decide(self) -> bool:
+    def decide(self) -> bool:
+        """Return whether to read the next step in full."""
+        if self.overhead is None:
+            return True
         self._allowed = self._allowed and self._credit > 0
         if self._allowed:
             return True

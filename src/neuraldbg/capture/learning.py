@@ -42,6 +42,12 @@ class Learning:
         below = 1 << (step.bit_length() - 1)
         return step - below < many
 
+    def next_reading(self, step: int) -> int:
+        """Return the next step from ``step`` on whose facts are read."""
+        if self.reading(step):
+            return step
+        return max(1 << step.bit_length(), _FIRST_READINGS)
+
     def learn(self, step: int, stepped: list[Stream], layout: Callable[[], Layout]) -> None:
         """Log what is news at the end of a step, before its rows are cleared."""
         self._learn_passes(stepped)

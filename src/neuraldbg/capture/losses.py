@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -56,6 +56,8 @@ _WHAT = {"self": "input", "result": "result", "other": "divisor", "x1": "input"}
 _LOSSES = 4096
 _READ_IN_STEP = 8
 """Backward passes of one step whose graphs are read: a loop without an optimizer that we know never ends its step."""
+Kept: TypeAlias = "tuple[Tensor | float, float]"
+"""A loss and the scale by which it was multiplied."""
 Operand = tuple[str, tuple[int, ...], int]
 """(operation, path from the loss's node, row)"""
 
@@ -70,9 +72,9 @@ class Losses:
         self.hooks = hooks
         self.models = models
         self.tally = hooks.tally
-        self.values: list[tuple[Tensor | float, float]] = []
+        self.values: list[Kept] = []
         """(value, loss scale) of each backward of this step that reached a watched model."""
-        self.asides: list[tuple[Tensor | float, float]] = []
+        self.asides: list[Kept] = []
         """The same of each ``autograd.grad``: a gradient penalty, or all there is if a loop sets ``.grad`` itself."""
         self.edges: dict[tuple[str, str], Edge] = {}
         self.terms: dict[str, Any] | None = None
@@ -84,6 +86,8 @@ class Losses:
         """Whether steps clear what an earlier backward of theirs left: then the last loss of a step is its loss."""
         self.usual = math.inf
         """The size up to which a loss of a light step is nothing special."""
+        self.odd = False
+        """Whether a loss of the current light step is beyond that."""
         self.scale_in_step = 0.0
         """The scale by which ``GradScaler.scale`` multiplied a loss in this step, 0 if it did not."""
         self._risky: dict[str, list[Operand]] = {}
@@ -163,6 +167,7 @@ class Losses:
             self.values.clear()
         value = _value(root)
         if isinstance(value, float) and not -self.usual < value < self.usual:  # false for NaN
+            self.odd = True
             self.models.tell_of_glimpse()
             self._tell("backward_begins", Backward(root, value, accumulates, None, None))
         return value, self._scale(root)
@@ -191,11 +196,14 @@ class Losses:
 
         Micro-batches are averaged; of a closure's evaluations the first counts, made at the step's own weights.
         """
-        if not (self.values or self.asides):
-            return None
-        values = [float(value) / scale for value, scale in self.values or self.asides]
-        bad = sum(1 for value in values if not math.isfinite(value))
-        return (values[0] if closure else sum(values) / len(values)), bad
+        return mean_loss(self.values or self.asides, closure=closure)
+
+    def take(self) -> list[Kept]:
+        """Return the losses of a light step, and begin the next."""
+        kept, self.values, self.asides = self.values or self.asides, [], []
+        self.scale_in_step = 0.0
+        self.odd = False
+        return kept
 
     def begin_step(self) -> None:
         """Forget the losses of the step before."""
@@ -248,6 +256,15 @@ class Losses:
             if row is not None:
                 watched.append((name, path, row))
         return watched
+
+
+def mean_loss(kept: list[Kept], *, closure: bool) -> tuple[float, int] | None:
+    """Return a step's loss, and how many of its losses were not finite; see ``Losses.loss``."""
+    if not kept:
+        return None
+    values = [float(value) / scale for value, scale in kept]
+    bad = sum(1 for value in values if not math.isfinite(value))
+    return (values[0] if closure else sum(values) / len(values)), bad
 
 
 def _operand(root: Any, name: str, path: tuple[int, ...]) -> Tensor | None:

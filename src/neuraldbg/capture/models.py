@@ -209,6 +209,9 @@ class Models:
         model = self._of.get(module) if self.switch.on else None
         if model is None or threading.get_ident() != self._thread or _graph_task() != -1:
             return False
+        self._before_pass()
+        if self.switch:  # the step that this has closed was the last light one
+            return bool(self.enter(module, args, kwargs))
         if torch.is_grad_enabled():
             self._seen = (model, module, args, kwargs)
             if self.must_be_reached:

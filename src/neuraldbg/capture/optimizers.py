@@ -210,6 +210,9 @@ class Optimizers:
             if stream.gradients is None:
                 stream.gradients = Gradients(self.params.owned(stream.tensors()), self.allowed_s)
             stream.glimpse = stream.gradients.read()
+            scale = getattr(opt, "grad_scale", None)
+            if stream.glimpse is not None and isinstance(scale, Tensor):  # unscaled inside of its step
+                stream.glimpse = stream.glimpse[0] / float(scale), stream.glimpse[1]
             if stream.glimpse is not None and stream.glimpse[1]:
                 self._tell_of_call()
                 self._tell("backward_ends", Backward(_NONE, None, True, None, None))
@@ -252,9 +255,10 @@ class Optimizers:
         self._tell("step_ends", stream, opt)
         self._end(stream)
 
-    def wake(self) -> None:
+    def wake(self, step: int) -> None:
         """Begin a stretch of full steps: what was planned for light ones may no longer hold."""
         for stream in self.streams:
+            self.begin_stream(stream, step)
             stream.gradients = stream.glimpse = None
 
     def before_backward(self) -> bool:
@@ -305,7 +309,7 @@ class Optimizers:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             def scale(scaler: Any, outputs: Any) -> Any:
                 scaled = original(scaler, outputs)
-                if self.switch and scaler.is_enabled() and isinstance(scaled, Tensor):
+                if self.switch.on and scaler.is_enabled() and isinstance(scaled, Tensor):
                     self.loss_scale = float(scaler.get_scale())
                     note(scaled, self.loss_scale)
                 return scaled

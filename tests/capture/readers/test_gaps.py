@@ -356,7 +356,7 @@ class LateReload(Loop):
 HEALTHY = [
     Loop, Evaluated, Scored, PerEpoch, PerStep, Plateau, Sequential, Restarts, Accumulated, Average, Swa, Clipped,
     Scaled, Two, Together, Restored, Language, Normed, Unshuffled, LateReload,
-    pytest.param(Amp, marks=pytest.mark.xfail(reason="light steps give the scaled loss: Optimizers.wrap_scaler_scale")),
+    Amp,
 ]  # fmt: skip
 
 

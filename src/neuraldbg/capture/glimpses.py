@@ -1,0 +1,78 @@
+"""Light steps that are over: put down in a line each, and worked on a few at a time.
+
+Code that runs once a step finds every cache cold, and takes several times as long as the same code in a loop. So the
+end of a light step notes what was read, and no more.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from neuraldbg.capture.losses import mean_loss
+
+if TYPE_CHECKING:
+    from neuraldbg.capture.losses import Kept
+    from neuraldbg.capture.optimizers import Stream
+
+MOST = 8
+"""Light steps that wait at most: the governor hears of a change within ten steps."""
+LONGEST_S = 0.25
+"""Seconds that one may wait."""
+
+
+class Glimpse(NamedTuple):
+    """What was read of one light step."""
+
+    step: int
+    stream: int
+    time: float
+    """By ``perf_counter``, when it ended."""
+    lr: float | None
+    losses: list[Kept]
+    backwards: int
+    closure: bool
+    norm: float | None
+    own: float
+    """Seconds that watching had taken by then."""
+
+    def scalars(self) -> dict[str, float]:
+        """Return the scalars of the step."""
+        found: dict[str, float] = {"backwards": self.backwards}
+        loss = mean_loss(self.losses, closure=self.closure)
+        if loss is not None:
+            found["loss"], found["loss_nonfinite"] = loss
+        if self.lr is not None:
+            found["lr"] = self.lr
+        if self.norm is not None:
+            found["grad_norm"] = self.norm
+        return found
+
+
+class Glimpses:
+    """Collects light steps until there are enough, one has waited for long, or one looks odd."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Glimpse] = []
+        self.usual_norm = math.inf
+        """The gradient norm up to which nothing is special."""
+
+    def add(
+        self, step: int, stream: Stream | None, now: float, losses: list[Kept], own: float, *, closure: bool
+    ) -> None:
+        """Put down a step."""
+        index, lr, read = (stream.index, stream.lr, stream.glimpse) if stream is not None else (0, None, None)
+        norm = read[0] if read is not None else None
+        self._waiting.append(Glimpse(step, index, now, lr, losses, len(losses), closure, norm, own))
+
+    def due(self, now: float) -> bool:
+        """Whether it is time to work on them."""
+        waiting = self._waiting
+        norm = waiting[-1].norm
+        odd = norm is not None and not norm < self.usual_norm  # so that NaN is odd
+        return odd or len(waiting) >= MOST or now - waiting[0].time > LONGEST_S
+
+    def take(self) -> list[Glimpse]:
+        """Return them in order, and begin anew."""
+        waiting, self._waiting = self._waiting, []
+        return waiting
