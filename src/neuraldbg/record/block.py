@@ -147,7 +147,10 @@ def narrowed(wide: Floats) -> Floats32:
 
 
 def _scalar_table(rows: Sequence[Mapping[str, float]]) -> tuple[tuple[str, ...], Floats]:
-    """(T, N), by columns in memory. Steps measure the same few sets of scalars over and over: those of one set are taken together."""
+    """(T, N), by columns in memory.
+
+    Steps measure the same few sets of scalars over and over: those of one set are taken together.
+    """
     alike: dict[tuple[str, ...], list[int]] = {}
     last: tuple[str, ...] | None = None
     members: list[int] = []

@@ -7,8 +7,8 @@ site's statistics (element counts, units, most counts of findings) hardly ever d
 scikit-learn's digits that leaves 46% of the bytes, as zlib level 1 does in eight times the time; zlib on top
 leaves 39%, which is not worth what it takes from the training's cores.
 
-The array ``rows`` holds what has one value a row, each as 8 bytes, counters less the row's number. Blobs of version 1 of the run file, which are still
-read, hold these one by one, and arrays row by row.
+The array ``rows`` holds what has one value a row, each as 8 bytes, counters less the row's number. Blobs of version 1
+of the run file, which are still read, hold these one by one, and arrays row by row.
 """
 
 from __future__ import annotations
