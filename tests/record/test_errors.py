@@ -217,7 +217,7 @@ def test_a_disk_that_is_full_at_the_very_end(tmp_path, monkeypatch):
     recorder.flush()
     recorder._db.execute("PRAGMA max_page_count = 8")
     for i in range(100):
-        recorder.put(step(i), layout(), ())
+        recorder.put(step(i, sites=200), layout(), ())
     recorder.close()
     assert "full" in recorder.problem
     record = recorder.record()

@@ -1,6 +1,6 @@
 """What a byte budget buys, for a model of so many sites: how much is kept in the run file, how much waits in memory.
 
-Shares of the budget (64 MiB unless set otherwise), in stored bytes: 3/8 for the newest tables at full resolution, 1/8
+Shares of the budget (64 MiB unless set otherwise), in stored bytes: 3/8 for the newest tables at full resolution, 3/32
 for those of the run's beginning and around events, 1/4 for bins of older ones, 1/16 for the scalars of steps. The rest
 is room for blocks that are not yet full, and for the layout. In memory, apart from the file, 1/8 for the steps that
 wait for the writer and 1/8 for the flight recorder.
@@ -48,6 +48,11 @@ class Limits:
     """Of all levels."""
     block_rows: int
 
+    @property
+    def fold_rows(self) -> int:
+        """Rows folded at once: whole bins, and not so many that they take much memory."""
+        return min(TABLE_BLOCK, 2 * self.block_rows) if self.block_rows < TABLE_BLOCK else self.block_rows
+
 
 def row_bytes(sites: int) -> int:
     """Bytes of one step's table as stored, before what does not vary is left out."""
@@ -66,7 +71,7 @@ def table_limits(settings: RecordSettings, sites: int) -> Limits:
     return Limits(
         full_rows=settings.full_steps,
         full_bytes=budget * 3 // 8,
-        kept_bytes=budget // 8,
+        kept_bytes=budget * 3 // 32,
         bin_rows=BINS,
         bin_bytes=budget // 4,
         block_rows=max(BIN, min(TABLE_BLOCK, rows)),
@@ -88,7 +93,7 @@ def file_bound(settings: RecordSettings, sites: int) -> int:
     """
     budget, limits = settings.budget_mb * MIB, table_limits(settings, sites)
     shares = limits.full_bytes + limits.kept_bytes + limits.bin_bytes + budget // 16
-    blocks = 4 * limits.block_rows * row_bytes(sites)
+    blocks = (2 * limits.block_rows + 2 * limits.fold_rows) * row_bytes(sites)
     bins = LEVELS * (BIN - 1) * bin_bytes(sites)
     return max(budget, shares + blocks + bins + _PAGES)
 

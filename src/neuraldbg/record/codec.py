@@ -212,8 +212,13 @@ def _unpack_columns(
 ) -> npt.NDArray[Any]:
     rows, count = shape[0], int(np.prod(shape[1:], dtype=np.int64))
     varies, once, rest = _parts(part, dtype, rows, count)
-    before = np.cumsum(varies)  # varying columns up to this one, itself included
     found = np.empty((rows, len(wanted)), dtype)
+    if len(wanted) == 1:
+        column = int(wanted[0])
+        before_it = int(np.count_nonzero(varies[:column]))
+        found[:, 0] = rest[before_it] if varies[column] else once[column - before_it]
+        return found
+    before = np.cumsum(varies)  # varying columns up to this one, itself included
     moving = varies[wanted]
     found[:, moving] = rest[before[wanted[moving]] - 1].T
     found[:, ~moving] = once[wanted[~moving] - before[wanted[~moving]]]

@@ -129,17 +129,16 @@ def history_of(scalars: Sequence[codec.Blob], tables: Sequence[codec.Blob], site
         return empty_history(), 0
     plain = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ROWS}
     ends = np.cumsum([len(part) for part in parts])
-    spans = [np.arange(end - len(part), end) for part, end in zip(parts, ends, strict=True)]
+    spans: list[npt.NDArray[np.intp]] = [np.arange(end - len(part), end) for part, end in zip(parts, ends, strict=True)]
     packed = [(at, blob) for at, blob in zip(spans, scalars, strict=True) if blob.sites]
-    steps, extra, total = int(plain["folded"].sum()), [plain], len(plain["ordinal"])
-    finder = np.argsort(plain["ordinal"], kind="stable")
-    for blob in tables:
-        part = blob.rows()
-        at, alone = _places(plain, finder, part, total)
-        packed.append((at, blob))
-        extra.append({name: getattr(part, name)[alone] for name in _ROWS})
-        total += int(alone.sum())
-    plain = {name: np.concatenate([columns[name] for columns in extra]) for name in _ROWS}
+    steps = int(plain["folded"].sum())
+    if tables:
+        others = [blob.rows() for blob in tables]
+        other = {name: np.concatenate([getattr(part, name) for part in others]) for name in _ROWS}
+        at, alone = _places(plain, other)
+        plain = {name: np.concatenate([plain[name], other[name][alone]]) for name in _ROWS}
+        packed += zip(np.split(at, np.cumsum([len(part) for part in others])[:-1]), tables, strict=True)
+    total = len(plain["ordinal"])
     order = np.argsort(plain["ordinal"], kind="stable")
     row_of = np.empty(total, np.intp)
     row_of[order] = np.arange(total)
@@ -153,14 +152,15 @@ def history_of(scalars: Sequence[codec.Blob], tables: Sequence[codec.Blob], site
 
 
 def _places(
-    plain: dict[str, npt.NDArray[Any]], finder: npt.NDArray[np.intp], part: Block, total: int
+    plain: dict[str, npt.NDArray[Any]], other: dict[str, npt.NDArray[Any]]
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-    """Return the rows for tables, of which those that stand alone are new, and which these are."""
-    found = np.searchsorted(plain["ordinal"], part.ordinal, sorter=finder)
+    """Return the rows that tables belong to, and which of the tables stand alone: their rows come after all others."""
+    finder = np.argsort(plain["ordinal"], kind="stable")
+    found = np.searchsorted(plain["ordinal"], other["ordinal"], sorter=finder)
     at = finder[np.minimum(found, len(finder) - 1)]
-    same = np.all([plain[name][at] == getattr(part, name) for name in ("ordinal", "folded", "width")], axis=0)
-    at[~same] = np.arange(total, total + int((~same).sum()))
-    return at, ~same
+    alone = ~np.all([plain[name][at] == other[name] for name in ("ordinal", "folded", "width")], axis=0)
+    at[alone] = np.arange(len(finder), len(finder) + int(alone.sum()))
+    return at, alone
 
 
 def _scalars(

@@ -47,15 +47,15 @@ def next_fold(entries: Sequence[Entry], event_steps: Collection[int], limits: Li
     ``entries`` are the closed blocks of one part in order of time, ``event_steps`` the places that ``place_of`` gave.
     """
     expired = _expired(entries, event_steps, limits)
-    if sum(entry.rows for entry in expired) >= limits.block_rows:
-        return _oldest(expired, limits.block_rows), 1
+    if _count(expired) >= limits.fold_rows:
+        return _oldest(expired, limits.fold_rows), 1
     levels: dict[int, list[Entry]] = {}
     for entry in entries:
         if 0 < entry.level < MAX_LEVEL:
             levels.setdefault(entry.level, []).append(entry)
     for level in sorted(levels):
         if sum(entry.rows for entry in levels[level]) > limits.bin_rows:
-            return _oldest(levels[level], min(TABLE_BLOCK, limits.block_rows)), level + 1
+            return _oldest(levels[level], min(TABLE_BLOCK, limits.fold_rows)), level + 1
     if sum(entry.size for members in levels.values() for entry in members) <= limits.bin_bytes:
         return None
     foldable = {level: _size(members) for level, members in levels.items() if _count(members) >= BIN}
@@ -91,7 +91,7 @@ def _expired(entries: Sequence[Entry], event_steps: Collection[int], limits: Lim
         newer += full[recent].rows
         taken += full[recent].size
     old = full[:recent]
-    if _count(old) < limits.block_rows:
+    if _count(old) < limits.fold_rows:
         return []
     kept = _kept(old, event_steps, limits.kept_bytes)
     return [entry for entry in old if entry.id not in kept]
