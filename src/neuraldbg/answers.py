@@ -23,6 +23,11 @@ class Norms(Mapping[str, float]):
         self._table, self._layout, self._kind = table, layout, kind
         self._values: dict[str, float] | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """What it holds of the step, for whoever keeps many of them."""
+        return self._table.nbytes
+
     def _computed(self) -> dict[str, float]:
         if self._values is None:
             squares: dict[str, float] = {}
@@ -107,16 +112,17 @@ _STATES = {
 def inspect(run: RunRecord, name: str, step: int | None = None, start: int = 0) -> LayerState:
     """Return a layer's state at a step, by default the newest. UnknownLayer, or LookupError for a step not kept.
 
-    ``start`` is the number that the caller gives to the first step.
+    Where the sites were not read in that step, it is the state when they were last read before. ``start`` is the number
+    that the caller gives to the first step.
     """
     path = resolve(run.layout, name)
     if not len(run.history):
         message = "no step has been recorded yet"
         raise LookupError(message)
-    at = len(run.history) - 1 if step is None else _row_of(run, step - start, start)
+    at = _read_at(run, len(run.history) - 1 if step is None else _row_of(run, step - start, start))
+    table = run.history.row(at)
     statistics: dict[str, dict[str, float]] = {}
-    for row, site in enumerate(run.layout.sites):
-        values = run.history.mean[at, row]
+    for site, values in zip(run.layout.sites, table, strict=False):
         if site.module == path and values[column("count")] > 0:
             numbers = {stat: float(values[column(stat)]) for stat in STATS}
             statistics[_site_name(site)] = {**numbers, "norm": _norm(values)}
@@ -133,6 +139,12 @@ def _row_of(run: RunRecord, step: int, start: int) -> int:
         message = f"step {step + start} is not recorded: steps {known} are"
         raise LookupError(message)
     return int(hit[-1])
+
+
+def _read_at(run: RunRecord, row: int) -> int:
+    """The row itself, or the last before it in which sites were read; the row if there is none."""
+    read = np.flatnonzero(run.history.read[: row + 1])
+    return int(read[-1]) if len(read) else row
 
 
 def _site_name(site: Site) -> str:

@@ -48,10 +48,17 @@ class CaptureSettings(Thresholds):
 class RecordSettings(Thresholds):
     """What is kept, and for how long."""
 
-    ring: int = Field(100, ge=1, description="Steps kept in the in-memory flight recorder (the crash dump).")
-    full_steps: int = Field(2048, ge=64, description="Recent steps kept at full resolution in the run file.")
-    flush_s: float = Field(0.5, gt=0, description="Seconds after which recorded steps are on disk at the latest.")
-    queue: int = Field(256, ge=1, description="Steps that may wait for the writer.")
+    budget_mb: int = Field(
+        64, ge=4, le=65_536, description="Megabytes that the run file may take, and a quarter of that in memory."
+    )
+    ring: int = Field(100, ge=1, description="Steps kept in the in-memory flight recorder (the crash dump), at most.")
+    full_steps: int = Field(
+        2048,
+        ge=64,
+        description="Recent steps kept at full resolution in the run file; of tables, what the budget holds.",
+    )
+    flush_s: float = Field(1.0, gt=0, description="Seconds after which recorded steps are on disk at the latest.")
+    queue: int = Field(4096, ge=1, description="Steps that may wait for the writer, at most.")
 
 
 class TriggerSettings(Thresholds):

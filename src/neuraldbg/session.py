@@ -31,7 +31,7 @@ from neuraldbg.detect.watch import Watch
 from neuraldbg.errors import AttachError, ConfigError, TrainingHalted
 from neuraldbg.explain import diagnose, trace
 from neuraldbg.nouns import Diagnosis, Outcome, RunInfo, Unjudged
-from neuraldbg.record import Recorder, RingBuffer
+from neuraldbg.record import Recorder, RingBuffer, ring_bytes
 
 if TYPE_CHECKING:
     import os
@@ -111,7 +111,7 @@ class NeuralDbg:
         self._snapshots = Snapshots(snapshots, snapshot_bytes, lambda: self._capture.steps) if snapshots else None
         if self._snapshots is not None and model is not None:
             self._snapshots.check(model)
-        self._ring = RingBuffer(self.settings.record.ring)
+        self._ring = RingBuffer(self.settings.record.ring, ring_bytes(self.settings.record))
         self._on_step = on_step
         self._breakpoints: list[tuple[str, Callable[[Event], None] | None]] = []
         self._info = RunInfo(script=script, argv=tuple(argv), versions=_versions())

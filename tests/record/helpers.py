@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from neuraldbg.nouns import STATS, Edge, Event, Fact, History, Layer, Layout, Outcome, RunInfo, Site, Step, column
+from neuraldbg.record.block import rows_of, tables_of
 
 INFO = RunInfo(
     script="train.py",
@@ -73,7 +74,7 @@ def event(first, last=None, kind="gradient_spike", layer="fc1", **details):
 def assert_same(one, other, path="record"):
     """Equal to the last bit, with NaN equal to NaN."""
     if dataclasses.is_dataclass(one):
-        assert type(one) is type(other), path
+        assert isinstance(one, type(other)) or isinstance(other, type(one)), path
         for field in dataclasses.fields(one):
             assert_same(getattr(one, field.name), getattr(other, field.name), f"{path}.{field.name}")
     elif isinstance(one, np.ndarray):
@@ -94,9 +95,27 @@ def assert_same(one, other, path="record"):
 
 
 def covered(history: History):
-    """The steps that the rows stand for, of a run with one stream."""
+    """The steps that the rows with scalars stand for, of a run with one stream."""
+    own = ~np.isnan(history.scalars["loss_nonfinite"]) if len(history) else slice(None)
     return [
         s
-        for first, width in zip(history.steps.tolist(), history.width.tolist(), strict=True)
+        for first, width in zip(history.steps[own].tolist(), history.width[own].tolist(), strict=True)
         for s in range(first, first + width)
     ]
+
+
+def turns(steps):
+    """The place of each step in its stream."""
+    seen, found = {}, []
+    for s in steps:
+        found.append(seen.setdefault(s.stream, 0))
+        seen[s.stream] += 1
+    return np.array(found, np.int64)
+
+
+def tables(steps):
+    return tables_of(steps, np.arange(len(steps)), turns(steps))
+
+
+def rows(steps):
+    return rows_of(steps, np.arange(len(steps)), turns(steps))

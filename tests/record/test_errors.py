@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.record.helpers import INFO, assert_same, covered, event, layout, step
 
@@ -112,6 +113,19 @@ def test_a_file_with_fewer_statistics_is_read_by_their_names(saved):
 # ---------------------------------------------------------------- places that cannot be written
 
 
+def test_a_file_of_version_1_still_opens():
+    record = read_run(Path(__file__).parent / "data" / "version1.ndbg")  # 12 statistics; steps 64..335 are in bins
+    assert (record.steps, len(record.history), record.history.width.max()) == (400, 160, 16)
+    assert covered(record.history) == list(range(400))
+    assert record.history.mean.shape == (160, 2, len(STATS))
+    assert (record.history.stat([0, 1], "count") == 64).all()
+    assert (record.history.stat([0, 1], "under", "max") == 0).all()
+    assert record.history.stat(0, "nonfinite").sum() == 1
+    np.testing.assert_allclose(record.series(1, "rms").at(399), step(399).table[1, column("rms")], rtol=1e-6)
+    np.testing.assert_array_equal(record.history.stat([0, 1], "rms", "max"), record.history.high[:, :, column("rms")])
+    assert record.events[0].last_step == 300
+
+
 @pytest.mark.parametrize("place", ["file/run", "/proc/neuraldbg", "/dev/null/run"])
 def test_an_unwritable_folder_is_told_and_the_run_goes_on(tmp_path, place):
     (tmp_path / "file").write_text("x")
@@ -203,7 +217,7 @@ def test_a_disk_that_is_full_at_the_very_end(tmp_path, monkeypatch):
     recorder.flush()
     recorder._db.execute("PRAGMA max_page_count = 8")
     for i in range(100):
-        recorder.put(step(i), layout(), ())
+        recorder.put(step(i, sites=200), layout(), ())
     recorder.close()
     assert "full" in recorder.problem
     record = recorder.record()

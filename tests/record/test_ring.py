@@ -68,6 +68,22 @@ def test_only_the_last_steps_are_kept():
     assert [row["step"] for row in buffer.history] == [7, 8, 9]
 
 
+def test_a_bound_in_bytes_keeps_fewer_steps_but_the_last():
+    class Table(Lazy):
+        nbytes = 1000
+
+    buffer = RingBuffer(100, most=3500)
+    for i in range(10):
+        buffer.add(i, Table(), Table(), 1.0)
+    assert [row["step"] for row in buffer.history] == [7, 8, 9]
+    for i in range(10, 60):  # light steps hold nothing
+        buffer.add(i, {}, {}, 1.0)
+    assert len(buffer) == 53
+    Table.nbytes = 10_000
+    buffer.add(60, Table(), Table(), 1.0)
+    assert len(buffer) == 1
+
+
 def test_a_reused_dict_is_copied_and_a_lazy_mapping_is_read_at_the_end():
     norms = {"fc1": 1.0}
     lazy = Lazy(fc1=7.0)

@@ -9,12 +9,12 @@ import time
 
 import numpy as np
 import pytest
-from tests.record.helpers import INFO, assert_same, event, layout, step
+from tests.record.helpers import INFO, assert_same, event, layout, step, tables
 
 from neuraldbg.config import RecordSettings
-from neuraldbg.nouns import Fact, FactKey, RunInfo, Step, column
+from neuraldbg.nouns import STATS, Fact, FactKey, RunInfo, Step, column
 from neuraldbg.record import Recorder, read_run
-from neuraldbg.record.block import Stamp, from_steps
+from neuraldbg.record.block import to_float32
 from neuraldbg.record.codec import BlobDamaged, decode, encode
 
 SETTINGS = RecordSettings(queue=1000)  # these tests put steps faster than any training
@@ -61,7 +61,7 @@ def test_everything_comes_back(tmp_path):
 def test_the_values_of_a_site_and_a_scalar_that_come_late(tmp_path):
     early, late = [step(i, sites=2) for i in range(70)], [step(i, sites=5, evals=2.0) for i in range(70, 80)]
     record, _ = recorded(tmp_path, early + late, sites=5)
-    assert record.history.mean.shape == (80, 5, 12)
+    assert record.history.mean.shape == (80, 5, len(STATS))
     assert (record.history.stat(4, "count")[:70] == 0).all()
     assert np.isnan(record.history.stat(4, "rms")[:70]).all()
     assert len(record.series(4, "rms")) == 10
@@ -78,9 +78,9 @@ def test_a_growing_layout_is_stored_as_it_grows(tmp_path):
 
 
 def test_float64_beyond_float32_stays_finite_and_nonzero():
-    table = np.zeros((1, 12))
+    table = np.zeros((1, len(STATS)))
     table[0, :6] = [1e300, -1e300, 1e-300, -1e-300, np.inf, np.nan]
-    mean = from_steps([Step(0, 0, 0.0, table)], [Stamp(0, 0)]).mean[0, 0]
+    mean = to_float32([table])[0, 0]
     biggest = np.finfo(np.float32).max
     assert mean[0] == biggest
     assert mean[1] == -biggest
@@ -92,7 +92,7 @@ def test_float64_beyond_float32_stays_finite_and_nonzero():
 def test_a_fact_key_is_stored_by_its_value(tmp_path):
     fact = Fact(0, FactKey.PARAMS, {"total": 3})
     recorder = Recorder(tmp_path, SETTINGS, INFO)
-    recorder.put(Step(0, 0, 0.0, np.zeros((0, 12)), {}, (fact,)), layout(0), ())
+    recorder.put(Step(0, 0, 0.0, np.zeros((0, len(STATS))), {}, (fact,)), layout(0), ())
     assert recorder.record().fact("params") == {"total": 3}
     recorder.close()
 
@@ -206,7 +206,7 @@ def test_an_internal_error_never_reaches_the_training(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("cut", [0, 3, 11, 40, -1])
 def test_a_blob_that_is_cut_or_changed_does_not_decode(cut):
-    blob = encode(from_steps([step(i) for i in range(5)], [Stamp(i, i) for i in range(5)]))
+    blob = encode(tables([step(i) for i in range(5)]))
     assert_same(decode(blob), decode(bytes(blob)))
     with pytest.raises(BlobDamaged):
         decode(blob[:cut])
@@ -217,7 +217,7 @@ def test_a_blob_that_is_cut_or_changed_does_not_decode(cut):
 
 
 def test_unchanging_columns_cost_nothing():
-    still = [Step(i, 0, 0.0, np.ones((300, 12))) for i in range(64)]
-    blob = encode(from_steps(still, [Stamp(i, i) for i in range(64)]))
-    assert len(blob) < 300 * 12 * 4 * 2
+    still = [Step(i, 0, 0.0, np.ones((300, len(STATS)))) for i in range(64)]
+    blob = encode(tables(still))
+    assert len(blob) < 300 * len(STATS) * 4 * 2
     assert decode(blob).mean[:, :, column("rms")].min() == 1

@@ -142,8 +142,9 @@ def _blind_spots(case: Case) -> list[Unjudged]:
     never = case.run.info.coverage.get("never_fired") or ()
     if never:
         found.append(Unjudged(f"activations of {listing(never)}", "their forward hooks never fired"))
-    if case.history.mean.size:
-        total, count = (np.nan_to_num(case.history.mean[-1, :, index]) for index in (0, 1))
+    if case.history.read.any():
+        newest = case.history.row(int(np.flatnonzero(case.history.read)[-1]))
+        total, count = (np.nan_to_num(newest[:, index]) for index in (0, 1))
         sampled = int(((count > 0) & (count < total)).sum())
         if sampled:
             said = f"of {plural(sampled, 'large tensor')} a sample of values is read at each step, not every one"

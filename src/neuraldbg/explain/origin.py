@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.nouns import column
-
 if TYPE_CHECKING:
     from neuraldbg.nouns import Layout, RunRecord, Site
 
@@ -57,7 +55,7 @@ def find_origin(run: RunRecord, *, scaled: bool) -> Origin | None:
     history = run.history
     if not len(history):
         return None
-    bad = history.mean[:, :, column("nonfinite")] > 0 if history.mean.size else np.zeros((len(history), 0), bool)
+    bad = history.stat(list(range(history.sites)), "nonfinite") > 0
     kinds = [site.kind for site in run.layout.sites[: bad.shape[1]]]
     wanted = ("loss", "param", "update") if scaled else _CORE
     core = np.asarray([kind in wanted for kind in kinds], dtype=bool)
@@ -74,7 +72,8 @@ def find_origin(run: RunRecord, *, scaled: bool) -> Origin | None:
     if not hit.any():
         return None
     row = int(np.flatnonzero(hit)[0])
-    before = bad[:row].any(axis=0) & (bad[:row].all(axis=0) if row else False)
+    earlier = bad[:row][history.read[:row]]
+    before = earlier.all(axis=0) & bool(len(earlier))
     fresh = np.flatnonzero(bad[row] & ~before)
     sites = sorted((run.layout.sites[i] for i in fresh), key=lambda site: flow_key(site, run.layout))
     return Origin(int(history.steps[row]), tuple(sites), row)

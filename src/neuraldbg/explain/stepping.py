@@ -86,7 +86,7 @@ def weight_rows(case: Case, *, norms: bool = False) -> list[int]:
         if is_norm(layer) != norms:
             continue
         found += [row for row in case.layout.rows("param", layer.path) if "weight" in case.layout.sites[row].name]
-    found = [row for row in found if row < case.history.mean.shape[1]]
+    found = [row for row in found if row < case.history.sites]
     if len(found) > MATRICES:
         found = [found[i] for i in np.linspace(0, len(found) - 1, MATRICES).round().astype(int)]
     return found

@@ -181,7 +181,7 @@ def find_trouble(case: Case) -> Trouble:
 def _still(case: Case) -> bool:
     """Whether every weight of the models stayed as it was: their statistics are the same to the last digit."""
     history, sites = case.history, case.run.layout.sites
-    rows = [i for i, site in enumerate(sites[: history.mean.shape[1]]) if site.kind == "param"]
+    rows = [i for i, site in enumerate(sites[: history.sites]) if site.kind == "param"]
     elsewhere = any(one.get("foreign", 0) > one.get("foreign_no_grad", 0) for one in case.optimizers)
     if not rows or len(history) < FEW or elsewhere or case.loss.learned:  # an image or a latent code is trained
         return False
@@ -220,7 +220,7 @@ def _bad_value(case: Case, step: int | None) -> str:
 def _ruined(case: Case) -> bool:
     """Whether weights or gradients were non-finite when the run ended."""
     history, sites = case.history, case.run.layout.sites
-    rows = [i for i, site in enumerate(sites[: history.mean.shape[1]]) if site.kind in ("param", "param_grad", "loss")]
+    rows = [i for i, site in enumerate(sites[: history.sites]) if site.kind in ("param", "param_grad", "loss")]
     if case.scaled:
         rows = [i for i in rows if sites[i].kind == "param"]
-    return bool(rows) and bool((history.stat(rows, "nonfinite")[-1] > 0).any())
+    return bool(rows) and bool((history.stat(rows, "nonfinite")[history.read][-1:] > 0).any())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -112,6 +113,22 @@ class History:
     def table(self, reduce: Reduce = "mean") -> npt.NDArray[np.float32]:
         """Return the (T, sites, stats) block for a way of reducing thinned steps."""
         return {"mean": self.mean, "min": self.low, "max": self.high}[reduce]
+
+    @property
+    def sites(self) -> int:
+        """How many sites the tables have."""
+        return int(self.mean.shape[1])
+
+    @cached_property
+    def read(self) -> npt.NDArray[np.bool_]:
+        """Shape (T,): whether the sites were read in the steps of a row; they are not in light steps."""
+        seen: npt.NDArray[np.bool_] = np.any(self.high[:, :, column("count") :][:, :, :1] > 0, axis=(1, 2))
+        return seen
+
+    def row(self, at: int, reduce: Reduce = "mean") -> npt.NDArray[np.float32]:
+        """Return the table of one row of time, shape (sites, len(STATS))."""
+        table: npt.NDArray[np.float32] = self.table(reduce)[at]
+        return table
 
     def stat(self, rows: int | list[int] | tuple[int, ...], name: str, reduce: Reduce = "mean") -> Floats:
         """Return one statistic of one site, shape (T,), or of several, shape (T, len(rows))."""

@@ -11,22 +11,20 @@ import shutil
 import sqlite3
 import tempfile
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from neuraldbg.errors import RunDamaged, RunFileError, RunNotFound, RunTooNew
-from neuraldbg.nouns import STATS, History, Layout, RunInfo, RunRecord
-from neuraldbg.nouns.run import empty_history
+from neuraldbg.nouns import STATS, Layout, RunInfo, RunRecord
 from neuraldbg.record import codec, schema
-from neuraldbg.record.block import UNSEEN, Block
+from neuraldbg.record.block import UNSEEN
+from neuraldbg.record.history import history_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    import numpy.typing as npt
-
 _RANK_FILE = re.compile(r"rank(\d+)\.ndbg")
 _MAGIC = b"SQLite format 3\x00"
 
@@ -178,70 +176,44 @@ def _record(db: sqlite3.Connection) -> RunRecord:
         edges=schema.edges_from(meta.get("edges", "[]")),
         called=frozenset(json.loads(meta.get("called", "[]"))),
     )
-    blocks = [codec.decode(body) for (body,) in db.execute("SELECT body FROM block ORDER BY ordinal")]
+    scalars, tables = _blobs(db, json.loads(meta["stats"]))
+    history, steps = history_of(scalars, tables, len(layout.sites))
     facts = db.execute("SELECT step, key, value FROM fact ORDER BY id")
     events = db.execute("SELECT value FROM event ORDER BY first_step, id")
     return RunRecord(
         info=schema.info_from(meta["info"]) if "info" in meta else RunInfo(),
         layout=layout,
-        history=_history(blocks, len(layout.sites), json.loads(meta["stats"])),
+        history=history,
         facts=tuple(schema.fact_from(*row) for row in facts),
         events=tuple(schema.event_from(text) for (text,) in events),
-        steps=sum(int(block.folded.sum()) for block in blocks),
+        steps=steps,
     )
 
 
-def _history(blocks: Sequence[Block], sites: int, stats: Sequence[str]) -> History:
-    if not blocks:
-        return empty_history()
-    order = np.argsort(np.concatenate([block.ordinal for block in blocks]), kind="stable")
-    sites = max(sites, *(block.mean.shape[1] for block in blocks))
-    mean = _table([block.mean for block in blocks], order, sites, stats)
-    binned = any(block.binned for block in blocks)
-    return History(
-        steps=np.concatenate([block.steps for block in blocks])[order],
-        width=np.concatenate([block.width for block in blocks])[order],
-        time=np.concatenate([block.time for block in blocks])[order],
-        stream=np.concatenate([block.stream for block in blocks])[order],
-        applied=np.concatenate([block.applied for block in blocks])[order],
-        mean=mean,
-        low=_table([block.low for block in blocks], order, sites, stats) if binned else mean,
-        high=_table([block.high for block in blocks], order, sites, stats) if binned else mean,
-        scalars=_scalars(blocks, order),
-    )
+def _blobs(db: sqlite3.Connection, stats: Sequence[str]) -> tuple[list[codec.Blob], list[codec.Blob]]:
+    """Return the blocks of scalars and those of tables, still packed; a block of version 1 holds both: scalars."""
+    if db.execute("PRAGMA user_version").fetchone()[0] < 2:
+        query = f"SELECT '{schema.ROWS}', body FROM block ORDER BY ordinal"  # noqa: S608 (a constant)
+    else:
+        query = "SELECT part, body FROM block ORDER BY ordinal"
+    found: dict[str, list[codec.Blob]] = {schema.ROWS: [], schema.TABLES: []}
+    same = tuple(stats) == STATS
+    for part, body in db.execute(query):
+        blob = codec.opened(body)
+        found[part].append(blob if same and not blob.old else _renewed(blob, stats))
+    return found[schema.ROWS], found[schema.TABLES]
 
 
-def _table(
-    tables: Sequence[npt.NDArray[np.float32]], order: npt.NDArray[np.intp], sites: int, stats: Sequence[str]
-) -> npt.NDArray[np.float32]:
-    """Lay (T_i, S_i, K) tables into one (T, sites, STATS) in the order of time, by the names of the file's columns."""
-    laid = np.empty((len(order), sites, len(STATS)), np.float32)
-    row_of = np.empty(len(order), np.intp)
-    row_of[order] = np.arange(len(order))
-    known = [(stats.index(name), column) for column, name in enumerate(STATS) if name in stats]
-    same = list(stats) == list(STATS)
-    first = 0
-    for table in tables:
-        rows = row_of[first : first + len(table)]
-        first += len(table)
-        seen = table.shape[1]
-        if same:
-            laid[rows, :seen] = table
-        else:
-            laid[rows, :seen] = UNSEEN
-            for source, column in known:
-                laid[rows, :seen, column] = table[:, :, source]
-        laid[rows, seen:] = UNSEEN
-    return laid
-
-
-def _scalars(blocks: Sequence[Block], order: npt.NDArray[np.intp]) -> dict[str, npt.NDArray[np.float64]]:
-    names = dict.fromkeys(name for block in blocks for name in block.names)
-    found = {}
-    for name in names:
-        parts = [
-            block.scalars[:, block.names.index(name)] if name in block.names else np.full(len(block), np.nan)
-            for block in blocks
-        ]
-        found[name] = np.concatenate(parts)[order]
-    return found
+def _renewed(blob: codec.Blob, stats: Sequence[str]) -> codec.Blob:
+    """Lay the tables of another version out by our names; a statistic that it did not know is 0."""
+    block = blob.block()
+    laid: dict[str, Any] = {}
+    for name in ("mean", "low", "high"):
+        old = getattr(block, name)
+        laid[name] = np.tile(UNSEEN, (*old.shape[:2], 1))
+        for k, stat in enumerate(STATS):
+            if stat in stats:
+                laid[name][:, :, k] = old[:, :, stats.index(stat)]
+    if not block.binned:
+        laid["low"] = laid["high"] = laid["mean"]
+    return codec.opened(codec.encode(replace(block, **laid)))

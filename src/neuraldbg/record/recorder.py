@@ -12,15 +12,17 @@ import sqlite3
 import threading
 import weakref
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from neuraldbg.errors import RunFileError
 from neuraldbg.nouns import RunInfo, RunRecord
 from neuraldbg.record import schema
-from neuraldbg.record.backlog import Backlog
+from neuraldbg.record.backlog import Backlog, Batch
+from neuraldbg.record.budget import queue_bytes
 from neuraldbg.record.codec import BlobDamaged
 from neuraldbg.record.reader import load, read_run
-from neuraldbg.record.writer import Batch, Writer
+from neuraldbg.record.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,13 +63,13 @@ class Recorder:
         self._closed = False
         self._forked = False
         """Whether this is a forked child's copy: a flag, since asking for the process id costs a system call."""
-        self._backlog = Backlog(settings.queue)
+        self._backlog = Backlog(settings.queue, queue_bytes(settings))
         self._backlog.inform(info)
         self._backlog_lock = threading.Lock()
         self._db_lock = threading.RLock()
         self._unwritten: Batch | None = None
         self._db: sqlite3.Connection | None = self._open(folder, rank)
-        self._writer = Writer(self._db, settings.full_steps)
+        self._writer = Writer(self._db, settings)
         self._wake = threading.Event()
         self._stop = False
         self._thread = threading.Thread(target=self._run, name="neuraldbg-writer", daemon=True)
@@ -96,8 +98,8 @@ class Recorder:
         with self._backlog_lock:
             if not self._backlog.put(step, layout, events):
                 self.dropped += 1
-            waiting = self._backlog.waiting
-        if waiting * 2 >= self._settings.queue and not self._wake.is_set():
+            hurry = self._backlog.half_full
+        if hurry and not self._wake.is_set():
             self._wake.set()
 
     def tell(self, events: Sequence[Event]) -> None:
@@ -116,11 +118,19 @@ class Recorder:
 
     def update_info(self, info: RunInfo) -> None:
         """Record what is newly known about the run as a whole, such as how it ended. To be done before ``close``."""
-        self._info = info
+        self._info = self._noted(info)
         if self._closed or self._forked:
             return
         with self._backlog_lock:
-            self._backlog.inform(info)
+            self._backlog.inform(self._info)
+
+    def _noted(self, info: RunInfo) -> RunInfo:
+        """Say in the coverage that steps were recorded coarsely: a diagnosis must not look sharper than its record."""
+        if not self.dropped:
+            return info
+        note = f"the run file's writer did not keep up: {self.dropped:,} steps are recorded only as parts of bins"
+        notes = [*info.coverage.get("notes", ()), note]
+        return replace(info, coverage={**info.coverage, "notes": notes})
 
     def flush(self) -> None:
         """Store all that was put so far; returns when it is stored."""
@@ -210,7 +220,7 @@ class Recorder:
         assert self._db is not None
         where, old = self.path, self._db
         self._db, whole = schema.rescue(old)
-        self._writer = Writer(self._db, self._settings.full_steps)
+        self._writer = Writer(self._db, self._settings)
         self._writer.write(Batch(info=self._info))
         self.path = None
         lost = "" if whole else " Part of what was recorded before could not be read back from it."

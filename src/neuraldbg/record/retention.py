@@ -1,33 +1,30 @@
 """What is kept of the past: the last steps, the first ones and those around events as they were, the rest as bins.
 
-Bins hold 16 steps, then 256, 4096 and so on. Each level is bounded, so that a file grows with the logarithm of the
-run's length. The bounds are in rows, and for models of very many sites in bytes.
+Bins hold 16 steps, then 256, 4096 and so on. All together are bounded, in rows and in bytes, so that a file does not
+grow with the run's length.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
-from neuraldbg.nouns import STATS
+from neuraldbg.record.budget import BIN, TABLE_BLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
-BLOCK_ROWS = 64
-"""Rows of a closed block. Also the steps that are kept from the beginning of a run."""
-BIN = 16
-"""Each level folds this many rows of the level below."""
-BINS = 256
-"""Rows of a level before its oldest are folded into the next: 4,096 steps as bins of 16, 65,536 as bins of 256."""
+    from neuraldbg.record.budget import Limits
+
+FIRST = 64
+"""Rows that are kept from the beginning of a run."""
 EVENTS = 32
-"""Places around events that are kept as they were: half for the earliest, half for the
-latest."""
+"""Places around events that are kept as they were: half for the earliest, half for the latest."""
 AROUND = 16
 """Steps before and after an event's first step that count as around it."""
-_FULL_BYTES = 128 << 20
-_EVENT_BYTES = 32 << 20
-_BIN_BYTES = 16 << 20
+MAX_LEVEL = 12
+"""16**12 steps a row: no run gets there, and their number fits into an integer."""
 
 
 @dataclass(frozen=True)
@@ -40,40 +37,33 @@ class Entry:
     rows: int
     first_step: int
     last_step: int
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How much is kept, for a model of so many sites."""
-
-    full_rows: int
-    event_places: int
-    bin_rows: int
-
-    @classmethod
-    def of(cls, full_steps: int, sites: int) -> Limits:
-        """``full_steps`` is what the user asked for; fewer are kept where they would take more than 128 MiB."""
-        row = max(1, sites) * len(STATS) * 4
-        return cls(
-            full_rows=max(BLOCK_ROWS, min(full_steps, _FULL_BYTES // row)),
-            event_places=max(4, min(EVENTS, _EVENT_BYTES // (row * BLOCK_ROWS))),
-            bin_rows=max(2 * BLOCK_ROWS, min(BINS, _BIN_BYTES // (3 * row))),
-        )
+    size: int
+    """Bytes."""
 
 
 def next_fold(entries: Sequence[Entry], event_steps: Collection[int], limits: Limits) -> tuple[list[Entry], int] | None:
     """Return blocks to fold into one, and the level that they get; None when everything is within its limits.
 
-    ``entries`` are the closed blocks in order of time, ``event_steps`` the places that ``place_of`` gave.
+    ``entries`` are the closed blocks of one part in order of time, ``event_steps`` the places that ``place_of`` gave.
     """
     expired = _expired(entries, event_steps, limits)
-    if sum(entry.rows for entry in expired) >= BLOCK_ROWS:
-        return _oldest(expired, BLOCK_ROWS), 1
-    for level in sorted({entry.level for entry in entries if entry.level > 0}):
-        members = [entry for entry in entries if entry.level == level]
-        if sum(entry.rows for entry in members) > limits.bin_rows:
-            return _oldest(members, BLOCK_ROWS), level + 1
-    return None
+    if _count(expired) >= limits.fold_rows:
+        return _oldest(expired, limits.fold_rows), 1
+    levels: dict[int, list[Entry]] = {}
+    for entry in entries:
+        if 0 < entry.level < MAX_LEVEL:
+            levels.setdefault(entry.level, []).append(entry)
+    for level in sorted(levels):
+        if sum(entry.rows for entry in levels[level]) > limits.bin_rows:
+            return _oldest(levels[level], min(TABLE_BLOCK, limits.fold_rows)), level + 1
+    if sum(entry.size for members in levels.values() for entry in members) <= limits.bin_bytes:
+        return None
+    foldable = {level: _size(members) for level, members in levels.items() if _count(members) >= BIN}
+    if not foldable:
+        return None
+    # The largest level gives way, so that all come to have an equal share.
+    level = max(foldable, key=lambda level: foldable[level])
+    return _oldest(levels[level], max(BIN, min(TABLE_BLOCK, _count(levels[level]) // 2))), level + 1
 
 
 def place_of(step: int) -> int:
@@ -81,33 +71,66 @@ def place_of(step: int) -> int:
     return step - step % AROUND
 
 
+def _size(entries: Sequence[Entry]) -> int:
+    """Bytes of some blocks."""
+    return sum(entry.size for entry in entries)
+
+
+def _count(entries: Sequence[Entry]) -> int:
+    """Rows of some blocks."""
+    return sum(entry.rows for entry in entries)
+
+
 def _expired(entries: Sequence[Entry], event_steps: Collection[int], limits: Limits) -> list[Entry]:
     """Blocks at full resolution that are old and not protected."""
     full = [entry for entry in entries if entry.level == 0]
-    old: list[Entry] = []
-    newer = 0
-    for entry in reversed(full):
-        if newer >= limits.full_rows:
-            old.append(entry)
-        newer += entry.rows
-    if not old:
+    newer = taken = 0
+    recent = len(full)
+    while recent and newer < limits.full_rows and taken < limits.full_bytes:
+        recent -= 1
+        newer += full[recent].rows
+        taken += full[recent].size
+    old = full[:recent]
+    if _count(old) < limits.fold_rows:
         return []
+    kept = _kept(old, event_steps, limits.kept_bytes)
+    return [entry for entry in old if entry.id not in kept]
+
+
+def _kept(old: Sequence[Entry], event_steps: Collection[int], most: int) -> set[int]:
+    """Return old blocks to keep: the first, then those around events while there is room. At least one of either."""
+    kept: set[int] = set()
+    rows = taken = 0
+    for entry in old:
+        if rows >= FIRST or (kept and taken + entry.size > most // 2):
+            break
+        kept.add(entry.id)
+        rows += entry.rows
+        taken += entry.size
+    for number, place in enumerate(_places(event_steps)):
+        around = [e for e in old if e.id not in kept and e.first_step <= place + 2 * AROUND]
+        around = [e for e in around if place - AROUND <= e.last_step]
+        if number and taken + _size(around) > most:
+            break
+        kept.update(entry.id for entry in around)
+        taken += _size(around)
+    return kept
+
+
+def _places(event_steps: Collection[int]) -> Iterator[int]:
+    """The earliest and the latest in turn."""
     places = sorted(event_steps)
-    half = limits.event_places // 2
-    kept = places[:half] + places[half:][-half:]
-    return [entry for entry in reversed(old) if not _protected(entry, kept)]
-
-
-def _protected(entry: Entry, places: Sequence[int]) -> bool:
-    if entry.ordinal < BLOCK_ROWS:
-        return True
-    return any(entry.first_step <= place + 2 * AROUND and place - AROUND <= entry.last_step for place in places)
+    half = EVENTS // 2
+    early, late = places[:half], places[half:][-half:][::-1]
+    return (place for place in chain.from_iterable(zip_longest(early, late)) if place is not None)
 
 
 def _oldest(entries: Sequence[Entry], rows: int) -> list[Entry]:
     taken: list[Entry] = []
+    got = 0
     for entry in entries:
-        if sum(other.rows for other in taken) >= rows:
+        if got >= rows:
             break
         taken.append(entry)
+        got += entry.rows
     return taken

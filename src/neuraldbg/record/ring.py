@@ -23,10 +23,13 @@ class _Row(NamedTuple):
     loss: float | None
     grad_norms: Mapping[str, Any]
     act_norms: Mapping[str, Any]
+    size: int
 
 
 class RingBuffer:
-    """Keeps the last ``capacity`` steps.
+    """Keeps the last ``capacity`` steps, fewer where what they hold would take more than ``most`` bytes.
+
+    A mapping of norms that is worked out later says in ``nbytes`` what it holds until then.
 
     >>> buffer = RingBuffer(capacity=100)
     >>> buffer.add(0, {"fc1": 0.5}, {"fc1": 1.2}, 2.3)
@@ -34,11 +37,13 @@ class RingBuffer:
     1
     """
 
-    def __init__(self, capacity: int = 100) -> None:
+    def __init__(self, capacity: int = 100, most: int | None = None) -> None:
         if capacity < 1:
             raise ConfigError(f"setting 'capacity': a ring buffer keeps at least 1 step, not {capacity}")
         self.capacity = int(capacity)
-        self._rows: deque[_Row] = deque(maxlen=self.capacity)
+        self._most = most
+        self._bytes = 0
+        self._rows: deque[_Row] = deque()
 
     def add(
         self,
@@ -53,13 +58,27 @@ class RingBuffer:
         buffer is saved.
         """
         value = None if loss is None else float(loss)
-        self._rows.append(_Row(int(step), time.time(), value, _kept(grad_norms), _kept(act_norms)))
+        size = max(getattr(grad_norms, "nbytes", 0), getattr(act_norms, "nbytes", 0))  # the two share one table
+        self._rows.append(_Row(int(step), time.time(), value, _kept(grad_norms), _kept(act_norms), size))
+        self._bytes += size
+        while len(self._rows) > self.capacity or (self._over and len(self._rows) > 1):
+            self._bytes -= self._rows.popleft().size
+
+    @property
+    def _over(self) -> bool:
+        return self._most is not None and self._bytes > self._most
 
     @property
     def history(self) -> list[dict[str, Any]]:
         """The rows, oldest first: step, timestamp (Unix time), loss, grad_norms, act_norms."""
         return [
-            {**row._asdict(), "grad_norms": _norms(row.grad_norms), "act_norms": _norms(row.act_norms)}
+            {
+                "step": row.step,
+                "timestamp": row.timestamp,
+                "loss": row.loss,
+                "grad_norms": _norms(row.grad_norms),
+                "act_norms": _norms(row.act_norms),
+            }
             for row in self._rows
         ]
 
@@ -97,6 +116,7 @@ class RingBuffer:
     def clear(self) -> None:
         """Forget all rows."""
         self._rows.clear()
+        self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -14,20 +14,27 @@ from typing import Any
 
 from neuraldbg.nouns import STATS, Edge, Event, Fact, Layer, Outcome, RunInfo, Site, jsonable
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 # 1  2026-11  first version: meta, site, block, fact, event
+# 2  2026-11  blocks hold either scalars or tables (block.part), by columns; the statistics "under" and "over"
+_PAGE = 32_768
+"""Bytes. A run is read back in half of the time that pages of 8 KiB take: its tables span hundreds of those."""
+_LOG = 8 << 20
+"""Bytes of the log (WAL) from which on it is moved into the file."""
 APPLICATION_ID = 0x4E444247  # "NDBG", so that `file` and we know the database for ours
 FILE_NAME = "rank{rank}.ndbg"
-TABLES = ("meta", "site", "block", "fact", "event")
+ROWS, TABLES = "rows", "tables"
+SQL_TABLES = ("meta", "site", "block", "fact", "event")
 
 _CREATE = f"""
-PRAGMA page_size = 8192;
+PRAGMA page_size = {_PAGE};
 PRAGMA synchronous = OFF;
 BEGIN;
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE site (row INTEGER PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE block (
     id INTEGER PRIMARY KEY,
+    part TEXT NOT NULL,          -- 'rows': steps and their scalars; 'tables': those steps whose sites were read
     level INTEGER NOT NULL,      -- rows are bins of 16**level steps
     open INTEGER NOT NULL,       -- 1: will be merged with those that follow
     ordinal INTEGER NOT NULL,    -- steps recorded before its first
@@ -78,7 +85,7 @@ def create_file(folder: Path, rank: int) -> tuple[sqlite3.Connection, Path]:
     # NORMAL syncs at checkpoints only: a killed process loses nothing, a power cut the last moments.
     db.executescript(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; "
-        f"PRAGMA wal_autocheckpoint = 1000; PRAGMA journal_size_limit = {16 << 20};"
+        f"PRAGMA wal_autocheckpoint = {_LOG // _PAGE}; PRAGMA journal_size_limit = {2 * _LOG};"
     )
     return db, path
 
@@ -118,7 +125,7 @@ def rescue(db: sqlite3.Connection) -> tuple[sqlite3.Connection, bool]:
     except sqlite3.Error:
         pass  # The file itself is broken: take what can still be read, row by row.
     copy = create_memory()
-    for table in TABLES:
+    for table in SQL_TABLES:
         try:
             for row in db.execute(f"SELECT * FROM {table}"):  # noqa: S608 (a name from the tuple above)
                 copy.execute(f"INSERT OR REPLACE INTO {table} VALUES ({','.join('?' * len(row))})", row)  # noqa: S608

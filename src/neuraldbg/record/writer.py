@@ -2,54 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from neuraldbg.record import codec, schema
-from neuraldbg.record.block import Block, Stamp, fold, from_steps, join
-from neuraldbg.record.retention import BIN, BLOCK_ROWS, Entry, Limits, next_fold, place_of
+from neuraldbg.record import schema
+from neuraldbg.record.budget import scalar_limits, table_limits
+from neuraldbg.record.lane import Lane
+from neuraldbg.record.retention import place_of
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable
 
-    from neuraldbg.nouns import Event, Fact, Layout, RunInfo, Step
+    from neuraldbg.config import RecordSettings
+    from neuraldbg.nouns import Event, Fact, Layout
+    from neuraldbg.record.backlog import Batch
 
 MAX_FACTS = 4096
 """Versions kept of one kind of fact; beyond it the oldest quarter and the newest stay."""
 
 
-@dataclass
-class Batch:
-    """What was recorded since the last write."""
-
-    steps: list[tuple[Stamp, Step]] = field(default_factory=list)
-    blocks: list[Block] = field(default_factory=list)
-    """Steps that were folded because the writer did not keep up; they follow ``steps``."""
-    layout: Layout | None = None
-    facts: list[Fact] = field(default_factory=list)
-    events: dict[tuple[str, str, str, int], Event] = field(default_factory=dict)
-    """The last version of each."""
-    info: RunInfo | None = None
-
-    def __bool__(self) -> bool:
-        return bool(self.steps or self.blocks or self.facts or self.events or self.layout or self.info)
-
-
 class Writer:
     """Writes to one database. After any failure its state is read back from there, so a batch may be written again."""
 
-    def __init__(self, db: sqlite3.Connection, full_steps: int) -> None:
+    def __init__(self, db: sqlite3.Connection, settings: RecordSettings) -> None:
         self._db = db
-        self._full_steps = full_steps
+        self._settings = settings
         self._whole = False
         """Whether the fields below say what is in the database."""
         self._layout: Layout | None = None
         self._sites = 0
-        self._entries: list[Entry] = []
-        """Closed blocks, in order of time."""
-        self._tail: list[tuple[int, Block]] = []
-        """Open blocks by id: their rows become one closed block when there are enough."""
+        self._rows, self._tables = Lane(db, schema.ROWS), Lane(db, schema.TABLES)
         self._places: set[int] = set()
 
     def write(self, batch: Batch) -> None:
@@ -63,9 +45,13 @@ class Writer:
                 self._put_meta("info", schema.dumps(batch.info))
             if batch.layout is not None:
                 self._put_layout(batch.layout)
-            self._put_events(batch.events.values())
-            self._put_facts(batch.facts)
-            self._put_rows(batch)
+            if batch.events:
+                self._put_events(batch.events.values())
+            if batch.facts:
+                self._put_facts(batch.facts)
+            rows, tables = batch.blocks()
+            self._rows.put(rows, scalar_limits(self._settings), self._places)
+            self._tables.put(tables, table_limits(self._settings, self._sites), self._places)
             self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:
@@ -78,14 +64,8 @@ class Writer:
             self._db.execute("ROLLBACK")
         self._layout = None
         self._sites = self._db.execute("SELECT count(*) FROM site").fetchone()[0]
-        self._entries = [
-            Entry(*row)
-            for row in self._db.execute(
-                "SELECT id, level, ordinal, rows, first_step, last_step FROM block WHERE NOT open ORDER BY ordinal"
-            )
-        ]
-        tail = self._db.execute("SELECT id, body FROM block WHERE open ORDER BY ordinal")
-        self._tail = [(row_id, codec.decode(body)) for row_id, body in tail]
+        self._rows.reload()
+        self._tables.reload()
         self._places = {place_of(step) for (step,) in self._db.execute("SELECT DISTINCT first_step FROM event")}
 
     def _put_meta(self, key: str, value: str) -> None:
@@ -126,54 +106,3 @@ class Writer:
                 "DELETE FROM fact WHERE id IN (SELECT id FROM fact WHERE key = ? ORDER BY id LIMIT ? OFFSET ?)",
                 (key, MAX_FACTS // 2, MAX_FACTS // 4),
             )
-
-    def _put_rows(self, batch: Batch) -> None:
-        fresh = list(batch.blocks)
-        if batch.steps:
-            stamps, steps = zip(*batch.steps, strict=True)
-            fresh.insert(0, from_steps(steps, stamps))
-        if not fresh:
-            return
-        new = join(fresh)
-        if sum(len(block) for _, block in self._tail) + len(new) < BLOCK_ROWS:
-            self._tail.append((self._put_block(new, 0, closed=False), new))
-            return
-        rows = join([*(block for _, block in self._tail), new])
-        self._delete(row_id for row_id, _ in self._tail)
-        self._tail.clear()
-        closed = len(rows) - len(rows) % BLOCK_ROWS
-        for first in range(0, closed, BLOCK_ROWS):
-            self._put_block(rows.slice(first, first + BLOCK_ROWS), 0)
-        if closed < len(rows):
-            rest = rows.slice(closed, len(rows))
-            self._tail.append((self._put_block(rest, 0, closed=False), rest))
-        self._thin()
-
-    def _thin(self) -> None:
-        """Fold what is over its limit."""
-        limits = Limits.of(self._full_steps, self._sites)
-        while found := next_fold(self._entries, self._places, limits):
-            entries, level = found
-            bodies = (self._db.execute("SELECT body FROM block WHERE id = ?", (entry.id,)) for entry in entries)
-            rows = join([codec.decode(body.fetchone()[0]) for body in bodies])
-            gone = {entry.id for entry in entries}
-            self._delete(gone)
-            self._entries = [entry for entry in self._entries if entry.id not in gone]
-            self._put_block(fold(rows, BIN**level), level)
-
-    def _put_block(self, block: Block, level: int, *, closed: bool = True) -> int:
-        first, last = int(block.steps.min()), int((block.steps + block.width - 1).max())
-        ordinal = int(block.ordinal[0])
-        row_id = self._db.execute(
-            "INSERT INTO block (level, open, ordinal, rows, first_step, last_step, body) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (level, not closed, ordinal, len(block), first, last, codec.encode(block)),
-        ).lastrowid
-        assert row_id is not None
-        if closed:
-            entry = Entry(row_id, level, ordinal, len(block), first, last)
-            later = next((i for i, other in enumerate(self._entries) if other.ordinal > ordinal), len(self._entries))
-            self._entries.insert(later, entry)
-        return row_id
-
-    def _delete(self, ids: Iterable[int]) -> None:
-        self._db.executemany("DELETE FROM block WHERE id = ?", [(row_id,) for row_id in ids])

@@ -79,7 +79,7 @@ def _row(case: Case, kind: str, module: str, name: str) -> int | None:
 def _course(case: Case, param: int, grad: int, update: int) -> str:
     """Say what became of a weight: ``moves``, ``still``, ``back`` (put back after each step) or ``unknown``."""
     history = case.history
-    if update >= history.mean.shape[1]:
+    if update >= history.sites:
         return "unknown"
     whole = history.width == 1
     gradient, moved = history.stat(grad, "rms")[whole], history.stat(update, "rms", "max")[whole]

@@ -188,7 +188,7 @@ def find_edges(case: Case, origin: Origin) -> list[Edge]:
     found = []
     for row in case.layout.rows("op"):
         site = case.layout.sites[row]
-        if row >= case.history.mean.shape[1] or not case.history.stat(row, "count", "max")[origin.row] > 0:
+        if row >= case.history.sites or not case.history.stat(row, "count", "max")[origin.row] > 0:
             continue
         stats = {name: float(case.history.stat(row, name)[origin.row]) for name in ("zeros", "min", "max", "nonfinite")}
         stats["min"] = float(case.history.stat(row, "min", "min")[origin.row])

@@ -128,7 +128,7 @@ def _rounding(case: Case) -> Rounding | None:
     for row in case.layout.rows("update"):
         site = case.layout.sites[row]
         dtype = site.dtype.removeprefix("torch.")
-        if dtype not in RESOLUTION or row >= case.history.mean.shape[1]:
+        if dtype not in RESOLUTION or row >= case.history.sites:
             continue
         share = _unchanged(case, row)
         if share is not None:

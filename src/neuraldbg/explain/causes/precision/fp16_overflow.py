@@ -88,7 +88,7 @@ def judge(case: Case) -> Finding | None:
 
 def _nearest(case: Case) -> tuple[float, Site] | None:
     """Return the largest float16 value up to the first non-finite step and where it was; None without such places."""
-    rows = [i for i, site in enumerate(case.layout.sites[: case.history.mean.shape[1]]) if _half(site)]
+    rows = [i for i, site in enumerate(case.layout.sites[: case.history.sites]) if _half(site)]
     rows = [row for row in rows if case.layout.sites[row].kind in ("activation", "output_grad", "op")]
     if not rows or case.origin is None:
         return None

@@ -59,7 +59,7 @@ def judge(case: Case) -> Finding | None:
     found = {}
     for row in case.layout.rows("output_grad") + case.layout.rows("param_grad"):
         site = case.layout.sites[row]
-        if site.dtype.removeprefix("torch.") in ("float16", "half") and row < case.history.mean.shape[1]:
+        if site.dtype.removeprefix("torch.") in ("float16", "half") and row < case.history.sites:
             known = _flushed(case, row)
             if known is not None:
                 found[site.label] = (*known, site.module)

@@ -1,0 +1,173 @@
+"""The history of a run as it is stored: tables stay packed, and only what is asked for is unpacked.
+
+A run of a million steps holds tens of megabytes of tables; a question is about one site of them, or one step.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuraldbg.nouns import STATS, History, column
+from neuraldbg.nouns.run import empty_history
+from neuraldbg.record.block import UNSEEN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from neuraldbg.nouns.run import Reduce
+    from neuraldbg.record import codec
+    from neuraldbg.record.block import Block
+
+_NAMES = {"min": "low", "mean": "mean", "max": "high"}
+_ROWS = ("ordinal", "folded", "steps", "width", "time", "stream", "applied")
+
+
+class StoredHistory(History):
+    """A History whose ``mean``, ``low`` and ``high`` are unpacked when somebody asks for them whole.
+
+    It has the same fields. What ``dataclasses.replace`` makes of it holds plain arrays, as any History does.
+    """
+
+    _packed: tuple[tuple[npt.NDArray[np.intp], codec.Blob], ...] | None = None
+    """Blocks of tables, each with the rows of time that it is about; None where the arrays were given."""
+    _sites = 0
+
+    @classmethod
+    def of(
+        cls,
+        plain: dict[str, npt.NDArray[Any]],
+        scalars: dict[str, npt.NDArray[np.float64]],
+        packed: Sequence[tuple[npt.NDArray[np.intp], codec.Blob]],
+        sites: int,
+    ) -> StoredHistory:
+        """Build one from the columns of its rows and from packed tables."""
+        made = object.__new__(cls)
+        fields = {name: plain[name] for name in ("steps", "width", "time", "stream", "applied")}
+        made.__dict__.update(fields, scalars=scalars, _packed=tuple(packed), _sites=sites)
+        return made
+
+    @cached_property
+    def mean(self) -> npt.NDArray[np.float32]:
+        return self._unpacked("mean")
+
+    @cached_property
+    def low(self) -> npt.NDArray[np.float32]:
+        return self._unpacked("low") if self._binned else self.mean
+
+    @cached_property
+    def high(self) -> npt.NDArray[np.float32]:
+        return self._unpacked("high") if self._binned else self.mean
+
+    @property
+    def sites(self) -> int:
+        return super().sites if self._packed is None else self._sites
+
+    @cached_property
+    def read(self) -> npt.NDArray[np.bool_]:
+        if self._packed is None:
+            return super().read
+        found = np.zeros(len(self), bool)
+        for at, _ in self._packed:
+            found[at] = True
+        return found
+
+    def row(self, at: int, reduce: Reduce = "mean") -> npt.NDArray[np.float32]:
+        """Return the table of one row of time, shape (sites, len(STATS))."""
+        if self._packed is None:
+            return super().row(at, reduce)
+        laid = np.tile(UNSEEN, (self._sites, 1))
+        for rows, blob in self._packed:
+            hit = np.flatnonzero(rows == at % len(self))
+            if len(hit):
+                laid[: blob.sites] = blob.table(_NAMES[reduce])[hit[0]]
+        return laid
+
+    def stat(
+        self, rows: int | list[int] | tuple[int, ...], name: str, reduce: Reduce = "mean"
+    ) -> npt.NDArray[np.float64]:
+        """Return one statistic of one site, shape (T,), or of several, shape (T, len(rows))."""
+        if self._packed is None:
+            return super().stat(rows, name, reduce)
+        sites = np.atleast_1d(np.asarray(rows, np.int64))
+        if len(sites) and not -self._sites <= sites.min() <= sites.max() < self._sites:
+            raise IndexError(f"the record has {self._sites} sites")
+        sites %= max(1, self._sites)
+        k = column(name)
+        laid = np.full((len(self), len(sites)), UNSEEN[k], np.float64)
+        for at, blob in self._packed:
+            known = np.flatnonzero(sites < blob.sites)
+            laid[at[:, None], known] = blob.columns(_NAMES[reduce], sites[known] * len(STATS) + k)
+        return laid[:, 0] if isinstance(rows, int) else laid
+
+    @property
+    def _binned(self) -> bool:
+        return any(blob.binned for _, blob in self._packed or ())
+
+    def _unpacked(self, name: str) -> npt.NDArray[np.float32]:
+        laid = np.empty((len(self), self._sites, len(STATS)), np.float32)
+        laid[~self.read] = UNSEEN
+        for at, blob in self._packed or ():
+            laid[at, : blob.sites] = blob.table(name)
+            laid[at, blob.sites :] = UNSEEN
+        return laid
+
+
+def history_of(scalars: Sequence[codec.Blob], tables: Sequence[codec.Blob], sites: int) -> tuple[History, int]:
+    """Lay blocks of scalars and blocks of tables out in the order of time; also return how many steps there were.
+
+    A step that is at full resolution in both parts is one row, and so is a bin of the same steps in both. Where a
+    table is kept longer than the scalars around it, or less long, it has a row of its own, in which no scalar was
+    measured. ``scalars`` may hold tables too, as blocks of version 1 did.
+    """
+    parts = [blob.rows() for blob in scalars]
+    if not parts:
+        return empty_history(), 0
+    plain = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ROWS}
+    ends = np.cumsum([len(part) for part in parts])
+    spans: list[npt.NDArray[np.intp]] = [np.arange(end - len(part), end) for part, end in zip(parts, ends, strict=True)]
+    packed = [(at, blob) for at, blob in zip(spans, scalars, strict=True) if blob.sites]
+    steps = int(plain["folded"].sum())
+    if tables:
+        others = [blob.rows() for blob in tables]
+        other = {name: np.concatenate([getattr(part, name) for part in others]) for name in _ROWS}
+        at, alone = _places(plain, other)
+        plain = {name: np.concatenate([plain[name], other[name][alone]]) for name in _ROWS}
+        packed += zip(np.split(at, np.cumsum([len(part) for part in others])[:-1]), tables, strict=True)
+    total = len(plain["ordinal"])
+    order = np.argsort(plain["ordinal"], kind="stable")
+    row_of = np.empty(total, np.intp)
+    row_of[order] = np.arange(total)
+    sites = max([sites, *(blob.sites for _, blob in packed)])
+    return StoredHistory.of(
+        {name: plain[name][order] for name in _ROWS},
+        _scalars(parts, [row_of[span] for span in spans], total),
+        [(row_of[at], blob) for at, blob in packed],
+        sites,
+    ), steps
+
+
+def _places(
+    plain: dict[str, npt.NDArray[Any]], other: dict[str, npt.NDArray[Any]]
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
+    """Return the rows that tables belong to, and which of the tables stand alone: their rows come after all others."""
+    finder = np.argsort(plain["ordinal"], kind="stable")
+    found = np.searchsorted(plain["ordinal"], other["ordinal"], sorter=finder)
+    at = finder[np.minimum(found, len(finder) - 1)]
+    alone = ~np.all([plain[name][at] == other[name] for name in ("ordinal", "folded", "width")], axis=0)
+    at[alone] = np.arange(len(finder), len(finder) + int(alone.sum()))
+    return at, alone
+
+
+def _scalars(
+    parts: Sequence[Block], spans: Sequence[npt.NDArray[np.intp]], total: int
+) -> dict[str, npt.NDArray[np.float64]]:
+    found = {name: np.full(total, np.nan) for part in parts for name in part.names}
+    for part, at in zip(parts, spans, strict=True):
+        for name, values in zip(part.names, part.scalars.T, strict=True):
+            found[name][at] = values
+    return found
