@@ -15,6 +15,7 @@ from pydantic import Field
 from neuraldbg.config import Thresholds
 from neuraldbg.detect.episodes import Episodes, carry
 from neuraldbg.detect.places import COUNT, DEAD, NONFINITE, UNITS, ZEROS, Synced, flow
+from neuraldbg.detect.readings import Readings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,6 +56,7 @@ class DeadUnits(Synced):
 
     name: ClassVar[str] = "dead_units"
     needs: ClassVar[frozenset[str]] = frozenset({"activation"})
+    light: ClassVar[bool] = False
 
     def __init__(self, thresholds: DeadUnitsThresholds | None = None) -> None:
         super().__init__()
@@ -62,6 +64,9 @@ class DeadUnits(Synced):
         self._picked: npt.NDArray[np.intp] = np.zeros(0, np.intp)
         self._module: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._seen: Floats = np.zeros(0)
+        self._young = True
+        """Whether some layer was seen in too few steps yet."""
+        self.readings = Readings()
         self._episodes = Episodes("dead_units", "activation_regime", enter_steps=self.thresholds.steps, leave_steps=3)
 
     def build(self, layout: Layout, rows: int) -> None:
@@ -82,6 +87,7 @@ class DeadUnits(Synced):
         self._episodes.resize(places)
         self._picked = np.array([row for _, row, _ in picked], np.intp)
         self._module = np.array([module for _, _, module in picked], np.bool_)
+        self._young = True
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
         """Take one step."""
@@ -91,12 +97,17 @@ class DeadUnits(Synced):
         t = self.thresholds
         rows = step.table[self._picked]
         count, units, dead = rows[:, COUNT], rows[:, UNITS], rows[:, DEAD]
+        if self._young:
+            self._seen += (count > 0) & (units > 0)
+            self._young = bool((self._seen < t.window).any())
+        full = rows[:, ZEROS] >= count
+        if self._episodes.idle and not (dead > t.share * units).any() and not (full & self._module & (count > 0)).any():
+            return []
         seen = (count > 0) & (units > 0)
-        self._seen += seen
         # A NaN fires for nothing and is zero for nothing: it is the non-finite detector's.
         seen &= rows[:, NONFINITE] == 0
         share = np.divide(dead, units, where=seen, out=np.zeros(len(units)))
-        silent = self._module & seen & (rows[:, ZEROS] >= count)
+        silent = self._module & seen & full
         need = np.where(units < FEW, 1.0, 0.0)
         bad = (seen & (share >= need) & (share > t.share) & (self._seen >= t.window)) | silent
         calm = seen & ~bad & (share < t.leave)
@@ -107,7 +118,7 @@ class DeadUnits(Synced):
             details |= {"zeros": float(rows[i, ZEROS] / count[i]), "window": t.window, "all_zero": bool(silent[i])}
             return min(0.98, 0.6 + 0.38 * (part - t.share) / max(1.0 - t.share, 1e-9)), details
 
-        return self._episodes.observe(step.index, bad, calm, describe)
+        return self._episodes.observe(step.index, bad, calm, describe, missed=self.readings.missed(step))
 
     def ongoing(self) -> Iterable[Event]:
         """The events that still last."""
