@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from neuraldbg.nouns import Event
+
     Bools = npt.NDArray[np.bool_]
 
 LIGHT = ("loss", "loss_nonfinite", "lr", "grad_norm", "duration", "overhead")
@@ -139,21 +141,26 @@ def thinned(run: RunRecord, full: Bools) -> RunRecord:
             values[~full] = np.nan
     after = replace(history, mean=mean, low=low, high=high, scalars=scalars)
     thin = replace(run, history=after)
-    return replace(thin, events=detected(thin, full))
+    return replace(thin, events=detected(thin, full, history))
 
 
-def steps_of(run: RunRecord, full: Bools) -> list[Step]:
-    """Turn the history back into steps."""
+def steps_of(run: RunRecord, full: Bools, before: History) -> list[Step]:
+    """Turn the history back into steps; ``before`` is that of the full record."""
     history, nothing = run.history, np.zeros((0, len(STATS)))
     names = list(history.scalars)
     scalars = np.array([history.scalars[name] for name in names]).T.reshape(len(history), len(names)).tolist()
     tables = history.mean.astype(np.float64)
     lost = history.scalars.get("loss_nonfinite", np.zeros(len(history)))
+    norm = history.scalars.get("grad_norm", np.zeros(len(history)))
+    grads = list(run.layout.rows("param_grad"))
+    ruined = np.isnan(norm) & (before.stat(grads, "nonfinite") > 0).any(axis=1)
     found = []
     for row in range(len(history)):
         values = {name: value for name, value in zip(names, scalars[row], strict=True) if not math.isnan(value)}
         if lost[row] > 0 and "loss" not in values:
             values["loss"] = math.nan
+        if ruined[row]:  # a norm that is NaN was measured, though the record cannot tell
+            values["grad_norm"] = math.nan
         found.append(
             Step(
                 int(history.steps[row]), int(history.stream[row]), float(history.time[row]),
@@ -163,11 +170,11 @@ def steps_of(run: RunRecord, full: Bools) -> list[Step]:
     return found
 
 
-def detected(run: RunRecord, full: Bools) -> tuple:
+def detected(run: RunRecord, full: Bools, before: History) -> tuple[Event, ...]:
     """Return the events that the detectors find in a history."""
     watch = Watch()
     with np.errstate(all="ignore"):
-        for step in steps_of(run, full):
+        for step in steps_of(run, full, before):
             watch.observe(step, run.layout)
     return watch.events
 

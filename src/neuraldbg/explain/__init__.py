@@ -139,6 +139,10 @@ def _blind_spots(case: Case) -> list[Unjudged]:
     if graded - reached > max(UNREACHED, graded // 20):
         said = f"{graded - reached} of {graded} training passes were not followed by a backward pass"
         found.append(Unjudged("the losses of passes that were left out", said))
+    if case.thinned:
+        read, steps = case.steps_read(), case.run.steps or len(case.history)
+        said = f"to keep the cost low, layers were read in {read} of {steps} recorded steps; of the others the loss, the "
+        found.append(Unjudged("single steps", said + "learning rate and the gradient norm are known"))
     never = case.run.info.coverage.get("never_fired") or ()
     if never:
         found.append(Unjudged(f"activations of {listing(never)}", "their forward hooks never fired"))

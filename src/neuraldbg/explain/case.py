@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,11 +14,13 @@ from neuraldbg.explain import profiles
 from neuraldbg.explain.loss import LossSummary
 from neuraldbg.explain.origin import Origin, find_origin
 from neuraldbg.explain.trouble import KINDS, Trouble, at_guess, find_trouble
-from neuraldbg.nouns import FactKey
+from neuraldbg.nouns import FactKey, Series
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from neuraldbg.explain.profiles import Profile, Weight
-    from neuraldbg.nouns import Event, History, Layer, Layout, RunRecord, Series
+    from neuraldbg.nouns import Event, History, Layer, Layout, RunRecord
 
 ADAPTIVE = ("Adam", "RMSprop", "Adagrad", "Adadelta", "Lion", "Rprop", "Adafactor", "LAMB", "Shampoo", "Muon")
 """Optimizers whose step does not grow with the scale of the gradient."""
@@ -136,6 +139,72 @@ class Case:
         found = self.run.events_of(*kinds)
         return min(found, key=lambda e: e.first_step) if found else None
 
+    # --- what was read ---------------------------------------------------------------------------------------------
+
+    def steps_read(self, stream: int | None = None) -> int:
+        """How many recorded steps of an optimizer, or of all, had their sites read; the others were light."""
+        rows = self.history.read if self.history.read.any() else np.ones(len(self.history), np.bool_)
+        return int((rows if stream is None else rows & (self.history.stream == stream)).sum())
+
+    @cached_property
+    def thinned(self) -> bool:
+        """Whether the sites of some steps were not read, to keep the cost low."""
+        return self.steps_read() < len(self.history)
+
+    def was_read(self, step: int) -> bool:
+        """Whether the sites were read in a step."""
+        history = self.history
+        hit = np.flatnonzero((history.steps <= step) & (step < history.steps + history.width))
+        return bool(history.read[hit].any())
+
+    @cached_property
+    def throughout(self) -> str:
+        """What "always" means for what is read at sites: "in all 200 steps", "in all 48 of 200 steps that were read"."""
+        steps = self.run.steps or len(self.history)
+        return f"in all {self.steps_read()} of {steps} steps that were read" if self.thinned else f"in all {steps} steps"
+
+    def rank(self, series: Series) -> npt.NDArray[np.int64]:
+        """Which step of its optimizers (0, 1, ...) each value of a series is: light steps count, though unread."""
+        found: npt.NDArray[np.int64] = np.searchsorted(self._own(series), series.steps)
+        return found
+
+    def _own(self, series: Series) -> npt.NDArray[np.int64]:
+        """All steps of the optimizers in whose steps a series has values."""
+        history = self.history
+        at = np.clip(np.searchsorted(history.steps, series.steps, side="right") - 1, 0, max(0, len(history) - 1))
+        return history.steps[np.isin(history.stream, np.unique(history.stream[at]))] if len(at) else history.steps[:0]
+
+    def held(self, series: Series) -> Series:
+        """Return a series in which each reading stands for the unread steps behind it too, so that shares and medians
+        are of the whole run and not of the times at which much was read; the same one where nothing went unread.
+        """
+        if not self.thinned or not len(series):
+            return series
+        rank = self.rank(series)
+        gaps = np.maximum(np.diff(rank), 1)
+        # The last reading stands for what follows it, though not for longer than any other does.
+        rest = max(1, min(len(self._own(series)) - int(rank[-1]), int(gaps.max(initial=1))))
+        times = np.append(gaps, rest)
+        return Series(np.repeat(series.steps, times), np.repeat(series.values, times), np.repeat(series.width, times))
+
+    def early(self, series: Series, steps: int) -> Series:
+        """Return the readings of the first steps of a series, or the very first one."""
+        kept = max(1, int((self.rank(series) < steps).sum())) if self.thinned else steps
+        return Series(series.steps[:kept], series.values[:kept], series.width[:kept])
+
+    def unbroken(self, series: Series) -> Series:
+        """Return the longest part of a series within which no step went unread."""
+        if not self.thinned or not len(series):
+            return series
+        cuts = [0, *(np.flatnonzero(np.diff(self.rank(series)) > 1) + 1).tolist(), len(series)]
+        begin, end = max(itertools.pairwise(cuts), key=lambda part: part[1] - part[0])
+        return Series(series.steps[begin:end], series.values[begin:end], series.width[begin:end])
+
+    @cached_property
+    def blind(self) -> bool:
+        """Whether the step at which things went wrong is one whose sites were not read."""
+        return self.onset is not None and self.trouble.broke and not self.was_read(self.onset)
+
     # --- the program ---------------------------------------------------------------------------------------------
 
     @cached_property
@@ -253,13 +322,13 @@ class Case:
     @cached_property
     def early_update_ratio(self) -> float:
         """Largest norm(update)/norm(weight) of the first ten steps; NaN if it was not measured."""
-        values = self.scalar("update_ratio").finite().values[: profiles.FIRST]
+        values = self.early(self.scalar("update_ratio").finite(), profiles.FIRST).values
         return float(values.max()) if len(values) else float("nan")
 
     @cached_property
     def typical_update_ratio(self) -> float:
         """Median norm(update)/norm(weight) over the run; NaN if it was not measured."""
-        values = self.scalar("update_ratio").finite().values
+        values = self.held(self.scalar("update_ratio").finite()).values
         return float(np.median(values)) if len(values) else float("nan")
 
     @cached_property

@@ -125,7 +125,7 @@ def period(case: Case) -> float:
     for row in weight_rows(case):
         site = case.layout.sites[row]
         rows = case.layout.rows("update", site.module, site.name)
-        mean = case.run.series(rows[0], "mean").finite() if rows else None
+        mean = case.unbroken(case.run.series(rows[0], "mean").finite()) if rows else None
         if mean is None or len(mean) < 24 or (mean.width > 1).any():
             continue
         turns = np.flatnonzero(np.diff(np.sign(mean.values)) != 0)
