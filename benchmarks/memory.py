@@ -65,6 +65,8 @@ class Result:
     """The closed run file, MiB."""
     bound: float
     open_ms: float
+    open_cpu_ms: float
+    """CPU time of it, which does not depend on what else the machine does."""
     series_ms: list[float]
     """Of single statistics of single sites, each read from a run that was just opened."""
     rows: int
@@ -148,13 +150,14 @@ def record(recorder: Recorder, simulation: Simulation, folder: Path, steps: int,
     return found
 
 
-def read_back(folder: Path, sites: int) -> tuple[float, list[float], int, int, float]:
+def read_back(folder: Path, sites: int) -> tuple[tuple[float, float], list[float], int, int, float]:
     """Time the opening, and single series; also return rows, rows with tables, and non-finite values."""
-    opening, series = [], []
+    opening, used, series = [], [], []
     for k in range(10):
-        begin = time.perf_counter()
+        begin, cpu = time.perf_counter(), time.process_time()
         run = read_run(folder)
         opening.append(1000 * (time.perf_counter() - begin))
+        used.append(1000 * (time.process_time() - cpu))
         begin = time.perf_counter()
         if k % 2:
             run.scalar("loss")
@@ -162,7 +165,13 @@ def read_back(folder: Path, sites: int) -> tuple[float, list[float], int, int, f
             run.series(k * (sites - 1) // 9, "rms", "max")
         series.append(1000 * (time.perf_counter() - begin))
     bad = float(run.history.stat(0, "nonfinite").sum())
-    return float(np.median(opening)), series, len(run.history), int(run.history.read.sum()), bad
+    return (
+        (float(np.median(opening)), float(np.median(used))),
+        series,
+        len(run.history),
+        int(run.history.read.sum()),
+        bad,
+    )
 
 
 def measure(steps: int, sites: int, every: int, settings: RecordSettings) -> Result:
@@ -179,7 +188,7 @@ def measure(steps: int, sites: int, every: int, settings: RecordSettings) -> Res
         size = on_disk(folder)
         opening, series, rows, tables, bad = read_back(folder, sites)
         bound = file_bound(settings, sites) / MIB
-        return Result(steps, simulation.full, sites, seconds, marks, size, bound, opening, series, rows, tables,
+        return Result(steps, simulation.full, sites, seconds, marks, size, bound, *opening, series, rows, tables,
                       (simulation.nonfinite, bad))  # fmt: skip
 
 
@@ -199,7 +208,7 @@ def show(result: Result, console: Console) -> None:
         "RSS after the first fifth": f"within {spread:.1f} MiB ({min(settled):.1f} to {max(settled):.1f})",
         "run file": f"{result.file:.1f} MiB of at most {result.bound:.1f}",
         "rows kept": f"{result.rows:,}, of which {result.tables:,} have a table",
-        "opening": f"{result.open_ms:.1f} ms (median of 10)",
+        "opening": f"{result.open_ms:.1f} ms, {result.open_cpu_ms:.1f} ms of CPU (medians of 10)",
         "one series": f"{np.median(result.series_ms):.2f} ms (median of 10), {max(result.series_ms):.2f} at most",
         "non-finite values": f"{result.nonfinite[1]:.0f} of {result.nonfinite[0]:.0f} found again",
         "whole simulation": f"{result.seconds:.0f} s, on {os.cpu_count()} cores",

@@ -28,6 +28,11 @@ class CaptureSettings(Thresholds):
         le=1,
         description="The share of the training's time that watching may take; None reads every site at every step.",
     )
+    allowance_s: float = Field(
+        2.0,
+        ge=0,
+        description="Seconds of its own that a session may spend beyond that share, at its start.",
+    )
     every: int = Field(1, ge=1, description="Read layer statistics at every n-th step; losses are read at every step.")
     block_cap: int = Field(
         4_096, ge=64, description="Elements read of one tensor; a larger one is read in evenly spaced blocks."

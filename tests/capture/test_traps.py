@@ -474,7 +474,7 @@ def test_no_hook_synchronises(monkeypatch: pytest.MonkeyPatch) -> None:  # trap 
     op.observe_device(x, table, 1, 65536)
     op.observe_device(x, table, 1, 65536)
     monkeypatch.undo()
-    assert table[1].tolist() == [10, 10, 4, -4.0, 20.0, -3.0, 1.0, 2, 0]
+    assert table[1].tolist() == [10, 10, 4, -4.0, 20.0, -3.0, 1.0, 2, 0, 0, 0]
 
 
 def test_errors_of_ours_never_reach_the_training(monkeypatch: pytest.MonkeyPatch) -> None:  # trap 29

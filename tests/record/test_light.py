@@ -12,6 +12,7 @@ from tests.record.helpers import INFO, assert_same, covered, event, layout, step
 
 from neuraldbg import answers
 from neuraldbg.config import RecordSettings
+from neuraldbg.explain import diagnose
 from neuraldbg.nouns import STATS, History, column
 from neuraldbg.record import Recorder, file_bound, read_run
 from neuraldbg.record.block import rows_of
@@ -145,7 +146,9 @@ def test_what_was_recorded_coarsely_is_said_in_the_coverage(tmp_path):
     assert record.steps == 2000
     assert record.history.stat(0, "nonfinite").sum() == 200
     (note,) = set(record.info.coverage["notes"]) - set(INFO.coverage["notes"])
-    assert "1,984 steps are recorded only as parts of bins" in note
+    assert "1,984 steps are recorded in bins" in note
+    assert record.info.coverage["coarse"] == 1984
+    assert any(one.what == "single steps" for one in diagnose(record).unjudged)
     assert_same(record, read_run(tmp_path))
 
 

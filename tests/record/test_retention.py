@@ -115,13 +115,13 @@ def test_optimizers_that_take_turns_keep_their_own_losses():
         np.testing.assert_allclose(series.values, loss)
         assert series.width.max() > 16
     assert record.steps == 4000
-    assert len(record.history) < 2000
+    assert len(record.history) < 2500
 
 
 def test_an_optimizer_made_anew_at_every_step_is_thinned_too():
     record = run(None, [step(i, stream=i) for i in range(5000)])
     assert record.steps == 5000
-    assert len(record.history) < 2000
+    assert len(record.history) < 2500
 
 
 def test_the_surroundings_of_an_event_stay_full():
@@ -160,7 +160,7 @@ def test_two_hundred_thousand_steps_stay_small_and_fast(tmp_path):
     assert record.steps == 200_000
     assert covered(record.history) == list(range(200_000))
     assert record.history.mean[:, 0, column("nonfinite")].sum() == 4
-    assert len(record.history) < 3600
+    assert len(record.history) < 5000
     assert max(sizes) < 24 << 20  # most of it the log of writes
     assert (tmp_path / "rank0.ndbg").stat().st_size < 3 << 20
     assert elapsed < 60, elapsed

@@ -122,9 +122,10 @@ static void finish(const Stats *s, double *row, int64_t total, int64_t count) {
     row[OVER] += (double)s->over;
 }
 
-/* Reads a tensor whole, or evenly spaced blocks of it where it has more than cap elements: as op.sample does. */
+/* Reads a tensor whole, or evenly spaced blocks of it where it has more than cap elements: as op.sample does. From turn
+   to turn the blocks move on by their size, so that after some turns all has been read. */
 static void read_sample(const char *x, int64_t dtype, int64_t numel, int64_t cap, double bound, double centre,
-                        char *kept, int subtract, double *row) {
+                        char *kept, int subtract, int64_t turn, double *row) {
     Stats s;
     begin(&s);
     if (cap <= 0 || numel <= cap) {
@@ -134,6 +135,11 @@ static void read_sample(const char *x, int64_t dtype, int64_t numel, int64_t cap
     }
     int64_t size = cap < BLOCK ? cap : BLOCK, blocks = cap / BLOCK > 1 ? cap / BLOCK : 1;
     int64_t step = (numel - size) / (blocks > 1 ? blocks - 1 : 1), width = dtype == FLOAT64 ? 8 : 4;
+    if (blocks > 1 && step > size) {
+        int64_t places = (step + size - 1) / size, shift = turn % places * size;
+        x += (shift < step - size ? shift : turn % places ? step - size : 0) * SIZE[dtype];
+        if (turn % places) blocks--; /* the last would reach beyond the end */
+    }
     for (int64_t i = 0; i < blocks; i++)
         read_block(x + i * step * SIZE[dtype], dtype, size, bound, centre, kept ? kept + i * size * width : NULL,
                    subtract, &s);
@@ -172,10 +178,10 @@ static PyObject *observe(PyObject *self, PyObject *const *args, Py_ssize_t nargs
     if (numel <= 0) Py_RETURN_NONE;
     if ((cap <= 0 || cap > RELEASE) && numel > RELEASE) {
         Py_BEGIN_ALLOW_THREADS
-        read_sample(x, dtype, numel, cap, bound, centre, NULL, 0, row);
+        read_sample(x, dtype, numel, cap, bound, centre, NULL, 0, 0, row);
         Py_END_ALLOW_THREADS
     } else {
-        read_sample(x, dtype, numel, cap, bound, centre, NULL, 0, row);
+        read_sample(x, dtype, numel, cap, bound, centre, NULL, 0, 0, row);
     }
     Py_RETURN_NONE;
 }
@@ -189,15 +195,16 @@ static void clear(double *row) {
 }
 
 static PyObject *many(PyObject *const *args, Py_ssize_t nargs, const char *name, int subtract) {
-    if (wrong(nargs, 2, name)) return NULL;
+    if (wrong(nargs, 3, name)) return NULL;
     const Entry *plan = (const Entry *)AT(args[0]);
-    int64_t n = whole(args[1]), elements = 0;
+    int64_t n = whole(args[1]), turn = whole(args[2]), elements = 0;
     if (PyErr_Occurred()) return NULL;
     for (int64_t i = 0; i < n; i++) {
         const Entry *e = plan + i;
         if (wrong_dtype(e->dtype)) return NULL;
         elements += e->cap > 0 && e->cap < e->numel ? e->cap : e->numel;
     }
+    double squares = 0.0, nonfinite = 0.0;
     PyThreadState *others = elements > RELEASE ? PyEval_SaveThread() : NULL;
     for (int64_t i = 0; i < n; i++) {
         const Entry *e = plan + i;
@@ -206,23 +213,28 @@ static PyObject *many(PyObject *const *args, Py_ssize_t nargs, const char *name,
         if (!e->address) continue; /* no gradient in this step */
         clear(row);
         if (e->numel <= 0) continue;
-        read_sample((const char *)(intptr_t)e->address, e->dtype, e->numel, e->cap, 0.0, 0.0, kept, subtract, row);
+        read_sample((const char *)(intptr_t)e->address, e->dtype, e->numel, e->cap, 0.0, 0.0, kept, subtract, turn, row);
+        squares += row[SQUARES] / row[COUNT] * row[TOTAL];
+        nonfinite += row[NONFINITE];
     }
     if (others) PyEval_RestoreThread(others);
-    Py_RETURN_NONE;
+    return Py_BuildValue("(dd)", squares, nonfinite);
 }
 
-PyDoc_STRVAR(observe_many_doc, "observe_many(plan, n)\n--\n\n"
+PyDoc_STRVAR(observe_many_doc, "observe_many(plan, n, turn)\n--\n\n"
 "Set the rows of n tensors. `plan` is the address of int64 (n, 6): address, dtype, numel, cap, row, and where to keep\n"
-"what was read (0: nowhere). An address 0 is passed over.");
+"what was read (0: nowhere). An address 0 is passed over. Where samples are read their blocks move on with `turn`.\n"
+"Returns the sum of squares over all tensors, estimated where samples\n"
+"were read, and the number of elements read that are not finite.");
 
 static PyObject *observe_many(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     (void)self;
     return many(args, nargs, "observe_many", 0);
 }
 
-PyDoc_STRVAR(difference_many_doc, "difference_many(plan, n)\n--\n\n"
-"Set rows from what n tensors are now less what `observe_many` kept of them, and keep what they are now.");
+PyDoc_STRVAR(difference_many_doc, "difference_many(plan, n, turn)\n--\n\n"
+"Set rows from what n tensors are now less what `observe_many` kept of them, and keep what they are now.\n"
+"Returns the same.");
 
 static PyObject *difference_many(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     (void)self;

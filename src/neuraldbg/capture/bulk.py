@@ -71,7 +71,7 @@ class Samples:
             return
         base = self._buffers[self._turn].ctypes.data
         self._plan = _plan(items, rows, [base + at for at in self._offsets])
-        native.observe_many(self._plan.ctypes.data, len(self._plan))
+        native.observe_many(self._plan.ctypes.data, len(self._plan), 0)
 
     def compare(self, items: Sequence[Item], rows: op.Rows) -> bool:
         """Set the rows of what the same tensors are now less what was kept, and keep what they are now.
@@ -90,7 +90,7 @@ class Samples:
             return True
         base = self._buffers[self._turn].ctypes.data
         self._plan = _plan(items, rows, [base + at for at in self._offsets])
-        native.difference_many(self._plan.ctypes.data, len(self._plan))
+        native.difference_many(self._plan.ctypes.data, len(self._plan), 0)
         return True
 
     def _holds(self, items: Sequence[Item]) -> bool:
@@ -138,7 +138,7 @@ def observe_many(items: Sequence[Item], rows: op.Rows) -> None:
             _replace(_sample(item), item, rows)
     elif items:
         plan = _plan(items, rows, [0] * len(items))
-        native.observe_many(plan.ctypes.data, len(plan))
+        native.observe_many(plan.ctypes.data, len(plan), 0)
 
 
 def _plan(items: Sequence[Item], rows: op.Rows, kept: list[int]) -> npt.NDArray[np.int64]:

@@ -27,6 +27,7 @@ from torch.optim import Optimizer
 from neuraldbg.capture.compiled import forget_compiled
 from neuraldbg.capture.coverage import coverage
 from neuraldbg.capture.delivery import Closed, Delivery
+from neuraldbg.capture.governor import Governor
 from neuraldbg.capture.guest import Switch, Tally
 from neuraldbg.capture.hooks import HookManager
 from neuraldbg.capture.layouts import Layouts
@@ -38,7 +39,7 @@ from neuraldbg.capture.packed import REGIONS, wrap_enter, wrap_exit
 from neuraldbg.capture.params import Params
 from neuraldbg.capture.patches import Patches
 from neuraldbg.capture.readers import Readers
-from neuraldbg.capture.scalars import scalars
+from neuraldbg.capture.scalars import light_scalars, scalars
 from neuraldbg.capture.scene import Scene
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Capture:
     ``emit`` receives each step. ``judge`` sees the optimizer's stream, the loss and the layers' gradient norms before
     a step is applied, and returns a reason to halt or None; ``halt`` is then called with the reason, after the
     unapplied step was emitted, and is expected to raise. ``note`` receives facts that belong to no single step.
+    ``background`` tells the seconds of the processor that our own threads have taken so far.
     """
 
     def __init__(
@@ -74,8 +76,11 @@ class Capture:
         judge: Callable[[int, float | None, Mapping[str, float]], str | None] | None = None,
         halt: Callable[[str, int], None] | None = None,
         note: Callable[[tuple[Fact, ...]], None] | None = None,
+        background: Callable[[], float] = float,
     ) -> None:
         self.settings = settings
+        self.governor = Governor(settings.overhead, settings.allowance_s)
+        self._background = background
         self.tally = Tally()
         self.hooks = HookManager(layers=None, param_grads=False, settings=settings, tally=self.tally)
         self.params = Params(self.hooks.table)
@@ -87,6 +92,7 @@ class Capture:
         self.optimizers = Optimizers(
             self.params, self.tally, self._relevant, self._begin, self._ready, self._end, self.switch, tell
         )
+        self.optimizers.judging = judge is not None
         self.losses = Losses(self.hooks, self.models, self._before_backward, tell)
         self.scene.models, self.scene.optimizers, self.scene.losses = self.models, self.optimizers, self.losses
         self.learning = Learning(self.scene)
@@ -104,6 +110,7 @@ class Capture:
         self._by_hand: bool | None = None
         self._began = self._last = 0.0
         self._spent = 0.0
+        """Seconds that watching had taken when the newest step was closed."""
         self._recompiled = False
         self._packed = 0
         """Regions of packed tensors that had begun before the session."""
@@ -192,6 +199,9 @@ class Capture:
         if self._pending:
             self._close()
         elif (self.losses.backwards or self.models.forwards) and not self._has_optimizer():
+            if not self.switch:
+                self._close()
+                return
             for w in self.params.by_id.values():
                 self.optimizers.watched[id(w.ref)] = w
             watched = list(self.optimizers.watched.values())
@@ -225,6 +235,8 @@ class Capture:
         """Called at every backward. Returns whether gradients left by an earlier one were cleared before this."""
         self._close_open()
         self.backwards += 1
+        if not self.switch:
+            return False
         if self.losses.backwards >= _READ_BACKWARDS:
             self._read(on=False)
         # autograd.grad leaves .grad alone, and may come before zero_grad
@@ -233,7 +245,8 @@ class Capture:
     def _begin(self, stream: Stream, closure: bool) -> None:
         if self._pending and stream in self._open:
             self._close()
-        self._read(on=self.learning.reading(self.steps))
+        if self.switch:
+            self._read(on=self.learning.reading(self.steps))
         self._closure = closure
         if stream not in self._open:
             self._open.append(stream)
@@ -275,56 +288,99 @@ class Capture:
 
     def _close(self, *, applied: bool = True) -> None:
         """Put the step aside, and hand on what has gathered if it is time."""
-        self.hooks.table.gather()
         self._pending = False
         now = time.perf_counter()
         stream = self._open[0] if self._open else None
-        counted = scalars(self.scene, stream, closure=self._closure, applied=applied)
-        counted |= {"duration": now - self._last, "overhead": self.tally.seconds - self._spent}
-        self._spent = self.tally.seconds
-        self.layouts.refresh_called()
-        self.learning.learn(self.steps, self._open, self.layout)
-        self.readers.at("step_closes")
+        full = bool(self.switch)
+        counted = self._full(stream, applied=applied) if full else light_scalars(self.losses, stream, self._closure)
+        own = self.tally.seconds + self._background()
+        counted["duration"], counted["overhead"] = now - self._last, own - self._spent
         closed = Closed(
             self.steps,
             stream.index if stream is not None else 0,
             now - self._began,
-            {**counted, **self.scene.scalars},
+            counted,
             tuple(self.scene.facts),
             applied,
-            self.layout(),
-            self.hooks.table.take(),
+            self.layouts.now() if full else self.layouts.latest(),
+            self.hooks.table.take() if full else None,
         )
         time_to_deliver = self.delivery.put(closed)
-        self._last = now
-        self._prepare(next_step=True)
+        loss, norm = counted.get("loss"), counted.get("grad_norm")
+        self.governor.watch(loss, norm)
+        self.losses.usual = self.governor.usual_loss
+        read_next = self.governor.after(now - self._last, own - self._spent, full=full)
+        self._last, self._spent = now, own
+        self._prepare(full=read_next or self._must_read(self.steps + 1), next_step=True)
         if time_to_deliver:
             self.delivery.deliver()
+
+    def _full(self, stream: Stream | None, *, applied: bool) -> dict[str, float]:
+        """Sum up a step that was read in full."""
+        self.hooks.table.gather()
+        counted = scalars(self.scene, stream, closure=self._closure, applied=applied)
+        self.layouts.refresh_called()
+        self.learning.learn(self.steps, self._open, self.layout)
+        self.readers.at("step_closes")
+        return {**counted, **self.scene.scalars}
+
+    def _must_read(self, step: int) -> bool:
+        """Whether a step is read whatever it costs: facts are, at powers of two, which are ever fewer."""
+        return self.learning.reading(step)
+
+    def alarm(self) -> None:
+        """Read the next steps in full: something has begun."""
+        self.governor.alarm()
 
     def deliver_late(self) -> None:
         """Hand on steps that have waited too long: called by the writer's thread."""
         self.delivery.deliver_late(time.perf_counter() - self._began)
 
-    def _prepare(self, *, next_step: bool = False) -> None:
+    def _prepare(self, *, full: bool = True, next_step: bool = False) -> None:
         """Clear what the step gathered, and get ready for the next."""
         if next_step:
             self.steps += 1
         for stream in self._open:
             self.optimizers.begin_stream(stream, self.steps)
         self._open.clear()
+        self.losses.begin_step()
+        self.hooks.step = self.steps
+        if full != bool(self.switch):
+            self._wake() if full else self._doze()
+        if not full:
+            return
         self.scene.facts.clear()
         self.scene.scalars.clear()
         self.optimizers.watched.clear()
         self.optimizers.skipped = 0
         self.optimizers.clipped = None
         self.models.begin_step()
-        self.losses.begin_step()
         hooks = self.hooks
-        hooks.step = self.steps
         hooks.sampled = self.steps % self.settings.every == 0
         hooks.active = hooks.sampled
         hooks.reads_units = self.steps < self.settings.window or self.steps % _UNITS_EVERY == 0
         self._read(on=self.learning.reading(self.steps))
+
+    def _doze(self) -> None:
+        """Begin light steps: hooks are lifted, and what stands in for torch's functions passes through."""
+        self.scene.facts.clear()
+        self.scene.scalars.clear()
+        self.models.begin_step()
+        self._read(on=False)
+        self.hooks.active = False
+        self.hooks.lift()
+        self.params.forget_samples()
+        self.optimizers.allowed_s = self.governor.light_s
+        self.switch.wake(awake=False)
+
+    def _wake(self) -> None:
+        """Read in full again."""
+        self.switch.wake(awake=True)
+        self.hooks.put_back()
+        self.hooks.table.clear()
+        self.optimizers.wake()
+        self.scene.order.clear()
+        self.readers.at("resumes")
 
     def _read(self, *, on: bool) -> None:
         """Read graph and facts, or read them no more."""

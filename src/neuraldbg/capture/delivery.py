@@ -9,8 +9,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from neuraldbg.errors import TrainingHalted
-from neuraldbg.nouns import Step
+from neuraldbg.nouns import STATS, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +27,10 @@ BATCH = 16
 """Steps that are worked on together."""
 
 
+_NOTHING = np.zeros((0, len(STATS)))
+"""The table of a light step."""
+
+
 class Closed(NamedTuple):
     """A step that is over, its table not yet derived."""
 
@@ -35,7 +41,8 @@ class Closed(NamedTuple):
     facts: tuple[Fact, ...]
     applied: bool
     layout: Layout
-    taken: Raw
+    taken: Raw | None
+    """None of a light step."""
 
 
 class Delivery:
@@ -73,7 +80,7 @@ class Delivery:
             self.deliver()
 
     def _hand_on(self, closed: Closed) -> None:
-        table = self._table.derive(closed.step, closed.taken)
+        table = self._table.derive(closed.step, closed.taken) if closed.taken is not None else _NOTHING
         step = Step(
             closed.step, closed.stream, closed.time, table, closed.scalars, closed.facts, applied=closed.applied
         )

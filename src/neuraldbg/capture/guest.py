@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import functools
 import os
-import time
 import traceback
+import weakref
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from neuraldbg.errors import TrainingHalted
@@ -24,6 +25,8 @@ class Tally:
         self.errors = 0
         self.first = ""
         self.seconds = 0.0
+        self.inside = False
+        """Whether our code runs already: what it calls is not counted twice."""
         self.strict = bool(os.environ.get("NEURALDBG_STRICT"))
 
     def caught(self) -> None:
@@ -45,21 +48,42 @@ def hook_of(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
 class Switch:
     """Whether our stand-ins for torch's functions act: not after the session, though another tool may have wrapped them
     meanwhile and keep calling them, and not in a forked child, whose copy of the session nobody reads.
+
+    It is true while a step is read in full. In light steps it is ``on`` and not true.
     """
 
     def __init__(self) -> None:
-        self._pid: int | None = None
+        self.on = False
+        """Whether the session runs, in this process."""
+        self._awake = True
+        self._acts = False
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_off(weakref.ref(self)))
 
     def turn_on(self) -> None:
         """Act, in this process."""
-        self._pid = os.getpid()
+        self.on = self._acts = True
 
     def turn_off(self) -> None:
         """Pass everything through from now on."""
-        self._pid = None
+        self.on = self._acts = False
+
+    def wake(self, *, awake: bool) -> None:
+        """Begin or end a stretch of steps that are read in full."""
+        self._awake = awake
+        self._acts = self.on and awake
 
     def __bool__(self) -> bool:
-        return self._pid == os.getpid()
+        return self._acts
+
+
+def _off(switch: weakref.ref[Switch]) -> Callable[[], None]:
+    def in_child() -> None:
+        mine = switch()
+        if mine is not None:
+            mine.turn_off()
+
+    return in_child
 
 
 class HasTally(Protocol):
@@ -81,15 +105,20 @@ def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
 
     @functools.wraps(method)
     def wrapper(self: S, *args: P.args, **kwargs: P.kwargs) -> R | None:
-        began = time.perf_counter()
+        tally = self.tally
+        outermost = not tally.inside
+        tally.inside = True
+        began = perf_counter()
         try:
             return method(self, *args, **kwargs)
         except TrainingHalted:
             raise
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-            self.tally.caught()
+            tally.caught()
             return None
         finally:
-            self.tally.seconds += time.perf_counter() - began
+            if outermost:
+                tally.inside = False
+                tally.seconds += perf_counter() - began
 
     return cast("Callable[Concatenate[S, P], R | None]", wrapper)

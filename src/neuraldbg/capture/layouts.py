@@ -19,6 +19,10 @@ class Layouts:
         self._layout: Layout | None = None
         self._key: tuple[int, ...] = ()
 
+    def latest(self) -> Layout:
+        """Return the newest layout that was made: in a light step nothing new is seen."""
+        return self._layout if self._layout is not None else self.now()
+
     def now(self) -> Layout:
         """Return the current layout."""
         hooks, edges = self._hooks, self._losses.edges

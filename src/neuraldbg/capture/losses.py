@@ -80,6 +80,10 @@ class Losses:
         self.scale_of: tuple[weakref.ref[Tensor], float] | None = None
         """The output of ``GradScaler.scale`` and its scale."""
         self._cleared = cleared
+        self._clears = False
+        """Whether steps clear what an earlier backward of theirs left: then the last loss of a step is its loss."""
+        self.usual = math.inf
+        """The size up to which a loss of a light step is nothing special."""
         self.scale_in_step = 0.0
         """The scale by which ``GradScaler.scale`` multiplied a loss in this step, 0 if it did not."""
         self._risky: dict[str, list[Operand]] = {}
@@ -91,7 +95,7 @@ class Losses:
         accumulates = roots == "tensors"
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            if self._depth or torch.compiler.is_compiling() or not self.models.switch:
+            if self._depth or torch.compiler.is_compiling() or not self.models.switch.on:
                 return original(*args, **kwargs)
             if args and isinstance(args[0], Iterator):  # to look at it would use it up
                 args = (list(args[0]), *args[1:])
@@ -120,7 +124,11 @@ class Losses:
         if not tensors:
             return None
         self.models.reached = False
-        if self._cleared(accumulates):  # what was differentiated so far was not for this step: an adversarial example
+        cleared = self._cleared(accumulates)
+        if not self.models.switch:
+            return self._glimpse(tensors[0], accumulates)
+        self._clears = cleared or (self._clears and bool(self.values))
+        if cleared:  # what was differentiated so far was not for this step: an adversarial example
             self.values.clear()
         found = self._read_graph(tensors[0]) if accumulates or not self.values else None
         terms = self.terms["terms"] if self.terms is not None and found is not None else None
@@ -130,17 +138,32 @@ class Losses:
         backward.walk = None  # its nodes must not outlive the graph
         return value, self._scale(tensors[0]), backward
 
+    def _glimpse(self, root: Tensor, accumulates: bool) -> tuple[Tensor | float, float, Backward]:
+        """Take the loss alone, in a light step; what looks odd is shown to who looks for the birth of a NaN."""
+        if self._clears and accumulates:
+            self.values.clear()
+        value = _value(root)
+        number = value if isinstance(value, float) else None
+        backward = Backward(root, number, accumulates, None, None)
+        if number is not None and not -self.usual < number < self.usual:  # false for NaN
+            self._tell("backward_begins", backward)
+        return value, self._scale(root), backward
+
     @guarded
     def after(self, loss: tuple[Tensor | float, float, Backward] | None, accumulates: bool) -> None:
         """Keep the loss if the backward reached a watched model."""
-        if loss is None or not (self.models.reached or not self.models.entered):
-            if loss is not None:
-                self.terms = None
+        if loss is None:
+            return
+        light = not self.models.switch
+        if not (self.models.reached or not self.models.entered or (light and not self.models.must_be_reached)):
+            self.models.must_be_reached = True
+            self.terms = None
             return
         kept = self.values if accumulates else self.asides
         if len(kept) < _LOSSES:
             kept.append(loss[:2])
-        self._tell("backward_ends", loss[2])
+        if not light:
+            self._tell("backward_ends", loss[2])
 
     @property
     def backwards(self) -> int:

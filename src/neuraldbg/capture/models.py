@@ -96,6 +96,8 @@ class Models:
         """Whether any watched model was ever called eagerly (a function compiled as a whole calls none)."""
         self.reached = False
         """Whether a backward has reached a watched model's output since this was last cleared."""
+        self.must_be_reached = False
+        """Whether some backward of the run did not reach a watched model: then it is looked at in light steps, too."""
         self.graded = self.committed = 0
         """Training passes of the run with gradients, and those of them that a backward reached."""
         self.passes: list[Pass] = []
@@ -141,10 +143,11 @@ class Models:
 
     def wrap_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Make the function that stands in for ``nn.Module.__call__``."""
+        is_compiling = torch.compiler.is_compiling
 
         @functools.wraps(original)
         def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_compiling() or self._inside or not self.enter(module, args, kwargs):
+            if is_compiling() or self._inside or not self.enter(module, args, kwargs):
                 return original(module, *args, **kwargs)
             self._inside = True
             try:
@@ -154,7 +157,8 @@ class Models:
                 raise
             finally:
                 self._inside = False
-            self.leave(output)
+            if self._current is not None or self._call is not None:
+                self.leave(output)
             return output
 
         return call
@@ -162,7 +166,9 @@ class Models:
     @guarded
     def enter(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
         """Begin an outermost call; False if it is none of ours."""
-        if not self.switch or _graph_task() != -1 or _tracing() is not None or op.transforming():
+        if not self.switch:
+            return self.switch.on and self._glimpse(module, args, kwargs)
+        if _graph_task() != -1 or _tracing() is not None or op.transforming():
             return False
         if threading.get_ident() != self._thread and not self._take_over():
             return False
@@ -194,6 +200,20 @@ class Models:
         if first and not evaluating:
             self._current.batch = self._read_inputs(model, args, kwargs)
         self._begin_call(Call(model, module, args, kwargs, True, evaluating, first))
+        return True
+
+    def _glimpse(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
+        """Begin a call in a light step: only who keeps watch is told, who looks for the birth of a NaN."""
+        model = self._of.get(module)
+        if model is None or threading.get_ident() != self._thread or _graph_task() != -1:
+            return False
+        if not torch.is_grad_enabled():
+            return True  # an evaluation: the calls inside of it are not looked at either
+        training = model.root.training
+        evaluating = not training and model.trained_in_train_mode and not model.trained_in_eval_mode
+        self._tell("call_begins", Call(model, module, args, kwargs, True, evaluating, True))
+        if self.must_be_reached:
+            self._current = Pass(model, training, 0, first=False)
         return True
 
     def _begin_call(self, call: Call) -> None:

@@ -19,8 +19,10 @@ from torch.optim.optimizer import (
 )
 
 from neuraldbg.capture import program
+from neuraldbg.capture.gradients import Gradients
 from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.params import Params, Watched, stale_share
+from neuraldbg.capture.reader import Backward
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 _ALWAYS_CHECKED = 16
 _CHECK_EVERY = 25
+_NONE = Tensor()
 
 
 class Stream:
@@ -53,6 +56,10 @@ class Stream:
         self.rates: dict[int, float] = {}
         """Learning rate of each tensor when facts were last read, by identity. Kept here because a program may drop its
         optimizer before the last step is closed."""
+        self.gradients: Gradients | None = None
+        """What reads its gradients in light steps, made anew after each stretch of full ones."""
+        self.glimpse: tuple[float, int] | None = None
+        """Norm of the gradients of the current light step, and how many elements are not finite."""
         self.new = True
         """Whether its optimizer object has not finished a step yet."""
         self.fact: dict[str, Any] | None = None
@@ -102,6 +109,10 @@ class Optimizers:
         self.skipped = 0
         self.clipped: tuple[Any, float] | None = None
         """(total norm found, limit) of the last clip_grad_norm_ of the step."""
+        self.judging = False
+        """Whether the gradients of each step are judged before it is applied."""
+        self.allowed_s = 0.0
+        """Seconds that reading the gradients of a light step may take."""
         self.reading = True
         """Whether facts are read in this step."""
         self._relevant = relevant
@@ -148,7 +159,7 @@ class Optimizers:
 
     @guarded
     def _pre(self, opt: Optimizer, args: Any, kwargs: Any) -> Any:
-        if not self.switch or not self._relevant(opt):
+        if not self.switch.on or not (opt in self._by_opt or self._relevant(opt)):
             return None
         self._running.append(id(opt))
         if self._running.count(id(opt)) > 1:  # a subclass whose step calls that of torch: one step
@@ -158,6 +169,9 @@ class Optimizers:
         if not callable(closure):
             closure = None  # an own argument of a subclass
         self._begin(stream, closure is not None)
+        if not self.switch:
+            self._glimpse(stream, opt, closure=closure is not None)
+            return None
         if not self._fresh:
             self._fresh = True
             self.params.refresh()
@@ -177,6 +191,23 @@ class Optimizers:
             return None
         self.params.read_weights(watched)
         return self._with_closure(closure, args, kwargs)
+
+    def _glimpse(self, stream: Stream, opt: Optimizer, *, closure: bool) -> None:
+        """Read a light step: the learning rate and the norm of the gradients; all gradients where they are judged."""
+        lrs = [group["lr"] for group in opt.param_groups if "lr" in group]
+        stream.lr = float(max(lrs)) if lrs else None
+        stream.glimpse = None
+        if self.judging:
+            watched = self.params.owned(stream.tensors())
+            self.watched.update({id(w.ref): w for w in watched})
+            self.params.read_gradients(watched)
+            self._ready()
+        elif not closure:  # the gradients of a closure are still to come
+            if stream.gradients is None:
+                stream.gradients = Gradients(self.params.owned(stream.tensors()), self.allowed_s)
+            stream.glimpse = stream.gradients.read()
+            if stream.glimpse is not None and stream.glimpse[1]:
+                self._tell("backward_ends", Backward(_NONE, None, True, None, None))
 
     def _with_closure(self, closure: Callable[[], Any], args: Any, kwargs: Any) -> Any:
         """Look at the gradients after each evaluation of a closure, so that a bad one can be halted in time."""
@@ -199,19 +230,27 @@ class Optimizers:
     @guarded
     def _post(self, opt: Optimizer, args: Any, kwargs: Any) -> None:
         stream = self._by_opt.get(opt)
-        if not self.switch or stream is None or not self._relevant(opt):
+        if not self.switch.on or stream is None:
             return
         if id(opt) in self._running:
             self._running.remove(id(opt))
         if id(opt) in self._running:
             return
-        self.params.read_after(self.params.owned(stream.tensors()))
         stream.steps += 1
+        if not self.switch:
+            self._end(stream)
+            return
+        self.params.read_after(self.params.owned(stream.tensors()))
         if self.reading or stream.new:
             stream.new = False
             stream.fact = program.optimizer(stream.index, opt, self.params)
         self._tell("step_ends", stream, opt)
         self._end(stream)
+
+    def wake(self) -> None:
+        """Begin a stretch of full steps: what was planned for light ones may no longer hold."""
+        for stream in self.streams:
+            stream.gradients = stream.glimpse = None
 
     def before_backward(self) -> bool:
         """Look for gradients that are left from the step before. Returns whether some were, and were cleared since."""

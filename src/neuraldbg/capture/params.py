@@ -105,6 +105,11 @@ class Params:
         self.by_id = {key: w for key, w in self.by_id.items() if key in held}
         self._samples.clear()
 
+    def forget_samples(self) -> None:
+        """Steps will go by unread: what the last one left says nothing of the next that is read."""
+        for samples in self._samples.values():
+            samples.forget()
+
     def refresh(self) -> None:
         """Follow parameters that were replaced: ``load_state_dict(assign=True)``, ``model.to`` of some versions."""
         by_label: dict[str, Watched] = {}

@@ -69,6 +69,10 @@ class Reader:
     """Moments that matter in steps in which facts are read (``scene.reading``), and are not told in the others: a call
     that only finds out that there is nothing to do costs some microseconds, too."""
 
+    vigilant: ClassVar[frozenset[str]] = frozenset()
+    """Moments that are told in light steps, too: of a call always, of a backward where its loss or gradients look odd.
+    Microseconds count there."""
+
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
 

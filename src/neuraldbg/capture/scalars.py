@@ -23,6 +23,19 @@ def scalars(scene: Scene, stream: Stream | None, *, closure: bool, applied: bool
     }
 
 
+def light_scalars(losses: Losses, stream: Stream | None, closure: bool) -> dict[str, float]:
+    """Return the scalars of a light step."""
+    found: dict[str, float] = {"backwards": losses.backwards}
+    loss = losses.loss(closure=closure)
+    if loss is not None:
+        found["loss"], found["loss_nonfinite"] = loss
+    if stream is not None and stream.lr is not None:
+        found["lr"] = stream.lr
+    if stream is not None and stream.glimpse is not None:
+        found["grad_norm"] = stream.glimpse[0]
+    return found
+
+
 def _passes(models: Models, losses: Losses, watched: list[Watched], *, closure: bool) -> dict[str, float]:
     found: dict[str, float] = {"backwards": losses.backwards, "forwards": models.forwards, "evals": models.evals}
     loss = losses.loss(closure=closure)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from neuraldbg.capture import op
+from neuraldbg.capture.device import DeviceTable
 from neuraldbg.capture.kernel import native
 from neuraldbg.nouns import STATS, Site, column
 
@@ -37,8 +38,8 @@ class Table:
         self.handle = op.handle_of(self.raw)
         self.rows = op.rows_of(self.raw)
         self._numpy = self.rows.values
-        self._elsewhere: dict[torch.device, Tensor] = {}
-        self._numpy[:, op.MIN], self._numpy[:, op.MAX] = np.inf, -np.inf
+        self._elsewhere: dict[torch.device, DeviceTable] = {}
+        self._numpy[:] = op.BLANK
         self.units = Units(window)
         self.clear()
 
@@ -70,32 +71,31 @@ class Table:
             self.set_dtype(row, x.dtype)
         x = x.detach()
         if not x.is_cpu:
-            op.observe_device(x, self.on(x.device), row, self.cap, bound, centre)
+            self.on(x.device).observe(x, row, 0 if whole else self.cap, bound, centre)
             return
         op.observe_cpu(x, self.rows, row, 0 if whole else self.cap, bound, centre)
         if total:
             self._numpy[row, op.TOTAL] += total - x.numel()
 
-    def on(self, device: torch.device) -> Tensor:
-        """Return the accumulator on a device: shape (rows, op.WIDTH)."""
-        if device.type == "cpu":
-            return self.raw
+    def on(self, device: torch.device) -> DeviceTable:
+        """Return the accumulator on another device."""
         table = self._elsewhere.get(device)
         if table is None:
-            dtype = torch.float32 if device.type == "mps" else torch.float64
-            table = self._elsewhere[device] = _cleared(self.raw).to(device=device, dtype=dtype)
+            table = self._elsewhere[device] = DeviceTable(device, len(self.raw))
         return table
 
     def gather(self) -> None:
         """Make all rows readable: bring over what other devices hold, one copy each."""
         for table in self._elsewhere.values():
-            there = table.to(device="cpu", dtype=torch.float64).numpy()
-            here = self._numpy
+            table.fetch(len(self.sites))
+            there = table.take(wait=True)
+            if there is None:
+                continue
+            here = self._numpy[: len(there)]
             here[:, op.MIN] = np.fmin(here[:, op.MIN], there[:, op.MIN])
             here[:, op.MAX] = np.fmax(here[:, op.MAX], there[:, op.MAX])
             for col in op.SUMMED:
                 here[:, col] += there[:, col]
-            _cleared(table)
 
     def raw_row(self, row: int) -> npt.NDArray[np.float64]:
         """Return a row's accumulators, shape (op.WIDTH,)."""
@@ -263,10 +263,3 @@ class Raw(NamedTuple):
     """Shape (sites, op.WIDTH)."""
     highest: npt.NDArray[np.float32]
     """Shape (units of all watched sites,): each unit's highest output, -inf where its site was not seen."""
-
-
-def _cleared(table: Tensor) -> Tensor:
-    table.zero_()
-    table[:, op.MIN] = float("inf")
-    table[:, op.MAX] = -float("inf")
-    return table

@@ -139,13 +139,16 @@ def _blind_spots(case: Case) -> list[Unjudged]:
     if graded - reached > max(UNREACHED, graded // 20):
         said = f"{graded - reached} of {graded} training passes were not followed by a backward pass"
         found.append(Unjudged("the losses of passes that were left out", said))
-    if case.thinned:
-        read, steps = case.steps_read(), case.run.steps or len(case.history)
-        said = f"to keep the cost low, layers were read in {read} of {steps} recorded steps; of the others the loss, the "
-        found.append(Unjudged("single steps", said + "learning rate and the gradient norm are known"))
+    if case.skips:
+        said = f"to keep the cost low, layers were read in {case.steps_read()} of {plural(case.steps_known, 'step')}"
+        said += "; of the others only the loss, the learning rate and the gradient norm are known"
+        found.append(Unjudged("single steps", said))
     never = case.run.info.coverage.get("never_fired") or ()
     if never:
         found.append(Unjudged(f"activations of {listing(never)}", "their forward hooks never fired"))
+    if coarse := int(case.run.info.coverage.get("coarse", 0)):
+        said = f"the writer of the run did not keep up, and {plural(coarse, 'step')} are recorded coarsely"
+        found.append(Unjudged("single steps", said))
     if case.history.read.any():
         newest = case.history.row(int(np.flatnonzero(case.history.read)[-1]))
         total, count = (np.nan_to_num(newest[:, index]) for index in (0, 1))

@@ -141,27 +141,50 @@ class Case:
 
     # --- what was read ---------------------------------------------------------------------------------------------
 
-    def steps_read(self, stream: int | None = None) -> int:
-        """How many recorded steps of an optimizer, or of all, had their sites read; the others were light."""
-        rows = self.history.read if self.history.read.any() else np.ones(len(self.history), np.bool_)
-        return int((rows if stream is None else rows & (self.history.stream == stream)).sum())
+    @cached_property
+    def _told(self) -> npt.NDArray[np.bool_]:
+        """Rows of the history that stand for steps; what else there is are tables kept longer than the scalars."""
+        known = [self.history.scalars[name] for name in ("lr", "loss", "loss_nonfinite") if name in self.history.scalars]
+        found = np.any([np.isfinite(values) for values in known], axis=0) if known else np.zeros(0, np.bool_)
+        return found if found.any() else np.ones(len(self.history), np.bool_)
 
     @cached_property
-    def thinned(self) -> bool:
+    def _read(self) -> npt.NDArray[np.bool_]:
+        """Rows of the history whose steps had their sites read: all of them where no site was ever read."""
+        history = self.history
+        if not history.read.any():
+            return np.ones(len(history), np.bool_)
+        first = history.steps[history.read]
+        end = np.maximum.accumulate(first + history.width[history.read])
+        before = np.searchsorted(first, history.steps, side="right") - 1
+        return history.read | ((before >= 0) & (history.steps < end[np.maximum(before, 0)]))
+
+    def steps_read(self, stream: int | None = None) -> int:
+        """How many recorded steps of an optimizer, or of all, had their sites read; the others were light."""
+        rows = self._read & self._told
+        return int((rows if stream is None else rows & (self.history.stream == stream)).sum())
+
+    @property
+    def steps_known(self) -> int:
+        """How many steps were recorded, light ones too; those that were folded count as one."""
+        return int(self._told.sum())
+
+    @cached_property
+    def skips(self) -> bool:
         """Whether the sites of some steps were not read, to keep the cost low."""
-        return self.steps_read() < len(self.history)
+        return bool((self._told & ~self._read).any())
 
     def was_read(self, step: int) -> bool:
         """Whether the sites were read in a step."""
         history = self.history
         hit = np.flatnonzero((history.steps <= step) & (step < history.steps + history.width))
-        return bool(history.read[hit].any())
+        return bool(self._read[hit].any())
 
     @cached_property
     def throughout(self) -> str:
-        """What "always" means for what is read at sites: "in all 200 steps", "in all 48 of 200 steps that were read"."""
+        """What "always" means for what is read at sites: "in all 200 steps", "in all 48 steps that were read, of 200"."""
         steps = self.run.steps or len(self.history)
-        return f"in all {self.steps_read()} of {steps} steps that were read" if self.thinned else f"in all {steps} steps"
+        return f"in all {self.steps_read()} steps that were read, of {steps}" if self.skips else f"in all {steps} steps"
 
     def rank(self, series: Series) -> npt.NDArray[np.int64]:
         """Which step of its optimizers (0, 1, ...) each value of a series is: light steps count, though unread."""
@@ -172,13 +195,14 @@ class Case:
         """All steps of the optimizers in whose steps a series has values."""
         history = self.history
         at = np.clip(np.searchsorted(history.steps, series.steps, side="right") - 1, 0, max(0, len(history) - 1))
-        return history.steps[np.isin(history.stream, np.unique(history.stream[at]))] if len(at) else history.steps[:0]
+        mine = np.isin(history.stream, np.unique(history.stream[at])) & self._told
+        return np.unique(history.steps[mine])
 
     def held(self, series: Series) -> Series:
         """Return a series in which each reading stands for the unread steps behind it too, so that shares and medians
         are of the whole run and not of the times at which much was read; the same one where nothing went unread.
         """
-        if not self.thinned or not len(series):
+        if not self.skips or not len(series):
             return series
         rank = self.rank(series)
         gaps = np.maximum(np.diff(rank), 1)
@@ -189,12 +213,12 @@ class Case:
 
     def early(self, series: Series, steps: int) -> Series:
         """Return the readings of the first steps of a series, or the very first one."""
-        kept = max(1, int((self.rank(series) < steps).sum())) if self.thinned else steps
+        kept = max(1, int((self.rank(series) < steps).sum())) if self.skips else steps
         return Series(series.steps[:kept], series.values[:kept], series.width[:kept])
 
     def unbroken(self, series: Series) -> Series:
         """Return the longest part of a series within which no step went unread."""
-        if not self.thinned or not len(series):
+        if not self.skips or not len(series):
             return series
         cuts = [0, *(np.flatnonzero(np.diff(self.rank(series)) > 1) + 1).tolist(), len(series)]
         begin, end = max(itertools.pairwise(cuts), key=lambda part: part[1] - part[0])

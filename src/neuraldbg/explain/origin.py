@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from neuraldbg.nouns import Layout, RunRecord, Site
+    from neuraldbg.nouns import History, Layout, RunRecord, Site
 
 PHASE = {"input": 0, "activation": 1, "op": 2, "loss": 3, "output_grad": 4, "param_grad": 5, "update": 6, "param": 7}
 """When in a step a kind of site is computed."""
@@ -81,4 +81,11 @@ def find_origin(run: RunRecord, *, scaled: bool) -> Origin | None:
     before = earlier.all(axis=0) & bool(len(earlier))
     fresh = np.flatnonzero(bad[row] & ~before)
     sites = sorted((run.layout.sites[i] for i in fresh), key=lambda site: flow_key(site, run.layout))
-    return Origin(int(history.steps[row]), tuple(sites), row, bool(history.read[row]) or not history.read.any())
+    return Origin(int(history.steps[row]), tuple(sites), row, _was_read(history, row))
+
+
+def _was_read(history: History, row: int) -> bool:
+    """Whether sites were read in the step of a row; true where none ever was."""
+    step, read = history.steps[row], history.read
+    there = (history.steps[read] <= step) & (step < (history.steps + history.width)[read])
+    return bool(there.any()) or not read.any()

@@ -163,7 +163,7 @@ def lag(case: Case, beta2: float) -> tuple[npt.NDArray[np.int64], Floats, list[s
         size = case.run.series(rows[0], "rms") if rows else None
         if size is None or len(size) < 20 or (size.width > 1).any():
             continue
-        ahead = np.diff(case.rank(size), prepend=-1) if case.thinned else np.ones(len(size), np.int64)
+        ahead = np.diff(case.rank(size), prepend=-1) if case.skips else np.ones(len(size), np.int64)
         ratio = _lag(np.nan_to_num(size.values), ahead, beta2)
         if worst is None or len(ratio) != len(worst):
             if worst is None:

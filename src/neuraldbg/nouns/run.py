@@ -51,7 +51,10 @@ class RunInfo:
     """python, torch, neuraldbg."""
     device: str = "cpu"
     coverage: Mapping[str, Any] = field(default_factory=dict)
-    """{"layers": int, "seen": int, "never_fired": [path], "notes": [str], "errors": int}."""
+    """{"layers": int, "seen": int, "never_fired": [path], "notes": [str], "errors": int}.
+
+    Also "coarse", where the recorder could not keep up: steps that are recorded as parts of bins, or not at all.
+    """
     outcome: Outcome = field(default_factory=Outcome)
     seed: int | None = None
 

@@ -8,6 +8,7 @@ Shape legend: T rows of time, S sites, K statistics (STATS), N scalars.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, fields
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -147,7 +148,7 @@ def narrowed(wide: Floats) -> Floats32:
 
 
 def _scalar_table(rows: Sequence[Mapping[str, float]]) -> tuple[tuple[str, ...], Floats]:
-    """(T, N), by columns in memory.
+    """(T, N).
 
     Steps measure the same few sets of scalars over and over: those of one set are taken together.
     """
@@ -159,14 +160,22 @@ def _scalar_table(rows: Sequence[Mapping[str, float]]) -> tuple[tuple[str, ...],
         if own != last:
             members, last = alike.setdefault(own, []), own
         members.append(i)
+    if len(alike) == 1:
+        (names,) = alike
+        return names, _values(rows, len(names))
     names = tuple(dict.fromkeys(chain.from_iterable(alike)))
     place = {name: k for k, name in enumerate(names)}
     table = np.full((len(names), len(rows)), np.nan)
     for own, members in alike.items():
-        values = chain.from_iterable([rows[i].values() for i in members])
-        filled = np.fromiter(values, np.float64, len(members) * len(own)).reshape(len(members), len(own))
+        filled = _values([rows[i] for i in members], len(own))
         table[np.ix_([place[name] for name in own], members)] = filled.T
     return names, table.T
+
+
+def _values(rows: Sequence[Mapping[str, float]], count: int) -> Floats:
+    """(T, N) of mappings with the same names. ``struct`` reads Python's numbers in half the time that numpy takes."""
+    flat = struct.pack(f"{count * len(rows)}d", *chain.from_iterable([row.values() for row in rows]))
+    return np.frombuffer(flat, np.float64).reshape(len(rows), count)
 
 
 def padded(table: Floats32, sites: int) -> Floats32:

@@ -47,11 +47,9 @@ class Limits:
     bin_bytes: int
     """Of all levels."""
     block_rows: int
-
-    @property
-    def fold_rows(self) -> int:
-        """Rows folded at once: whole bins, and not so many that they take much memory."""
-        return min(TABLE_BLOCK, 2 * self.block_rows) if self.block_rows < TABLE_BLOCK else self.block_rows
+    """Of a closed block."""
+    fold_rows: int
+    """Rows folded at once: whole bins, and of tables not so many that they take much memory."""
 
 
 def row_bytes(sites: int) -> int:
@@ -67,21 +65,22 @@ def bin_bytes(sites: int) -> int:
 def table_limits(settings: RecordSettings, sites: int) -> Limits:
     """Return what is kept of the tables."""
     budget = settings.budget_mb * MIB
-    rows = budget // 64 // row_bytes(sites) // BIN * BIN
+    rows = max(BIN, min(TABLE_BLOCK, budget // 64 // row_bytes(sites) // BIN * BIN))
     return Limits(
         full_rows=settings.full_steps,
         full_bytes=budget * 3 // 8,
         kept_bytes=budget * 3 // 32,
         bin_rows=BINS,
         bin_bytes=budget // 4,
-        block_rows=max(BIN, min(TABLE_BLOCK, rows)),
+        block_rows=rows,
+        fold_rows=min(TABLE_BLOCK, 2 * rows),
     )
 
 
 def scalar_limits(settings: RecordSettings) -> Limits:
     """Return what is kept of the scalars."""
     part = settings.budget_mb * MIB // 64
-    return Limits(settings.full_steps, part, 2 * part, BINS, part, ROW_BLOCK)
+    return Limits(settings.full_steps, 2 * part, part, BINS, part, ROW_BLOCK, 2 * ROW_BLOCK)
 
 
 def file_bound(settings: RecordSettings, sites: int) -> int:

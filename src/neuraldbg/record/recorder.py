@@ -128,9 +128,9 @@ class Recorder:
         """Say in the coverage that steps were recorded coarsely: a diagnosis must not look sharper than its record."""
         if not self.dropped:
             return info
-        note = f"the run file's writer did not keep up: {self.dropped:,} steps are recorded only as parts of bins"
+        note = f"the writer of the run file did not keep up: {self.dropped:,} steps are recorded in bins, or not at all"
         notes = [*info.coverage.get("notes", ()), note]
-        return replace(info, coverage={**info.coverage, "notes": notes})
+        return replace(info, coverage={**info.coverage, "notes": notes, "coarse": self.dropped})
 
     def flush(self) -> None:
         """Store all that was put so far; returns when it is stored."""

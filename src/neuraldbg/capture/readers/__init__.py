@@ -61,6 +61,10 @@ MOMENTS = (
 )
 
 
+_ALWAYS = frozenset({"resumes", "summarise", "stop"})
+"""Moments that belong to no step."""
+
+
 class Readers:
     """All readers of a session. An error in one is counted and costs the others nothing."""
 
@@ -71,14 +75,20 @@ class Readers:
         )
         self._at = {moment: self._overridden(moment) for moment in MOMENTS}
         self._always = {moment: self._overridden(moment, sampled=False) for moment in MOMENTS}
+        self._light = {moment: self._vigilant(moment) for moment in MOMENTS}
 
     def _overridden(self, moment: str, *, sampled: bool = True) -> list[Callable[..., None]]:
         told = [one for one in self.all if sampled or moment not in one.sampled]
         return [getattr(one, moment) for one in told if getattr(type(one), moment) is not getattr(Reader, moment)]
 
+    def _vigilant(self, moment: str) -> list[Callable[..., None]]:
+        return [getattr(one, moment) for one in self.all if moment in one.vigilant]
+
     def at(self, moment: str, *args: Any) -> None:
-        """Tell every reader that asked for it that a moment has come."""
-        if not self.scene.reading and moment != "summarise":
+        """Tell every reader that asked for it that a moment has come; in a light step, those that keep watch."""
+        if not self.scene.switch and moment not in _ALWAYS:
+            self._tell(self._light[moment], args)
+        elif not self.scene.reading and moment != "summarise":
             self._tell(self._always[moment], args)
         elif self._at[moment]:
             with np.errstate(all="ignore"):

@@ -45,6 +45,8 @@ _FEW = 256
 class FirstBad(Reader):
     """Looks for what is born wrong."""
 
+    vigilant = frozenset({"call_begins", "backward_begins", "backward_ends"})
+
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self.on = scene.settings.probes

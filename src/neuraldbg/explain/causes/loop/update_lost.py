@@ -112,7 +112,7 @@ def _eps(case: Case) -> float:
 def _still(case: Case, names: list[str], seen: int) -> Finding:
     weigh, whole = Weighing(), len(names) > MOST * seen
     weigh.speaks(
-        f"{listing(names)} did not change by a single bit in any step{' that was read' if case.thinned else ''}, with a "
+        f"{listing(names)} did not change by a single bit in any step{' that was read' if case.skips else ''}, with a "
         f"gradient, a learning rate of {number(case.lr)} and a place in the optimizer",
         6.5, 0.0, ROUNDING,
     )  # fmt: skip

@@ -123,7 +123,7 @@ def _starved(case: Case) -> tuple[set[str], set[str]]:
         if not len(size):
             continue
         seen = int(size.width.sum())
-        if case.thinned and len(size) >= STEPS // 2:
+        if case.skips and len(size) >= STEPS // 2:
             seen = len(case.held(size))
         broken = bool(case.run.series(row, "nonfinite").values.any())
         nothing = seen >= STEPS and bool((size.values == 0).all()) and not broken

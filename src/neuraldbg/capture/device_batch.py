@@ -1,0 +1,134 @@
+"""Many tensors read by one launch: their descriptions on the device, made once, and their addresses, sent when new.
+
+Rows, sizes and caps in; launches of ``device_kernel.many`` out. What is sent goes through pinned memory that torch's
+allocator keeps for as long as the copy may take, so nothing waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from neuraldbg.capture import device_kernel, device_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+
+class Member(NamedTuple):
+    """One tensor, as far as its description does not change from step to step."""
+
+    dtype: torch.dtype
+    numel: int
+    """Of the tensor that the row speaks of."""
+    size: int
+    """Of the memory that is read: the same, or that of a small dense sample of it."""
+    cap: int
+    row: int
+    update: int
+    """The row for what a step changed; the same as ``row`` where nothing is kept."""
+
+
+class _Group:
+    """The members of one dtype."""
+
+    def __init__(self, table: Tensor, dtype: torch.dtype, members: Sequence[Member], *, keep: bool) -> None:
+        self._table, self._dtype = table, dtype
+        plans: list[tuple[int, ...]] = []
+        work: list[tuple[int, int]] = []
+        kept = 0
+        for number, member in enumerate(members):
+            places = device_plan.blocks(member.size, member.cap)
+            plans.append(device_kernel.plan_row(member.numel, places, (member.row, member.update), kept))
+            work += [(number, first) for first in device_kernel.spans(places)]
+            kept += places.total * device_plan.LANES
+        device = table.device
+        self._plans = sent(torch.tensor(plans, dtype=torch.int64, device="cpu"), device)
+        self._work = sent(torch.tensor(work, dtype=torch.int32, device="cpu"), device)
+        self._addresses = torch.zeros(len(members), dtype=torch.int64, device=device)
+        self._known: list[int] = [0] * len(members)
+        wide = torch.float64 if dtype is torch.float64 else torch.float32
+        self._kept = torch.empty(kept if keep else 0, dtype=wide, device=device)
+
+    def point(self, addresses: list[int]) -> None:
+        """Tell the kernel where the tensors lie, if they lie elsewhere than before."""
+        if addresses != self._known:
+            self._addresses.copy_(
+                pinned(torch.tensor(addresses, dtype=torch.int64, device="cpu"), self._table.device), non_blocking=True
+            )
+            self._known = addresses
+
+    def launch(self, mode: int) -> None:
+        device_kernel.many(self._table, self._addresses, self._plans, self._work, self._kept, self._dtype, mode)
+
+    def clear(self, mode: int) -> None:
+        device_kernel.clear(self._table, self._addresses, self._plans, mode)
+
+
+class Batch:
+    """Tensors that are read together, step after step."""
+
+    def __init__(self, table: Tensor, members: Sequence[Member | None], *, keep: bool) -> None:
+        by_dtype: dict[torch.dtype, list[int]] = {}
+        for place, member in enumerate(members):
+            if member is not None:
+                by_dtype.setdefault(member.dtype, []).append(place)
+        self._groups = [
+            (places, _Group(table, dtype, [m for m in (members[p] for p in places) if m is not None], keep=keep))
+            for dtype, places in by_dtype.items()
+        ]
+        self._read_in = dict.fromkeys((device_kernel.OBSERVE, device_kernel.KEEP, device_kernel.SUBTRACT), -1)
+
+    def launch(self, tensors: Sequence[Tensor | None], mode: int, turn: int) -> None:
+        """Read the tensors, one launch for each dtype; a second reading in one turn replaces the first."""
+        again, self._read_in[mode] = self._read_in[mode] == turn, turn
+        for places, group in self._groups:
+            group.point([x.data_ptr() if x is not None else 0 for x in (tensors[p] for p in places)])
+            if again:
+                group.clear(mode)
+            group.launch(mode)
+
+
+class Batches:
+    """The batches of one table, by what they hold: at most so many, the oldest goes."""
+
+    def __init__(self, table: Tensor, most: int = 32) -> None:
+        self._table, self._most = table, most
+        self._known: dict[object, Batch] = {}
+
+    def of(
+        self,
+        tensors: Sequence[Tensor | None],
+        given: Sequence[Tensor | None],
+        caps: Sequence[int],
+        rows: Sequence[int],
+        updates: Sequence[int] | None,
+    ) -> Batch:
+        """Return the batch for tensors of these sizes and rows; ``given`` is the memory that is read of each.
+
+        A sample of a tensor that is not dense is read whole.
+        """
+        members = tuple(
+            None if x is None or g is None else Member(x.dtype, x.numel(), g.numel(), cap if g is x else 0, row, update)
+            for x, g, cap, row, update in zip(tensors, given, caps, rows, updates or rows, strict=True)
+        )
+        key = (members, updates is not None)
+        batch = self._known.get(key)
+        if batch is None:
+            if len(self._known) >= self._most:
+                del self._known[next(iter(self._known))]
+            batch = self._known[key] = Batch(self._table, members, keep=updates is not None)
+        return batch
+
+
+def pinned(x: Tensor, device: torch.device) -> Tensor:
+    """Return a tensor of the CPU in memory from which a copy to the device need not be waited for."""
+    return x.pin_memory() if device.type == "cuda" else x
+
+
+def sent(x: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor to a device without waiting."""
+    return pinned(x, device).to(device, non_blocking=True)

@@ -1,0 +1,142 @@
+"""The governor keeps a promise: watching takes no more than a share of the training's time.
+
+It holds an account in seconds. Each step pays in its share of the time that the training itself took, and what watching
+took is drawn from it. While there is enough, steps are read in full; when not, they are light: only the loss, the norm
+of the gradient and the learning rate are read, until a burst of full steps can be paid for again. Consecutive steps
+are read in a burst, since some questions are about two steps in a row.
+
+A session begins with an allowance, so that short runs and the beginnings of long ones are read in full. Something
+suspicious (a NaN, a loss or a gradient norm far from the usual) buys a burst on credit, which is repaid afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+
+BURST = 4
+"""Full steps in a row."""
+ALARM = 16
+"""Full steps in a row when something looks suspicious."""
+_DEBT_S = 0.5
+"""Seconds that suspicion may draw beyond the account: a run that is odd at every step must not cost for ever."""
+_PACE = 3.0
+"""Bursts whose cost may pile up in the account at most: reading is spread evenly over the run."""
+_MEMORY = 0.2
+"""Weight of the newest full step in what one is expected to cost."""
+_LONGEST = 4096
+"""Light steps in a row at most, whatever the account says: a change must be seen some day."""
+_FAR = 8.0
+"""Mean absolute deviations from the running mean that make a number suspicious."""
+_KNOWN = 16
+"""Numbers from which on there is a mean to deviate from."""
+
+
+class Governor:
+    """Says before each step whether it is read in full. ``overhead`` None: every one is."""
+
+    def __init__(self, overhead: float | None, allowance: float) -> None:
+        self.overhead = overhead
+        self.own = self.training = 0.0
+        """Seconds of the run so far that watching took, and all others."""
+        self.full_steps = self.light_steps = 0
+        self._credit = allowance
+        self._allowed = True
+        """Whether the allowance is not spent yet."""
+        self._price = 0.0
+        """What a full step is expected to cost more than its share pays."""
+        self._left = 0
+        """Full steps left of the burst that goes on."""
+        self._since = 0
+        """Light steps since the last full one."""
+        self._usual = Usual(), Usual()
+
+    @property
+    def light_s(self) -> float:
+        """Seconds that the gradients of a light step may take: a third of its share, as steps have been so far."""
+        steps = self.full_steps + self.light_steps
+        return (self.overhead or 1.0) * self.training / steps / 3 if steps else 0.0
+
+    @property
+    def usual_loss(self) -> float:
+        """The size up to which a loss is nothing special; infinite while too few are known."""
+        return self._usual[0].bound
+
+    @property
+    def ratio(self) -> float | None:
+        """What watching took, as a share of the time that the training took by itself."""
+        return self.own / self.training if self.training > 0 else None
+
+    def after(self, duration: float, own: float, *, full: bool) -> bool:
+        """Book a step of ``duration`` seconds, ``own`` of them ours. Returns whether to read the next in full."""
+        training = max(duration - own, 0.0)
+        self.own += own
+        self.training += training
+        self.full_steps += full
+        self.light_steps += not full
+        if self.overhead is None:
+            return True
+        share = self.overhead * training
+        self._credit += share - own
+        if full:
+            self._since = 0
+            cost = max(own - share, 0.0)
+            # A single dear step (facts are read at powers of two) says little of the next burst.
+            self._price += _MEMORY * (min(cost, 4 * self._price or cost) - self._price)
+        else:
+            self._since += 1
+        return self._decide()
+
+    def _decide(self) -> bool:
+        self._allowed = self._allowed and self._credit > 0
+        if self._allowed:
+            return True
+        burst = BURST * self._price
+        self._credit = min(self._credit, _PACE * burst)
+        if self._left == 0 and (self._credit >= burst or self._since >= _LONGEST):
+            self._left = BURST
+        if self._left > 0:
+            self._left -= 1
+            return True
+        return False
+
+    def alarm(self) -> None:
+        """Something looks suspicious: read the next steps in full, unless that was granted too often."""
+        if self._credit > -_DEBT_S:
+            self._left = max(self._left, ALARM)
+
+    def watch(self, loss: float | None, norm: float | None) -> bool:
+        """Look at the numbers of a step. Returns whether they are suspicious."""
+        odd = [usual.odd(value) for usual, value in zip(self._usual, (loss, norm), strict=True) if value is not None]
+        if any(odd):
+            self.alarm()
+            return True
+        return False
+
+
+class Usual:
+    """What a number usually is: running mean, and mean absolute deviation, of it or of the logarithm of its size."""
+
+    def __init__(self) -> None:
+        self._mean = self._spread = 0.0
+        self._seen = 0
+
+    @property
+    def bound(self) -> float:
+        """The size from which on a number is odd."""
+        return abs(self._mean) * 1.01 + _FAR * self._spread if self._seen >= _KNOWN else math.inf
+
+    def odd(self, value: float) -> bool:
+        """Whether a number is far above the usual or not finite; then it leaves the usual as it is."""
+        if not math.isfinite(value):
+            return True
+        off = value - self._mean
+        if self._seen >= _KNOWN and off > _FAR * self._spread + 0.01 * abs(self._mean):
+            # Further ones like it are the new usual, by and by.
+            self._mean += off / 64
+            self._spread += (off - self._spread) / 64
+            return True
+        self._seen += 1
+        weight = max(1 / self._seen, 1 / 32)
+        self._mean += weight * off
+        self._spread += weight * (abs(off) - self._spread)
+        return False

@@ -1,0 +1,225 @@
+"""What only a GPU can tell of the device's statistics: many programs at once, no waiting, graphs, streams, compilation.
+
+Skipped where there is none. `python -m pytest tests/capture/test_device_cuda.py` on a machine with a GPU runs all.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from neuraldbg.capture import device as device_module
+from neuraldbg.capture import op
+from neuraldbg.capture.device import DeviceTable
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA or ROCm device")
+KINDS = pytest.mark.parametrize("kind", ["triton", "torch"])
+EXACT = [op.TOTAL, op.COUNT, op.NONFINITE, op.MIN, op.MAX, op.ZEROS, op.UNDER, op.OVER]
+
+
+@pytest.fixture(autouse=True)
+def triton_works():
+    assert device_module.why_torch(torch.device("cuda")) == ""
+
+
+@pytest.fixture
+def never_waiting():
+    """Make every wait for the device an error, while the function that is yielded is true."""
+
+    def switch(on: bool) -> None:
+        torch.cuda.set_sync_debug_mode("error" if on else "default")
+
+    yield switch
+    switch(False)
+
+
+def oracle(read: torch.Tensor, total: int) -> np.ndarray:
+    values = read.detach().cpu().double()
+    finite = values[values.isfinite()]
+    size = finite.abs()
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (np.inf, -np.inf)
+    out = np.zeros(op.WIDTH)
+    out[op.TOTAL], out[op.COUNT], out[op.NONFINITE] = total, values.numel(), values.numel() - finite.numel()
+    out[op.SUM], out[op.SQUARES], out[op.MIN], out[op.MAX] = float(finite.sum()), float(finite @ finite), low, high
+    out[op.ZEROS], out[op.OVER] = int((finite == 0).sum()), int((size >= op.HALF_OVER).sum())
+    out[op.UNDER] = int(((size > 0) & (size <= op.HALF_UNDER)).sum())
+    return out
+
+
+def close(found: np.ndarray, expected: np.ndarray) -> None:
+    np.testing.assert_array_equal(found[EXACT], expected[EXACT])
+    np.testing.assert_allclose(found[op.SQUARES], expected[op.SQUARES], rtol=1e-11)
+    room = 1e-12 * np.sqrt(expected[op.SQUARES] * max(expected[op.COUNT], 1))
+    np.testing.assert_allclose(found[op.SUM], expected[op.SUM], rtol=1e-11, atol=room)
+
+
+def rows_of(table: DeviceTable) -> np.ndarray:
+    table.fetch()
+    rows = table.take(wait=True)
+    assert rows is not None
+    return rows
+
+
+@KINDS
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("numel", [1, 127, 4096, 4097, 1_000_003, 30_000_000])
+@pytest.mark.parametrize("cap", [0, 100, 4096])
+def test_against_float64(kind, dtype, numel, cap):
+    generator = torch.Generator("cuda").manual_seed(numel)
+    x = (torch.randn(numel, device="cuda", generator=generator) * 30).to(dtype)
+    x[:: max(numel // 7, 1)] = 0.0
+    x[3 :: max(numel // 5, 1)] = float("nan")
+    x[5 :: max(numel // 3, 1)] = -float("inf")
+    x[6 :: max(numel // 3, 1)] = 1e-8
+    table = DeviceTable("cuda", 2, kind)
+    table.observe(x, 1, cap)
+    close(rows_of(table)[1], oracle(op.sample(x, cap or numel), numel))
+
+
+@KINDS
+def test_memory_formats(kind):
+    x = torch.randn(8, 64, 28, 30, device="cuda")
+    shapes = [
+        x.to(memory_format=torch.channels_last),
+        x.transpose(1, 3),
+        x[:, ::2],
+        x[:, :, 1:],
+        x[..., :1].expand(x.shape),
+    ]
+    table = DeviceTable("cuda", len(shapes), kind)
+    for row, y in enumerate(shapes):
+        table.observe(y, row, 0)
+    for row, y in zip(rows_of(table), shapes, strict=True):
+        close(row, oracle(y.reshape(-1), y.numel()))
+
+
+def some(device: str = "cuda") -> list[torch.Tensor]:
+    sizes = [1, 5, 128, 4096, 40_000, 3_000_000]
+    return [torch.randn(n, device=device).to(d) for n in sizes for d in (torch.float32, torch.bfloat16)]
+
+
+@KINDS
+@pytest.mark.parametrize("cap", [0, 4096])
+def test_many_tensors_and_what_changed(kind, cap):
+    xs = some()
+    n = len(xs)
+    table = DeviceTable("cuda", 2 * n, kind)
+    for _ in range(3):
+        kept = table.observe_many(xs, range(n), cap, range(n, 2 * n))
+        news = [x + 0.01 * torch.randn_like(x) for x in xs]
+        table.difference_many(news, kept)
+        rows = rows_of(table)
+        for i, (x, new) in enumerate(zip(xs, news, strict=True)):
+            before, after = (op.sample(y, cap or y.numel()) for y in (x, new))
+            close(rows[i], oracle(before, x.numel()))
+            close(rows[n + i], oracle(after.float() - before.float(), x.numel()))
+        xs = news  # other addresses: they are sent anew
+        del kept
+
+
+def test_nothing_waits_for_the_device(never_waiting):
+    xs, table = some(), DeviceTable("cuda", 64)
+    n = len(xs)
+    odd = xs[-1][: 3_000_000 - 1][::3]
+    for on in (False, True, True):  # the first turn compiles
+        never_waiting(on)
+        for row, x in enumerate(xs):
+            table.observe(x, row, 4096, 0.49, 0.5)
+        table.observe(odd, 0, 4096)
+        kept = table.observe_many(xs, range(n), 4096, range(n, 2 * n))
+        table.difference_many([x.clone() for x in xs], kept)
+        table.observe_many([x.clone() for x in xs], range(n), 0)
+        table.fetch(2 * n)
+        table.ready()
+        table.take()
+    never_waiting(False)
+
+
+def test_a_reading_allocates_nothing_of_the_tensors_size():
+    x = torch.randn(64, 1024, 1024, device="cuda", dtype=torch.bfloat16)
+    table = DeviceTable("cuda", 2)
+    for cap in (4096, 0):
+        table.observe(x, 0, cap)
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        table.observe(x, 0, cap)
+        table.observe_many([x], [1], cap)
+        assert torch.cuda.max_memory_allocated() - before < 100_000
+
+
+def test_a_replayed_graph_grows_the_row():
+    table, x = DeviceTable("cuda", 4), torch.ones(1000, device="cuda")
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        table.observe(x * 2, 1, 0)  # compiles outside of the capture
+    stream.synchronize()
+    rows_of(table)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        table.observe(x * 2, 1, 0)
+        table.observe_many([x], [2], 0)
+    for _ in range(3):
+        graph.replay()
+    rows = rows_of(table)
+    assert rows[1, [op.COUNT, op.SUM, op.SQUARES]].tolist() == [3000, 6000, 12000]
+    assert rows[2, [op.COUNT, op.SUM]].tolist() == [1000, 1000]  # many set their rows
+
+
+def test_streams_add_to_one_row_at_the_same_time():
+    table = DeviceTable("cuda", 1)
+    xs = [torch.full((2_000_000,), float(i), device="cuda") for i in range(4)]
+    streams = [torch.cuda.Stream() for _ in xs]
+    torch.cuda.synchronize()
+    for _ in range(10):
+        for x, stream in zip(xs, streams, strict=True):
+            with torch.cuda.stream(stream):
+                table.observe(x, 0, 0)
+    for stream in streams:
+        torch.cuda.current_stream().wait_stream(stream)
+    row = rows_of(table)[0]
+    assert row[[op.COUNT, op.SUM, op.MIN, op.MAX, op.ZEROS]].tolist() == [8e7, 1.2e8, 0, 3, 2e7]
+
+
+def test_a_step_is_taken_while_the_next_is_on_its_way():
+    table, x = DeviceTable("cuda", 1), torch.ones(10, device="cuda")
+    sums = []
+    for step in range(100):
+        table.observe(x * step, 0, 0)
+        table.fetch()
+        while table.under_way > 1 and (rows := table.take(wait=True)) is not None:
+            sums.append(rows[0, op.SUM])
+    sums += [table.take(wait=True)[0, op.SUM]]
+    assert sums == [10.0 * step for step in range(100)]
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_inside_of_a_compiled_graph(mode):
+    @torch.library.custom_op(f"neuraldbg_test::cuda_{mode.replace('-', '_')}", mutates_args=("table",))
+    def observe(x: torch.Tensor, table: torch.Tensor, row: int) -> None:
+        device_module.observe_device(x, table, row, 4096)
+
+    observe.register_fake(lambda x, table, row: None)
+    table = DeviceTable("cuda", 2)
+    torch._dynamo.mark_static_address(table.table)
+
+    @torch.compile(fullgraph=True, mode=mode)
+    def model(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        observe(y, table.table, 1)
+        return y.sum()
+
+    for _ in range(5):
+        model(torch.ones(30, device="cuda"))
+    assert rows_of(table)[1, [op.COUNT, op.SUM]].tolist() == [150, 300]
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two devices")
+def test_a_tensor_of_another_than_the_current_device():
+    table = DeviceTable("cuda:1", 2)
+    x = torch.ones(1000, device="cuda:1")
+    table.observe(x, 0, 0)
+    table.observe_many([x], [1], 0)
+    assert torch.cuda.current_device() == 0
+    assert rows_of(table)[:, op.SUM].tolist() == [1000, 1000]
