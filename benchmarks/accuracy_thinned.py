@@ -187,7 +187,7 @@ def cached(name: str, seed: int) -> bool:
 
 def outcomes(job: Job, hows: Sequence[Thinning]) -> list[Outcome]:
     """Explain one record as it is, with its events found anew, and thinned in each way."""
-    run, one = padded(recorded(job)), programs()[job.name]
+    run = padded(recorded(job))
     everything = np.ones(len(run.history), bool)
     found = [_outcome(job, "recorded", 1.0, run)]
     if not len(run.history):

@@ -139,7 +139,7 @@ class ExplodingGradients:
         """Whether nothing can be bad, seen from the largest norms alone; if so, the step is learnt from."""
         top = float(norms.max())
         # NaN, where a layer was not seen, compares as false.
-        if not (0.0 < norms.min() and top <= self.thresholds.above_peak * peak):
+        if not (norms.min() > 0.0 and top <= self.thresholds.above_peak * peak):
             return False
         if len(norms) > 4 and norms[1] >= 0.99 * self.thresholds.depth_ratio * norms[-1]:
             return False

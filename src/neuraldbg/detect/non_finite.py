@@ -121,6 +121,8 @@ class NonFinite(Synced):
         found = {kind: loss_bad if kind == "nonfinite_loss" else bool(len(bad[kind])) for kind in ORDER}
         if skips > self.thresholds.max_skips:
             found["nonfinite_gradient"] = True
+        if self._episodes["nonfinite_gradient"].active and not math.isfinite(step.scalars.get("grad_norm", 0.0)):
+            found["nonfinite_gradient"] = True  # told by a light step, and not over
         contained = loss is not None and not found["nonfinite_loss"] and not found["nonfinite_gradient"]
         events: list[Event] = []
         for kind in ORDER:

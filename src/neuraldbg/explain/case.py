@@ -144,7 +144,9 @@ class Case:
     @cached_property
     def _told(self) -> npt.NDArray[np.bool_]:
         """Rows of the history that stand for steps; what else there is are tables kept longer than the scalars."""
-        known = [self.history.scalars[name] for name in ("lr", "loss", "loss_nonfinite") if name in self.history.scalars]
+        known = [
+            self.history.scalars[name] for name in ("lr", "loss", "loss_nonfinite") if name in self.history.scalars
+        ]
         found = np.any([np.isfinite(values) for values in known], axis=0) if known else np.zeros(0, np.bool_)
         return found if found.any() else np.ones(len(self.history), np.bool_)
 
@@ -182,7 +184,7 @@ class Case:
 
     @cached_property
     def throughout(self) -> str:
-        """What "always" means for what is read at sites: "in all 200 steps", "in all 48 steps that were read, of 200"."""
+        """What "always" is for what sites tell: "in all 200 steps", or "in all 48 steps that were read, of 200"."""
         steps = self.run.steps or len(self.history)
         return f"in all {self.steps_read()} steps that were read, of {steps}" if self.skips else f"in all {steps} steps"
 

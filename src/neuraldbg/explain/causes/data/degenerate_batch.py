@@ -75,7 +75,8 @@ def _undefined(case: Case) -> Finding | None:
     size = case.run.scalar("batch_size")
     here = size.at(origin.step)
     if not origin.read:  # what a light step does not tell, the ledger of batches may
-        here = next((float(n) for fact in batches(case) for step, n in fact.get("odd") or () if step == origin.step), here)
+        odd = (pair for fact in batches(case) for pair in fact.get("odd") or ())
+        here = next((float(n) for step, n in odd if step == origin.step), here)
     others = size.values[size.steps != origin.step]
     if here != 1 or not len(others) or float(others.max()) < 2:
         return None
