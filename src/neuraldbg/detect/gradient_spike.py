@@ -95,7 +95,7 @@ class GradientSpike:
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
         """Take one step."""
         norm, norms = step.scalars.get("grad_norm"), None
-        if not step.light:
+        if len(step.table):
             norms = self._norms(step, layout)
             if norm is None:
                 norm = float(np.sqrt(np.nansum(norms * norms)))

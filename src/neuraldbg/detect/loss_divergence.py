@@ -120,7 +120,8 @@ class LossDivergence:
         if not above:
             self._learn(stream, loss)
         stream.recent.add(loss)
-        level = stream.recent.median
+        recent = stream.recent.ordered
+        level = recent[len(recent) >> 1]
         if still and not above and max(loss, level) - stream.best <= stream.small * abs(progress.start):
             stream.high_since = None
             return []

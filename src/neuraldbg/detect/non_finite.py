@@ -103,14 +103,14 @@ class NonFinite(Synced):
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
         """Take one step."""
-        if step.light:
+        if not len(step.table):
             return self._observe_light(step)
         self.sync(step, layout)
         column = step.table[: self._rows, NONFINITE]
         loss = step.loss
         loss_bad = step.scalars.get("loss_nonfinite", 0.0) > 0 or (loss is not None and not math.isfinite(loss))
         skips = step.scalars.get("skipped", 0.0)
-        any_bad = bool((column > 0).any())
+        any_bad = bool(column.any())
         previous, self._table = self._table, step.table
         if not any_bad and not loss_bad and skips <= self.thresholds.max_skips and not self._details:
             return []

@@ -186,6 +186,8 @@ class UpdateRatio:
             low.site = f"update/optimizer[{step.stream}]"
             self._low[step.stream] = low
         is_low = 0.0 < median < t.low and not held
+        if not is_low and not low.active and not low.run:
+            return []
         details = {"how": "median", "ratio": median, "threshold": t.low, "lr": lr, "stream": step.stream}
         calm = not is_low and (held or median > t.leave * t.low)
         return low.observe(step.index, is_low, calm, lambda: (0.8, details), missed=self.readings.missed(step))

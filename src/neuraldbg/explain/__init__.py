@@ -93,7 +93,10 @@ def _symptoms(case: Case) -> tuple[str, ...]:
 
 
 def _about(case: Case) -> dict[str, Any]:
-    """What was run, and what watching it cost: overhead is the median over steps of the tool's time over the rest."""
+    """What was run, and what watching it cost: overhead is the median over steps of the tool's time over the rest.
+
+    Where most steps were light, what the others cost counts as well: the tool's mean time over the usual step's.
+    """
     run, info = case.run, case.run.info
     duration = run.history.scalars.get("duration")
     overhead = run.history.scalars.get("overhead")
@@ -102,7 +105,10 @@ def _about(case: Case) -> dict[str, Any]:
         # The first step's duration holds the program's imports and its loading of data: a sum would be about those.
         own = duration - overhead
         known = np.isfinite(own) & (own > 0)
-        ratio = float(np.median(overhead[known] / own[known])) if known.any() else None
+        if known.any() and case.skips:
+            ratio = float(np.mean(overhead[known]) / np.median(own[known]))
+        else:
+            ratio = float(np.median(overhead[known] / own[known])) if known.any() else None
     return {
         "script": info.script,
         "argv": list(info.argv),
