@@ -37,6 +37,11 @@ $(VENV)/.dev: pyproject.toml $(PINS) $(VENV)/.base
 	$(PIP) install --constraint $(PINS) --no-build-isolation --editable '.[dev]'
 	@touch $@
 
+# Only the benchmark needs these. The pins hold, so that no tool brings another torch with it.
+$(VENV)/.peers: $(VENV)/.dev
+	$(PIP) install --constraint $(PINS) --no-build-isolation --editable '.[peers]'
+	@touch $@
+
 # ---------------------------------------------------------------- demo
 
 demo: $(VENV)/.dev ## A training run that must fail, diagnosed: demo/doomed_digits and demo/crash.png
@@ -71,8 +76,9 @@ slow: $(VENV)/.dev ## The tests that train for longer
 
 # ---------------------------------------------------------------- rest
 
-bench: $(VENV)/.dev ## What watching costs: bare and watched training side by side
-	$(BIN)/python benchmarks/overhead.py
+bench: $(VENV)/.peers ## What watching costs, beside other tools: writes docs/performance.md; about 25 minutes
+	$(BIN)/python benchmarks/performance.py
+	$(BIN)/python docs/capture.py --lists
 
 accuracy: $(VENV)/.dev ## How often the diagnosis is right: fits the confidences, writes docs/accuracy.md; half an hour or more
 	$(ONE_THREAD) $(BIN)/python benchmarks/accuracy.py --seeds 3 --fit
@@ -81,6 +87,7 @@ docs: $(VENV)/.dev ## Rerun the examples and write what the documents quote
 	$(BIN)/python docs/capture.py
 
 pins: $(VENV)/.dev ## Write the exact versions that are installed now into constraints.txt
+	@test ! -e $(VENV)/.peers || { echo "The peers of make bench are installed, too: make clean first." >&2; exit 1; }
 	@{ sed -n '/^#/p' $(PINS); $(BIN)/python -m pip freeze --all --exclude-editable | sed '/^pip==/d; s/+[a-z0-9.]*$$//'; } > $(PINS).new
 	@mv $(PINS).new $(PINS)
 

@@ -1,8 +1,9 @@
 """The models that the benchmarks train: from dispatch-bound to arithmetic-bound.
 
 A step of the MLP takes about 2 ms on two cores and is nearly all Python and dispatch; a step of the GPT takes 100 to
-500 ms and is nearly all matrix products. A tool that is cheap on one can be dear on the other. Inputs are synthetic:
-the time of a step does not depend on their values.
+500 ms and is nearly all matrix products. A tool that is cheap on one can be dear on the other. The narrow net has 200
+layers with next to nothing to compute in each: the worst case for whatever calls something at every layer. Inputs are
+synthetic: the time of a step does not depend on their values.
 """
 
 from __future__ import annotations
@@ -27,28 +28,28 @@ class Workload:
     batch: Callable[[torch.Generator], tuple[Tensor, Tensor]]
     """Draws inputs and integer targets."""
     optimizer: Callable[[nn.Module], torch.optim.Optimizer]
-    steps: int
-    """Steps of one block: about a second of training."""
 
 
 class Trainer:
-    """One copy of a workload that can be trained step by step."""
+    """One copy of a workload that can be trained step by step, eager or compiled."""
 
-    def __init__(self, workload: Workload, seed: int = 0) -> None:
+    def __init__(self, workload: Workload, seed: int = 0, *, compiled: bool = False) -> None:
         torch.manual_seed(seed)
         self.model = workload.model()
         self.optimizer = workload.optimizer(self.model)
+        self._forward = torch.compile(self.model) if compiled else self.model
         self._draw = torch.Generator().manual_seed(seed)
         self._batch = workload.batch
 
-    def step(self) -> None:
-        """Train one step. The batch is drawn anew each time, as a loader would."""
+    def step(self) -> Tensor:
+        """Train one step and return its loss. The batch is drawn anew each time, as a loader would."""
         inputs, targets = self._batch(self._draw)
-        logits = self.model(inputs)
+        logits = self._forward(inputs)
         loss = F.cross_entropy(logits.flatten(0, -2), targets.flatten())
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
+        return loss.detach()
 
 
 def mlp() -> nn.Module:
@@ -127,6 +128,28 @@ class GPT(nn.Module):
         return logits
 
 
+class LSTM(nn.Module):
+    """Tokens of shape (batch, time) in, logits of shape (batch, time, vocabulary) out."""
+
+    def __init__(self, vocabulary: int = 256, width: int = 256, layers: int = 2) -> None:
+        super().__init__()
+        self.token = nn.Embedding(vocabulary, width)
+        self.rnn = nn.LSTM(width, width, layers, batch_first=True)
+        self.head = nn.Linear(width, vocabulary)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        hidden, _ = self.rnn(self.token(tokens))
+        logits: Tensor = self.head(hidden)
+        return logits
+
+
+def narrow() -> nn.Module:
+    layers: list[nn.Module] = []
+    for _ in range(200):
+        layers += [nn.Linear(32, 32), nn.Tanh()]
+    return nn.Sequential(*layers, nn.Linear(32, 10))
+
+
 def vectors(draw: torch.Generator) -> tuple[Tensor, Tensor]:
     return torch.randn(128, 64, generator=draw), torch.randint(10, (128,), generator=draw)
 
@@ -140,6 +163,15 @@ def tokens(draw: torch.Generator) -> tuple[Tensor, Tensor]:
     return drawn[:, :-1], drawn[:, 1:]
 
 
+def long_tokens(draw: torch.Generator) -> tuple[Tensor, Tensor]:
+    drawn = torch.randint(256, (32, 65), generator=draw)
+    return drawn[:, :-1], drawn[:, 1:]
+
+
+def short_vectors(draw: torch.Generator) -> tuple[Tensor, Tensor]:
+    return torch.randn(32, 32, generator=draw), torch.randint(10, (32,), generator=draw)
+
+
 def sgd(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
@@ -148,9 +180,12 @@ def adamw(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.AdamW(model.parameters(), lr=3e-4)
 
 
-WORKLOADS = {
-    "MLP": Workload("MLP", mlp, vectors, sgd, steps=100),
-    "ConvNet": Workload("ConvNet", convnet, images, sgd, steps=40),
-    "GPT": Workload("GPT", GPT, tokens, adamw, steps=4),
-}
+_ALL = (
+    Workload("MLP", mlp, vectors, sgd),
+    Workload("Narrow", narrow, short_vectors, sgd),
+    Workload("ConvNet", convnet, images, sgd),
+    Workload("LSTM", LSTM, long_tokens, adamw),
+    Workload("GPT", GPT, tokens, adamw),
+)
+WORKLOADS = {workload.name: workload for workload in _ALL}
 """By name, smallest step first."""

@@ -1,210 +1,191 @@
-"""What watching costs: the same training bare and under the tool, interleaved, as ratios of step times.
+"""What watching costs: the same training bare, under this tool and under others, as ratios of step times.
 
-    python benchmarks/overhead.py [--models MLP,GPT] [--rounds 8] [--separate] [--json FILE]
+    python benchmarks/overhead.py [--models MLP,GPT] [--quick] [--no-peers] [--no-compiled] [--json FILE]
 
-Each round trains a block of steps with a bare copy of the model, a watched copy, and a second bare copy, in an order
-that rotates, so that a machine that slows down or speeds up meanwhile does so for all three. The second bare copy says
-what differences mean nothing here. All copies have the same seed. Blocks start with steps that are not timed; of the
-watched copy they take in the attaching and the first steps, which read more than later ones.
-
-While the tool is attached, torch functions that it replaces are replaced for the whole process; in one process it
-is therefore detached while the bare copies train. `--separate` gives each block a fresh process instead, in which the
-tool stays attached from the first step to the last.
+Each kind (``kinds.py``) trains its own copy of a model, of the same seed, in a process that stays attached from the
+first step to the last (``turns.py``). They take turns of half a second; who has none is stopped (``workers.py``). A
+second bare copy says what differences mean nothing here. `performance.py` writes what comes out to docs/performance.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
-import subprocess
+import signal
 import sys
-import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-from models import WORKLOADS, Trainer, Workload
+from kinds import KINDS
+from models import WORKLOADS
 from rich.console import Console
 from rich.table import Table
+from rounds import BARE, LEAST, Cost, Course, Effort, cost, in_turns, opening, tell_opening
+from traincheck_peer import command
+from workers import Worker, WorkerFailed
 
-from neuraldbg import NeuralDbg
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-WARM_UP = 5
-"""Steps at the start of a block that are not timed."""
-FIRST_WINDOW = 20
-"""The first steps of a session, which read more; not timed either where a block is that long. A run has them once."""
-KINDS = ("bare", "watched", "bare again")
-
-
-@dataclass
-class Block:
-    """One kind's step times in one round."""
-
-    kind: str
-    seconds: list[float]
-    sites: int = 0
-    """Places at which numbers were read; 0 for a bare block."""
+OURS = ("bare again", "NeuralDBG", "NeuralDBG, all")
+PEERS = tuple(kind.name for kind in KINDS.values() if kind.peer)
+COMPILED = ("MLP", "ConvNet", "GPT")
+QUICK = Effort(rounds=2, peer_rounds=1, opening_s=2.0)
 
 
 @dataclass
 class Result:
-    """What the rounds say about one workload. Ratios are watched over bare."""
+    """What was measured on one workload."""
 
-    model: str
+    workload: str
+    compiled: bool
     parameters: int
-    sites: int
     bare_ms: float
-    """Median over all steps of all rounds, as the next."""
-    watched_ms: float
-    ratio: float
-    """Of these medians."""
-    ratio_low: float
-    """First and third quartile, over rounds, of the ratio of one round's medians."""
-    ratio_high: float
-    ratio_of_totals: float
-    """Of the total times: unlike the medians, it sees work that is done only now and then."""
-    noise_low: float
-    """Quartiles, over rounds, of the second bare copy over the first."""
-    noise_high: float
+    costs: list[Cost]
 
 
-def timed(trainer: Trainer, steps: int, warm_up: int) -> list[float]:
-    """Return the seconds of each step after the warm-up."""
-    for _ in range(warm_up):
-        trainer.step()
-    seconds = []
-    for _ in range(steps):
-        begin = time.perf_counter()
-        trainer.step()
-        seconds.append(time.perf_counter() - begin)
-    return seconds
+def started(stack: ExitStack, kind: str, workload: str, compiled: bool) -> Worker:
+    """Start a worker that ends with the stack."""
+    how = partial(command, workload) if KINDS[kind].attach is None else None
+    return stack.enter_context(Worker(kind, workload, compiled, how))
 
 
-def run_block(trainer: Trainer, kind: str, steps: int, warm_up: int = WARM_UP) -> Block:
-    """Train a block, under the tool with everything it does by default if the kind says so."""
-    if kind != "watched":
-        return Block(kind, timed(trainer, steps, warm_up))
-    with tempfile.TemporaryDirectory() as folder:
-        dbg = NeuralDbg(trainer.model, trainer.optimizer, out=folder)
-        dbg.start()
+def measure(workload: str, compiled: bool, effort: Effort, *, peers: bool) -> Result:
+    """Measure one workload: first this tool, then the others beside the same bare training."""
+    kinds = [*OURS, *(("NeuralDBG, every 2nd",) if compiled else ())]
+    with ExitStack() as stack:
+        bare = started(stack, BARE, workload, compiled)
+        bare.turn(2.0, 20)
+        costs = group(bare, kinds, effort, effort.rounds)
+        if peers:
+            for name in PEERS:  # one at a time: a peer may need a lot of memory
+                costs += group(bare, [name], effort, effort.peer_rounds)
+        left = bare.close()
+    result = Result(workload, compiled, bare.hello["parameters"], 0.0, costs)
+    known = [one for one in costs if not one.problem]
+    result.bare_ms = next((one.step_ms for one in known if one.kind == "bare again"), 0.0)
+    for one in known:
+        one.memory_mb -= left["memory"] / 1e6
+    return result
+
+
+def group(bare: Worker, kinds: list[str], effort: Effort, rounds: int) -> list[Cost]:
+    """Measure some kinds side by side; what fails is a row that says so."""
+    costs: dict[str, Cost] = {}
+    with ExitStack() as stack:
+        workers = []
+        for kind in kinds:
+            say(f"{bare.workload}{' compiled' if bare.compiled else ''}: {kind}")
+            try:
+                worker = started(stack, kind, bare.workload, bare.compiled)
+                costs[kind] = begin(bare, worker, effort)
+                workers.append(worker)
+            except WorkerFailed as failure:
+                costs[kind] = Cost(kind, problem=str(failure))
         try:
-            seconds = timed(trainer, steps, warm_up)
-        finally:
-            dbg.stop()
-        return Block(kind, seconds, len(dbg.record().layout.sites))
+            least = max(LEAST, *(KINDS[kind].period for kind in kinds))
+            course = in_turns(bare, workers, rounds, least) if workers else None
+        except WorkerFailed as failure:  # whoever it was: a tool that dies in mid-course has no numbers
+            return [Cost(kind, problem=str(failure)) for kind in kinds]
+        for worker in workers:
+            assert course is not None
+            finish(costs[worker.kind], course, worker)
+    return list(costs.values())
 
 
-def rotated(number: int) -> tuple[str, ...]:
-    """Return the kinds in the order of a round."""
-    shift = number % len(KINDS)
-    return KINDS[shift:] + KINDS[:shift]
+def begin(bare: Worker, worker: Worker, effort: Effort) -> Cost:
+    """Look at a worker's first steps."""
+    ours = worker.kind == "NeuralDBG"
+    found = Cost(worker.kind)
+    seconds = effort.opening_s if ours else min(effort.opening_s, 1.0)
+    course = opening(bare, worker, seconds, KINDS[worker.kind].warm_up)
+    tell_opening(found, course, worker.hello["attach_s"])
+    found.graphs = course.last(worker.kind).graphs
+    return found
 
 
-def in_one_process(workload: Workload, rounds: int) -> list[list[Block]]:
-    """Interleave blocks of three copies of the model that live side by side."""
-    trainers = {kind: Trainer(workload) for kind in KINDS}
-    warm_up = max(WARM_UP, min(FIRST_WINDOW, workload.steps))
-    return [[run_block(trainers[kind], kind, workload.steps, warm_up) for kind in rotated(n)] for n in range(rounds)]
+def finish(found: Cost, course: Course, worker: Worker) -> None:
+    """Add what the rounds said, and what the tool leaves."""
+    ratios, left = cost(course, worker.kind), worker.close()
+    for name in ("step_ms", "ratio", "low", "high", "of_totals", "of_processor"):
+        setattr(found, name, getattr(ratios, name))
+    last = course.last(worker.kind)
+    found.late_graphs, found.graphs, found.breaks = last.graphs - found.graphs, last.graphs, last.breaks
+    found.steps, found.sites, found.close_s = left["steps"], left.get("sites", 0), left["close_s"]
+    found.memory_mb, found.disk_mb = left["memory"] / 1e6, left["disk"] / 1e6
+    found.disk_kb_a_step = left["disk"] / 1e3 / max(found.steps, 1)
 
 
-def in_fresh_processes(workload: Workload, rounds: int) -> list[list[Block]]:
-    """Give each block a process of its own."""
-
-    def block(kind: str) -> Block:
-        command = [sys.executable, __file__, "--worker", kind, "--models", workload.name]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-        return Block(**json.loads(done.stdout.splitlines()[-1]))
-
-    return [[block(kind) for kind in rotated(n)] for n in range(rounds)]
+def say(what: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
 
 
-def summary(workload: Workload, rounds: list[list[Block]]) -> Result:
-    """Reduce the rounds of one workload to the numbers of its row."""
-    times = {kind: [block.seconds for blocks in rounds for block in blocks if block.kind == kind] for kind in KINDS}
-    bare, watched = ([second for block in times[kind] for second in block] for kind in ("bare", "watched"))
-    ratio_low, ratio_high = quartiles_of_ratios(times["watched"], times["bare"])
-    noise_low, noise_high = quartiles_of_ratios(times["bare again"], times["bare"])
-    return Result(
-        model=workload.name,
-        parameters=sum(p.numel() for p in workload.model().parameters()),
-        sites=max(block.sites for blocks in rounds for block in blocks),
-        bare_ms=1000 * statistics.median(bare),
-        watched_ms=1000 * statistics.median(watched),
-        ratio=statistics.median(watched) / statistics.median(bare),
-        ratio_low=ratio_low,
-        ratio_high=ratio_high,
-        ratio_of_totals=sum(watched) / sum(bare),
-        noise_low=noise_low,
-        noise_high=noise_high,
-    )
+def run(models: list[str], effort: Effort, *, peers: bool = True, compiled: bool = True) -> Iterator[Result]:
+    """Measure workloads, eager and then compiled, one after the other."""
+    # Told to end, it ends its workers, too: they are stopped, and would stay so.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
+    for name in models:
+        yield measure(name, False, effort, peers=peers)
+    for name in models:
+        if compiled and name in COMPILED:
+            yield measure(name, True, effort, peers=False)
 
 
-def quartiles_of_ratios(above: list[list[float]], below: list[list[float]]) -> tuple[float, float]:
-    """Return the first and third quartile of the ratios of the blocks' medians, paired by round."""
-    ratios = [statistics.median(a) / statistics.median(b) for a, b in zip(above, below, strict=True)]
-    low, _, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
-    return low, high
-
-
-def table(results: list[Result], rounds: int, where: str) -> Table:
+def table(results: list[Result]) -> Table:
     """Draw the results."""
-    out = Table(
-        title="What watching costs (ratios: watched / bare)",
-        caption=f"torch {torch.__version__}, {torch.get_num_threads()} threads, {rounds} rounds {where}; "
-        "ranges are the quartiles over rounds",
+    heads = (
+        "model",
+        "kind",
+        "step ms",
+        "ratio",
+        "quartiles",
+        "of totals",
+        "of CPU",
+        "start s",
+        "MB",
+        "disk KB/step",
+        "graphs",
     )
-    for head in ("model", "parameters", "sites", "bare ms", "watched ms", "ratio", "range", "of totals", "bare / bare"):
-        out.add_column(head, justify="left" if head == "model" else "right")
-    for r in results:
-        out.add_row(
-            r.model,
-            f"{r.parameters:,}",
-            str(r.sites),
-            f"{r.bare_ms:.2f}",
-            f"{r.watched_ms:.2f}",
-            f"{r.ratio:.3f}",
-            f"{r.ratio_low:.3f}-{r.ratio_high:.3f}",
-            f"{r.ratio_of_totals:.3f}",
-            f"{r.noise_low:.3f}-{r.noise_high:.3f}",
-        )
+    out = Table(*heads, title="What watching costs (ratios to the bare training)")
+    for result in results:
+        name = result.workload + (" compiled" if result.compiled else "")
+        for one in result.costs:
+            if one.problem:
+                out.add_row(name, one.kind, f"NOT MEASURED: {one.problem}")
+                continue
+            out.add_row(
+                name, one.kind, f"{one.step_ms:.2f}", f"{one.ratio:.3f}", f"{one.low:.3f}-{one.high:.3f}",
+                f"{one.of_totals:.3f}", f"{one.of_processor:.3f}", f"{one.start_s:.2f}",
+                f"{one.memory_mb:.0f}", f"{one.disk_kb_a_step:.2f}",
+                f"{one.graphs} (+{one.late_graphs})" if result.compiled else "",
+            )  # fmt: skip
+        out.add_section()
     return out
 
 
-def parse() -> argparse.Namespace:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(WORKLOADS), help="a comma between names; default: %(default)s")
-    parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--separate", action="store_true", help="give each block a fresh process")
+    parser.add_argument("--quick", action="store_true", help="two rounds: to see that it works")
+    parser.add_argument("--rounds", type=int, help="rounds of this tool; default: 14")
+    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--no-compiled", action="store_true")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers to a file")
-    parser.add_argument("--worker", choices=KINDS, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    args.models = args.models.split(",")
-    unknown = [name for name in args.models if name not in WORKLOADS]
-    if unknown:
+    effort = QUICK if args.quick else Effort()
+    if args.rounds:
+        effort = Effort(args.rounds, effort.peer_rounds, effort.opening_s)
+    models = args.models.split(",")
+    if unknown := [name for name in models if name not in WORKLOADS]:
         parser.error(f"no such model: {', '.join(unknown)} (there are {', '.join(WORKLOADS)})")
-    if args.rounds < 1:
-        parser.error("--rounds must be at least 1")
-    return args
-
-
-def main() -> None:
-    args = parse()
-    if args.worker:
-        workload = WORKLOADS[args.models[0]]
-        # A fresh process takes about a second to settle: allocator, thread pools, clock of the cores.
-        block = run_block(Trainer(workload), args.worker, 2 * workload.steps, warm_up=WARM_UP + workload.steps)
-        print(json.dumps(asdict(block)))
-        return
-    measure = in_fresh_processes if args.separate else in_one_process
-    results = []
-    for name in args.models:
-        print(f"{name} ...", file=sys.stderr)
-        results.append(summary(WORKLOADS[name], measure(WORKLOADS[name], args.rounds)))
-    Console(width=120).print(table(results, args.rounds, "in fresh processes" if args.separate else "in one process"))
+    results = list(run(models, effort, peers=not args.no_peers, compiled=not args.no_compiled))
+    Console(width=150).print(table(results))
     if args.json:
-        args.json.write_text(json.dumps([asdict(result) for result in results], indent=2) + "\n", encoding="utf-8")
+        args.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 """Writes what the documents quote, so that nobody copies it by hand and nothing is invented.
 
     python docs/capture.py             runs the examples and writes their output, the picture, and the lists
-    python docs/capture.py --lists     only what is generated from the code: options, causes, detectors, settings
+    python docs/capture.py --lists     only what is generated from the code and docs/performance.md, running nothing
 
 What stands between `<!-- begin:NAME -->` and `<!-- end:NAME -->` is replaced, and nothing else. The lists are compared
 with the code by `tests/test_docs.py`. Output of runs is the same at each call on one machine, but for the times.
@@ -217,9 +217,19 @@ def put(text: str, name: str, body: str) -> str:
     return pattern.sub(lambda m: f"{m[1]}{body}\n<!-- end:{name} -->", text)
 
 
+def got(text: str, name: str) -> str:
+    """Return what stands between the marks of a name; SystemExit if they are not there once."""
+    found: list[str] = re.findall(rf"<!-- begin:{name} -->\n(.*?)\n<!-- end:{name} -->", text, re.DOTALL)
+    if len(found) != 1:
+        sys.exit(f"there must be one pair of marks begin:{name}, end:{name}")
+    return found[0]
+
+
 def lists() -> dict[Path, str]:
     """Return the documents as they are with their generated parts brought up to date, by path."""
     readme = put((ROOT / "README.md").read_text(encoding="utf-8"), "options", options())
+    measured = (DOCS / "performance.md").read_text(encoding="utf-8")  # written by `make bench`
+    readme = put(readme, "overhead", got(measured, "short"))
     return {
         ROOT / "README.md": put(readme, "causes", cause_table()),
         DOCS / "causes.md": cause_pages(),

@@ -12,6 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from neuraldbg.errors import ConfigError
 
+OVERHEAD = 0.01
+"""The share of the training's time that watching may take: a debugger that costs more is switched off."""
+
 
 class Thresholds(BaseModel):
     """Base of every group of settings: unknown names and wrong values are errors, nothing changes later."""
@@ -23,7 +26,7 @@ class CaptureSettings(Thresholds):
     """What is read, and how much of it."""
 
     overhead: float | None = Field(
-        0.01,
+        OVERHEAD,
         gt=0,
         le=1,
         description="The share of the training's time that watching may take; None reads every site at every step.",

@@ -25,7 +25,7 @@ from neuraldbg import answers
 from neuraldbg.capture import Capture
 from neuraldbg.capture.checks import check
 from neuraldbg.capture.snapshots import Snapshots
-from neuraldbg.config import Settings, validated
+from neuraldbg.config import OVERHEAD, Settings, validated
 from neuraldbg.control import TriggerEngine
 from neuraldbg.detect.watch import Watch
 from neuraldbg.errors import AttachError, ConfigError, TrainingHalted
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 _TELL_EVERY = 256
 """Steps after which the run file is told anew how well the program could be seen."""
-_OVERHEAD = 0.01
 _active: NeuralDbg | None = None
 
 
@@ -71,7 +70,7 @@ class NeuralDbg:
         halt: bool | TriggerEngine = False,
         out: str | os.PathLike[str] | None = None,
         discover: bool = False,
-        overhead: float | None = _OVERHEAD,
+        overhead: float | None = OVERHEAD,
         probes: bool = True,
         snapshots: Sequence[str] = (),
         snapshot_bytes: int = 64 * 2**20,
@@ -84,7 +83,7 @@ class NeuralDbg:
         values = dict(settings or {})
         if not probes:
             values["capture"] = {**dict(values.get("capture") or {}), "probes": False}
-        if overhead != _OVERHEAD:
+        if overhead != OVERHEAD:
             values["capture"] = {**dict(values.get("capture") or {}), "overhead": overhead}
         if thresholds is not None:
             values["thresholds"] = {name: dict(group) for name, group in thresholds.items()}
@@ -105,6 +104,7 @@ class NeuralDbg:
             judge=self._judge if halt else None,
             halt=self._halt,
             note=self._noted,
+            background=self._background,
         )
         self._snapshots = Snapshots(snapshots, snapshot_bytes, lambda: self._capture.steps) if snapshots else None
         if self._snapshots is not None and model is not None:
@@ -283,8 +283,11 @@ class NeuralDbg:
         if layout is not self._told or self._count % _TELL_EVERY == 0:  # so that a killed run's file says what ran
             self._told = layout
             self._update_info(Outcome("running"))
-        grads, acts = answers.norms(step, layout, "param_grad"), answers.norms(step, layout, "activation")
-        self._ring.add(step.index, grads, acts, step.loss)
+        if step.light:
+            self._ring.add(step.index, {}, {}, step.loss)
+        else:
+            grads, acts = answers.norms(step, layout, "param_grad"), answers.norms(step, layout, "activation")
+            self._ring.add(step.index, grads, acts, step.loss)
         if self._snapshots is not None and self._discover:
             self._attach_snapshots()
         if self._on_step is not None:
@@ -293,6 +296,9 @@ class NeuralDbg:
             for kind, action in self._breakpoints:
                 if event.kind == kind and event.first_step == event.last_step:
                     (action or _debugger)(event)
+
+    def _background(self) -> float:
+        return self._recorder.cpu_s if self._recorder is not None else 0.0
 
     def _noted(self, facts: tuple[Fact, ...]) -> None:
         assert self._recorder is not None

@@ -183,5 +183,6 @@ def _change(before: npt.NDArray[np.uint8], now: npt.NDArray[np.uint8], item: Ite
     kind = np.float64 if item.tensor.dtype is torch.float64 else np.float32
     size = _count(item) * np.dtype(kind).itemsize
     a, b = (x[:size].view(kind).astype(np.float64) for x in (before, now))
-    norm = float(np.linalg.norm(a))
-    return float(np.linalg.norm(b - a)) / norm if norm else float("inf")
+    with np.errstate(all="ignore"):  # weights that have blown up
+        norm = float(np.linalg.norm(a))
+        return float(np.linalg.norm(b - a)) / norm if norm else float("inf")

@@ -90,7 +90,15 @@ class Capture:
         tell = self.readers.at
         self.models = Models(self.hooks, self.params, self._close_open, self.switch, tell, discover=discover)
         self.optimizers = Optimizers(
-            self.params, self.tally, self._relevant, self._begin, self._ready, self._end, self.switch, tell
+            self.params,
+            self.tally,
+            self._relevant,
+            self._begin,
+            self._ready,
+            self._end,
+            self.switch,
+            tell,
+            self.models.tell_of_glimpse,
         )
         self.optimizers.judging = judge is not None
         self.losses = Losses(self.hooks, self.models, self._before_backward, tell)
@@ -309,7 +317,9 @@ class Capture:
         loss, norm = counted.get("loss"), counted.get("grad_norm")
         self.governor.watch(loss, norm)
         self.losses.usual = self.governor.usual_loss
-        read_next = self.governor.after(now - self._last, own - self._spent, full=full)
+        # The first step holds the program's imports and its loading of data: that is no training.
+        took = now - self._last if self.steps else own - self._spent
+        read_next = self.governor.after(took, own - self._spent, full=full)
         self._last, self._spent = now, own
         self._prepare(full=read_next or self._must_read(self.steps + 1), next_step=True)
         if time_to_deliver:
@@ -344,6 +354,7 @@ class Capture:
             self.optimizers.begin_stream(stream, self.steps)
         self._open.clear()
         self.losses.begin_step()
+        self.models.forget_glimpse()
         self.hooks.step = self.steps
         if full != bool(self.switch):
             self._wake() if full else self._doze()
@@ -397,12 +408,29 @@ class Capture:
         """Say how well the program could be seen."""
         return {
             **coverage(self.hooks, recompiled=self._recompiled, packed=REGIONS.entered > self._packed),
+            "cost": self.cost(),
             "backwards": self.backwards,
             "models": len(self.models.found),
             "optimizers": len(self.optimizers.streams) or sum(1 for _ in _made()),
             "passes": self.hooks.passes,
             "graded": self.models.graded,
             "reached": self.models.committed,
+        }
+
+    def cost(self) -> dict[str, Any]:
+        """Say what watching has cost so far: seconds by what was done, and how many steps were read in full."""
+        governor = self.governor
+        own = self.tally.seconds + self._background()
+        training = governor.training
+        return {
+            "budget": governor.overhead,
+            "allowance_s": self.settings.allowance_s if governor.overhead is not None else None,
+            "own_s": own,
+            "training_s": training,
+            "ratio": own / training if training > 0 else None,
+            "full_steps": governor.full_steps,
+            "light_steps": governor.light_steps,
+            "parts_s": {**self.tally.parts, "writing": self._background()},
         }
 
     def _forget_compiled(self) -> None:

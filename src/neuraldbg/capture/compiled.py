@@ -7,16 +7,21 @@ import sys
 import torch
 
 
+def anything_compiled() -> bool:
+    """Whether torch.compile has made a graph in this process."""
+    frames = sys.modules.get("torch._dynamo.convert_frame")
+    if frames is None:
+        return False
+    return bool(frames.FRAME_COUNTER or torch._dynamo.utils.counters["stats"].get("unique_graphs", 0))  # noqa: SLF001
+
+
 def forget_compiled() -> bool:
     """Have compiled graphs made anew, if there are any: a graph does not notice hooks that are set or removed later.
 
     Dynamo leaves hooks out of its guards (``torch._dynamo.config.skip_nnmodule_hook_guards``). Returns whether there
     was something to forget.
     """
-    frames = sys.modules.get("torch._dynamo.convert_frame")
-    if frames is None:
-        return False
-    if not (frames.FRAME_COUNTER or torch._dynamo.utils.counters["stats"].get("unique_graphs", 0)):  # noqa: SLF001
+    if not anything_compiled():
         return False
     torch._dynamo.reset()  # noqa: SLF001
     return True

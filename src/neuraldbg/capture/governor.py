@@ -61,11 +61,6 @@ class Governor:
         """The size up to which a loss is nothing special; infinite while too few are known."""
         return self._usual[0].bound
 
-    @property
-    def ratio(self) -> float | None:
-        """What watching took, as a share of the time that the training took by itself."""
-        return self.own / self.training if self.training > 0 else None
-
     def after(self, duration: float, own: float, *, full: bool) -> bool:
         """Book a step of ``duration`` seconds, ``own`` of them ours. Returns whether to read the next in full."""
         training = max(duration - own, 0.0)
@@ -131,7 +126,8 @@ class Usual:
             return True
         off = value - self._mean
         if self._seen >= _KNOWN and off > _FAR * self._spread + 0.01 * abs(self._mean):
-            # Further ones like it are the new usual, by and by.
+            # Further ones like it are the new usual, by and by; a single one, however far, hardly counts.
+            off = min(off, 2 * _FAR * self._spread)
             self._mean += off / 64
             self._spread += (off - self._spread) / 64
             return True

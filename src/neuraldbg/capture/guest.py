@@ -25,6 +25,8 @@ class Tally:
         self.errors = 0
         self.first = ""
         self.seconds = 0.0
+        self.parts: dict[str, float] = {}
+        """The same by what was done."""
         self.inside = False
         """Whether our code runs already: what it calls is not counted twice."""
         self.strict = bool(os.environ.get("NEURALDBG_STRICT"))
@@ -95,6 +97,20 @@ class HasTally(Protocol):
         ...
 
 
+_PARTS = {
+    "read": "layers",
+    "observe_grad": "layers",
+    "enter": "calls of models",
+    "leave": "calls of models",
+    "commit": "calls of models",
+    "before": "losses and facts",
+    "after": "losses and facts",
+    "_pre": "parameters and gradients",
+    "_post": "parameters and gradients",
+    "_evaluated": "parameters and gradients",
+}
+"""What the methods that user code triggers are there for, for the breakdown of the time."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound=HasTally)
@@ -102,6 +118,7 @@ S = TypeVar("S", bound=HasTally)
 
 def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R | None]:
     """Time a method that user code triggers, and keep its errors away from the user. TrainingHalted passes."""
+    part = _PARTS.get(method.__name__, method.__name__)
 
     @functools.wraps(method)
     def wrapper(self: S, *args: P.args, **kwargs: P.kwargs) -> R | None:
@@ -119,6 +136,8 @@ def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
         finally:
             if outermost:
                 tally.inside = False
-                tally.seconds += perf_counter() - began
+                spent = perf_counter() - began
+                tally.seconds += spent
+                tally.parts[part] = tally.parts.get(part, 0.0) + spent
 
     return cast("Callable[Concatenate[S, P], R | None]", wrapper)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.capture import op
+from neuraldbg.capture.compiled import anything_compiled
 from neuraldbg.capture.graph import Marks
 from neuraldbg.capture.guest import Tally, guarded
 from neuraldbg.capture.names import layer_of, strip, wraps
@@ -131,7 +132,7 @@ class HookManager:
         Not where layers were compiled with them: what is compiled does not ask for hooks, and what is compiled anew
         while they are away would be without.
         """
-        if not self._lifted and not any(probe.compiled for probe in self.probes.values()):
+        if not self._lifted and not anything_compiled():
             self._lifted = True
             for path, probe in self.probes.items():
                 if probe.removable is not None:

@@ -62,8 +62,16 @@ class Classes:
         self.major: list[tuple[int, int]] = []
         """(step, most frequent class) of each batch."""
         self.prints: list[int] = []
+        self._whole = True
+        """Whether no batch went by unseen so far: order and period are those of neighbours."""
         self._waiting: list[tuple[int, npt.NDArray[Any]]] = []
         self._seen: deque[Seen] = deque(maxlen=_PREDICTIONS)
+
+    def cut(self) -> None:
+        """Batches went by unseen: what is known of their order stays as it is."""
+        if self._whole:
+            self.settle()
+            self._whole = False
 
     def add(self, step: int, labels: npt.NDArray[Any]) -> None:
         """Put the labels of a batch aside."""
@@ -88,7 +96,7 @@ class Classes:
             self.counts += counts
             if self.classes <= MANY_CLASSES:
                 rows.append(counts)
-                if len(self.major) < _SERIES:
+                if self._whole and len(self.major) < _SERIES:
                     self.major.append((step, int(counts.argmax())))
                     self.prints.append(hash(labels.tobytes()))
         if rows:
@@ -176,8 +184,15 @@ class Numbers:
         self.values: dict[float, int] | None = {}
         self.means: list[tuple[int, float]] = []
         self.prints: list[int] = []
+        self._whole = True
         self._waiting: list[tuple[int, npt.NDArray[Any]]] = []
         self._seen: deque[Seen] = deque(maxlen=_PREDICTIONS)
+
+    def cut(self) -> None:
+        """Batches went by unseen: what is known of their order stays as it is."""
+        if self._whole:
+            self.settle()
+            self._whole = False
 
     def add(self, step: int, values: npt.NDArray[Any]) -> None:
         """Put a sample of a batch's targets aside."""
@@ -209,7 +224,7 @@ class Numbers:
                     self.values[kind] = self.values.get(kind, 0) + count
                 if len(self.values) > _KINDS:
                     self.values = None
-            if len(self.means) < _SERIES:
+            if self._whole and len(self.means) < _SERIES:
                 self.means.append((step, float(values.mean())))
                 self.prints.append(hash(values.tobytes()))
 

@@ -53,6 +53,9 @@ class Ledger:
         self.odd: list[tuple[int, int]] = []
         """(step, size) of training passes of another size than the pass before."""
         self.trained = 0
+        self.steps = 0
+        """Steps in which a training pass was seen."""
+        self._step = -1
         self.evaluated = 0
         self.first_eval = -1
         self.sketch = Sketch()
@@ -100,6 +103,8 @@ class Ledger:
             self.burst_sizes[self.bursts] = self.burst_sizes.get(self.bursts, 0) + size
         else:
             self.trained += 1
+            self.steps += step != self._step
+            self._step = step
             if len(self.sources) < _SIZES:
                 self.sources.add(source)
             if size not in self.sizes and len(self.odd) < _SIZES:
@@ -123,6 +128,12 @@ class Ledger:
             self.columns = columns(x)
         if len(self.pending) >= TOGETHER:
             self.work()
+
+    def cut(self) -> None:
+        """Passes went by unseen."""
+        if self.runs.passes < FIRST:  # later none are added
+            self.work()
+            self.runs.cut()
 
     @np.errstate(all="ignore")  # infinities in the data are no news to numpy's reader
     def work(self) -> None:
@@ -185,6 +196,7 @@ class Ledger:
         return {
             "model": self.model,
             "passes": self.trained,
+            "steps": self.steps,
             "evals": self.evaluated,
             "bursts": self.bursts,
             "first_eval": self.first_eval,

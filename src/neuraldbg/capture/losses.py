@@ -93,10 +93,13 @@ class Losses:
     def wrap(self, original: Callable[..., Any], roots: str) -> Callable[..., Any]:
         """Make the function that stands in for ``torch.autograd.backward`` or ``grad``."""
         accumulates = roots == "tensors"
+        switch = self.models.switch
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            if self._depth or torch.compiler.is_compiling() or not self.models.switch.on:
+            if self._depth or torch.compiler.is_compiling() or not switch.on:
                 return original(*args, **kwargs)
+            if not switch and args and isinstance(args[0], Tensor):
+                return self._lightly(original, args, kwargs, accumulates)
             if args and isinstance(args[0], Iterator):  # to look at it would use it up
                 args = (list(args[0]), *args[1:])
             elif isinstance(kwargs.get(roots), Iterator):
@@ -125,8 +128,6 @@ class Losses:
             return None
         self.models.reached = False
         cleared = self._cleared(accumulates)
-        if not self.models.switch:
-            return self._glimpse(tensors[0], accumulates)
         self._clears = cleared or (self._clears and bool(self.values))
         if cleared:  # what was differentiated so far was not for this step: an adversarial example
             self.values.clear()
@@ -138,32 +139,47 @@ class Losses:
         backward.walk = None  # its nodes must not outlive the graph
         return value, self._scale(tensors[0]), backward
 
-    def _glimpse(self, root: Tensor, accumulates: bool) -> tuple[Tensor | float, float, Backward]:
-        """Take the loss alone, in a light step; what looks odd is shown to who looks for the birth of a NaN."""
+    def _lightly(self, original: Callable[..., Any], args: Any, kwargs: Any, accumulates: bool) -> Any:
+        """Run a backward pass of a light step: its loss alone is read."""
+        loss = self._glimpse(args[0], accumulates)
+        self._depth += 1
+        try:
+            return original(*args, **kwargs)
+        finally:
+            self._depth -= 1
+            if loss is not None and (self.models.reached or not self.models.must_be_reached):
+                kept = self.values if accumulates else self.asides
+                if len(kept) < _LOSSES:
+                    kept.append(loss)
+
+    @guarded
+    def _glimpse(self, root: Tensor, accumulates: bool) -> tuple[Tensor | float, float] | None:
+        """Take the loss of a light step. What looks odd is shown to who looks for the birth of a NaN."""
+        if root.grad_fn is None or op.transforming():
+            return None
+        self.models.reached = False
+        self._cleared(accumulates)
         if self._clears and accumulates:
             self.values.clear()
         value = _value(root)
-        number = value if isinstance(value, float) else None
-        backward = Backward(root, number, accumulates, None, None)
-        if number is not None and not -self.usual < number < self.usual:  # false for NaN
-            self._tell("backward_begins", backward)
-        return value, self._scale(root), backward
+        if isinstance(value, float) and not -self.usual < value < self.usual:  # false for NaN
+            self.models.tell_of_glimpse()
+            self._tell("backward_begins", Backward(root, value, accumulates, None, None))
+        return value, self._scale(root)
 
     @guarded
     def after(self, loss: tuple[Tensor | float, float, Backward] | None, accumulates: bool) -> None:
         """Keep the loss if the backward reached a watched model."""
         if loss is None:
             return
-        light = not self.models.switch
-        if not (self.models.reached or not self.models.entered or (light and not self.models.must_be_reached)):
+        if self.models.entered and not self.models.reached:
             self.models.must_be_reached = True
             self.terms = None
             return
         kept = self.values if accumulates else self.asides
         if len(kept) < _LOSSES:
             kept.append(loss[:2])
-        if not light:
-            self._tell("backward_ends", loss[2])
+        self._tell("backward_ends", loss[2])
 
     @property
     def backwards(self) -> int:
@@ -246,6 +262,8 @@ def _operand(root: Any, name: str, path: tuple[int, ...]) -> Tensor | None:
 
 def _value(root: Tensor) -> Tensor | float:
     """Return a number where that waits for no device, else a small tensor that the end of the step reads."""
+    if root.is_cpu and root.dim() == 0 and root.is_floating_point() and root.layout is torch.strided:
+        return float(root.detach().item())
     value = root.detach()
     value = value.real if value.is_complex() else value
     value = value.to_dense() if value.layout is not torch.strided else value

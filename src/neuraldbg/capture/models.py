@@ -108,6 +108,8 @@ class Models:
         self._of: weakref.WeakKeyDictionary[nn.Module, Model | None] = weakref.WeakKeyDictionary()
         self._input_rows: dict[tuple[str, str], int | None] = {}
         self._inside = False
+        self._seen: tuple[Model, nn.Module, Any, Any] | None = None
+        """The newest call of the current light step: model, module, arguments."""
         self._thread = hooks.thread = threading.get_ident()
         self._trained = False
         """Whether a backward has reached a pass of that thread."""
@@ -143,17 +145,19 @@ class Models:
 
     def wrap_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Make the function that stands in for ``nn.Module.__call__``."""
-        is_compiling = torch.compiler.is_compiling
+        is_compiling, switch = torch.compiler.is_compiling, self.switch
 
         @functools.wraps(original)
         def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or self._inside or not self.enter(module, args, kwargs):
+            if is_compiling() or self._inside:
+                return original(module, *args, **kwargs)
+            if not (self.enter(module, args, kwargs) if switch else self._glimpse(module, args, kwargs)):
                 return original(module, *args, **kwargs)
             self._inside = True
             try:
                 output = original(module, *args, **kwargs)
             except BaseException:  # out of memory, say, and the program tries again: hold nothing of the batch
-                self._call = self._current = None
+                self._call = self._current = self._seen = None
                 raise
             finally:
                 self._inside = False
@@ -166,8 +170,6 @@ class Models:
     @guarded
     def enter(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
         """Begin an outermost call; False if it is none of ours."""
-        if not self.switch:
-            return self.switch.on and self._glimpse(module, args, kwargs)
         if _graph_task() != -1 or _tracing() is not None or op.transforming():
             return False
         if threading.get_ident() != self._thread and not self._take_over():
@@ -203,18 +205,22 @@ class Models:
         return True
 
     def _glimpse(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
-        """Begin a call in a light step: only who keeps watch is told, who looks for the birth of a NaN."""
-        model = self._of.get(module)
+        """Begin a call in a light step: nobody is told of it unless its loss looks odd."""
+        model = self._of.get(module) if self.switch.on else None
         if model is None or threading.get_ident() != self._thread or _graph_task() != -1:
             return False
-        if not torch.is_grad_enabled():
-            return True  # an evaluation: the calls inside of it are not looked at either
-        training = model.root.training
-        evaluating = not training and model.trained_in_train_mode and not model.trained_in_eval_mode
-        self._tell("call_begins", Call(model, module, args, kwargs, True, evaluating, True))
-        if self.must_be_reached:
-            self._current = Pass(model, training, 0, first=False)
+        if torch.is_grad_enabled():
+            self._seen = (model, module, args, kwargs)
+            if self.must_be_reached:
+                self._current = Pass(model, model.root.training, 0, first=False)
         return True
+
+    def tell_of_glimpse(self) -> None:
+        """Tell of the newest call of a light step after all."""
+        if self._seen is not None:
+            model, module, args, kwargs = self._seen
+            evaluating = not model.root.training and model.trained_in_train_mode and not model.trained_in_eval_mode
+            self._tell("call_begins", Call(model, module, args, kwargs, True, evaluating, True))
 
     def _begin_call(self, call: Call) -> None:
         self._call = call
@@ -266,6 +272,10 @@ class Models:
             done.model.trained_in_train_mode = True
         else:
             done.model.trained_in_eval_mode = True
+
+    def forget_glimpse(self) -> None:
+        """Hold nothing of a light step beyond its end."""
+        self._seen = None
 
     def begin_step(self) -> None:
         """Forget the passes of the step before."""

@@ -97,8 +97,9 @@ class Optimizers:
         end: Callable[[Stream], None],
         switch: Switch,
         tell: Callable[..., None],
+        tell_of_call: Callable[[], None],
     ) -> None:
-        self._tell = tell
+        self._tell, self._tell_of_call = tell, tell_of_call
         self.switch = switch
         self.params = params
         self.tally = tally
@@ -159,12 +160,15 @@ class Optimizers:
 
     @guarded
     def _pre(self, opt: Optimizer, args: Any, kwargs: Any) -> Any:
-        if not self.switch.on or not (opt in self._by_opt or self._relevant(opt)):
+        if not self.switch.on:
+            return None
+        stream = self._by_opt.get(opt)
+        if (stream is None or self.switch) and not self._relevant(opt):
             return None
         self._running.append(id(opt))
         if self._running.count(id(opt)) > 1:  # a subclass whose step calls that of torch: one step
             return None
-        stream = self.add(opt)
+        stream = stream or self.add(opt)
         closure = kwargs.get("closure") if "closure" in kwargs else (args[1] if len(args) > 1 else None)
         if not callable(closure):
             closure = None  # an own argument of a subclass
@@ -194,7 +198,7 @@ class Optimizers:
 
     def _glimpse(self, stream: Stream, opt: Optimizer, *, closure: bool) -> None:
         """Read a light step: the learning rate and the norm of the gradients; all gradients where they are judged."""
-        lrs = [group["lr"] for group in opt.param_groups if "lr" in group]
+        lrs = [group["lr"] for group in opt.param_groups if group.get("lr") is not None]
         stream.lr = float(max(lrs)) if lrs else None
         stream.glimpse = None
         if self.judging:
@@ -207,6 +211,7 @@ class Optimizers:
                 stream.gradients = Gradients(self.params.owned(stream.tensors()), self.allowed_s)
             stream.glimpse = stream.gradients.read()
             if stream.glimpse is not None and stream.glimpse[1]:
+                self._tell_of_call()
                 self._tell("backward_ends", Backward(_NONE, None, True, None, None))
 
     def _with_closure(self, closure: Callable[[], Any], args: Any, kwargs: Any) -> Any:

@@ -58,8 +58,6 @@ class Probe:
         self.first = self.slot(0, "")
         self.row = self.first.activation if self.first.activation is not None else -1
         self.grad_row = self.first.gradient if self.first.gradient is not None else -1
-        self.compiled = False
-        """Whether a compiled graph holds this hook."""
         self.removable: RemovableHandle | None = None
         self.calls = self.recalls = 0
         self.seen_pass = -1
@@ -97,7 +95,6 @@ class Probe:
         """What a compiled graph holds: the operator on the output, and a tap on its gradient."""
         if self.row < 0 or not torch.is_grad_enabled():
             return None
-        self.compiled = True
         if not isinstance(output, Tensor):
             for _, x in leaves(output):
                 if x.is_floating_point() and x.device.type == "cpu":

@@ -39,6 +39,12 @@ class Runs:
         self.reused = 0
         """Passes that were given the very tensor of the pass before: a second look at a batch, on purpose."""
         self.workers: dict[str, Any] | None = None
+        self._whole = True
+        """Whether the beginning of this run was seen."""
+
+    def cut(self) -> None:
+        """Passes went by unseen: neither the run before them nor the one after them is known from end to end."""
+        self.last, self.length, self._whole = None, 0, False
 
     def add(self, whole: int, one: Pass) -> None:
         """Note a pass by the hash of its batch."""
@@ -49,10 +55,11 @@ class Runs:
             if self.began < 0:
                 self.began = one.step
             return
-        if self.last is not None:
+        if self.last is not None and self._whole:
             self.lengths[min(self.length, _RUN + 1)] = self.lengths.get(min(self.length, _RUN + 1), 0) + 1
             if self.length > 1 and self.workers is None and sum(self.lengths.values()) >= 3:
                 self.workers = _workers()
+        self._whole = self._whole or self.last is not None
         self.last, self.length = whole, 1
 
     def fact(self) -> dict[str, Any]:

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import click
 
+from neuraldbg.cli.clocked import clocked
 from neuraldbg.cli.command import FAILED, OK, Result
 from neuraldbg.cli.run import RUNS
+from neuraldbg.cli.script import resolve
 
 EXTRAS = {
     "plot": ("matplotlib", "plotext"),
@@ -22,12 +24,25 @@ EXTRAS = {
 """The modules that each extra of pyproject.toml brings."""
 
 
-@click.command("doctor", short_help="Check the installation.")
-def COMMAND() -> Result:  # noqa: N802 (the name is the contract)
+@click.command(
+    "doctor",
+    context_settings={"allow_interspersed_args": False},
+    options_metavar="[OPTIONS]",
+    short_help="Check the installation, or what watching a script costs.",
+)
+@click.option("--train", is_flag=True, help="Run SCRIPT, and say where the time of watching it went.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT [ARGS]...]")
+def COMMAND(train: bool, command: tuple[str, ...]) -> Result:  # noqa: N802 (the name is the contract)
     """Show versions, the statistics implementation in use, the extras installed, and whether runs can be saved here.
 
-    The exit status is 1 if something that `neuraldbg run` needs is missing.
+    The exit status is 1 if something that `neuraldbg run` needs is missing. With --train SCRIPT it runs the script
+    under the debugger, saves nothing, and prints a breakdown of what watching took.
     """
+    if train != bool(command):
+        raise click.UsageError("give --train with a script, and a script with --train")
+    if train:
+        program = resolve(command[0], tuple(command[1:]), module=False)
+        return lambda: clocked(program)
     rows = [("python", f"{platform.python_version()} ({sys.executable})")]
     rows += [(name, _version(name)) for name in ("neuraldbg", "numpy")]
     torch_ok, torch_rows = _torch()
@@ -59,10 +74,23 @@ def _torch() -> tuple[bool, list[tuple[str, str]]]:
 
 def _statistics() -> str:
     try:
-        from neuraldbg.capture import op  # noqa: PLC0415
+        from neuraldbg.capture import kernel  # noqa: PLC0415
     except Exception as error:  # noqa: BLE001 (as above)
         return f"not available: {type(error).__name__}: {error}"
-    return str(getattr(op, "IMPLEMENTATION", "torch"))
+    missing = "" if kernel.native is not None else "; slower: the native kernel was not built, for want of a C compiler"
+    return f"on the CPU {kernel.backend()}{missing}; {_device_statistics()}"
+
+
+def _device_statistics() -> str:
+    import torch  # noqa: PLC0415
+
+    from neuraldbg.capture import device  # noqa: PLC0415
+
+    if not torch.cuda.is_available():
+        return "no CUDA device"
+    here = torch.device("cuda", torch.cuda.current_device())
+    why = device.why_torch(here)
+    return f"on CUDA torch operators ({why})" if why else "on CUDA Triton"
 
 
 def _extra(name: str, modules: tuple[str, ...]) -> str:

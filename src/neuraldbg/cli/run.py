@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -18,11 +18,35 @@ from neuraldbg.cli.script import execute, resolve
 from neuraldbg.cli.watch import MakeSession, Watch, torch_session
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from neuraldbg.cli.ending import Ending
     from neuraldbg.cli.script import Program
     from neuraldbg.nouns import Diagnosis
 
 RUNS = "neuraldbg-runs"
+
+
+DEFAULT = "default"
+
+
+class Share(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions
+    """A share of time: ``1%``, ``0.01``, or ``full`` for no limit."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, float | None]:
+        """Return the session's keyword: None for ``full``, nothing where it was not given."""
+        text = str(value).strip()
+        if text in {"full", DEFAULT}:
+            return {"overhead": None} if text == "full" else {}
+        try:
+            share = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        except ValueError:
+            share = 0.0
+        if not 0 < share <= 1:
+            self.fail(f"{text!r} is no share of time: give one like 1% or 0.01 (at most 1), or `full`", param, ctx)
+        return {"overhead": share}
 
 
 @dataclass(frozen=True)
@@ -34,8 +58,8 @@ class Request:
     json: Path | str | None = None
     fail_on: str | None = None
     quiet: bool = False
-    probes: bool = True
-    """Whether experiments on a copy of the model may be made."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Keywords of the session that differ from their defaults."""
     home: Path = field(default_factory=Path.cwd)
     """Where the user's shell is: the program may go elsewhere."""
 
@@ -51,6 +75,13 @@ class Request:
 @json_to
 @fail_on
 @click.option("--no-probes", is_flag=True, help="Make no experiments on a copy of the model.")
+@click.option(
+    "--overhead",
+    type=Share(),
+    default=DEFAULT,
+    help="The share of the training's time that watching may take; `full` reads every layer at every step "
+    "[default: 1%].",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
 def COMMAND(  # noqa: N802 (the name is the contract)
@@ -59,6 +90,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     json_to: str | None,
     fail_on: str | None,
     no_probes: bool,
+    overhead: dict[str, float | None],
     quiet: bool,
     command: tuple[str, ...],
 ) -> Result:
@@ -69,7 +101,8 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     """
     program = resolve(command[0], tuple(command[1:]), module=module)
     folder = Path(out).absolute() if out else free_folder(Path.cwd() / RUNS, program.stem, time.localtime())
-    request = Request(program, folder, json_target(json_to), fail_on, quiet, not no_probes)
+    options = {**overhead, **({"probes": False} if no_probes else {})}
+    request = Request(program, folder, json_target(json_to), fail_on, quiet, options)
     return lambda: launch(request)
 
 
@@ -91,7 +124,7 @@ def launch(request: Request, make_session: MakeSession = torch_session) -> int:
     """
     stderr = sys.stderr
     status = StatusLine(stderr) if not request.quiet and stderr is not None and stderr.isatty() else None
-    watch = Watch(request.program, request.folder, status, make_session, probes=request.probes)
+    watch = Watch(request.program, request.folder, status, make_session, options=request.options)
     watch.arm()
     if status is not None:
         status.listen()

@@ -9,12 +9,12 @@ import functools
 import os
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from neuraldbg.cli.imports import when_imported
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from neuraldbg.cli.ending import Ending
     from neuraldbg.cli.script import Program
@@ -48,18 +48,16 @@ class MakeSession(Protocol):
     """Builds a session; the default is ``neuraldbg.session.NeuralDbg``, imported when torch is."""
 
     def __call__(
-        self, *, out: Path, script: str, argv: tuple[str, ...], on_step: OnStep | None, probes: bool
+        self, *, out: Path, script: str, argv: tuple[str, ...], on_step: OnStep | None, **options: Any
     ) -> Session:
-        """Return a session that has not started."""
+        """Return a session that has not started. ``options`` are keywords of NeuralDbg."""
 
 
-def torch_session(
-    *, out: Path, script: str, argv: tuple[str, ...], on_step: OnStep | None, probes: bool = True
-) -> Session:
+def torch_session(*, out: Path, script: str, argv: tuple[str, ...], on_step: OnStep | None, **options: Any) -> Session:
     """Return the real session, which finds models, optimizers, losses and steps by itself."""
     from neuraldbg.session import NeuralDbg  # noqa: PLC0415 (imports torch)
 
-    session: Session = NeuralDbg(discover=True, out=out, script=script, argv=argv, on_step=on_step, probes=probes)
+    session: Session = NeuralDbg(discover=True, out=out, script=script, argv=argv, on_step=on_step, **options)
     return session
 
 
@@ -73,12 +71,12 @@ class Watch:
         on_step: OnStep | None,
         make_session: MakeSession = torch_session,
         *,
-        probes: bool = True,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         self.program = program
         self.folder = folder
         self.on_step = on_step
-        self.make_session = functools.partial(make_session, probes=probes)
+        self.make_session = functools.partial(make_session, **(options or {}))
         self.session: Session | None = None
         self.problems: list[str] = []
         self.home = Path.cwd()

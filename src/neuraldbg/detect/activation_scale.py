@@ -109,6 +109,8 @@ class ActivationScale(Synced):
         """Take one step."""
         self.sync(step, layout)
         events: list[Event] = []
+        if step.light:
+            return events
         for model in self._models.values():
             if model.seen < self.thresholds.steps:
                 events += self._judge(step, model)

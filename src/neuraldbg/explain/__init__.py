@@ -93,22 +93,8 @@ def _symptoms(case: Case) -> tuple[str, ...]:
 
 
 def _about(case: Case) -> dict[str, Any]:
-    """What was run, and what watching it cost: overhead is the median over steps of the tool's time over the rest.
-
-    Where most steps were light, what the others cost counts as well: the tool's mean time over the usual step's.
-    """
+    """What was run, and what watching it cost: the tool's time over that of the training without it."""
     run, info = case.run, case.run.info
-    duration = run.history.scalars.get("duration")
-    overhead = run.history.scalars.get("overhead")
-    ratio: float | None = None
-    if duration is not None and overhead is not None:
-        # The first step's duration holds the program's imports and its loading of data: a sum would be about those.
-        own = duration - overhead
-        known = np.isfinite(own) & (own > 0)
-        if known.any() and case.skips:
-            ratio = float(np.mean(overhead[known]) / np.median(own[known]))
-        else:
-            ratio = float(np.median(overhead[known] / own[known])) if known.any() else None
     return {
         "script": info.script,
         "argv": list(info.argv),
@@ -116,7 +102,7 @@ def _about(case: Case) -> dict[str, Any]:
         "models": list(info.models),
         "optimizers": list(info.optimizers),
         "duration_s": float(run.history.time[-1]) if len(run.history) else 0.0,
-        "overhead_ratio": ratio,
+        "overhead_ratio": (info.coverage.get("cost") or {}).get("ratio"),
         "coverage": dict(info.coverage),
         "versions": dict(info.versions),
         "device": info.device,

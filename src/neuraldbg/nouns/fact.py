@@ -119,7 +119,8 @@ class FactKey(str, Enum):
 
     BATCHES = "batches"
     """What went into a model, from samples of its first input, logged at the end: {"model": str, "passes": int (of
-    training), "evals": int (in eval mode without gradients), "bursts": int (steps before which there were some),
+    training), "steps": int (with such a pass that was seen), "evals": int (in eval mode without gradients), "bursts":
+    int (steps before which there were some),
     "first_eval": int (step of the first, -1 for none), "usual": int (batch size), "odd": [[step, size]] (first passes
     of other sizes), "sizes": int, "floating": bool, "shape": [int], "grid": "bytes" | "unit" | "twice" | "shrunk" |
     "faint" | "" (on which pixel values lie: 0..255, k/255, k/255/255, (k/255 - 127.5)/127.5, (k/255/255 - mean)/std),
@@ -217,7 +218,8 @@ class FactKey(str, Enum):
     its first weights for evaluation), "lag": float | None (how far the copy is from all multiples of the trained
     one's first weights, relative to how far the trained one is), "written": int (looks before which its weights
     were written to), "refreshed": int (looks before which its running statistics had changed, without a pass of its
-    own in training mode)}."""
+    own in training mode), "unseen": bool (steps went by unseen: what is said of evaluations is of those that were
+    seen), "apart": bool (if so: its weights are not the trained one's when the run is summed up)}."""
 
     EVALUATION_MODES = "evaluation_modes"
     """Passes of a trained model without gradients, or without a backward: {"model": str, "bursts": int (steps before
@@ -276,7 +278,8 @@ class FactKey(str, Enum):
     SCALER = "scaler"
     """The use of gradient scalers so far: {"scaled": int (losses), "used": int (backwards of those), "steps": int,
     "skipped": int, "updates": int, "unscaled": int, "discarded": int (backwards of a loss whose scaled version was
-    made and not used), "direct": int (optimizer steps past the scaler on gradients that carry the scale), "mixed":
+    made and not used), "direct": int (optimizer steps past the scaler on gradients that carry the scale), "seen":
+    int (steps that were looked at), "mixed":
     int (scaled backwards after unscale_ and before the step), "scale": float, "first": int | None (step of the
     first misuse)}."""
 

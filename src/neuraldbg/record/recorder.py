@@ -10,6 +10,7 @@ import ctypes
 import os
 import sqlite3
 import threading
+import time
 import weakref
 from contextlib import suppress
 from dataclasses import replace
@@ -56,6 +57,8 @@ class Recorder:
         """The run file; None while the run is kept in memory only."""
         self.dropped = 0
         """Steps that were recorded as part of a bin, because the writer did not keep up, or not at all."""
+        self.cpu_s = 0.0
+        """Seconds of the processor that the writer's thread has taken."""
         self.problem: str | None = None
         """Why the run is not, or not wholly, on disk: one sentence to show once."""
         self._info = info
@@ -183,6 +186,7 @@ class Recorder:
             if self._pull is not None and not self._stop:
                 self._pull()
             self._drain()
+            self.cpu_s = time.thread_time()
 
     def _drain(self) -> None:
         """Write what waits. Whoever calls, one at a time; a batch is given up only once it is stored."""

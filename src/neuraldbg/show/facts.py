@@ -27,4 +27,7 @@ def facts_line(run: Mapping[str, Any], between: str) -> str:
     ratio = run.get("overhead_ratio")
     if isinstance(ratio, (int, float)) and ratio >= 0:
         parts.append(f"overhead {100 * ratio:.1f}%" if ratio < 0.1 else f"overhead {100 * ratio:.0f}%")
+    cost = (run.get("coverage") or {}).get("cost") or {}
+    if cost.get("light_steps"):
+        parts.append(f"{cost['full_steps']:,} steps read in full")
     return between.join(parts)

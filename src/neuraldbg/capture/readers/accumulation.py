@@ -78,6 +78,10 @@ class Accumulation(Reader):
 
     # -- moments ------------------------------------------------------------------------------------------------
 
+    def resumes(self) -> None:
+        """What passes left before the gap was used in it."""
+        self._restart()
+
     def call_begins(self, call: Call) -> None:
         """Count passes, and notice an input that is differentiated itself."""
         if not call.grad or call.evaluating:

@@ -63,6 +63,12 @@ class Batches(Reader):
         if self._source not in self._alike and len(self._alike) < _SIZES:
             self._alike[self._source] = alike(iterator)
 
+    def resumes(self) -> None:
+        """Batches were delivered and passed unseen: the next may be of any dataset, and equal to none before it."""
+        self._source = 0
+        for ledger in self._of.values():
+            ledger.cut()
+
     def call_begins(self, call: Call) -> None:
         """Take a small copy of the first input."""
         if not call.first or wraps(call.module) is not call.model.root:

@@ -167,6 +167,11 @@ class Clipping(Reader):
 
     # -- moments ------------------------------------------------------------------------------------------------
 
+    def resumes(self) -> None:
+        """Clips before the gap belong to steps in it."""
+        self._waiting.clear()
+        self._unscaled.clear()
+
     def backward_ends(self, backward: Backward) -> None:
         """Gradients were added."""
         self._backwards += backward.accumulates

@@ -7,6 +7,7 @@ values of a few weights, once a step.
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,9 @@ class Copy:
     """How far it is from all multiples of the first weights, relative to how far the trained model is."""
     versions: tuple[int, Tensor] | None = None
     stale_norms: dict[str, None] = field(default_factory=dict)
+    average: weakref.ref[AveragedModel] | None = None
+    apart: bool = False
+    """Whether its weights are not those of the trained model when the run is summed up, after unseen steps."""
     swapped: bool = False
 
 
@@ -78,13 +82,22 @@ class Copies(Reader):
         """Weights of each trained model before its first step."""
         self._twins: dict[str, Model | None] = {}
         self._copies: dict[str, Copy] = {}
+        self._gaps = self._blind = False
+        """Whether steps ever went by unseen, and whether the step before this one did."""
+
+    def resumes(self) -> None:
+        """What was written to a copy in the gap is not known, nor how a model began that came in it."""
+        self._gaps = self._blind = True
+        for one in self._copies.values():
+            one.versions = None
 
     def step_begins(self, stream: Stream, opt: Any) -> None:
         """Remember how the weights of a trained model began."""
         if len(self._first) < len(self.scene.models.found):
             for model in self.scene.models.found:
                 if model.name not in self._first:
-                    self._first[model.name] = _sample(model.root)
+                    self._first[model.name] = _sample(model.root) if not self._blind else torch.zeros(0)
+        self._blind = False
 
     def call_begins(self, call: Call) -> None:
         """Look at a copy that is evaluated, and at a trained model that is."""
@@ -132,6 +145,7 @@ class Copies(Reader):
             self._see_writes(one, call.model.root, now, began, beside)
         if isinstance(call.module, AveragedModel):
             one.kind, one.averaged = "AveragedModel", int(call.module.n_averaged)
+            one.average = weakref.ref(call.module)
         for path, module in call.model.root.named_modules():
             if isinstance(module, _NORMS) and not module.training and len(one.stale_norms) < _NAMES:
                 count = module.num_batches_tracked
@@ -182,8 +196,21 @@ class Copies(Reader):
         self._tell()
 
     def summarise(self) -> None:
-        """Say what is known."""
+        """Say what is known. An update may have been made in steps that were not seen: it shows now."""
+        if self._gaps:
+            for model in self.scene.models.found:
+                one = self._copies.get(model.name)
+                if one is not None and one.began is not None and not one.swapped:
+                    self._look_back(one, model)
         self._tell()
+
+    def _look_back(self, one: Copy, model: Model) -> None:
+        now = _sample(model.root)
+        average = one.average() if one.average is not None else None
+        beside = next((m for m in self.scene.models.found if m.name == one.of), None)
+        one.constant = one.constant and one.began is not None and torch.equal(now, one.began)
+        one.averaged = int(average.n_averaged) if average is not None else one.averaged
+        one.apart = beside is not None and not torch.equal(now, _sample(beside.root))
 
     def _tell(self) -> None:
         for one in self._copies.values():
@@ -196,7 +223,7 @@ class Copies(Reader):
             "first": one.first, "last": one.last, "began_equal": one.began_equal, "constant": one.constant,
             "follows": one.follows, "moved": one.moved, "averaged": one.averaged,
             "stale_norms": list(one.stale_norms), "swapped": one.swapped, "lag": one.lag, "written": one.written,
-            "refreshed": 0 if one.own_passes else one.refreshed,
+            "apart": one.apart, "unseen": self._gaps, "refreshed": 0 if one.own_passes else one.refreshed,
         }  # fmt: skip
         self.scene.log(FactKey.COPIES, value, "model")
 

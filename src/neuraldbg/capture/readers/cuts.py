@@ -113,6 +113,11 @@ class Cuts(Reader):
             self._dry_step, self._dry_place = self.scene.step, user_place()
         self._dry += 1
 
+    def resumes(self) -> None:
+        """Passes of the step before are no part of the next."""
+        self._calls, self._passes, self._outside = [], [], {}
+        self.scene.hooks.trail = None
+
     def backward_begins(self, backward: Backward) -> None:
         """Whether this backward can reach any parameter of a watched model."""
         walk = backward.walk

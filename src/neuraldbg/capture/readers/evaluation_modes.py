@@ -69,11 +69,21 @@ class Evals(Reader):
         super().__init__(scene)
         self._records: dict[str, Record] = {}
         self._closed = 0
+        """Steps that were seen with all that lies before them."""
+        self._blind = False
+        """Whether the step before this one was not seen: a pass may look at the batch that was trained on in it."""
+
+    def resumes(self) -> None:
+        """Begin anew with the next step."""
+        self._blind = True
+        for record in self._records.values():
+            record.burst = Burst()
+            record.newest = record.trained = None
 
     def call_begins(self, call: Call) -> None:
         """Count the pass."""
         model = call.model
-        if not call.first or not model.mode_layers:
+        if not call.first or not model.mode_layers or (self._blind and not (call.grad and model.root.training)):
             return
         record = self._records.get(model.name)
         if record is None:
@@ -114,16 +124,19 @@ class Evals(Reader):
 
     def step_closes(self) -> None:
         """End the bursts before this step."""
-        self._closed += 1
+        self._closed += not self._blind
         passes = self.scene.models.passes
         for record in self._records.values():
             burst = record.burst
-            if burst.train or burst.evaluation or burst.graded > 1:
+            if self._blind:
+                record.burst = Burst()
+            elif burst.train or burst.evaluation or burst.graded > 1:
                 reached = sum(1 for done in passes if done.model is record.model and done.first and done.training)
                 loose = burst.graded - reached if reached > 0 and len(passes) < _FULL else 0
                 self._end(record, loose)
             else:
                 burst.graded = 0
+        self._blind = False
         if self.scene.reading:
             self._tell()
 
@@ -152,6 +165,8 @@ class Evals(Reader):
         """End the burst that no step follows."""
         for record in self._records.values():
             # after the last step, no backward will come
+            if self._blind:
+                continue
             if record.burst.train or record.burst.evaluation or (record.burst.graded and not self.scene.models.passes):
                 self._end(record, record.burst.graded if not self.scene.models.passes else 0)
         self._tell()

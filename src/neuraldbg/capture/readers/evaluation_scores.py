@@ -89,6 +89,12 @@ class Evaluation(Reader):
             if share is not None:
                 self._right.append(share)
 
+    def resumes(self) -> None:
+        """A loss after a gap is no evaluation's until a model was evaluated after it."""
+        self._evaluating = False
+        self._losses.clear()
+        self._right.clear()
+
     def call_begins(self, call: Call) -> None:
         """A loss after an evaluating pass is that evaluation's."""
         self._evaluating = call.evaluating

@@ -55,8 +55,15 @@ class FirstBad(Reader):
         self._jumps = 0
         self._done = False
         self._small: dict[int, Tensor | None] = {}
+        self._gaps = False
+        """Whether steps went by unseen: what is bad now may have been born in one of them."""
         self._autocast: torch.dtype | None = None
         """Number format of autocast in the newest training pass, which may be over when its loss is seen."""
+
+    def resumes(self) -> None:
+        """The newest pass is another one now."""
+        self._gaps = True
+        self._pass = None
 
     def call_begins(self, call: Call) -> None:
         """Remember what the newest training pass was given, without holding it."""
@@ -82,7 +89,8 @@ class FirstBad(Reader):
             if self.scene.losses.scale_in_step or self.scene.optimizers.loss_scale:
                 return  # a scaler tries out its scale
             self._done = True
-            self._forward(root)
+            if self._fresh():
+                self._forward(root)
             return
         recent = self._recent
         # The smallest is looked at first: a median is dear at every step.
@@ -109,7 +117,13 @@ class FirstBad(Reader):
         if self.scene.losses.scale_in_step or self.scene.optimizers.loss_scale:
             return
         self._done = True
-        self._replay(lambda bench: backward_birth(bench))  # noqa: PLW0108 (one form for all)
+        if self._fresh():
+            self._replay(lambda bench: backward_birth(bench))  # noqa: PLW0108 (one form for all)
+
+    def _fresh(self) -> bool:
+        """Whether what is bad was made in this step: after a gap the weights may have been bad before it."""
+        weights = [w.ref for w in self.scene.params.by_id.values() if self._gaps and w.ref.is_floating_point()]
+        return all(bool(x.detach().isfinite().all()) for x in weights if x.layout is torch.strided and not x.is_meta)
 
     def _front(self, model: Model) -> Tensor | None:
         """Return a small parameter of the layer that is called first: what goes wrong in a backward gets there."""

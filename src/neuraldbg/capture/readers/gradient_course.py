@@ -34,6 +34,8 @@ LATE = 16
 SETTLED = 128
 WINDOW = 32
 """Readings of one window."""
+SPAN = WINDOW * LATE
+"""Steps of one window at most: gradients that lie farther apart share less, and are no noise for that."""
 KEPT = 16
 """Windows that are remembered."""
 
@@ -86,6 +88,10 @@ class Course:
         self.before: Vector | None = None
         self.window: Window | None = None
         self.done: list[dict[str, Any]] = []
+        self.since: int | None = None
+        """Steps since the last gap; None if no step ever went by unseen."""
+        self.follows = True
+        """Whether the step before this one was seen."""
 
 
 class GradientCourse(Reader):
@@ -95,13 +101,28 @@ class GradientCourse(Reader):
         super().__init__(scene)
         self.courses: dict[int, Course] = {}
 
+    def resumes(self) -> None:
+        """What was read before the gap is of no neighbouring step."""
+        for course in self.courses.values():
+            course.gradient = course.before = None
+            course.since, course.follows = 0, False
+
     def step_begins(self, stream: Stream, opt: Optimizer) -> None:
-        """Read the gradient, and at every fourth step the weights as they stand."""
-        every = EVERY if stream.steps < SETTLED else LATE
-        phase = stream.steps % every
-        if phase not in (0, every - 1):
+        """Read the gradient, and at every fourth step the weights as they stand.
+
+        Where steps go by unseen, few lie together: then the first two after each gap are read.
+        """
+        course = self.courses.get(stream.index)
+        if course is not None and course.since is not None:
+            turn, course.since = course.since, course.since + 1
+            first, second = turn == 0, turn == 1
+        else:
+            every = EVERY if stream.steps < SETTLED else LATE
+            phase = stream.steps % every
+            first, second = phase == every - 1, phase == 0
+        if not (first or second):
             return
-        course = self.courses.setdefault(stream.index, Course())
+        course = course or self.courses.setdefault(stream.index, Course())
         for other in list(self.courses.values())[:-STREAMS]:
             if other is not course:  # of optimizers that are long gone no weight is held
                 other.members = []
@@ -116,7 +137,7 @@ class GradientCourse(Reader):
         weights = [w.ref.detach() for w in members]
         gradients = [w.ref.grad.detach() for w in members if w.ref.grad is not None]
         new = joined(gradients, weights)
-        if phase == 0:
+        if second:
             self._compare(course, stream.steps, new)
             course.before = joined(weights, gradients)
         course.gradient = (stream.steps, new)
@@ -129,7 +150,10 @@ class GradientCourse(Reader):
         if not np.isfinite(new).all():
             return
         if course.window is None or len(course.window.total) != len(new):
-            course.window = Window(step, len(new))
+            course.window = Window(self.scene.step, len(new))
+        elif course.since is not None and self.scene.step - course.window.first > SPAN:
+            self._finish(course)
+            course.window = Window(self.scene.step, len(new))
         course.window.add(self.scene.step, new)
         if course.window.count == WINDOW:
             self._finish(course)
@@ -144,9 +168,11 @@ class GradientCourse(Reader):
 
     def step_ends(self, stream: Stream, opt: Optimizer) -> None:
         """Compare what the step did with what the gradient asked for, and note what else moved weights before it."""
-        if self.scene.params.outside > 0:
-            self.scene.scalars["outside"] = self.scene.params.outside
         course = self.courses.get(stream.index)
+        if self.scene.params.outside > 0 and (course is None or course.follows):
+            self.scene.scalars["outside"] = self.scene.params.outside
+        if course is not None:
+            course.follows = True
         if course is None or course.before is None or course.gradient is None:
             return
         before, course.before = course.before, None

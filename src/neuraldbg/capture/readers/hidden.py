@@ -64,6 +64,13 @@ class Hidden(Reader):
         self._inputs: dict[int, weakref.ref[Tensor]] = {}
         self._known: dict[int, Candidate] = {}
         self._searched = False
+        self._gaps = False
+        """Whether steps went by unseen, in which an optimizer may have begun to hold them."""
+
+    def resumes(self) -> None:
+        """Leaves of the step before are no part of the next."""
+        self._gaps = True
+        self._leaves = {}
 
     def patches(self) -> Iterable[Patch]:
         """What a program asks ``autograd.grad`` for is not a forgotten weight."""
@@ -195,8 +202,10 @@ class Hidden(Reader):
 
     def summarise(self) -> None:
         """Look once more whether they moved."""
-        held = self._held()
         if self._known:
+            if self._gaps:
+                self.scene.optimizers.find_unstepped()
+            held = self._held()
             self._follow({}, held)
             for one in self._known.values():
                 leaf = one.ref()

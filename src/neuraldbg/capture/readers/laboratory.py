@@ -65,6 +65,11 @@ class Laboratory(Reader):
         self._sums: dict[str, tuple[tuple[int, ...], float]] = {}
         self._steady: dict[str, bool] = {}
 
+    def resumes(self) -> None:
+        """Let go of the step before."""
+        self._held.clear()
+        self._targets.clear()
+
     @property
     def _now(self) -> bool:
         return self.on and self.scene.step in MOMENTS

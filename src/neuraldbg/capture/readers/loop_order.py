@@ -68,6 +68,22 @@ class LoopOrder(Reader):
         self._any = False
         """Whether any optimizer has stepped."""
         self._backwards = self._training = self._tries = 0
+        self._gaps = False
+        """Whether steps went by unseen."""
+        self._resumed = -1
+        """The first step after a gap: what the loop did before its backward pass may have been unseen."""
+
+    def resumes(self) -> None:
+        """An optimizer may have stepped unseen: whoever remembers something did."""
+        self._gaps, self._resumed = True, self.scene.step
+        for opt, idle in list(self._idle.items()):
+            if self._stepped_unseen(opt):
+                del self._idle[opt]
+                self._all.remove(idle)
+                self._stepped.add(opt)
+                self._any = True
+            else:
+                self._describe(opt, idle)  # it may be gone when the run ends
 
     def patches(self) -> Iterable[Patch]:
         """``zero_grad`` of optimizers and modules, and the steps that a gradient scaler is asked for."""
@@ -157,9 +173,14 @@ class LoopOrder(Reader):
                 self._all.remove(idle)
         seen = self._seen.setdefault(stream.index, set())
         key = (*order, "step")
-        if len(seen) < _VERSIONS and key not in seen:
+        if len(seen) < _VERSIONS and key not in seen and self.scene.step != self._resumed:
             seen.add(key)
             self.scene.log(FactKey.ORDER, {"stream": stream.index, "order": list(key)}, "stream")
+
+    def _stepped_unseen(self, opt: Optimizer) -> bool:
+        """Whether an optimizer that was never seen to step remembers something, or is known to have stepped."""
+        known = any(stream.opt() is opt and stream.steps for stream in self.scene.optimizers.streams)
+        return self._gaps and (known or any(opt.state.values()))
 
     def summarise(self) -> None:
         """Say which optimizers were made, cleared and never stepped."""
@@ -168,7 +189,9 @@ class LoopOrder(Reader):
             opt = idle.opt()
             if opt is not None:
                 self._describe(opt, idle)
-                if stepped & {id(t) for t in _tensors(opt)}:  # a wrapper holds the tensors of another that steps
+                if self._stepped_unseen(opt) or stepped & {
+                    id(t) for t in _tensors(opt)
+                }:  # a wrapper holds the tensors of another that steps
                     continue
             if idle.fact:
                 passed = {"backwards": self._backwards, "training": self._training > 0, "scaler_steps": self._tries}

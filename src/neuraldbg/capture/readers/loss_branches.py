@@ -54,6 +54,11 @@ class LossBranches(Reader):
         self._passes: list[tuple[str, Vector]] = []
         """What each backward pass of this step added to the gradients, with what the pass differentiated."""
 
+    def resumes(self) -> None:
+        """Let go of the step before."""
+        self._release()
+        self._passes, self._members, self._before = [], [], None
+
     def backward_begins(self, backward: Backward) -> None:
         """Listen at the places where terms meet, and note the gradients as they stand."""
         self._release()

@@ -33,7 +33,7 @@ class LossScale(Reader):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._counts = dict.fromkeys(
-            ("scaled", "used", "steps", "skipped", "updates", "unscaled", "discarded", "direct", "mixed"), 0
+            ("scaled", "used", "steps", "skipped", "updates", "unscaled", "discarded", "direct", "mixed", "seen"), 0
         )
         self._scale = 1.0
         self._first: int | None = None
@@ -115,6 +115,12 @@ class LossScale(Reader):
 
     # -- moments ------------------------------------------------------------------------------------------------
 
+    def resumes(self) -> None:
+        """What gradients carried before the gap was used in it."""
+        self._carries = self._cleared = False
+        self._left = None
+        self._unscaled.clear()
+
     def backward_begins(self, backward: Backward) -> None:
         """Whether the loss that was scaled is the one that is differentiated."""
         if not backward.accumulates or not (self._made or self._carries):
@@ -158,6 +164,7 @@ class LossScale(Reader):
 
     def step_begins(self, stream: Stream, opt: Optimizer) -> None:
         """Whether a step is taken past the scaler, with its scale in the gradients."""
+        self._counts["seen"] += 1
         if self._by_scaler:
             self._stepped = True
         elif self._carries and self._scale != 1.0 and not self._counts["steps"]:

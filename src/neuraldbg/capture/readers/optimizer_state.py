@@ -50,6 +50,8 @@ class Line:
     first: int | None = None
     same_lr: bool = True
     lengths: list[int] = field(default_factory=list)
+    whole: bool = True
+    """Whether every step since it last forgot was seen."""
 
 
 @dataclass(eq=False)
@@ -159,6 +161,11 @@ class OptimizerState(Reader):
 
     # -- the life of optimizers ---------------------------------------------------------------------------------
 
+    def resumes(self) -> None:
+        """How long an optimizer has remembered is not known any more."""
+        for line in self._lines:
+            line.whole = False
+
     def step_begins(self, stream: Stream, opt: Optimizer) -> None:
         """Notice an optimizer that is new, or was emptied."""
         line = self._current.get(stream.index)
@@ -194,15 +201,15 @@ class OptimizerState(Reader):
             before.remade += 1
             before.same_lr &= stream.lr == before.lr
             self._forgot(before)
-        before.since, before.opt = 0, weakref.ref(opt)
+        before.since, before.opt, before.whole = 0, weakref.ref(opt), True
         return before
 
     def _forgot(self, line: Line) -> None:
         if line.first is None:
             line.first = self.scene.step
-        if len(line.lengths) < 256:
+        if line.whole and len(line.lengths) < 256:
             line.lengths.append(line.since)
-        line.since = 0
+        line.since, line.whole = 0, True
 
     # -- facts --------------------------------------------------------------------------------------------------
 
@@ -215,7 +222,8 @@ class OptimizerState(Reader):
         """Log what was forgotten."""
         for line in self._lines:
             if line.remade or line.emptied:
-                every = int(statistics.median(line.lengths))
+                seldom = self.scene.step // (line.remade + line.emptied)  # where no time between two was seen whole
+                every = int(statistics.median(line.lengths or [seldom]))
                 value = {
                     "stream": line.stream, "type": line.type, "stateful": True, "steps": line.steps,
                     "remade": line.remade, "emptied": line.emptied, "every": every, "first": line.first,

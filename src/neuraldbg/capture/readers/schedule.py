@@ -47,8 +47,9 @@ class Known:
     type: str
     made: int
     steps: int = 0
-    counter: list[int] = field(default_factory=lambda: [0, -1])
-    """Steps of its optimizer so far, and its stream; shared by all schedulers of one optimizer."""
+    counter: list[int] = field(default_factory=lambda: [0, -1, 0])
+    """Steps of its optimizer so far, its stream, and steps of that with other optimizers before; shared by all
+    schedulers of one optimizer."""
     early: int = 0
     double: int = 0
     before: int = 0
@@ -57,6 +58,8 @@ class Known:
     """Steps of its optimizer when it was last stepped."""
     heard: int = 0
     """Backward passes then."""
+    counted: tuple[int, int] = (0, 0)
+    """What it counts of its steps itself, when last looked at."""
     inner: bool = False
     """Whether another scheduler steps it."""
     fact: dict[str, Any] = field(default_factory=dict)
@@ -72,11 +75,16 @@ class Schedule(Reader):
         self._known: list[Known] = []
         self._of: weakref.WeakKeyDictionary[LRScheduler, Known] = weakref.WeakKeyDictionary()
         self._counters: weakref.WeakKeyDictionary[Optimizer, list[int]] = weakref.WeakKeyDictionary()
-        self._total = self._backwards = 0
+        self._streams: set[int] = set()
+        self._steps = 0
+        """Steps of all optimizers when one was last seen to step."""
+        self._backwards = 0
         self._inside = 0
         self._loader: int | None = None
         self._began = 0
         self._passes: dict[int, list[int]] = {}
+        self._cut: Counter[int] = Counter()
+        """Passes over each dataset of which a part went by unseen."""
 
     def patches(self) -> Iterable[Patch]:
         """``step`` of every scheduler class of torch, the base class's constructor, and the start of a DataLoader."""
@@ -130,14 +138,61 @@ class Schedule(Reader):
 
     # -- what they tell -----------------------------------------------------------------------------------------
 
+    def resumes(self) -> None:
+        """Optimizers and schedulers count their steps themselves; how long a pass over the data was is lost."""
+        for known in self._known:
+            scheduler = known.ref()
+            known.since = -1
+            known.steps += self._look_back(scheduler, known) if scheduler is not None else 0
+        self._pass_is_cut()
+
+    def _pass_is_cut(self) -> None:
+        if self._loader is not None:
+            self._cut[self._loader] += 1
+        self._loader = None
+
+    @property
+    def _behind(self) -> bool:
+        """Whether optimizers stepped unseen."""
+        return sum(stream.steps for stream in self.scene.optimizers.streams) != self._steps
+
+    @property
+    def _now(self) -> int:
+        """Steps of the first optimizer."""
+        streams = self.scene.optimizers.streams
+        return streams[0].steps if streams else 0
+
+    def _taken(self, opt: Optimizer | None, counter: list[int], *, seen: int = 0) -> int:
+        """Return how many steps an optimizer took, those that went by unseen among them."""
+        stream = next((one for one in self.scene.optimizers.streams if one.opt() is opt), None)
+        if stream is None or opt is None:
+            return counter[0]
+        if counter[1] < 0:  # a new optimizer goes on with the stream of one that is gone
+            counter[1:] = stream.index, stream.steps - seen if stream.index in self._streams else 0
+            self._streams.add(stream.index)
+        counter[0] = stream.steps - counter[2]
+        return counter[0]
+
+    def _look_back(self, scheduler: LRScheduler, known: Known) -> int:
+        """Return how often a scheduler was stepped since it was last looked at, by its own count; 0 without a gap."""
+        before, known.counted = known.counted, _counted(scheduler)
+        if not self._behind:
+            return 0  # if it counts differently now, somebody has set it
+        by_calls, by_epochs = (now - then for now, then in zip(known.counted, before, strict=True))
+        if by_calls or by_epochs:
+            known.fact["position"] = _plain(getattr(scheduler, "last_epoch", None))
+        return max(0, by_calls or by_epochs)
+
     def _get(self, scheduler: LRScheduler) -> Known | None:
         known = self._of.get(scheduler)
         if known is None and len(self._known) < _MOST:
             opt = getattr(scheduler, "optimizer", None)
-            counter = self._counters.setdefault(opt, [0, -1]) if opt is not None else [0, -1]
+            counter = self._counters.setdefault(opt, [0, -1, 0]) if opt is not None else [0, -1, 0]
+            self._taken(opt, counter)
             known = Known(weakref.ref(scheduler), type(scheduler).__name__, self.scene.step, counter=counter)
             known.since = known.before = counter[0]
             known.heard = self._backwards
+            known.counted = _counted(scheduler)
             self._describe(scheduler, known)
             self._of[scheduler] = known
             self._known.append(known)
@@ -163,13 +218,13 @@ class Schedule(Reader):
             if part is not None:
                 part.inner = True
         self.scene.did("schedule")
-        taken = known.counter[0]
+        taken = self._taken(getattr(scheduler, "optimizer", None), known.counter)
         known.fact["position"] = _plain(getattr(scheduler, "last_epoch", None))
         known.early += taken == 0
         if known.steps and taken == known.since and self._backwards == known.heard:
             known.double += 1
         known.since, known.heard = taken, self._backwards
-        known.steps += 1
+        known.steps += max(1, self._look_back(scheduler, known))
 
     def _waited(self, given: tuple[lr_scheduler.ReduceLROnPlateau, Any, float]) -> None:
         """Follow what a scheduler that waits for a plateau is told, and whether it cut the rate."""
@@ -187,15 +242,17 @@ class Schedule(Reader):
             seen["cut_at"] = self.scene.step if seen["cut_at"] is None else seen["cut_at"]
 
     def _pass_begins(self, loader: Any) -> None:
+        if self._behind:
+            self._pass_is_cut()
         self._pass_ends()
         self._loader = id(getattr(loader, "dataset", loader))  # some make a new loader for each epoch
-        self._began = self._total
+        self._began = self._now
 
     def _pass_ends(self) -> None:
-        if self._loader is not None and self._total > self._began:
+        if self._loader is not None and self._now > self._began:
             lengths = self._passes.setdefault(self._loader, [])
             if len(lengths) < 1024 and len(self._passes) < 64:
-                lengths.append(self._total - self._began)
+                lengths.append(self._now - self._began)
 
     def backward_begins(self, backward: Backward) -> None:
         """Work was done."""
@@ -203,10 +260,13 @@ class Schedule(Reader):
 
     def step_ends(self, stream: Stream, opt: Optimizer) -> None:
         """Count the steps of each optimizer."""
-        counter = self._counters.setdefault(opt, [0, -1])
-        counter[0] += 1
-        counter[1] = stream.index
-        self._total += not stream.index
+        counter = self._counters.get(opt)
+        if counter is None:
+            counter = self._counters[opt] = [0, -1, 0]
+        if counter[1] < 0:
+            self._taken(opt, counter, seen=1)
+        counter[0] = stream.steps - counter[2]
+        self._steps = sum(one.steps for one in self.scene.optimizers.streams)
 
     def step_closes(self) -> None:
         """Log now and then, for a run that is killed."""
@@ -215,21 +275,33 @@ class Schedule(Reader):
 
     def summarise(self) -> None:
         """Log what is known of each scheduler."""
-        lengths = max(self._passes.values(), key=sum, default=[])
-        began = self._total > self._began and self._loader is not None
+        loader = max(self._passes, key=lambda one: sum(self._passes[one]), default=0)
+        lengths = self._passes.get(loader, [])
+        begun = self._cut[loader] + (self._now > self._began and self._loader is not None)
         for number, known in enumerate(self._known):
             scheduler = known.ref()
             if scheduler is not None:
                 self._describe(scheduler, known)
+                known.steps += self._look_back(scheduler, known)
+            opt = getattr(scheduler, "optimizer", None)
             if known.inner:
                 continue
-            taken, stream = known.counter
+            taken, stream = self._taken(opt, known.counter), known.counter[1]
             value = {"id": number, "type": known.type, "stream": stream if stream >= 0 else None, "position": 0}
             value |= known.fact
             value |= {"optimizer_steps": taken - known.before, "made": known.made, "steps": known.steps}
             value |= {"double": known.double, "early": known.early}
-            value |= {"passes": len(lengths) + began if lengths else 0, "pass_steps": lengths[0] if lengths else 0}
+            value |= {"passes": len(lengths) + begun if lengths else 0, "pass_steps": lengths[0] if lengths else 0}
             self.scene.log(FactKey.SCHEDULE, value, "id")
+
+
+def _counted(scheduler: LRScheduler) -> tuple[int, int]:
+    """Return how often a scheduler was stepped by its own counts: of calls, which not all keep, and of epochs."""
+    inner = getattr(scheduler, "_schedulers", None) or (scheduler,)
+    one = scheduler if hasattr(scheduler, "last_epoch") else inner[0]
+    counts = (getattr(one, name, 0) for name in ("_step_count", "last_epoch"))
+    calls, epochs = (int(n) if isinstance(n, (int, float)) and math.isfinite(n) else 0 for n in counts)
+    return calls, epochs
 
 
 def settings(scheduler: LRScheduler) -> dict[str, Any]:

@@ -49,14 +49,22 @@ class SecondMoments(Reader):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
+        self._fresh: set[int] | None = None
+        """Optimizers that were read since the last gap; None if no step ever went by unseen."""
         self._members: dict[int, list[tuple[Watched, int]]] = {}
         """Of each optimizer the parameters that are sampled, with the index of their group."""
+
+    def resumes(self) -> None:
+        """Few steps are seen between two gaps: the first one is read."""
+        self._fresh = set()
 
     def step_ends(self, stream: Stream, opt: Optimizer) -> None:
         """Compare the second moment with the gradient and with epsilon."""
         reading = self.scene.reading
-        if not reading and stream.steps % EVERY:
+        if not reading and (stream.steps % EVERY if self._fresh is None else stream.index in self._fresh):
             return
+        if self._fresh is not None:
+            self._fresh.add(stream.index)
         if reading or stream.index not in self._members:
             groups = {id(t): i for i, group in enumerate(opt.param_groups) for t in group["params"]}
             members = chosen(self.scene.params, opt)

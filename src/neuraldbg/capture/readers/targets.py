@@ -96,6 +96,15 @@ class TargetsReader(Reader):
         self._calls = 0
         self._maximised: set[int] = set()
 
+    def resumes(self) -> None:
+        """The batches before and after are no neighbours."""
+        self._features = self._tokens = None
+        self._calls = 0
+        self._touched.clear()
+        for slots in self._slots.values():
+            for slot in slots:
+                slot.course.cut()
+
     def call_begins(self, call: Call) -> None:
         if not call.grad or call.evaluating or not call.first:
             return

@@ -68,7 +68,8 @@ def _compare(case: Case, fact: dict[str, Any]) -> Finding | None:
     bursts, picture = int(fact.get("bursts") or 0), len(shape) == PICTURE
     ratio = other["std"] / train["std"]
     values = FEW if not 1 / EXTREME < ratio < EXTREME else VALUES
-    if math.prod(shape[1:]) < values or (bursts > 1 and 4 * bursts > case.run.steps) or fact.get("skewed", 0.0) < ALL:
+    often = bursts > 1 and 4 * bursts > int(fact.get("steps") or case.run.steps)
+    if math.prod(shape[1:]) < values or often or fact.get("skewed", 0.0) < ALL:
         return None
     shift = abs(other["mean"] - train["mean"]) / train["std"]
     far = max(ratio, 1 / ratio if ratio > 0 else math.inf) >= APART[picture] or shift >= SHIFT[picture]

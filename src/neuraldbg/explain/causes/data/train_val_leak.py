@@ -97,7 +97,7 @@ def _overlap(case: Case, fact: dict[str, Any]) -> Finding | None:
     found = _dataset(case, fact, overlap)
     if found is not None or not overlap["mixed"]:
         return found
-    bursts, steps = int(fact.get("bursts") or 0), max(1, case.run.steps)
+    bursts, steps = int(fact.get("bursts") or 0), max(1, int(fact.get("steps") or case.run.steps))
     validates = bursts == 1 or (overlap["again"] > 0 and 4 * bursts <= steps)
     if overlap.get("recall", 0.0) > WHOLE:
         return None  # all of the data is evaluated, or the training set is too

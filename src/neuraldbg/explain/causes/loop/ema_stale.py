@@ -163,6 +163,8 @@ def _first_weights(copy: dict[str, Any]) -> Finding | None:
         "they move in training: they are exchanged for the evaluation",
         5.2, copy["evaluated"],
     )  # fmt: skip
+    if copy.get("unseen"):
+        weigh.against(f"later evaluations than that before step {copy['last']} may not have been seen", 2.0)
     return weigh.conclude(
         "averaged weights that are never updated: the model is evaluated with its initial ones",
         Remedy("Update the average after each optimizer step, with a decay below 1.", _update(copy)),
@@ -177,6 +179,8 @@ def _no_average(copy: dict[str, Any]) -> Finding:
         f"in all {copy['evaluated']} evaluations its weights were bitwise those of {copy['of']!r}: nothing is averaged",
         4.6, copy["evaluated"],
     )  # fmt: skip
+    if copy.get("apart"):
+        weigh.against("later evaluations were not seen, and in the end its weights are others", 3.0)
     return weigh.conclude(
         f"an averaged copy that is no average: {_variable(copy)!r} is overwritten with the newest weights each time",
         Remedy(

@@ -90,8 +90,9 @@ def _counts(case: Case, fact: dict[str, Any]) -> Finding | None:
     scale = float(fact.get("scale") or 1.0)
     first = fact.get("first")
     step = int(first) if first is not None else 0
+    seen = int(fact.get("seen") or case.run.steps or 1)  # in a long run not every step is looked at
     weigh = Weighing()
-    if count["direct"] >= TIMES and count["direct"] >= ALWAYS * max(case.run.steps, 1) and scale > 1:
+    if count["direct"] >= TIMES and count["direct"] >= ALWAYS * seen and scale > 1:
         weigh.speaks(
             f"{plural(count['direct'], 'step')} of the optimizer were taken by itself, with gradients {number(scale)} "
             "times too large, and none by the scaler",
@@ -106,7 +107,7 @@ def _counts(case: Case, fact: dict[str, Any]) -> Finding | None:
             6.5, count["discarded"], TIMES,
         )  # fmt: skip
         return _conclude(case, weigh, "scaled loss that is thrown away: backward runs on the unscaled one", step)
-    if count["mixed"] >= TIMES and len(case.run.streams) == 1 and count["mixed"] >= ALWAYS * max(case.run.steps, 1):
+    if count["mixed"] >= TIMES and len(case.run.streams) == 1 and count["mixed"] >= ALWAYS * seen:
         weigh.speaks(
             f"{count['mixed']} scaled backward passes ran after unscale_() and before the step, so that scaled and "
             "unscaled gradients were added",

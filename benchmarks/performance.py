@@ -1,0 +1,108 @@
+"""Measures what watching costs, and writes docs/performance.md and its picture: `make bench`.
+
+    python benchmarks/performance.py [--quick] [--cached] [--models MLP,GPT] [--no-peers] [--no-compiled]
+
+About twenty minutes. The numbers are kept in .cache/bench/performance.json: ``--cached`` writes the page from them
+anew. ``--quick`` writes it to .cache/bench instead of docs, since its numbers mean nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import platform
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import kernel
+import startup
+from kinds import KINDS
+from models import WORKLOADS
+from overhead import QUICK, run, say, table
+from performance_page import page
+from performance_picture import draw
+from rich.console import Console
+from rounds import Effort
+
+from neuraldbg.capture.kernel import backend
+
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = ROOT / ".cache" / "bench"
+KEPT = CACHE / "performance.json"
+
+
+def machine() -> dict[str, Any]:
+    """Say where this was measured."""
+    named = [line for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    packages = ["torch", "numpy", *sorted({kind.package for kind in KINDS.values() if kind.package})]
+    return {
+        "processor": named[0].partition(":")[2].strip() if named else platform.processor(),
+        "cores": len(named) or None,
+        "load": next(iter(_lines("/proc/loadavg")), "").split()[:1],
+        "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+        "date": time.strftime("%d %B %Y"),
+        "kernel": backend(),
+        "versions": {name: _version(name) for name in packages},
+    }
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def measure(args: argparse.Namespace, kept: Path) -> None:
+    """Run all three benchmarks, and keep what is there after each workload: a run that is broken off leaves a page."""
+    began, effort = time.time(), QUICK if args.quick else Effort(rounds=args.rounds)
+    numbers: dict[str, Any] = {"machine": machine(), "rounds": [effort.rounds, effort.peer_rounds], "results": []}
+    say("start-up")
+    numbers["repeats"] = 2 if args.quick else startup.REPEATS
+    numbers["startup"] = startup.run(numbers["repeats"])
+    say("kernel")
+    speeds = kernel.run(0.05 if args.quick else kernel.REPEAT_S)
+    numbers["kernel"] = [
+        {**asdict(s), "gbs": s.gbs(s.kernel_us), "limit_gbs": s.gbs(s.limit_us), "copy_gbs": s.gbs(s.copy_us),
+         "torch_gbs": s.gbs(s.torch_us)} for s in speeds
+    ]  # fmt: skip
+    Console(width=150).print(startup.table(numbers["startup"]), kernel.table(speeds))
+    for result in run(args.models.split(","), effort, peers=not args.no_peers, compiled=not args.no_compiled):
+        Console(width=150).print(table([result]))
+        numbers["results"].append(asdict(result))
+        numbers["minutes"] = (time.time() - began) / 60
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default=",".join(WORKLOADS), help="a comma between names; default: %(default)s")
+    parser.add_argument("--quick", action="store_true", help="two rounds: to see that it works")
+    parser.add_argument("--rounds", type=int, default=Effort.rounds, help="rounds of this tool; default: %(default)s")
+    parser.add_argument("--cached", action="store_true", help="write the page from what was measured before")
+    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--no-compiled", action="store_true")
+    args = parser.parse_args()
+    kept = CACHE / "quick.json" if args.quick else KEPT
+    if not args.cached:
+        measure(args, kept)
+    numbers = json.loads(kept.read_text(encoding="utf-8"))
+    folder = CACHE if args.quick else ROOT / "docs"
+    draw(numbers, folder / "performance.png")
+    (folder / "performance.md").write_text(page(numbers), encoding="utf-8")
+    print(f"wrote {folder / 'performance.md'} and its picture")
+
+
+if __name__ == "__main__":
+    main()

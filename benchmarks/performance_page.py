@@ -1,0 +1,172 @@
+"""The text of docs/performance.md: the numbers of performance.py enter, Markdown leaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kinds import KINDS
+from performance_targets import DEFAULT, FULL, found, noise, targets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+HEAD = """# What watching costs
+
+Written by `make bench` (do not edit), {date}, in {minutes:.0f} minutes: {processor}, {cores} cores, load before the
+start {load}; {system}; {versions}; CPU tensors are read by {kernel}.
+
+![Ratios of step times to the bare training](performance.png)
+"""
+HOW = """## How it was measured
+
+Each row is a training of its own, with the same seed, in a process that stays attached from its first step to its last.
+They take turns of half a second, at least three steps: {rounds} turns each for the first three rows of a table, {peers}
+for the others, with a bare turn before every second one, in an order that rotates. Who has no turn is stopped with all
+its children, and its clocks stand still. One thread computes (`OMP_NUM_THREADS=1`, to be set otherwise in the
+environment): two threads on two cores that other programs use too wait for each other, up to a hundred times the step.
+
+- **ratio**: the median step of a turn over that of the bare turns next to it in time; the median over turns, with
+  quartiles. The row *bare again* is a second bare copy: what differences mean nothing here.
+- **of totals**: all steps over as many bare ones; it sees what is done only now and then. One interruption by
+  another program moves it.
+- **of CPU**: the same of processor time, of all threads of the process (not of services that a tool starts): it
+  hardly feels other programs, and counts what a tool does beside the training on another core.
+- **start**: seconds more than bare from attaching through the first seconds of training (up to the hundredth step; up
+  to the step in brackets). *Settled* is the step from which half a second of training stayed within 5% of bare.
+- **memory**: the peak of the process and its children over that of the bare process, imports of the tool included.
+- **disk**: what was left in the tool's folder, by step.
+"""
+ENOUGH = 8
+"""Rounds below which a page says that it is none."""
+SHORT = ("bare again", DEFAULT, FULL, "wandb.watch, all", "TensorBoard", "DebugUnderflowOverflow", "detect_anomaly")
+
+
+def grid(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write a table, the first column to the left and the others to the right."""
+    lines = ["| " + " | ".join(heads) + " |", "|" + "|".join(["---", *["---:"] * (len(heads) - 1)]) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def page(numbers: dict[str, Any]) -> str:
+    """Return the whole page."""
+    where = numbers["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in where["versions"].items())
+    head = HEAD.format(**{**where, "versions": versions, "load": " ".join(where["load"])}, minutes=numbers["minutes"])
+    eager = [result for result in numbers["results"] if not result["compiled"]]
+    compiled = [result for result in numbers["results"] if result["compiled"]]
+    judged = grid(("", "aim", "reached", "met"), ((t.what, t.aim, t.reached, t.met) for t in targets(numbers)))
+    rounds = numbers["rounds"][0]
+    trial = f"**Provisional: {rounds} rounds are a trial of the benchmark, not a measurement.** " * (rounds < ENOUGH)
+    trial += numbers.get("note", "")
+    parts = [
+        head,
+        f"<!-- begin:short -->\n{short(eager, trial.strip())}\n<!-- end:short -->",
+        "Ratios of step times to the bare training, 1 is free; in brackets how far bare against bare strays.",
+        f"## What was aimed at\n\n{judged}",
+        HOW.format(rounds=numbers["rounds"][0], peers=numbers["rounds"][1]).strip(),
+        "## What each row is\n\n" + grid(("row", "what"), ((k.name, k.what) for k in KINDS.values())),
+        "## Eager\n\n" + "\n\n".join(workload(result) for result in eager),
+    ]
+    if compiled:
+        parts.append("## Compiled\n\n`torch.compile(model)`; graphs are those of dynamo in the whole process, *later*"
+                     " those made after the first seconds, while reading went on and off.\n\n"
+                     + "\n\n".join(workload(result) for result in compiled))  # fmt: skip
+    parts += [
+        "## The kernel\n\n" + kernel(numbers["kernel"]),
+        "## Starting\n\n" + starts(numbers["startup"], numbers["repeats"]),
+    ]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def short(eager: list[dict[str, Any]], warning: str) -> str:
+    """Return the table that the README quotes, with the warning that belongs to it."""
+    heads = ("", *(f"{r['workload']} ({r['bare_ms']:.3g} ms)" for r in eager))
+    rows = []
+    for kind in SHORT:
+        costs = [found(result, kind) for result in eager]
+        cells = [f"{cost['ratio']:.3f}" if cost else "not measured" for cost in costs]
+        if kind == "bare again":
+            cells = [f"{cell} (±{noise(result):.3f})" for cell, result in zip(cells, eager, strict=True)]
+        rows.append((kind, *cells))
+    return f"{warning}\n\n{grid(heads, rows)}".strip()
+
+
+def workload(result: dict[str, Any]) -> str:
+    """Return the table of one workload."""
+    heads = ["", "step ms", "ratio", "quartiles", "of totals", "of CPU", "start s", "settled", "memory MB", "disk KB"]
+    if result["compiled"]:
+        heads += ["graphs", "later", "breaks"]
+    rows = []
+    for c in result["costs"]:
+        if c["problem"]:
+            rows.append((c["kind"], f"**not measured**: {c['problem']}", *[""] * (len(heads) - 2)))
+            continue
+        row = [
+            c["kind"],
+            f"{c['step_ms']:.3g}",
+            f"{c['ratio']:.3f}",
+            f"{c['low']:.3f}-{c['high']:.3f}",
+            f"{c['of_totals']:.3f}",
+            f"{c['of_processor']:.3f}",
+            f"{c['start_100_s']:.2f}; {c['start_s']:.2f} ({c['opening_steps']:,})",
+            settled(c),
+            f"{c['memory_mb']:.0f}",
+            f"{c['disk_kb_a_step']:.2f}",
+        ]
+        rows.append(
+            (*row, *((str(c["graphs"]), str(c["late_graphs"]), str(c["breaks"])) if result["compiled"] else ()))
+        )
+    sites = next((c["sites"] for c in result["costs"] if c["sites"]), 0)
+    title = f"### {result['workload']}{' compiled' if result['compiled'] else ''}"
+    told = (
+        f"{result['parameters']:,} parameters, {result['bare_ms']:.3g} ms a bare step, {sites} sites under NeuralDBG."
+    )
+    return f"{title}\n\n{told}\n\n{grid(heads, rows)}"
+
+
+def settled(cost: dict[str, Any]) -> str:
+    """Say when a session that has a budget comes down to it."""
+    if cost["kind"] != DEFAULT:
+        return ""
+    return f"{cost['settled_step']:,}" if cost["settled_step"] < cost["opening_steps"] else "not yet"
+
+
+def kernel(speeds: list[dict[str, Any]]) -> str:
+    """Return the table of the kernel's speed."""
+    heads = (
+        "dtype",
+        "elements",
+        "us a call",
+        "GB/s",
+        "plain read GB/s",
+        "by",
+        "share",
+        "memcpy GB/s",
+        "torch ops GB/s",
+    )
+    rows = (
+        (
+            s["dtype"],
+            f"{s['elements']:,}",
+            f"{s['kernel_us']:.3g}",
+            f"{s['gbs']:.1f}",
+            f"{s['limit_gbs']:.1f}",
+            s["limit_by"],
+            f"{s['gbs'] / s['limit_gbs']:.0%}",
+            f"{s['copy_gbs']:.1f}",
+            f"{s['torch_gbs']:.2f}",
+        )
+        for s in speeds
+    )
+    return (
+        "All statistics of a whole tensor, on one thread, beside the fastest of several plain reads of as much memory "
+        "(memchr, a dot product, maximum, sum); memcpy counts the side that is read. Best of many repeats.\n\n"
+        + grid(heads, rows)
+    )
+
+
+def starts(found_ms: dict[str, float], repeats: int) -> str:
+    """Return the table of start-up times."""
+    rows = ((name if name.startswith("attach") else f"`{name}`", f"{ms:.0f}") for name, ms in found_ms.items())
+    told = f"Fresh processes, medians of {repeats} in turns; imports of neuraldbg are clocked after torch is there."
+    return f"{told}\n\n{grid(('', 'ms'), rows)}"

@@ -1,0 +1,176 @@
+"""From turns to ratios: workers enter, what each kind costs beside the bare training leaves.
+
+A bare turn stands before every second turn of the others, and each turn is compared with the bare turns next to it in
+time, before and after, so that a machine that slows down or speeds up meanwhile does so for both.
+"""
+
+from __future__ import annotations
+
+import statistics
+from bisect import bisect
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from workers import Turn, Worker
+
+TURN_S = 0.5
+LEAST = 3
+"""Steps of a turn at least. The first of them, with cold caches, counts in totals but not in medians."""
+BARE = "bare"
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure."""
+
+    rounds: int = 14
+    peer_rounds: int = 3
+    opening_s: float = 10.0
+    """Seconds of the beginning of a session that are looked at apart."""
+
+
+@dataclass
+class Course:
+    """All turns in the order in which they were."""
+
+    turns: list[tuple[str, Turn]] = field(default_factory=list)
+
+    def take(self, worker: Worker, seconds: float = TURN_S, least: int = LEAST) -> Turn:
+        self.turns.append((worker.kind, worker.turn(seconds, least)))
+        return self.turns[-1][1]
+
+    def last(self, kind: str) -> Turn:
+        """Return the newest turn of a kind."""
+        return next(turn for whose, turn in reversed(self.turns) if whose == kind)
+
+    def near(self, place: int) -> list[Turn]:
+        """Return the bare turns next to a place, before and after."""
+        places = [i for i, (kind, _) in enumerate(self.turns) if kind == BARE and i != place]
+        after = bisect(places, place)
+        return [self.turns[i][1] for i in places[max(after - 1, 0) : after + 1]]
+
+    def of(self, kind: str) -> Iterator[tuple[Turn, Beside]]:
+        """Yield each turn of a kind with what bare steps took at that time."""
+        for place, (whose, turn) in enumerate(self.turns):
+            if whose == kind:
+                near = self.near(place)
+                yield turn, Beside(*(statistics.fmean(map(one, near)) for one in (median, mean, processor)))
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Seconds of a bare step at the time of another's turn."""
+
+    median: float
+    mean: float
+    processor: float
+
+
+def median(turn: Turn) -> float:
+    return statistics.median(turn.seconds[1:] or turn.seconds)
+
+
+def mean(turn: Turn) -> float:
+    return turn.total / len(turn.seconds)
+
+
+def processor(turn: Turn) -> float:
+    return turn.processor / len(turn.seconds)
+
+
+@dataclass
+class Cost:
+    """What one kind costs on one workload. Ratios are to the bare training."""
+
+    kind: str
+    step_ms: float = 0.0
+    ratio: float = 0.0
+    """Median, over turns, of the ratio of medians of steps."""
+    low: float = 0.0
+    high: float = 0.0
+    """Quartiles of the same."""
+    of_totals: float = 0.0
+    """All steps together over as many bare ones: it sees what is done only now and then."""
+    of_processor: float = 0.0
+    """The same of processor time, of all threads: free of what other programs do, and sees work beside the training."""
+    memory_mb: float = 0.0
+    """Peak memory over that of the bare process."""
+    disk_mb: float = 0.0
+    disk_kb_a_step: float = 0.0
+    steps: int = 0
+    attach_ms: float = 0.0
+    close_s: float = 0.0
+    start_s: float = 0.0
+    """Seconds more than bare from attaching to the end of the opening."""
+    start_100_s: float = 0.0
+    """The same up to the hundredth step."""
+    opening_steps: int = 0
+    settled_step: int = 0
+    """Step of the opening after which half a second of training was always within 5% of bare."""
+    sites: int = 0
+    graphs: int = 0
+    late_graphs: int = 0
+    """Graphs of torch.compile, and those of them that it made after the opening."""
+    breaks: int = 0
+    problem: str = ""
+    """Why nothing was measured."""
+
+
+def order(others: Sequence[Worker], bare: Worker, number: int) -> list[Worker]:
+    """Return who has a turn in a round: the others, turned about from round to round, a bare one before each pair."""
+    shift = number % len(others)
+    turned = [*others[shift:], *others[:shift]]
+    return [one for i, other in enumerate(turned) for one in ((bare, other) if i % 2 == 0 else (other,))]
+
+
+def in_turns(bare: Worker, others: Sequence[Worker], rounds: int, least: int = LEAST) -> Course:
+    """Give everyone turns, of so many steps at least."""
+    course = Course()
+    for number in range(rounds):
+        for worker in order(others, bare, number):
+            course.take(worker, least=least)
+    course.take(bare)
+    return course
+
+
+def cost(course: Course, kind: str) -> Cost:
+    """Reduce the turns of a kind to its ratios."""
+    turns = list(course.of(kind))
+    ratios = [median(turn) / bare.median for turn, bare in turns]
+    low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
+    steps = [second for turn, _ in turns for second in turn.seconds]
+    found = Cost(kind, 1000 * statistics.median(steps), middle, low, high)
+    found.of_totals = sum(turn.total for turn, _ in turns) / sum(len(t.seconds) * bare.mean for t, bare in turns)
+    alike = sum(len(turn.seconds) * bare.processor for turn, bare in turns)
+    found.of_processor = sum(turn.processor for turn, _ in turns) / alike
+    return found
+
+
+def opening(bare: Worker, other: Worker, seconds: float, steps: int = 0) -> Course:
+    """Watch the first seconds and steps of a training, with bare turns in between."""
+    course = Course()
+    spent, taken = 0.0, 0
+    course.take(bare)
+    while spent < seconds or taken < steps:
+        turn = course.take(other)
+        spent, taken = spent + turn.total, taken + len(turn.seconds)
+        course.take(bare)
+    return course
+
+
+def tell_opening(found: Cost, course: Course, attach_s: float) -> None:
+    """Say what the beginning cost."""
+    chunks = list(course.of(found.kind))
+    extra = [second - bare.mean for turn, bare in chunks for second in turn.seconds]
+    found.attach_ms = 1000 * attach_s
+    found.start_s = attach_s + sum(extra)
+    found.start_100_s = attach_s + sum(extra[:100])
+    found.opening_steps = len(extra)
+    step = 0
+    for turn, bare in chunks:
+        step += len(turn.seconds)
+        if median(turn) > 1.05 * bare.median:
+            found.settled_step = step

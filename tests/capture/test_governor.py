@@ -1,0 +1,133 @@
+"""The promise about time, on a clock of the test's own: who pays what, when it is read in full, and what follows."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from neuraldbg.capture.governor import ALARM, BURST, Governor
+
+LIGHT, FULL = 10e-6, 500e-6
+"""What a light and a full step cost here, in seconds."""
+
+
+def ride(governor: Governor, steps: int, training: float, *, full: bool = True, noise: float = 0.0) -> list[bool]:
+    """Run steps of ``training`` seconds each. Returns which were full."""
+    draw = random.Random(0)
+    read = []
+    for _ in range(steps):
+        read.append(full)
+        own = (FULL if full else LIGHT) * (1 + noise * draw.random())
+        full = governor.after(training * (1 + noise * draw.random()) + own, own, full=full)
+    return read
+
+
+def spent(governor: Governor) -> float:
+    return governor.own / governor.training
+
+
+@pytest.mark.parametrize("training", [2e-3, 20e-3, 200e-3])
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_the_budget_is_kept_and_used(training: float, noise: float) -> None:
+    governor = Governor(0.01, allowance=0.0)
+    read = ride(governor, 20_000, training, noise=noise)
+    assert spent(governor) <= 0.0101
+    possible = min(1.0, (0.01 * training - LIGHT) / (FULL - LIGHT))
+    assert sum(read) / len(read) >= 0.5 * possible
+
+
+def test_without_a_budget_every_step_is_full() -> None:
+    assert all(ride(Governor(None, allowance=0.0), 1000, 1e-3))
+
+
+def test_the_allowance_comes_first_and_once() -> None:
+    governor = Governor(0.01, allowance=0.1)
+    read = ride(governor, 50_000, 2e-3)
+    first = read.index(False)
+    assert first == pytest.approx(0.1 / (FULL - 0.01 * 2e-3), abs=2)
+    assert governor.own <= 0.1 + 0.0101 * governor.training
+    later = ride(governor, 10_000, 2e-3, full=False)
+    assert max(run_lengths(later)) <= BURST
+
+
+def run_lengths(read: list[bool], of: bool = True) -> list[int]:
+    lengths, now = [], 0
+    for full in [*read, not of]:
+        if full is of:
+            now += 1
+        elif now:
+            lengths.append(now)
+            now = 0
+    return lengths
+
+
+def test_bursts_come_at_an_even_pace() -> None:
+    governor = Governor(0.01, allowance=0.0)
+    ride(governor, 5_000, 2e-3)
+    gaps = run_lengths(ride(governor, 50_000, 2e-3, full=False), of=False)[1:-1]
+    assert len(gaps) > 20
+    assert max(gaps) - min(gaps) <= 1  # no oscillation
+
+
+@pytest.mark.parametrize("factor", [10.0, 0.1])
+def test_a_tenfold_change_of_the_step_is_followed_at_once(factor: float) -> None:
+    governor = Governor(0.01, allowance=0.0)
+    before = 20e-3
+    ride(governor, 2_000, before)
+    own, training = governor.own, governor.training
+    for steps in (10, 100, 1000):  # within ten steps the new steps are read at their own pace
+        ride(governor, steps, before * factor, full=False)
+        burst = BURST * FULL  # what may be under way when the change comes
+        assert governor.own - own <= 0.0101 * (governor.training - training) + 3 * burst
+    if factor > 1:
+        assert any(ride(governor, 10, before * factor, full=False))
+
+
+def test_suspicion_buys_full_steps_on_credit_and_repays() -> None:
+    governor = Governor(0.01, allowance=0.0)
+    ride(governor, 5_000, 2e-3)
+    governor.alarm()
+    read = ride(governor, 60, 2e-3, full=False)
+    assert ALARM in run_lengths(read)
+    own, training = governor.own, governor.training
+    ride(governor, 20_000, 2e-3, full=False)
+    assert (governor.own - own) / (governor.training - training) <= 0.0101
+
+
+def test_a_run_that_is_odd_at_every_step_does_not_cost_for_ever() -> None:
+    governor = Governor(0.01, allowance=0.0)
+    full, read = True, []
+    for _ in range(50_000):
+        own = FULL if full else LIGHT
+        governor.alarm()
+        full = governor.after(2e-3 + own, own, full=full)
+        read.append(full)
+    assert governor.own <= 0.0101 * governor.training + 0.6  # the debt is bounded
+
+
+def test_a_light_step_dearer_than_the_budget_still_leaves_a_look_now_and_then() -> None:
+    governor = Governor(0.001, allowance=0.0)
+    read = ride(governor, 30_000, 1e-3)
+    assert sum(read[5000:]) >= BURST
+    assert spent(governor) < 0.02
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 40.0])
+def test_what_is_far_from_usual_is_suspicious(bad: float) -> None:
+    governor = Governor(0.01, allowance=0.0)
+    draw = random.Random(0)
+    for _ in range(200):
+        assert not governor.watch(2.0 + 0.1 * draw.random(), 1.0 + 0.1 * draw.random())
+    assert governor.watch(bad, 1.0)
+    assert governor.watch(2.0, bad)
+    assert not governor.watch(2.05, 1.05)
+    assert 2.2 < governor.usual_loss < 5
+
+
+def test_a_noisy_loss_that_falls_is_not_suspicious() -> None:
+    governor = Governor(0.01, allowance=0.0)
+    draw = random.Random(0)
+    odd = [governor.watch(3 * math.exp(-i / 300) * (1 + 0.3 * draw.gauss(0, 1)) + 1, None) for i in range(3000)]
+    assert sum(odd) <= 3
