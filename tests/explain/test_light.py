@@ -123,6 +123,14 @@ def test_what_lasted_when_it_was_last_read_still_lasts():
     assert not answers.gradient_health(replace(run, events=(unknown,))).healthy
 
 
+def test_the_cost_of_a_light_run_is_that_of_its_full_steps_too():
+    run = lightened(Build(steps=60).loss(falling(60)).build(), range(0, 60, 10))
+    cost = np.where(run.history.read, 0.5, 0.0)
+    scalars = {**run.history.scalars, "overhead": cost, "duration": 1.0 + cost}
+    told = diagnose(replace(run, history=replace(run.history, scalars=scalars))).run
+    assert told["overhead_ratio"] == pytest.approx(0.05)
+
+
 def test_a_picture_says_in_how_many_steps_layers_were_read():
     run = Build(steps=60).loss(falling(60)).build()
     thin = lightened(run, range(20))
