@@ -74,6 +74,8 @@ class LayerState:
     """By site, ``activation``, ``output_grad``, ``param_grad/weight``, ...: the STATS and ``norm``."""
     events: tuple[Event, ...] = ()
     """Those of this layer that had begun."""
+    unread: int = 0
+    """Steps by which the one that was asked for is later than ``step``: the layer was not read in those."""
     input: Any = field(default=None, repr=False)
     output: Any = field(default=None, repr=False)
     gradient: Any = field(default=None, repr=False)
@@ -82,12 +84,14 @@ class LayerState:
     def to_dict(self) -> dict[str, Any]:
         """Return it as strict JSON values, without the tensors."""
         body = {"layer": self.layer, "type": self.type, "step": self.step, "statistics": self.statistics}
+        if self.unread:
+            body["unread"] = self.unread
         return {**body, "events": jsonable(self.events)}
 
 
 @dataclass(frozen=True)
 class GradientHealth:
-    """How the gradients stand, layer by layer, at the newest step."""
+    """How the gradients stand, layer by layer, at the newest step at which they were read."""
 
     step: int
     layers: Mapping[str, str]
@@ -97,10 +101,14 @@ class GradientHealth:
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing is wrong anywhere."""
-        return all(state in ("healthy", "no gradient") for state in self.layers.values())
+        """Whether nothing is wrong anywhere, as far as it is known: a NaN in a light step has no layer."""
+        return not self.events and all(state in ("healthy", "no gradient") for state in self.layers.values())
 
 
+RECENT = 2
+"""Steps back in which an event that was seen still counts as going on."""
+_LIGHT = ("gradient_spike", "nonfinite_gradient", "nonfinite_loss", "loss_spike", "loss_divergence", "loss_plateau")
+"""Kinds of events that are judged in light steps too."""
 _STATES = {
     "vanishing_gradients": "vanishing",
     "exploding_gradients": "exploding",
@@ -119,7 +127,8 @@ def inspect(run: RunRecord, name: str, step: int | None = None, start: int = 0) 
     if not len(run.history):
         message = "no step has been recorded yet"
         raise LookupError(message)
-    at = _read_at(run, len(run.history) - 1 if step is None else _row_of(run, step - start, start))
+    asked = len(run.history) - 1 if step is None else _row_of(run, step - start, start)
+    at = _read_at(run, asked)
     table = run.history.row(at)
     statistics: dict[str, dict[str, float]] = {}
     for site, values in zip(run.layout.sites, table, strict=False):
@@ -128,7 +137,8 @@ def inspect(run: RunRecord, name: str, step: int | None = None, start: int = 0) 
             statistics[_site_name(site)] = {**numbers, "norm": _norm(values)}
     first = int(run.history.steps[at])
     events = tuple(e for e in run.events if e.layer == path and e.first_step <= first)
-    return LayerState(path, run.layout.by_path[path].type, first + start, statistics, events)
+    unread = max(0, int(run.history.steps[asked]) - int(first + run.history.width[at] - 1))
+    return LayerState(path, run.layout.by_path[path].type, first + start, statistics, events, unread)
 
 
 def _row_of(run: RunRecord, step: int, start: int) -> int:
@@ -168,8 +178,9 @@ def gradient_history(run: RunRecord, name: str) -> Series:
 
 
 def gradient_health(run: RunRecord) -> GradientHealth:
-    """Judge every layer with parameters by the events that are going on at the newest step."""
-    latest = int(run.history.steps[-1]) if len(run.history) else -1
+    """Judge every layer with parameters by the events that are going on."""
+    newest = int(run.history.steps[-1]) if len(run.history) else -1
+    read = int(run.history.steps[_read_at(run, len(run.history) - 1)]) if len(run.history) else -1
     layers: dict[str, str] = {}
     norms_now: dict[str, float] = {}
     for layer in run.layout.layers:
@@ -178,12 +189,17 @@ def gradient_health(run: RunRecord) -> GradientHealth:
         series = gradient_history(run, layer.path)
         norms_now[layer.path] = float(series.values[-1]) if len(series) else float("nan")
         layers[layer.path] = "healthy" if len(series) else "no gradient"
-    current = tuple(e for e in run.events_of(*_STATES) if e.last_step >= latest - 1)
+    current = tuple(e for e in run.events_of(*_STATES) if going_on(e, newest, read))
     for event in current:
         for path in [event.layer, *event.details.get("affected", ())]:
             if path in layers:
                 layers[path] = _STATES[event.kind]
-    return GradientHealth(latest, layers, norms_now, current)
+    return GradientHealth(read, layers, norms_now, current)
+
+
+def going_on(event: Event, newest: int, read: int) -> bool:
+    """Whether an event still lasts: at the newest step, or at the last one read if light steps do not show it."""
+    return event.last_step > (newest if event.kind in _LIGHT else min(newest, read)) - RECENT
 
 
 @dataclass(frozen=True)

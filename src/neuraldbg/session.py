@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     from neuraldbg.nouns import Chain, Event, Fact, Hypothesis, Layout, RunRecord, Series, Step
 
-_RECENT = 2
-"""Steps back in which an event that was seen still counts as going on."""
 _TELL_EVERY = 256
 """Steps after which the run file is told anew how well the program could be seen."""
 _active: NeuralDbg | None = None
@@ -235,7 +233,7 @@ class NeuralDbg:
             self._offset = step - (self._numbered - 1)
 
     def has_vanishing_gradients(self) -> bool:
-        """Whether gradients vanish in any layer at the newest step."""
+        """Whether gradients vanish in any layer, at the newest step that was read."""
         return self._going_on("vanishing_gradients")
 
     def has_exploding_gradients(self) -> bool:
@@ -247,7 +245,11 @@ class NeuralDbg:
         return self.inspect(layer_name)
 
     def inspect(self, layer_name: str, step: int | None = None) -> answers.LayerState:
-        """Return a layer's statistics at a step, with tensors where snapshots were asked for."""
+        """Return a layer's statistics at a step, with tensors where snapshots were asked for.
+
+        Where layers were not read in that step, to keep the cost low, those of the last step before in which they were:
+        ``step`` and ``unread`` of the answer say so.
+        """
         state = answers.inspect(self.record(), layer_name, step, self._offset)
         taken = self._snapshots.get(state.layer, state.step - self._offset) if self._snapshots is not None else None
         if taken is None:
@@ -323,8 +325,8 @@ class NeuralDbg:
 
     def _going_on(self, *kinds: str) -> bool:
         self._capture.flush()
-        newest = self._count - 1
-        return any(e.kind in kinds and e.last_step > newest - _RECENT for e in self._watch.events)
+        newest, read = self._count - 1, self._watch.read
+        return any(e.kind in kinds and answers.going_on(e, newest, read) for e in self._watch.events)
 
     def _update_info(self, outcome: Outcome) -> None:
         capture = self._capture

@@ -14,7 +14,7 @@ from tests.detect.builder import Stream, chain, decay, feed
 from neuraldbg.detect import DETECTORS
 from neuraldbg.detect.watch import FIRST, LATEST, Watch
 from neuraldbg.errors import ConfigError
-from neuraldbg.nouns import KINDS, TRANSITIONS, Event, Layout, Step
+from neuraldbg.nouns import KINDS, STATS, TRANSITIONS, Event, Layout, Step
 
 
 def test_detectors_are_sorted_documented_and_well_named():
@@ -142,7 +142,7 @@ def test_first_events_of_a_kind_are_never_dropped():
     watch = Watch()
     watch.detectors = (Noisy(),)  # type: ignore[assignment]
     layout = chain(2)
-    for step in (Step(i, 0, 0.0, np.zeros((0, 12))) for i in range(1000)):
+    for step in (Step(i, 0, 0.0, np.zeros((1, len(STATS)))) for i in range(1000)):
         watch.observe(step, layout)
     common = [e.first_step for e in watch.events if e.kind == "common"]
     assert common == [*range(FIRST), *range(1000 - LATEST, 1000)]

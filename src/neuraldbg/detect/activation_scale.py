@@ -71,6 +71,7 @@ class ActivationScale(Synced):
 
     name: ClassVar[str] = "activation_scale"
     needs: ClassVar[frozenset[str]] = frozenset({"activation"})
+    light: ClassVar[bool] = False
 
     def __init__(self, thresholds: ActivationScaleThresholds | None = None) -> None:
         super().__init__()

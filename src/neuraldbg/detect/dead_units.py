@@ -14,7 +14,8 @@ from pydantic import Field
 
 from neuraldbg.config import Thresholds
 from neuraldbg.detect.episodes import Episodes, carry
-from neuraldbg.detect.places import COUNT, DEAD, NONFINITE, UNITS, ZEROS, Synced, flow
+from neuraldbg.detect.places import COUNT, DEAD, NONFINITE, UNITS, ZEROS, Synced, flat, flow
+from neuraldbg.detect.readings import Readings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,13 +56,20 @@ class DeadUnits(Synced):
 
     name: ClassVar[str] = "dead_units"
     needs: ClassVar[frozenset[str]] = frozenset({"activation"})
+    light: ClassVar[bool] = False
 
     def __init__(self, thresholds: DeadUnitsThresholds | None = None) -> None:
         super().__init__()
         self.thresholds = thresholds or DeadUnitsThresholds()
         self._picked: npt.NDArray[np.intp] = np.zeros(0, np.intp)
+        self._nonfinite = self._picked
+        self._places: tuple[npt.NDArray[np.intp], ...] = ()
+        """Of count, units, dead and zeros in a table that is read flat."""
         self._module: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._seen: Floats = np.zeros(0)
+        self._young = True
+        """Whether some layer was seen in too few steps yet."""
+        self.readings = Readings()
         self._episodes = Episodes("dead_units", "activation_regime", enter_steps=self.thresholds.steps, leave_steps=3)
 
     def build(self, layout: Layout, rows: int) -> None:
@@ -82,6 +90,9 @@ class DeadUnits(Synced):
         self._episodes.resize(places)
         self._picked = np.array([row for _, row, _ in picked], np.intp)
         self._module = np.array([module for _, _, module in picked], np.bool_)
+        self._places = tuple(flat(self._picked, stat) for stat in (COUNT, UNITS, DEAD, ZEROS))
+        self._nonfinite = flat(self._picked, NONFINITE)
+        self._young = True
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
         """Take one step."""
@@ -89,14 +100,22 @@ class DeadUnits(Synced):
         if not len(self._picked):
             return []
         t = self.thresholds
-        rows = step.table[self._picked]
-        count, units, dead = rows[:, COUNT], rows[:, UNITS], rows[:, DEAD]
+        count, units, dead, zeros = (step.table.take(places) for places in self._places)
+        if self._young:
+            self._seen += (count > 0) & (units > 0)
+            self._young = bool((self._seen < t.window).any())
+        full = zeros >= count
+        if (
+            self._episodes.idle
+            and not (dead > t.share * units).any()
+            and not (full.any() and (full & self._module & (count > 0)).any())
+        ):
+            return []
         seen = (count > 0) & (units > 0)
-        self._seen += seen
         # A NaN fires for nothing and is zero for nothing: it is the non-finite detector's.
-        seen &= rows[:, NONFINITE] == 0
+        seen &= step.table.take(self._nonfinite) == 0
         share = np.divide(dead, units, where=seen, out=np.zeros(len(units)))
-        silent = self._module & seen & (rows[:, ZEROS] >= count)
+        silent = self._module & seen & full
         need = np.where(units < FEW, 1.0, 0.0)
         bad = (seen & (share >= need) & (share > t.share) & (self._seen >= t.window)) | silent
         calm = seen & ~bad & (share < t.leave)
@@ -104,10 +123,10 @@ class DeadUnits(Synced):
         def describe(i: int) -> tuple[float, dict[str, Any]]:
             part = 1.0 if silent[i] else float(share[i])
             details = {"share": part, "dead": part * float(units[i]), "units": float(units[i]), "threshold": t.share}
-            details |= {"zeros": float(rows[i, ZEROS] / count[i]), "window": t.window, "all_zero": bool(silent[i])}
+            details |= {"zeros": float(zeros[i] / count[i]), "window": t.window, "all_zero": bool(silent[i])}
             return min(0.98, 0.6 + 0.38 * (part - t.share) / max(1.0 - t.share, 1e-9)), details
 
-        return self._episodes.observe(step.index, bad, calm, describe)
+        return self._episodes.observe(step.index, bad, calm, describe, missed=self.readings.missed(step))
 
     def ongoing(self) -> Iterable[Event]:
         """The events that still last."""

@@ -24,6 +24,9 @@ class Detector(Protocol):
     needs: ClassVar[frozenset[str]]
     """Kinds of sites it reads."""
 
+    light: ClassVar[bool]
+    """Whether it takes light steps as well, of which only scalars are there. Others never see one."""
+
     @property
     def thresholds(self) -> Thresholds:
         """Its settings, the only argument of its constructor; defaults when there is none."""
@@ -35,6 +38,9 @@ class Detector(Protocol):
         ``layout.sites[i]`` is row i of ``step.table``; later layouts have more sites, never fewer, and the first ones
         keep their rows. Give an event that lasts again with a later ``last_step``: it replaces the earlier one
         (``Event.key``). An event that lasts need not be given at each step.
+
+        A detector without ``light`` sees the full steps only, with gaps of any length between them: what it counts are
+        steps that were read, or steps that went by where it asks `Readings.missed`.
         """
         ...
 

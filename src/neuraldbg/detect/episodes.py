@@ -1,8 +1,11 @@
 """Regimes with hysteresis: masks of what is bad and what is calm enter, events that begin, last and end leave.
 
-An episode begins when a place was bad in ``enter_steps`` observations in a row, or at once where ``certain`` says so.
-Its first step is the first of that row, so that being bad from step 0 on is an event of step 0. It ends after
+An episode begins when a place was bad in all observations of ``enter_steps`` steps, or at once where ``certain`` says
+so. Its first step is the first of those, so that being bad from step 0 on is an event of step 0. It ends after
 ``leave_steps`` calm observations in a row; between bad and calm it lasts.
+
+Where steps go by unread (light steps), those between two bad observations count as bad, but a quarter of
+``enter_steps``, and three, must have been observed. Nothing is ever concluded from a light step itself.
 """
 
 from __future__ import annotations
@@ -26,6 +29,9 @@ REFRESH = 16
 """An event that lasts is given again when it has grown by 1/16 of its age: long ones cost nothing, young ones are
 fresh."""
 
+LEAST = 3
+"""Observations that an episode takes at least, or all of its ``enter_steps`` if these are fewer."""
+
 Place = tuple["str | None", str]
 """Where an episode is: layer path and site label."""
 
@@ -40,6 +46,11 @@ def carry(old: Sequence[Any], new: Sequence[Any], values: npt.NDArray[Any], fill
     return moved
 
 
+def _least(steps: int) -> int:
+    """Observations that must be bad for an episode of so many steps."""
+    return max(min(LEAST, steps), steps // 4)
+
+
 class Episodes:
     """Episodes of one kind of event at many places, judged together."""
 
@@ -49,7 +60,13 @@ class Episodes:
         self.enter_steps = enter_steps
         self.leave_steps = leave_steps
         self.places: tuple[Place, ...] = ()
+        self.enter_seen = _least(enter_steps)
         self.run: Ints = np.zeros(0, np.int64)
+        """Bad observations in a row."""
+        self.unread: Ints = np.zeros(0, np.int64)
+        """Light steps that went by between them."""
+        self.missed: Ints = np.zeros(0, np.int64)
+        """What was given as ``missed`` at the last bad observation."""
         self.quiet: Ints = np.zeros(0, np.int64)
         self.since: Ints = np.zeros(0, np.int64)
         self.last: Ints = np.zeros(0, np.int64)
@@ -66,16 +83,24 @@ class Episodes:
     def resize(self, places: Sequence[Place]) -> None:
         """Judge these places from now on: all those of before, in any order, and new ones."""
         places = tuple(places)
-        for name in ("run", "quiet", "since", "last", "due", "active"):
+        for name in ("run", "unread", "missed", "quiet", "since", "last", "due", "active"):
             setattr(self, name, carry(self.places, places, getattr(self, name), 0))
         self.places = places
 
     def observe(
-        self, index: int, bad: Bools, calm: Bools, describe: Describe, certain: Bools | None = None
+        self,
+        index: int,
+        bad: Bools,
+        calm: Bools,
+        describe: Describe,
+        certain: Bools | None = None,
+        *,
+        missed: int = 0,
     ) -> list[Event]:
         """Take one observation; the masks are over places, and neither is true where nothing was seen.
 
         ``describe(i)`` gives confidence and details of place i; it is called when an event begins or is given again.
+        ``missed`` is the number of light steps in the run up to now (`Readings.missed`).
         """
         if not self._busy and not bad.any():
             return []
@@ -83,7 +108,13 @@ class Episodes:
         self.since[fresh & ~self.active] = index
         self.run[bad] += 1
         self.run[calm] = 0
-        began = bad & ~self.active & (self.run >= self.enter_steps)
+        if missed:
+            self.unread = np.where(fresh, 0, self.unread + np.where(bad, missed - self.missed, 0))
+            self.missed[bad] = missed
+            lasted = (self.run + self.unread >= self.enter_steps) & (self.run >= self.enter_seen)
+        else:
+            lasted = self.run >= self.enter_steps
+        began = bad & ~self.active & lasted
         if certain is not None:
             began |= bad & ~self.active & certain
         self.active |= began
@@ -128,7 +159,9 @@ class Episode:
         self.transition = transition
         self.enter_steps = enter_steps
         self.leave_steps = leave_steps
+        self.enter_seen = _least(enter_steps)
         self.active = False
+        self.unread = self.missed = 0
         self.run = self.quiet = self.since = self.last = self.due = 0
         self.layer: str | None = None
         self.site = ""
@@ -143,17 +176,21 @@ class Episode:
         *,
         certain: bool = False,
         since: int | None = None,
+        missed: int = 0,
     ) -> list[Event]:
         """Take one observation. ``since`` overrides the first step of an episode that begins now."""
         if bad:
             if self.run == 0 and not self.active:
                 self.since = index
+            self.unread = self.unread + missed - self.missed if self.run else 0
+            self.missed = missed
             self.run += 1
             self.quiet = 0
         elif calm:
             self.run = 0
             self.quiet += 1
-        began = bad and not self.active and (certain or self.run >= self.enter_steps)
+        lasted = self.run >= self.enter_seen and self.run + self.unread >= self.enter_steps
+        began = bad and not self.active and (certain or lasted)
         if began:
             self.active = True
             self.since = self.since if since is None else since

@@ -15,8 +15,7 @@ from pydantic import Field
 
 from neuraldbg.config import Thresholds
 from neuraldbg.detect.episodes import Episodes, carry
-from neuraldbg.detect.places import GradLayers
-from neuraldbg.detect.progress import Progresses
+from neuraldbg.detect.readings import Readings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,32 +79,35 @@ class ExplodingGradients:
 
     name: ClassVar[str] = "exploding_gradients"
     needs: ClassVar[frozenset[str]] = frozenset({"param_grad"})
+    light: ClassVar[bool] = False
 
     def __init__(self, thresholds: ExplodingThresholds | None = None) -> None:
         self.thresholds = t = thresholds or ExplodingThresholds()
-        self._grads = GradLayers(matrices=False)
+        self.readings = Readings()
         self._layers: tuple[str, ...] = ()
         self._level: Floats = np.zeros(0)
         self._seen: Floats = np.zeros(0)
         self._first: Floats = np.zeros(0)
+        self._old = False
+        """Whether every layer was seen in as many steps as a level remembers."""
         self._by_depth: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._peak: dict[int, float] = {}
-        self._progress = Progresses()
         self._episodes = Episodes("exploding_gradients", "gradient_health", enter_steps=t.steps, leave_steps=3)
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
         """Take one step."""
-        progress = self._progress.observe(step)
-        self._grads.sync(step, layout)
-        if self._grads.layers is not self._layers:
-            self._grow(self._grads.layers)
+        progress, grads = self.readings.progress.observe(step), self.readings.layers
+        grads.sync(step, layout)
+        if grads.layers is not self._layers:
+            self._grow(grads.layers)
         if not self._layers:
             return []
         t = self.thresholds
-        norms = self._grads.norms(step)
+        norms, peak = grads.norms(step), self._peak.get(step.stream, 0.0)
+        if self._old and self._episodes.idle and self._calm(step.stream, norms, peak):
+            return []
         usable: npt.NDArray[np.bool_] = norms > 0
         log = np.log(norms, where=usable, out=np.full(len(norms), -np.inf))
-        peak = self._peak.get(step.stream, 0.0)
         rise = np.where(self._seen > 0, log - self._level, 0.0)
         history, absolute = self._grown(norms, rise, peak, progress)
         bad = history | absolute
@@ -115,7 +117,7 @@ class ExplodingGradients:
         if not bad.any():
             self._learn(step.stream, norms, log, usable)
             calm = usable & (rise < 0.5 * np.log(t.growth)) & ~self._still_steep(log)
-            return self._episodes.observe(step.index, bad, calm, lambda _: (0.0, {}))
+            return self._episodes.observe(step.index, bad, calm, lambda _: (0.0, {}), missed=self.readings.missed(step))
         self._learn(step.stream, norms, log, usable & ~bad)
         deepest = int(np.flatnonzero(bad)[-1])
 
@@ -126,11 +128,25 @@ class ExplodingGradients:
         if relative is not None:
             self._by_depth |= relative
         calm = usable & ~bad & (rise < 0.5 * np.log(t.growth)) & ~self._still_steep(log)
-        return self._episodes.observe(step.index, bad, calm, describe, bad & self._grads.nonfinite(step))
+        certain = bad & grads.nonfinite(step)
+        return self._episodes.observe(step.index, bad, calm, describe, certain, missed=self.readings.missed(step))
 
     def ongoing(self) -> Iterable[Event]:
         """The events that still last."""
         return self._episodes.ongoing()
+
+    def _calm(self, stream: int, norms: Floats, peak: float) -> bool:
+        """Whether nothing can be bad, seen from the largest norms alone; if so, the step is learnt from."""
+        top = float(norms.max())
+        # NaN, where a layer was not seen, compares as false.
+        if not (norms.min() > 0.0 and top <= self.thresholds.above_peak * peak):
+            return False
+        if len(norms) > 4 and norms[1] >= 0.99 * self.thresholds.depth_ratio * norms[-1]:
+            return False
+        self._level += (np.log(norms) - self._level) / self.thresholds.memory
+        if top > peak:
+            self._peak[stream] = top
+        return True
 
     def _grown(
         self, norms: Floats, rise: Floats, peak: float, progress: Progress | None
@@ -173,6 +189,7 @@ class ExplodingGradients:
         if not good.any():
             return
         self._seen += good
+        self._old = bool((self._seen >= self.thresholds.memory).all())
         new = good & (self._seen == 1)
         self._first[new] = norms[new]
         weight = 1.0 / np.minimum(np.maximum(self._seen, 1.0), self.thresholds.memory)
@@ -183,7 +200,7 @@ class ExplodingGradients:
         for name in ("_level", "_seen", "_first"):
             setattr(self, name, carry(self._layers, layers, getattr(self, name), 0.0))
         self._by_depth = carry(self._layers, layers, self._by_depth, 0)
-        self._layers = layers
+        self._layers, self._old = layers, False
         self._episodes.resize([(layer, f"param_grad/{layer}") for layer in layers])
 
     def _describe(

@@ -3,7 +3,8 @@
 Judged on the L2 norm of all gradients of an optimizer, in logarithms, against the median and spread of its recent
 norms and against the largest of them; the step that is judged enters the baseline afterwards, and a spike never does.
 A spike that does not even reach the typical norm of the first steps (late in a run whose gradients became small) is
-harmless and not told. The layer named is the one whose gradient rose most against its own level.
+harmless and not told. The layer named is the one whose gradient rose most against its own level; a spike that begins
+in a light step, where only the norm over all layers is known, has none.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from pydantic import Field
 
 from neuraldbg.config import Thresholds
 from neuraldbg.detect.episodes import Episode, carry
-from neuraldbg.detect.places import GradLayers
 from neuraldbg.detect.progress import Window
+from neuraldbg.detect.readings import Readings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Event, Layout, Step
 
     Floats = npt.NDArray[np.float64]
+
+
+MEMORY = 50.0
+"""Time constant, in steps read, of a layer's level."""
 
 
 class GradientSpikeThresholds(Thresholds):
@@ -61,8 +66,10 @@ class GradientSpikeThresholds(Thresholds):
 class _Stream:
     """The baseline of one optimizer."""
 
-    def __init__(self, window: int) -> None:
-        self.window = Window(window)
+    def __init__(self, t: GradientSpikeThresholds) -> None:
+        self.window = Window(t.window)
+        self.least = 0.5 * math.log(t.factor)
+        """A rise below this one is calm, whatever the spread."""
         self.start = math.nan
         self.held = 0
         self.episode = Episode("gradient_spike", "gradient_health", leave_steps=2)
@@ -73,10 +80,13 @@ class GradientSpike:
 
     name: ClassVar[str] = "gradient_spike"
     needs: ClassVar[frozenset[str]] = frozenset({"param_grad"})
+    light: ClassVar[bool] = True
 
     def __init__(self, thresholds: GradientSpikeThresholds | None = None) -> None:
         self.thresholds = thresholds or GradientSpikeThresholds()
-        self._grads = GradLayers(matrices=False)
+        self.readings = Readings()
+        self._old = False
+        """Whether every layer was seen in as many steps as a level remembers."""
         self._layers: tuple[str, ...] = ()
         self._level: Floats = np.zeros(0)
         self._seen: Floats = np.zeros(0)
@@ -84,40 +94,52 @@ class GradientSpike:
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
         """Take one step."""
-        self._grads.sync(step, layout)
-        if self._grads.layers is not self._layers:
-            self._level = carry(self._layers, self._grads.layers, self._level, 0.0)
-            self._seen = carry(self._layers, self._grads.layers, self._seen, 0.0)
-            self._layers = self._grads.layers
-        norms = self._grads.norms(step)
-        norm = step.scalars.get("grad_norm")
-        if norm is None:
-            norm = float(np.sqrt(np.nansum(norms * norms)))
-        if not 0.0 < norm < math.inf:
+        norm, norms = step.scalars.get("grad_norm"), None
+        if len(step.table):
+            norms = self._norms(step, layout)
+            if norm is None:
+                norm = float(np.sqrt(np.nansum(norms * norms)))
+        if norm is None or not 0.0 < norm < math.inf:
             return []
         stream = self._streams.get(step.stream)
         if stream is None:
-            stream = self._streams[step.stream] = _Stream(self.thresholds.window)
+            stream = self._streams[step.stream] = _Stream(self.thresholds)
         return self._judge(step, stream, norm, norms)
+
+    def _norms(self, step: Step, layout: Layout) -> Floats:
+        """The layers' norms in a full step."""
+        grads = self.readings.layers
+        grads.sync(step, layout)
+        if grads.layers is not self._layers:
+            self._level = carry(self._layers, grads.layers, self._level, 0.0)
+            self._seen = carry(self._layers, grads.layers, self._seen, 0.0)
+            self._layers, self._old = grads.layers, False
+        return grads.norms(step)
 
     def ongoing(self) -> Iterable[Event]:
         """The events that still last."""
         return [event for stream in self._streams.values() for event in stream.episode.ongoing()]
 
-    def _judge(self, step: Step, stream: _Stream, norm: float, norms: Floats) -> list[Event]:
+    def _judge(self, step: Step, stream: _Stream, norm: float, norms: Floats | None) -> list[Event]:
         t, window, log = self.thresholds, stream.window, math.log(norm)
-        if len(window) < t.history:
+        ordered = window.ordered
+        if len(ordered) < t.history:
             window.add(log)
             self._learn(norms)
             return []
-        median = window.median
+        median = ordered[len(ordered) >> 1]
         if math.isnan(stream.start):
             stream.start = median
-        rise = log - median
+        rise, episode = log - median, stream.episode
+        if rise < stream.least and not episode.run and not episode.active:
+            stream.held = 0
+            window.add(log)
+            if norms is not None:
+                self._learn(norms)
+            return []
         bar = max(t.sigmas * window.sigma, math.log(t.factor))
         bad = rise > bar and log > window.high + math.log(t.above_high) and norm > t.of_start * math.exp(stream.start)
         calm = rise < 0.5 * bar
-        episode = stream.episode
         # While it lasts, all that is still far above belongs to the spike, highest or not.
         bad = bad or (episode.active and rise > bar)
         if bad and not episode.active:
@@ -143,15 +165,23 @@ class GradientSpike:
     def _confidence(rise: float, bar: float) -> float:
         return min(0.98, 0.7 + 0.14 * (rise / bar - 1.0))
 
-    def _learn(self, norms: Floats) -> None:
-        """The moving mean of each layer's log norm."""
+    def _learn(self, norms: Floats | None) -> None:
+        """The moving mean of each layer's log norm; a light step has none."""
+        if norms is None:
+            return
+        if self._old and norms.min(initial=math.inf) > 0.0:
+            self._level += (np.log(norms) - self._level) / MEMORY
+            return
         seen = norms > 0
         self._seen += seen
-        weight = 1.0 / np.minimum(np.maximum(self._seen, 1.0), 50.0)
+        self._old = bool((self._seen >= MEMORY).all())
+        weight = 1.0 / np.minimum(np.maximum(self._seen, 1.0), MEMORY)
         log = np.log(norms, where=seen, out=self._level.copy())
         self._level += weight * (log - self._level)
 
-    def _origin(self, norms: Floats) -> tuple[str | None, dict[str, Any]]:
+    def _origin(self, norms: Floats | None) -> tuple[str | None, dict[str, Any]]:
+        if norms is None:
+            return None, {}
         known = (norms > 0) & (self._seen >= 5)
         if not known.any():
             return None, {}

@@ -62,6 +62,8 @@ class _Stream:
 
     def __init__(self, t: LossDivergenceThresholds) -> None:
         self.progress = Progress()
+        self.small = min(t.least, t.rise, t.factor, t.adversarial)
+        """A rise up to this, in units of the starting level, is below every bar."""
         self.recent = Window(t.window)
         self.best = math.inf
         self.marks = [0.0, 0.0]
@@ -78,6 +80,7 @@ class LossDivergence:
 
     name: ClassVar[str] = "loss_divergence"
     needs: ClassVar[frozenset[str]] = frozenset()
+    light: ClassVar[bool] = True
 
     def __init__(self, thresholds: LossDivergenceThresholds | None = None) -> None:
         self.thresholds = thresholds or LossDivergenceThresholds()
@@ -85,7 +88,7 @@ class LossDivergence:
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:  # noqa: ARG002
         """Take one step."""
-        loss = step.loss
+        loss = step.scalars.get("loss")
         stream = self._streams.get(step.stream)
         if loss is None:
             return []
@@ -107,13 +110,21 @@ class LossDivergence:
     def _judge(self, index: int, stream: _Stream, loss: float) -> list[Event]:
         t, progress, episode = self.thresholds, stream.progress, stream.episode
         alone = len(self._streams) == 1
-        reference = max(abs(progress.start), stream.marks[0], progress.noise) if progress.count else math.inf
-        far = (t.factor if alone else t.adversarial) * reference
-        above = loss - min(stream.best, progress.start) > far if reference > 0 and progress.count else False
+        still = not (episode.active or episode.run or stream.risen)
+        if still and loss - min(stream.best, progress.start) <= stream.small * abs(progress.start):
+            far, above = 0.0, False
+        else:
+            reference = max(abs(progress.start), stream.marks[0], progress.noise) if progress.count else math.inf
+            far = (t.factor if alone else t.adversarial) * reference
+            above = loss - min(stream.best, progress.start) > far if reference > 0 and progress.count else False
         if not above:
             self._learn(stream, loss)
         stream.recent.add(loss)
-        level = stream.recent.median
+        recent = stream.recent.ordered
+        level = recent[len(recent) >> 1]
+        if still and not above and max(loss, level) - stream.best <= stream.small * abs(progress.start):
+            stream.high_since = None
+            return []
         rise, bar = level - stream.best, self._bar(stream)
         risen = alone and len(stream.recent) >= t.rise_steps and rise > max(bar, t.sigmas * stream.recent.sigma)
         stream.risen = stream.risen + 1 if risen else 0
@@ -147,12 +158,15 @@ class LossDivergence:
 
     def _learn(self, stream: _Stream, loss: float) -> None:
         stream.progress.add(loss)
-        stream.top = max(stream.top, abs(loss))
+        if abs(loss) > stream.top:
+            stream.top = abs(loss)
         stream.count += 1
         if stream.count % CHUNK == 0:
             stream.marks = [max(stream.marks), stream.top]
-        settled = stream.recent.median if len(stream.recent) >= self.thresholds.window // 2 else stream.progress.level
-        stream.best = min(stream.best, settled)
+        recent = stream.recent.ordered
+        settled = recent[len(recent) >> 1] if len(recent) >= self.thresholds.window // 2 else stream.progress.level
+        if settled < stream.best:
+            stream.best = settled
 
     def _details(self, stream: _Stream, how: str, level: float, bar: float) -> tuple[float, dict[str, Any]]:
         start, best = stream.progress.start, stream.best

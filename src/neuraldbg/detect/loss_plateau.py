@@ -11,6 +11,7 @@ judged, and neither is a window in which the learning rate still rises (warm-up)
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -18,15 +19,19 @@ from pydantic import Field
 
 from neuraldbg.config import Thresholds
 from neuraldbg.detect.episodes import Episode
-from neuraldbg.detect.progress import START, Progress, Window
+from neuraldbg.detect.progress import START
+from neuraldbg.detect.readings import Readings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from neuraldbg.detect.progress import Progress
     from neuraldbg.nouns import Event, Layout, Step
 
 BLOCKS = 64
 """Most block means kept; even."""
+CHANGES = 128
+"""Latest changes from loss to loss whose median is the noise."""
 OUT_OF_NOISE = 10.0
 """Improvement, in units of the noise, that cannot be chance."""
 MEDIAN_OF_DIFF = 0.954
@@ -77,12 +82,12 @@ class _Stream:
     """The loss as blocks."""
 
     def __init__(self) -> None:
-        self.progress = Progress()
+        self.last = math.nan
         self.means: list[float] = []
         self.rates: list[float] = []
         self.firsts: list[int] = []
         self.size = 4
-        self.changes = Window(128)
+        self.changes: deque[float] = deque(maxlen=CHANGES)
         self.sum = self.rate = 0.0
         self.inside = self.count = self.negative = 0
         self.first = 0
@@ -96,13 +101,15 @@ class _Stream:
         if self.inside == 0:
             self.first = index
         if self.count:
-            self.changes.add(abs(loss - self.progress.last))
-        self.progress.add(loss)
+            self.changes.append(loss - self.last)
+        self.last = loss
         self.count += 1
         self.inside += 1
-        self.negative += loss < 0
         self.sum += loss
-        self.rate = max(self.rate, rate)
+        if loss < 0:
+            self.negative += 1
+        if rate > self.rate:
+            self.rate = rate
         if self.inside < self.size:
             return False
         self.means.append(self.sum / self.inside)
@@ -122,23 +129,27 @@ class LossPlateau:
 
     name: ClassVar[str] = "loss_plateau"
     needs: ClassVar[frozenset[str]] = frozenset()
+    light: ClassVar[bool] = True
 
     def __init__(self, thresholds: LossPlateauThresholds | None = None) -> None:
         self.thresholds = thresholds or LossPlateauThresholds()
+        self.readings = Readings()
         self._streams: dict[int, _Stream] = {}
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:  # noqa: ARG002
         """Take one step."""
-        loss = step.loss
+        loss = step.scalars.get("loss")
         if loss is None or not math.isfinite(loss):
             return []
         stream = self._streams.get(step.stream)
         if stream is None:
             stream = self._streams[step.stream] = _Stream()
+        progress = self.readings.progress.observe(step)
         full = stream.add(step.index, loss, step.scalars.get("lr", 0.0))
         if not full or stream.count < self.thresholds.steps or len(self._streams) > 1:
             return []
-        flat, since = self._judge(stream)
+        assert progress is not None
+        flat, since = self._judge(stream, progress)
         return stream.episode.observe(
             step.index, flat, not flat, lambda: (stream.confidence, stream.details), since=since
         )
@@ -147,9 +158,9 @@ class LossPlateau:
         """The events that still last."""
         return [event for stream in self._streams.values() for event in stream.episode.ongoing()]
 
-    def _judge(self, stream: _Stream) -> tuple[bool, int]:
+    def _judge(self, stream: _Stream, progress: Progress) -> tuple[bool, int]:
         """Whether the later half of the run is flat, and since when."""
-        t, progress = self.thresholds, stream.progress
+        t = self.thresholds
         share = stream.negative / stream.count
         half = len(stream.means) // 2
         if t.signs < share < 1 - t.signs or stream.rates[-1] > 1.1 * stream.rates[half] > 0:
@@ -159,7 +170,7 @@ class LossPlateau:
         slope = float(at @ window / (at @ at))
         scatter = window - window.mean() - slope * at
         error = math.sqrt(float(scatter @ scatter) / max(len(window) - 2, 1) / float(at @ at))
-        noise = stream.changes.median / MEDIAN_OF_DIFF
+        noise = sorted(map(abs, stream.changes))[len(stream.changes) // 2] / MEDIAN_OF_DIFF
         gain, change = -slope * len(window), float(window.mean()) - progress.start
         significant = slope < -t.sigmas * error
         flat = not significant or (gain < t.noise * noise and gain < t.share * abs(progress.start))

@@ -82,6 +82,8 @@ class _Stream:
         self.largest = 0.0
         self.held = 0
         self.lr = math.nan
+        self.batch = math.inf
+        """The last batch size known: a light step does not tell its own."""
         self.details: dict[str, Any] = {}
         self.episode = Episode("loss_spike", "loss", enter_steps=t.steps, leave_steps=2)
         self.episode.site = "loss"
@@ -92,6 +94,7 @@ class LossSpike:
 
     name: ClassVar[str] = "loss_spike"
     needs: ClassVar[frozenset[str]] = frozenset()
+    light: ClassVar[bool] = True
 
     def __init__(self, thresholds: LossSpikeThresholds | None = None) -> None:
         self.thresholds = thresholds or LossSpikeThresholds()
@@ -99,18 +102,37 @@ class LossSpike:
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:  # noqa: ARG002
         """Take one step."""
-        loss = step.loss
+        scalars = step.scalars
+        loss = scalars.get("loss")
         if loss is None or not math.isfinite(loss):
             return []
         stream = self._streams.get(step.stream)
         if stream is None:
             stream = self._streams[step.stream] = _Stream(self.thresholds)
-        lr = step.scalars.get("lr", math.nan)
-        if lr > self.thresholds.restart * stream.lr and len(stream.window) >= self.thresholds.history:
-            stream.window.clear()
-        stream.lr = lr
-        events = self._judge(step, stream, loss)
-        stream.ceiling = max(stream.ceiling, loss)
+        lr = scalars.get("lr", math.nan)
+        if lr != stream.lr:
+            if lr > self.thresholds.restart * stream.lr and len(stream.window) >= self.thresholds.history:
+                stream.window.clear()
+            stream.lr = lr
+        if "batch_size" in scalars:
+            stream.batch = scalars["batch_size"]
+        ordered, episode, progress = stream.window.ordered, stream.episode, stream.progress
+        count = len(ordered)
+        # Nearly always a loss cannot be a spike, whatever the scatter, and none is going on.
+        if (
+            count >= self.thresholds.history
+            and loss - ordered[count >> 1] <= self.thresholds.share * abs(progress.start)
+            and not (episode.active or episode.run)
+        ):
+            stream.window.add(loss)
+            progress.add(loss)
+            if abs(loss) > stream.largest:
+                stream.largest = abs(loss)
+            stream.held, events = 0, []
+        else:
+            events = self._judge(step, stream, loss)
+        if loss > stream.ceiling:
+            stream.ceiling = loss
         return events
 
     def ongoing(self) -> Iterable[Event]:
@@ -126,7 +148,7 @@ class LossSpike:
             least = t.share * max(abs(stream.progress.start), stream.progress.start - stream.progress.best)
             high = excess > t.sigmas * sigma and excess > least and self._log_high(window, loss)
             bad = high and excess > t.lasting * reach
-            lone = bad and excess > t.lone * reach and loss > stream.ceiling and not self._small(step)
+            lone = bad and excess > t.lone * reach and loss > stream.ceiling and not stream.batch <= t.small_batch
             bad = bad or (episode.active and high)
             calm, how = excess < 0.5 * max(t.sigmas * sigma, least), "window"
             bar = center + max(t.sigmas * sigma, least, t.lasting * reach)
@@ -159,6 +181,3 @@ class LossSpike:
             return True
         sigma = math.log(window.quantile(0.75) / window.quantile(0.25)) / IQR_OF_SIGMA
         return math.log(loss / window.median) > self.thresholds.sigmas * sigma
-
-    def _small(self, step: Step) -> bool:
-        return step.scalars.get("batch_size", math.inf) <= self.thresholds.small_batch

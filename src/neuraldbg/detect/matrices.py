@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.detect.places import Synced, is_matrix, sorted_rows
+from neuraldbg.detect.places import RMS, Synced, flat, is_matrix, sorted_rows
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -27,6 +27,8 @@ class Parameters(Synced):
         self.version = 0
         self.places: tuple[tuple[str, str], ...] = ()
         self.update: Rows = np.zeros(0, np.intp)
+        self.update_rms: Rows = np.zeros(0, np.intp)
+        """Places of the updates' rms in a table that is read flat."""
         self.param: Rows = np.zeros(0, np.intp)
         self.grad: Rows = np.zeros(0, np.intp)
         self.matrix: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
@@ -39,6 +41,7 @@ class Parameters(Synced):
         }
         update = sorted_rows(layout, [row for row in layout.rows("update") if row < rows])
         self.update = np.array(update, np.intp)
+        self.update_rms = flat(self.update, RMS)
         self.param = np.array([of.get(("param", sites[r].module, sites[r].name), -1) for r in update], np.intp)
         self.grad = np.array([of.get(("param_grad", sites[r].module, sites[r].name), -1) for r in update], np.intp)
         self.matrix = np.array([is_matrix(layout, sites[row]) for row in update], np.bool_)

@@ -5,12 +5,16 @@ One event a kind: `nonfinite_input`, `nonfinite_activation`, `nonfinite_loss`, `
 numbers come about: the forward pass from the input to the loss, the backward pass from the loss to the input. The
 others are listed as affected. `origin` in the details says whether the kind is the earliest of its step.
 
+In a light step only the loss and the norm of all gradients are known: their events have no layer (`unread` in the
+details), for by the next step that is read NaN has gone everywhere.
+
 What is told apart from a failure: a loss scaler's trial (infinite gradients whose step it skipped), an additive mask
 of zeros and -inf among the inputs, and values that reach neither loss nor gradients (`contained`, low confidence).
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -67,6 +71,7 @@ class NonFinite(Synced):
 
     name: ClassVar[str] = "non_finite"
     needs: ClassVar[frozenset[str]] = frozenset(set(KIND_OF))
+    light: ClassVar[bool] = True
 
     def __init__(self, thresholds: NonFiniteThresholds | None = None) -> None:
         super().__init__()
@@ -98,12 +103,14 @@ class NonFinite(Synced):
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
         """Take one step."""
+        if not len(step.table):
+            return self._observe_light(step)
         self.sync(step, layout)
         column = step.table[: self._rows, NONFINITE]
         loss = step.loss
         loss_bad = step.scalars.get("loss_nonfinite", 0.0) > 0 or (loss is not None and not math.isfinite(loss))
         skips = step.scalars.get("skipped", 0.0)
-        any_bad = bool((column > 0).any())
+        any_bad = bool(column.any())
         previous, self._table = self._table, step.table
         if not any_bad and not loss_bad and skips <= self.thresholds.max_skips and not self._details:
             return []
@@ -114,11 +121,48 @@ class NonFinite(Synced):
         found = {kind: loss_bad if kind == "nonfinite_loss" else bool(len(bad[kind])) for kind in ORDER}
         if skips > self.thresholds.max_skips:
             found["nonfinite_gradient"] = True
+        if self._episodes["nonfinite_gradient"].active and not math.isfinite(step.scalars.get("grad_norm", 0.0)):
+            found["nonfinite_gradient"] = True  # told by a light step, and not over
         contained = loss is not None and not found["nonfinite_loss"] and not found["nonfinite_gradient"]
         events: list[Event] = []
         for kind in ORDER:
             events += self._judge(kind, step, layout, bad[kind], found, contained=contained, previous=previous)
         return events
+
+    def _observe_light(self, step: Step) -> list[Event]:
+        """Judge the loss and the norm of all gradients: where it began is not known, what else is broken neither."""
+        scalars = step.scalars
+        loss, norm = scalars.get("loss", 0.0), scalars.get("grad_norm", 0.0)
+        # The difference of a number that is not finite from itself is NaN.
+        if loss - loss == 0.0 == norm - norm and not self._details and not scalars.get("loss_nonfinite"):
+            return []
+        found = {}
+        if "loss" in scalars or scalars.get("loss_nonfinite"):
+            found["nonfinite_loss"] = scalars.get("loss_nonfinite", 0.0) > 0 or not math.isfinite(loss)
+        if "grad_norm" in scalars:
+            found["nonfinite_gradient"] = not math.isfinite(norm)
+        loss_bad = found.get("nonfinite_loss", False)
+        events: list[Event] = []
+        for kind, bad in found.items():
+            episode = self._episodes[kind]
+            if bad and not episode.active:
+                episode.layer, episode.site = None, ""
+                self._details[kind] = {
+                    "direction": "backward" if kind == "nonfinite_gradient" else "forward",
+                    "origin": kind == "nonfinite_loss" or not loss_bad,
+                    "affected": [],
+                    "affected_count": 0,
+                    "loss": scalars.get("loss"),
+                    "loss_finite": not loss_bad,
+                    "unread": True,
+                }
+            events += episode.observe(step.index, bad, not bad, functools.partial(self._unread, kind))
+            if not episode.active:
+                self._details.pop(kind, None)
+        return events
+
+    def _unread(self, kind: str) -> tuple[float, dict[str, Any]]:
+        return 1.0, {**self._details[kind], "contained": False, "affected_last": 0}
 
     def ongoing(self) -> Iterable[Event]:
         """The events that still last."""

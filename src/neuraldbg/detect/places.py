@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.nouns import column
+from neuraldbg.nouns import STATS, column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -71,6 +71,11 @@ def sorted_rows(layout: Layout, rows: Iterable[int]) -> list[int]:
     return sorted(rows, key=lambda row: (depth_of(layout, sites[row]), sites[row].module, row))
 
 
+def flat(rows: Rows, stat: int) -> Rows:
+    """Places of one statistic of these rows in a table that is read flat: ``table.take`` is the fastest way there."""
+    return np.asarray(rows * len(STATS) + stat, np.intp)
+
+
 class Synced(abc.ABC):
     """Base of what keeps index arrays for a layout: ``build`` is called when the layout or the table has grown."""
 
@@ -103,6 +108,9 @@ class GradLayers(Synced):
         self.layers: tuple[str, ...] = ()
         self.rows: Rows = np.zeros(0, np.intp)
         self.starts: Rows = np.zeros(0, np.intp)
+        self._rms = self._total = self.rows
+        self._step: Step | None = None
+        self._norms: npt.NDArray[np.float64] = np.zeros(0)
 
     def build(self, layout: Layout, rows: int) -> None:
         """Group the gradient rows by layer."""
@@ -116,18 +124,26 @@ class GradLayers(Synced):
         self.rows = np.array(picked, np.intp)
         self.starts = np.array(starts, np.intp)
         self.layers = tuple(modules[i] for i in starts)
+        self._rms, self._total = flat(self.rows, RMS), flat(self.rows, TOTAL)
+        self._step = None
 
     def rms(self, step: Step) -> npt.NDArray[np.float64]:
         """Largest RMS gradient of each layer's parameters, shape (layers,); NaN where none was seen."""
-        return self._largest(step.table[self.rows, RMS])
+        return self._largest(step.table.take(self._rms))
 
     def norms(self, step: Step) -> npt.NDArray[np.float64]:
-        """Largest L2 gradient norm of each layer's parameters, shape (layers,); NaN where none was seen."""
-        return self._largest(step.table[self.rows, RMS] * np.sqrt(step.table[self.rows, TOTAL]))
+        """Largest L2 gradient norm of each layer's parameters, shape (layers,); NaN where none was seen.
+
+        Not to be written to: who asks about the same step again is given the same array.
+        """
+        if step is not self._step:
+            self._step = step
+            self._norms = self._largest(step.table.take(self._rms) * np.sqrt(step.table.take(self._total)))
+        return self._norms
 
     def nonfinite(self, step: Step) -> npt.NDArray[np.bool_]:
         """Whether a layer's gradients hold NaN or Inf, shape (layers,)."""
-        return self._largest(step.table[self.rows, NONFINITE]) > 0
+        return self._largest(step.table.take(self._rms + (NONFINITE - RMS))) > 0
 
     def _largest(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return np.fmax.reduceat(values, self.starts) if len(self.starts) else np.zeros(0)

@@ -37,20 +37,25 @@ class Progress:
 
     def add(self, loss: float) -> None:
         """Take one finite loss."""
-        self.count += 1
-        if self.count == 1:
+        self.count = count = self.count + 1
+        if count == 1:
             self.start = self.level = self.best = self.last = loss
             return
-        weight = 1.0 / min(self.count, SPAN)
-        change = abs(loss - self.last)
-        if self.count > SPAN:
-            change = min(change, 5.0 * self.diff + 1e-12)  # a spike must not pass for noise
+        change = loss - self.last if loss > self.last else self.last - loss
+        if count > SPAN:
+            weight = 1.0 / SPAN
+            most = 5.0 * self.diff + 1e-12
+            if change > most:  # a spike must not pass for noise
+                change = most
+        else:
+            weight = 1.0 / count
+            if count <= START and abs(loss - self.start) <= BLOWN * abs(self.start):
+                self.start += (loss - self.start) / count
         self.diff += weight * (change - self.diff)
-        self.level += weight * (loss - self.level)
+        self.level = level = self.level + weight * (loss - self.level)
         self.last = loss
-        if self.count <= START and abs(loss - self.start) <= BLOWN * abs(self.start):
-            self.start += (loss - self.start) / self.count
-        self.best = min(self.best, self.level)
+        if level < self.best:
+            self.best = level
 
     @property
     def noise(self) -> float:
@@ -64,69 +69,76 @@ class Progress:
 
 
 class Progresses:
-    """The courses of all streams."""
+    """The courses of all streams. Asked again about the same step, it says the same."""
 
     def __init__(self) -> None:
         self._of: dict[int, Progress] = {}
         self._latest: Progress | None = None
+        self._step: Step | None = None
+        self._said: Progress | None = None
 
     def observe(self, step: Step) -> Progress | None:
         """Take a step's loss and give the course that judges it: its stream's, or the latest if it has none."""
-        loss = step.loss
+        if step is self._step:
+            return self._said
+        self._step = step
+        loss = step.scalars.get("loss")
         known = self._of.get(step.stream)
         if loss is None or not math.isfinite(loss):
-            return known or self._latest
+            self._said = known or self._latest
+            return self._said
         if known is None:
             known = self._of[step.stream] = Progress()
         known.add(loss)
-        self._latest = known
+        self._latest = self._said = known
         return known
 
 
 class Window:
     """The last values, kept sorted: median, quartiles and extremes at no cost, robust to a quarter of outliers."""
 
-    __slots__ = ("_queue", "_sorted", "size")
+    __slots__ = ("_queue", "ordered", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._queue: deque[float] = deque()
-        self._sorted: list[float] = []
+        self.ordered: list[float] = []
+        """The values, smallest first."""
 
     def __len__(self) -> int:
-        return len(self._sorted)
+        return len(self.ordered)
 
     def add(self, value: float) -> None:
         """Take a finite value; the oldest leaves when the window is full."""
-        if len(self._queue) == self.size:
-            oldest = self._queue.popleft()
-            del self._sorted[bisect_left(self._sorted, oldest)]
-        self._queue.append(value)
-        insort(self._sorted, value)
+        queue, ordered = self._queue, self.ordered
+        if len(queue) == self.size:
+            del ordered[bisect_left(ordered, queue.popleft())]
+        queue.append(value)
+        insort(ordered, value)
 
     def clear(self) -> None:
         """Forget all values."""
         self._queue.clear()
-        self._sorted.clear()
+        self.ordered.clear()
 
     def quantile(self, share: float) -> float:
         """The value below which that share of the window lies (nearest rank)."""
-        return self._sorted[min(int(share * len(self._sorted)), len(self._sorted) - 1)]
+        return self.ordered[min(int(share * len(self.ordered)), len(self.ordered) - 1)]
 
     @property
     def median(self) -> float:
         """The median (upper one of an even window)."""
-        return self._sorted[len(self._sorted) // 2]
+        return self.ordered[len(self.ordered) // 2]
 
     @property
     def low(self) -> float:
         """The smallest value."""
-        return self._sorted[0]
+        return self.ordered[0]
 
     @property
     def high(self) -> float:
         """The largest value."""
-        return self._sorted[-1]
+        return self.ordered[-1]
 
     @property
     def sigma(self) -> float:

@@ -15,6 +15,7 @@ from pydantic import Field
 from neuraldbg.config import Thresholds
 from neuraldbg.detect.episodes import Episodes
 from neuraldbg.detect.places import COUNT, NONFINITE, SATURATED, Synced, flow
+from neuraldbg.detect.readings import Readings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,12 +52,14 @@ class Saturation(Synced):
 
     name: ClassVar[str] = "saturation"
     needs: ClassVar[frozenset[str]] = frozenset({"activation"})
+    light: ClassVar[bool] = False
 
     def __init__(self, thresholds: SaturationThresholds | None = None) -> None:
         super().__init__()
         self.thresholds = t = thresholds or SaturationThresholds()
         self._picked: npt.NDArray[np.intp] = np.zeros(0, np.intp)
         self._types: tuple[str, ...] = ()
+        self.readings = Readings()
         self._episodes = Episodes("saturated_units", "activation_regime", enter_steps=t.steps, leave_steps=3)
 
     def build(self, layout: Layout, rows: int) -> None:
@@ -88,6 +91,8 @@ class Saturation(Synced):
         t = self.thresholds
         rows = step.table[self._picked]
         count = rows[:, COUNT]
+        if self._episodes.idle and not (rows[:, SATURATED] >= t.share * count).any():
+            return []
         seen = (count > 0) & (rows[:, NONFINITE] == 0)
         share = np.divide(rows[:, SATURATED], count, where=seen, out=np.zeros(len(count)))
         bad = seen & (share >= t.share)
@@ -97,7 +102,7 @@ class Saturation(Synced):
             details = {"share": float(share[i]), "threshold": t.share, "activation": self._types[i]}
             return 0.6 + 0.35 * float(share[i] - t.share) / max(1.0 - t.share, 1e-9), details
 
-        return self._episodes.observe(step.index, bad, calm, describe)
+        return self._episodes.observe(step.index, bad, calm, describe, missed=self.readings.missed(step))
 
     def ongoing(self) -> Iterable[Event]:
         """The events that still last."""

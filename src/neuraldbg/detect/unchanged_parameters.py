@@ -16,9 +16,8 @@ from pydantic import Field
 
 from neuraldbg.config import Thresholds
 from neuraldbg.detect.episodes import Episodes
-from neuraldbg.detect.matrices import Parameters
 from neuraldbg.detect.places import COUNT, MAX, MIN, NONFINITE, RMS, TOTAL
-from neuraldbg.detect.progress import Progresses
+from neuraldbg.detect.readings import Readings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,20 +52,20 @@ class UnchangedParameters:
 
     name: ClassVar[str] = "unchanged_parameters"
     needs: ClassVar[frozenset[str]] = frozenset({"param_grad", "update"})
+    light: ClassVar[bool] = False
 
     def __init__(self, thresholds: UnchangedThresholds | None = None) -> None:
         self.thresholds = t = thresholds or UnchangedThresholds()
-        self._parameters = Parameters()
+        self.readings = Readings()
         self._version = 0
-        self._progress = Progresses()
         family = "optimizer_stability"
         self._lost = Episodes("unchanged_parameters", family, enter_steps=t.steps, leave_steps=t.steps)
         self._zero = Episodes("unchanged_parameters", family, enter_steps=t.zero_grad_steps, leave_steps=t.steps)
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
         """Take one step."""
-        progress = self._progress.observe(step)
-        p, t = self._parameters, self.thresholds
+        progress = self.readings.progress.observe(step)
+        p, t = self.readings.parameters, self.thresholds
         p.sync(step, layout)
         if p.version != self._version:
             self._version = p.version
@@ -74,8 +73,8 @@ class UnchangedParameters:
             self._zero.resize(p.places)
         if not step.applied or not len(p.update):
             return []
-        table = step.table
-        still = table[p.update, RMS] == 0
+        table, missed = step.table, self.readings.missed(step)
+        still = table.take(p.update_rms) == 0
         if self._lost.idle and self._zero.idle and not still.any():
             return []
         count = table[p.update, COUNT]
@@ -84,8 +83,8 @@ class UnchangedParameters:
         same = seen & still & (table[p.update, MIN] == 0) & (table[p.update, MAX] == 0)
         if not same.any():
             nothing = np.zeros_like(same)
-            return self._lost.observe(step.index, nothing, seen, _never) + self._zero.observe(
-                step.index, nothing, seen, _never
+            return self._lost.observe(step.index, nothing, seen, _never, missed=missed) + self._zero.observe(
+                step.index, nothing, seen, _never, missed=missed
             )
         exact = count >= table[p.update, TOTAL]
         if progress is not None and progress.learned():
@@ -101,8 +100,8 @@ class UnchangedParameters:
             details["steps"] = t.zero_grad_steps if none else t.steps
             return (0.5 if none or not exact[i] else 0.95), details
 
-        events = self._lost.observe(step.index, lost, seen & ~lost, describe)
-        return events + self._zero.observe(step.index, zero, seen & ~zero, describe)
+        events = self._lost.observe(step.index, lost, seen & ~lost, describe, missed=missed)
+        return events + self._zero.observe(step.index, zero, seen & ~zero, describe, missed=missed)
 
     def ongoing(self) -> Iterable[Event]:
         """The events that still last."""

@@ -17,9 +17,8 @@ from pydantic import Field
 
 from neuraldbg.config import Thresholds
 from neuraldbg.detect.episodes import Episode, Episodes, carry
-from neuraldbg.detect.matrices import Parameters
-from neuraldbg.detect.places import COUNT, RMS
-from neuraldbg.detect.progress import Progresses
+from neuraldbg.detect.places import COUNT, RMS, flat
+from neuraldbg.detect.readings import Readings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -78,17 +77,19 @@ class UpdateRatio:
 
     name: ClassVar[str] = "update_ratio"
     needs: ClassVar[frozenset[str]] = frozenset({"param", "update"})
+    light: ClassVar[bool] = False
 
     def __init__(self, thresholds: UpdateRatioThresholds | None = None) -> None:
         self.thresholds = t = thresholds or UpdateRatioThresholds()
-        self._parameters = Parameters()
+        self.readings = Readings()
         self._version = 0
-        self._picked: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._update: npt.NDArray[np.intp] = np.zeros(0, np.intp)
         self._param: npt.NDArray[np.intp] = np.zeros(0, np.intp)
+        self._update_count = self._update
+        """Places in a table that is read flat: the updates' rms, the weights' rms, the updates' count."""
         self._young: Bools = np.zeros(0, np.bool_)
         """Weights that began at zero and still grow: their ratio falls with time by itself."""
-        self._progress = Progresses()
+        self._any_young = False
         self._lr: dict[int, tuple[float, float]] = {}
         family = "optimizer_stability"
         self._high = Episodes("update_ratio_high", family, enter_steps=t.high_steps, leave_steps=3)
@@ -100,26 +101,34 @@ class UpdateRatio:
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
         """Take one step."""
-        progress = self._progress.observe(step)
-        self._parameters.sync(step, layout)
-        if self._parameters.version != self._version:
+        progress = self.readings.progress.observe(step)
+        self.readings.parameters.sync(step, layout)
+        if self.readings.parameters.version != self._version:
             self._grow()
         if not step.applied or not len(self._update):
             return []
         table, t = step.table, self.thresholds
-        weight, update = table[self._param, RMS], table[self._update, RMS]
-        seen = (table[self._update, COUNT] > 0) & (weight > t.smallest) & (update >= 0)
-        if not seen.any():
-            return []
-        ratio = np.divide(update, weight, where=seen, out=np.full(len(weight), np.nan))
-        self._young |= (table[self._update, COUNT] > 0) & ~(weight > t.smallest)
-        self._young &= ~(ratio < t.high / t.leave)
+        weight, update = table.take(self._param), table.take(self._update)
+        if weight.min() > t.smallest and update.min() >= 0:  # NaN, where something was not seen, compares as false
+            ratio = update / weight
+        else:
+            there = table.take(self._update_count) > 0
+            seen = there & (weight > t.smallest) & (update >= 0)
+            if not seen.any():
+                return []
+            ratio = np.divide(update, weight, where=seen, out=np.full(len(weight), np.nan))
+            young = there & ~(weight > t.smallest)
+            self._young |= young
+            self._any_young |= bool(young.any())
+        if self._any_young:
+            self._young &= ~(ratio < t.high / t.leave)
+            self._any_young = bool(self._young.any())
         improving = progress is not None and progress.learned()
         events = self._judge_median(step, ratio, improving=improving)
         idle = self._over.idle and self._high.idle and self._still.idle
         if idle and np.fmax.reduce(ratio) <= t.high and np.fmin.reduce(ratio) >= t.still:
             return events
-        return events + self._judge_high(step.index, ratio, improving=improving) + self._judge_still(step.index, ratio)
+        return events + self._judge_high(step, ratio, improving=improving) + self._judge_still(step, ratio)
 
     def ongoing(self) -> Iterable[Event]:
         """The events that still last."""
@@ -127,17 +136,18 @@ class UpdateRatio:
         return self._merged(self._over.ongoing(), self._high.ongoing()) + self._still.ongoing() + low
 
     def _grow(self) -> None:
-        p = self._parameters
+        p = self.readings.parameters
         self._version = p.version
         picked = p.matrix & (p.param >= 0)
-        self._update, self._param = p.update[picked], p.param[picked]
+        self._update, self._param = flat(p.update[picked], RMS), flat(p.param[picked], RMS)
+        self._update_count = flat(p.update[picked], COUNT)
         places = [place for place, keep in zip(p.places, picked.tolist(), strict=True) if keep]
         self._young = carry(self._high.places, places, self._young, 0)
         for episodes in (self._high, self._over, self._still):
             episodes.resize(places)
 
-    def _judge_high(self, index: int, ratio: Floats, *, improving: bool) -> list[Event]:
-        t = self.thresholds
+    def _judge_high(self, step: Step, ratio: Floats, *, improving: bool) -> list[Event]:
+        t, index, missed = self.thresholds, step.index, self.readings.missed(step)
 
         def describe(i: int) -> tuple[float, dict[str, Any]]:
             typical = float(np.nanmedian(ratio))
@@ -147,8 +157,9 @@ class UpdateRatio:
 
         over = ratio > t.overwrite
         high = np.zeros_like(over) if improving else (ratio > t.high) & ~self._young
-        first = self._over.observe(index, over, ratio < t.overwrite / t.leave, describe)
-        return self._merged(first, self._high.observe(index, high, (ratio < t.high / t.leave) | improving, describe))
+        first = self._over.observe(index, over, ratio < t.overwrite / t.leave, describe, missed=missed)
+        calm = (ratio < t.high / t.leave) | improving
+        return self._merged(first, self._high.observe(index, high, calm, describe, missed=missed))
 
     @staticmethod
     def _merged(over: list[Event], high: list[Event]) -> list[Event]:
@@ -175,11 +186,13 @@ class UpdateRatio:
             low.site = f"update/optimizer[{step.stream}]"
             self._low[step.stream] = low
         is_low = 0.0 < median < t.low and not held
+        if not is_low and not low.active and not low.run:
+            return []
         details = {"how": "median", "ratio": median, "threshold": t.low, "lr": lr, "stream": step.stream}
         calm = not is_low and (held or median > t.leave * t.low)
-        return low.observe(step.index, is_low, calm, lambda: (0.8, details))
+        return low.observe(step.index, is_low, calm, lambda: (0.8, details), missed=self.readings.missed(step))
 
-    def _judge_still(self, index: int, ratio: Floats) -> list[Event]:
+    def _judge_still(self, step: Step, ratio: Floats) -> list[Event]:
         """Judge single matrices that stand still while the others move."""
         t = self.thresholds
         judged = not self._held and self._median > t.low
@@ -189,4 +202,5 @@ class UpdateRatio:
         def describe(i: int) -> tuple[float, dict[str, Any]]:
             return 0.7, {"how": "layer", "ratio": float(ratio[i]), "threshold": t.still, "median": self._median}
 
-        return self._still.observe(index, still, calm & ~still, describe)
+        missed = self.readings.missed(step)
+        return self._still.observe(step.index, still, calm & ~still, describe, missed=missed)

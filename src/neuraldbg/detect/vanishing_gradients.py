@@ -16,8 +16,7 @@ from pydantic import Field
 
 from neuraldbg.config import Thresholds
 from neuraldbg.detect.episodes import Episodes, carry
-from neuraldbg.detect.places import GradLayers
-from neuraldbg.detect.progress import Progresses
+from neuraldbg.detect.readings import Readings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,32 +79,34 @@ class VanishingGradients:
 
     name: ClassVar[str] = "vanishing_gradients"
     needs: ClassVar[frozenset[str]] = frozenset({"param_grad"})
+    light: ClassVar[bool] = False
 
     def __init__(self, thresholds: VanishingThresholds | None = None) -> None:
         self.thresholds = t = thresholds or VanishingThresholds()
-        self._grads = GradLayers(matrices=True)
+        self.readings = Readings()
         self._layers: tuple[str, ...] = ()
         self._early: Floats = np.zeros(0)
         self._seen: Floats = np.zeros(0)
         self._at_start: Floats = np.zeros(0)
         self._early_top = 0.0
-        self._progress = Progresses()
+        self._learned = False
+        """Whether the early level of every layer is known."""
         self._episodes = Episodes("vanishing_gradients", "gradient_health", enter_steps=t.steps, leave_steps=3)
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
         """Take one step."""
-        progress = self._progress.observe(step)
-        self._grads.sync(step, layout)
-        if self._grads.layers is not self._layers:
-            self._grow(self._grads.layers)
+        progress, grads = self.readings.progress.observe(step), self.readings.matrices
+        grads.sync(step, layout)
+        if grads.layers is not self._layers:
+            self._grow(grads.layers)
         if not self._layers:
             return []
         t = self.thresholds
-        rms = self._grads.rms(step)
+        rms = grads.rms(step)
         bottom = float(np.fmin.reduce(rms))
-        if self._episodes.idle and bottom > max(t.ratio_floor, t.floor, t.drop * self._early_top) and self._learned():
+        if self._learned and self._episodes.idle and bottom > max(t.ratio_floor, t.floor, t.drop * self._early_top):
             return []
-        if self._grads.nonfinite(step).any():
+        if grads.nonfinite(step).any():
             return []  # moments are over the finite gradients: what is left of them tells nothing
         usable = np.isfinite(rms)
         reference = np.full(len(rms), np.nan)
@@ -135,7 +136,7 @@ class VanishingGradients:
             how = "relative" if relative[i] else "absolute" if top < t.floor else "history"
             return self._describe(i, how, rms, reference, deepest)
 
-        return self._episodes.observe(step.index, bad, calm, describe)
+        return self._episodes.observe(step.index, bad, calm, describe, missed=self.readings.missed(step))
 
     def ongoing(self) -> Iterable[Event]:
         """The events that still last."""
@@ -148,15 +149,12 @@ class VanishingGradients:
             self._seen[new] += 1
             self._early[new] += (rms[new] - self._early[new]) / self._seen[new]
             self._early_top = float(self._early.max())
-
-    def _learned(self) -> bool:
-        """Whether the early level of every layer is known."""
-        return bool((self._seen >= EARLY).all())
+            self._learned = bool((self._seen >= EARLY).all())
 
     def _grow(self, layers: tuple[str, ...]) -> None:
         for name in ("_early", "_seen", "_at_start"):
             setattr(self, name, carry(self._layers, layers, getattr(self, name), 0.0))
-        self._layers = layers
+        self._layers, self._learned = layers, False
         self._episodes.resize([(layer, f"param_grad/{layer}") for layer in layers])
 
     def _describe(self, i: int, how: str, rms: Floats, reference: Floats, deepest: int) -> tuple[float, dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from neuraldbg.config import validated
 from neuraldbg.detect import DETECTORS
 from neuraldbg.detect.places import FAR, flow
+from neuraldbg.detect.readings import Readings
 from neuraldbg.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,7 +44,13 @@ class Watch:
         )
         self._kept: dict[str, tuple[dict[Any, Event], OrderedDict[Any, Event]]] = {}
         self._dropped: dict[str, int] = {}
+        self._readings = Readings()
+        for detector in self.detectors:
+            if hasattr(detector, "readings"):
+                detector.readings = self._readings
+        self._light = tuple(detector.observe for detector in self.detectors if detector.light)
         self._layout: Layout | None = None
+        self._read = -1
 
     @property
     def needs(self) -> frozenset[str]:
@@ -53,10 +60,25 @@ class Watch:
     def observe(self, step: Step, layout: Layout) -> list[Event]:
         """Take one step and give the events that began or were brought up to date with it."""
         self._layout = layout
-        events = [event for detector in self.detectors for event in detector.observe(step, layout)]
+        events: list[Event] = []
+        if not len(step.table):
+            self._readings.light(step)
+            for observe in self._light:
+                if found := observe(step, layout):
+                    events += found
+        else:
+            self._read = step.index
+            for detector in self.detectors:
+                if found := detector.observe(step, layout):
+                    events += found
         for event in events:
             self._keep(event)
         return events
+
+    @property
+    def read(self) -> int:
+        """The last step whose sites were read, -1 if there is none."""
+        return self._read
 
     @property
     def events(self) -> tuple[Event, ...]:

@@ -102,13 +102,31 @@ def _about(case: Case) -> dict[str, Any]:
         "models": list(info.models),
         "optimizers": list(info.optimizers),
         "duration_s": float(run.history.time[-1]) if len(run.history) else 0.0,
-        "overhead_ratio": (info.coverage.get("cost") or {}).get("ratio"),
+        "overhead_ratio": (info.coverage.get("cost") or {}).get("ratio", _overhead(case)),
         "coverage": dict(info.coverage),
         "versions": dict(info.versions),
         "device": info.device,
         "seed": info.seed,
         "outcome": {"kind": info.outcome.kind, "message": info.outcome.message, "where": info.outcome.where},
     }
+
+
+def _overhead(case: Case) -> float | None:
+    """The tool's time over that of the training, from what each step took: for runs that did not sum it up themselves.
+
+    Where most steps were light, what the others cost counts as well: the mean over the usual step's.
+    """
+    duration, overhead = (case.history.scalars.get(name) for name in ("duration", "overhead"))
+    if duration is None or overhead is None:
+        return None
+    # The first step's duration holds the program's imports and its loading of data: a sum would be about those.
+    own = duration - overhead
+    known = np.isfinite(own) & (own > 0)
+    if not known.any():
+        return None
+    if case.skips:
+        return float(np.mean(overhead[known]) / np.median(own[known]))
+    return float(np.median(overhead[known] / own[known]))
 
 
 def _blind_spots(case: Case) -> list[Unjudged]:
@@ -131,6 +149,10 @@ def _blind_spots(case: Case) -> list[Unjudged]:
     if graded - reached > max(UNREACHED, graded // 20):
         said = f"{graded - reached} of {graded} training passes were not followed by a backward pass"
         found.append(Unjudged("the losses of passes that were left out", said))
+    if case.skips:
+        said = f"to keep the cost low, layers were read in {case.steps_read()} of {plural(case.steps_known, 'step')}"
+        said += "; of the others only the loss, the learning rate and the gradient norm are known"
+        found.append(Unjudged("single steps", said))
     never = case.run.info.coverage.get("never_fired") or ()
     if never:
         found.append(Unjudged(f"activations of {listing(never)}", "their forward hooks never fired"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,11 +14,13 @@ from neuraldbg.explain import profiles
 from neuraldbg.explain.loss import LossSummary
 from neuraldbg.explain.origin import Origin, find_origin
 from neuraldbg.explain.trouble import KINDS, Trouble, at_guess, find_trouble
-from neuraldbg.nouns import FactKey
+from neuraldbg.nouns import FactKey, Series
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from neuraldbg.explain.profiles import Profile, Weight
-    from neuraldbg.nouns import Event, History, Layer, Layout, RunRecord, Series
+    from neuraldbg.nouns import Event, History, Layer, Layout, RunRecord
 
 ADAPTIVE = ("Adam", "RMSprop", "Adagrad", "Adadelta", "Lion", "Rprop", "Adafactor", "LAMB", "Shampoo", "Muon")
 """Optimizers whose step does not grow with the scale of the gradient."""
@@ -136,6 +139,98 @@ class Case:
         found = self.run.events_of(*kinds)
         return min(found, key=lambda e: e.first_step) if found else None
 
+    # --- what was read ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _told(self) -> npt.NDArray[np.bool_]:
+        """Rows of the history that stand for steps; what else there is are tables kept longer than the scalars."""
+        known = [
+            self.history.scalars[name] for name in ("lr", "loss", "loss_nonfinite") if name in self.history.scalars
+        ]
+        found = np.any([np.isfinite(values) for values in known], axis=0) if known else np.zeros(0, np.bool_)
+        return found if found.any() else np.ones(len(self.history), np.bool_)
+
+    @cached_property
+    def _read(self) -> npt.NDArray[np.bool_]:
+        """Rows of the history whose steps had their sites read: all of them where no site was ever read."""
+        history = self.history
+        if not history.read.any():
+            return np.ones(len(history), np.bool_)
+        first = history.steps[history.read]
+        end = np.maximum.accumulate(first + history.width[history.read])
+        before = np.searchsorted(first, history.steps, side="right") - 1
+        return history.read | ((before >= 0) & (history.steps < end[np.maximum(before, 0)]))
+
+    def steps_read(self, stream: int | None = None) -> int:
+        """How many recorded steps of an optimizer, or of all, had their sites read; the others were light."""
+        rows = self._read & self._told
+        return int((rows if stream is None else rows & (self.history.stream == stream)).sum())
+
+    @property
+    def steps_known(self) -> int:
+        """How many steps were recorded, light ones too; those that were folded count as one."""
+        return int(self._told.sum())
+
+    @cached_property
+    def skips(self) -> bool:
+        """Whether the sites of some steps were not read, to keep the cost low."""
+        return bool((self._told & ~self._read).any())
+
+    def was_read(self, step: int) -> bool:
+        """Whether the sites were read in a step."""
+        history = self.history
+        hit = np.flatnonzero((history.steps <= step) & (step < history.steps + history.width))
+        return bool(self._read[hit].any())
+
+    @cached_property
+    def throughout(self) -> str:
+        """What "always" is for what sites tell: "in all 200 steps", or "in all 48 steps that were read, of 200"."""
+        steps = self.run.steps or len(self.history)
+        return f"in all {self.steps_read()} steps that were read, of {steps}" if self.skips else f"in all {steps} steps"
+
+    def rank(self, series: Series) -> npt.NDArray[np.int64]:
+        """Which step of its optimizers (0, 1, ...) each value of a series is: light steps count, though unread."""
+        found: npt.NDArray[np.int64] = np.searchsorted(self._own(series), series.steps)
+        return found
+
+    def _own(self, series: Series) -> npt.NDArray[np.int64]:
+        """All steps of the optimizers in whose steps a series has values."""
+        history = self.history
+        at = np.clip(np.searchsorted(history.steps, series.steps, side="right") - 1, 0, max(0, len(history) - 1))
+        mine = np.isin(history.stream, np.unique(history.stream[at])) & self._told
+        return np.unique(history.steps[mine])
+
+    def held(self, series: Series) -> Series:
+        """Return a series in which each reading stands for the unread steps behind it too, so that shares and medians
+        are of the whole run and not of the times at which much was read; the same one where nothing went unread.
+        """
+        if not self.skips or not len(series):
+            return series
+        rank = self.rank(series)
+        gaps = np.maximum(np.diff(rank), 1)
+        # The last reading stands for what follows it, though not for longer than any other does.
+        rest = max(1, min(len(self._own(series)) - int(rank[-1]), int(gaps.max(initial=1))))
+        times = np.append(gaps, rest)
+        return Series(np.repeat(series.steps, times), np.repeat(series.values, times), np.repeat(series.width, times))
+
+    def early(self, series: Series, steps: int) -> Series:
+        """Return the readings of the first steps of a series, or the very first one."""
+        kept = max(1, int((self.rank(series) < steps).sum())) if self.skips else steps
+        return Series(series.steps[:kept], series.values[:kept], series.width[:kept])
+
+    def unbroken(self, series: Series) -> Series:
+        """Return the longest part of a series within which no step went unread."""
+        if not self.skips or not len(series):
+            return series
+        cuts = [0, *(np.flatnonzero(np.diff(self.rank(series)) > 1) + 1).tolist(), len(series)]
+        begin, end = max(itertools.pairwise(cuts), key=lambda part: part[1] - part[0])
+        return Series(series.steps[begin:end], series.values[begin:end], series.width[begin:end])
+
+    @cached_property
+    def blind(self) -> bool:
+        """Whether the step at which things went wrong is one whose sites were not read."""
+        return self.onset is not None and self.trouble.broke and not self.was_read(self.onset)
+
     # --- the program ---------------------------------------------------------------------------------------------
 
     @cached_property
@@ -253,13 +348,13 @@ class Case:
     @cached_property
     def early_update_ratio(self) -> float:
         """Largest norm(update)/norm(weight) of the first ten steps; NaN if it was not measured."""
-        values = self.scalar("update_ratio").finite().values[: profiles.FIRST]
+        values = self.early(self.scalar("update_ratio").finite(), profiles.FIRST).values
         return float(values.max()) if len(values) else float("nan")
 
     @cached_property
     def typical_update_ratio(self) -> float:
         """Median norm(update)/norm(weight) over the run; NaN if it was not measured."""
-        values = self.scalar("update_ratio").finite().values
+        values = self.held(self.scalar("update_ratio").finite()).values
         return float(np.median(values)) if len(values) else float("nan")
 
     @cached_property

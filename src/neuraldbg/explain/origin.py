@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from neuraldbg.nouns import Layout, RunRecord, Site
+    from neuraldbg.nouns import History, Layout, RunRecord, Site
 
 PHASE = {"input": 0, "activation": 1, "op": 2, "loss": 3, "output_grad": 4, "param_grad": 5, "update": 6, "param": 7}
 """When in a step a kind of site is computed."""
@@ -28,6 +28,8 @@ class Origin:
     sites: tuple[Site, ...]
     row: int
     """Row of the history."""
+    read: bool = True
+    """Whether sites were read in that step; of a light one nothing is known but the loss and the gradients' norm."""
 
     @property
     def first(self) -> Site | None:
@@ -69,6 +71,9 @@ def find_origin(run: RunRecord, *, scaled: bool) -> Origin | None:
     norm = history.scalars.get("grad_norm")
     if norm is not None and not scaled:
         hit |= np.isinf(norm)
+    for event in run.events_of("nonfinite_gradient"):
+        if event.details.get("unread") and not scaled:  # a norm that is NaN looks as if it had not been measured
+            hit |= (history.steps <= event.first_step) & (event.first_step < history.steps + history.width)
     if not hit.any():
         return None
     row = int(np.flatnonzero(hit)[0])
@@ -76,4 +81,11 @@ def find_origin(run: RunRecord, *, scaled: bool) -> Origin | None:
     before = earlier.all(axis=0) & bool(len(earlier))
     fresh = np.flatnonzero(bad[row] & ~before)
     sites = sorted((run.layout.sites[i] for i in fresh), key=lambda site: flow_key(site, run.layout))
-    return Origin(int(history.steps[row]), tuple(sites), row)
+    return Origin(int(history.steps[row]), tuple(sites), row, _was_read(history, row))
+
+
+def _was_read(history: History, row: int) -> bool:
+    """Whether sites were read in the step of a row; true where none ever was."""
+    step, read = history.steps[row], history.read
+    there = (history.steps[read] <= step) & (step < (history.steps + history.width)[read])
+    return bool(there.any()) or not read.any()

@@ -136,7 +136,7 @@ def gradient_profile(case: Case, kind: str = "output_grad", stat: str = "rms") -
         if rows:
             series = case.run.series(rows[0], stat).finite()
             if len(series):
-                found[layer.path] = float(np.median(series.values[:steps]))
+                found[layer.path] = float(np.median(case.early(series, steps).values))
     found = _one_model(case, found)
     if len(found) < 2 and kind == "output_grad":
         return gradient_profile(case, "param_grad", stat)
@@ -164,8 +164,11 @@ def activation_profile(case: Case) -> Profile:
 
 
 def unit_share(case: Case, row: int, stat: str, of: str) -> tuple[Floats, Floats]:
-    """Return steps and share (0 to 1) of dead units (``dead`` of ``units``) or saturated elements (of ``count``)."""
+    """Return steps and share (0 to 1) of dead units (``dead`` of ``units``) or saturated elements (of ``count``).
+
+    A reading stands for the unread steps behind it too.
+    """
     end = case.origin.step - 1 if case.origin is not None else case.run.steps  # behind a NaN every unit looks dead
-    part, whole = case.run.series(row, stat).between(0, end), case.run.series(row, of).between(0, end)
+    part, whole = (case.held(case.run.series(row, name).between(0, end)) for name in (stat, of))
     keep = (whole.values > 0) & np.isfinite(part.values)
     return part.steps[keep].astype(np.float64), part.values[keep] / whole.values[keep]

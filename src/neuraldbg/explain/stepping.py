@@ -133,7 +133,8 @@ def shrinking(case: Case, *, norms: bool = False) -> list[Shrinking]:
         until = np.flatnonzero(size.values[mine] < 0.5 * size.values[0])
         upto = slice(0, int(until[0]) + 1 if len(until) else None)
         strength = float(np.median((pull / push)[upto]))
-        last = float(np.median(size.values[-max(1, len(size) // 20) :]))
+        late = case.held(size).values
+        last = float(np.median(late[-max(1, len(late) // 20) :]))
         found.append(Shrinking(site.label, site.module, last / float(size.values[0]), strength, left))
     return found
 
@@ -147,17 +148,12 @@ def _gradient_part(update: Floats, pull: Floats) -> Floats:
     return np.where(update < 0.7 * pull, pull, rest)
 
 
-def breaks(case: Case, steps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the places in a series of steps before which light steps lie, of which no site was read."""
-    light = case.history.steps[~case.history.read]
-    return np.asarray(np.flatnonzero(np.diff(np.searchsorted(light, steps)) > 0) + 1, np.int64)
-
-
 def lag(case: Case, beta2: float) -> tuple[npt.NDArray[np.int64], Floats, list[str]]:
     """Return steps, and for each the largest rms(g) / sqrt(v) over the weights, with the weight's layer.
 
     v is worked out from the recorded sizes of the gradients as Adam works it out from the gradients, bias corrected.
-    It can reach sqrt(1 / (1 - beta2)) after a long quiet time. Where steps were not read it is worked out anew.
+    It can reach sqrt(1 / (1 - beta2)) after a long quiet time. In steps that were not read gradients are taken to have
+    been as large as the larger one of those around them, so that what is found is the least that the memory lags.
     """
     worst: Floats | None = None
     steps, layers = np.zeros(0, np.int64), []
@@ -167,7 +163,8 @@ def lag(case: Case, beta2: float) -> tuple[npt.NDArray[np.int64], Floats, list[s
         size = case.run.series(rows[0], "rms") if rows else None
         if size is None or len(size) < 20 or (size.width > 1).any():
             continue
-        ratio = _lag(np.nan_to_num(size.values), beta2, breaks(case, size.steps))
+        ahead = np.diff(case.rank(size), prepend=-1) if case.skips else np.ones(len(size), np.int64)
+        ratio = _lag(np.nan_to_num(size.values), ahead, beta2)
         if worst is None or len(ratio) != len(worst):
             if worst is None:
                 worst, steps, layers = ratio, size.steps, [site.module] * len(ratio)
@@ -177,14 +174,17 @@ def lag(case: Case, beta2: float) -> tuple[npt.NDArray[np.int64], Floats, list[s
     return steps, worst if worst is not None else np.zeros(0), layers
 
 
-def _lag(sizes: Floats, beta2: float, anew: npt.NDArray[np.int64]) -> Floats:
-    found, v, begun = np.zeros(len(sizes)), 0.0, 0
-    begins = set(anew.tolist())
+def _lag(sizes: Floats, ahead: npt.NDArray[np.int64], beta2: float) -> Floats:
+    """``ahead`` is how many steps each reading is behind the one before it, 1 where none went unread."""
+    found, v, step, before = np.zeros(len(sizes)), 0.0, 0, 0.0
     for i, g in enumerate(sizes):
-        if i in begins:
-            v, begun = 0.0, i
+        unread = int(ahead[i]) - 1
+        if unread:
+            kept = beta2**unread
+            v = kept * v + (1 - kept) * max(g, before) ** 2
+        step, before = step + unread + 1, g
         v = beta2 * v + (1 - beta2) * g * g
-        hat = v / (1 - beta2 ** (i - begun + 1))
+        hat = v / (1 - beta2**step)
         found[i] = g / np.sqrt(hat) if hat > 0 else 0.0
     return found
 
@@ -257,6 +257,15 @@ def uphill(case: Case) -> tuple[float, int]:
     """Return the share of read steps whose update went against the negative gradient, and how many were read."""
     values = case.scalar("descent").finite().values
     return float((values < -0.05).mean()) if len(values) else float("nan"), len(values)
+
+
+def weigh_blind(case: Case, weigh: Weighing, weight: float = 0.8) -> None:
+    """Say so where the step at which a training broke was not read: its batch may have been unlike the others."""
+    if case.blind:
+        weigh.against(
+            f"of step {case.onset}, where it broke, only loss and gradient norm were read: its batch may have been "
+            "unlike the others", weight, case.onset,
+        )  # fmt: skip
 
 
 def weigh_bearing(case: Case, weigh: Weighing) -> None:

@@ -56,6 +56,8 @@ class Picture:
     last: int
     steps: int
     """Of the whole run."""
+    read: int | None = None
+    """Steps shown in which layers were read, None if in all of them: between those, lines join what was not seen."""
 
     @cached_property
     def span(self) -> int:
@@ -100,7 +102,18 @@ def picture(run: RunRecord, diagnosis: Diagnosis) -> Picture:
         first=first,
         last=last,
         steps=run.steps,
+        read=_read(run, first, last),
     )
+
+
+def _read(run: RunRecord, first: int, last: int) -> int | None:
+    """Steps of the window in which layers were read, None for all or for none."""
+    history = run.history
+    shown = (history.steps >= first) & (history.steps <= last)
+    ends = history.steps + history.width
+    there = history.read & shown
+    read = int((np.minimum(ends, last + 1) - history.steps)[there].sum())
+    return read if 0 < read < last + 1 - first else None
 
 
 def _curve(run: RunRecord, layer: str, row: int, kind: str, first: int, last: int) -> Curve:

@@ -81,9 +81,10 @@ def _title(diagnosis: Diagnosis) -> str:
 
 
 def _x_label(shown: Picture) -> str:
-    if not shown.zoomed:
-        return "optimizer step"
-    return f"optimizer step (steps {shown.first:,} to {shown.last:,} of {shown.steps:,} shown)"
+    notes = [f"steps {shown.first:,} to {shown.last:,} of {shown.steps:,} shown"] if shown.zoomed else []
+    if shown.read is not None:
+        notes.append(f"layers were read in {shown.read:,} of these steps")
+    return f"optimizer step ({'; '.join(notes)})" if notes else "optimizer step"
 
 
 def _literal(text: str) -> str:

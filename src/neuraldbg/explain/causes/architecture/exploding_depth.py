@@ -30,7 +30,7 @@ from neuraldbg.explain.cause import BLOW_UP, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.profiles import RECURRENT_TYPES, gradient_profile
 from neuraldbg.explain.simpler import simpler_reasons
-from neuraldbg.explain.stepping import climbs, poor
+from neuraldbg.explain.stepping import climbs, poor, weigh_blind
 from neuraldbg.explain.trouble import guessing_loss
 from neuraldbg.explain.words import literal, number, percent
 from neuraldbg.nouns import Remedy
@@ -72,6 +72,8 @@ def judge(case: Case) -> Finding | None:
         weigh.against(f"updates were too large at once ({number(case.early_update_ratio)} of the weights)", 1.5,
                       case.early_update_ratio, 0.1)  # fmt: skip
     _weigh_others(case, weigh, built_in=built_in)
+    if not built_in:
+        weigh_blind(case, weigh)
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.5 if case.trouble.broke else 0.7)
     elif forward and poor(case) > HARDLY:

@@ -74,6 +74,9 @@ def _undefined(case: Case) -> Finding | None:
         return None  # a missing value spoils some cells of a sample; 0 / 0 of a single sample spoils them all
     size = case.run.scalar("batch_size")
     here = size.at(origin.step)
+    if not origin.read:  # what a light step does not tell, the ledger of batches may
+        odd = (pair for fact in batches(case) for pair in fact.get("odd") or ())
+        here = next((float(n) for step, n in odd if step == origin.step), here)
     others = size.values[size.steps != origin.step]
     if here != 1 or not len(others) or float(others.max()) < 2:
         return None
@@ -85,7 +88,10 @@ def _undefined(case: Case) -> Finding | None:
         )
     else:
         weigh.speaks(
-            "the first non-finite value of the run appears in exactly that step, from finite inputs", 2.5, origin.step
+            "the first non-finite value of the run appears in exactly that step"
+            + (", from finite inputs" if origin.read else ""),
+            2.5 if origin.read else 2.0,
+            origin.step,
         )
     before = size.between(0, origin.step - 1).values
     if len(before) and bool((before == 1).any()):

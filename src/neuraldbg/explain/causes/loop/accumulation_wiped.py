@@ -54,7 +54,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _weigh(case: Case, stream: int, lost: int, share: float) -> Finding | None:
-    steps = len(case.run.scalar("backwards", stream)) or case.run.steps  # those that were seen whole
+    steps = case.steps_read(stream)
     wiped = case.run.scalar("wiped", stream).finite()
     if len(wiped) < ALWAYS * steps and steps > 0:
         return None  # most steps had a single backward pass

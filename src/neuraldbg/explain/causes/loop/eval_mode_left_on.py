@@ -49,9 +49,13 @@ def _weigh(case: Case, modes: dict[str, Any]) -> Finding | None:
     hit = np.flatnonzero(counts.values > 0)
     versions = case.run.facts_of(FactKey.MODES.value, model=modes.get("model"))
     start = int(counts.steps[hit[0]]) if len(hit) else next(f.step for f in versions if f.value.get("eval_layers"))
-    if len(counts) and len(hit) < max(2, 0.1 * len(counts)):
+    held = case.held(counts).values > 0
+    if len(counts) and held.sum() < max(2, 0.1 * len(held)):
         return None  # evaluations between the steps, not the steps themselves
-    share = float(np.mean(counts.values[hit[0] :] > 0)) if len(hit) else 1.0
+    share = float(np.mean(held[int(np.argmax(held)) :])) if len(hit) else 1.0
+    read_before = int(counts.steps[hit[0] - 1]) if len(hit) and hit[0] else -1
+    known = [f.step for f in versions if f.value.get("eval_layers") and read_before < f.step < start]
+    start = known[0] if known else start
     weigh = Weighing()
     types = sorted({layer.type for path in layers if (layer := case.layout.by_path.get(path))})
     if modes.get("training"):

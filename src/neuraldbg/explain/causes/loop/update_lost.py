@@ -112,8 +112,8 @@ def _eps(case: Case) -> float:
 def _still(case: Case, names: list[str], seen: int) -> Finding:
     weigh, whole = Weighing(), len(names) > MOST * seen
     weigh.speaks(
-        f"{listing(names)} did not change by a single bit in any step, with a gradient, a learning rate of "
-        f"{number(case.lr)} and a place in the optimizer",
+        f"{listing(names)} did not change by a single bit in any step{' that was read' if case.skips else ''}, with a "
+        f"gradient, a learning rate of {number(case.lr)} and a place in the optimizer",
         6.5, 0.0, ROUNDING,
     )  # fmt: skip
     if not whole:

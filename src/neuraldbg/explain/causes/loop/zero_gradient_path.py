@@ -97,7 +97,7 @@ def _far_out(case: Case) -> Finding | None:
 def _weigh_far(case: Case, site: Site, value: float) -> Finding:
     weigh, name = Weighing(), f"{site.module}.{site.name}" if site.module else site.name
     weigh.speaks(
-        f"the gradient of {name} is set and exactly zero in all {case.run.steps} steps, and other parameters beside it "
+        f"the gradient of {name} is set and exactly zero {case.throughout}, and other parameters beside it "
         "have one", 2.0, 0.0,
     )  # fmt: skip
     weigh.speaks(f"its values are about {number(value)}, where sigmoid and tanh are flat in 32 bits", 2.5, value, FAR)
@@ -123,6 +123,8 @@ def _starved(case: Case) -> tuple[set[str], set[str]]:
         if not len(size):
             continue
         seen = int(size.width.sum())
+        if case.skips and len(size) >= STEPS // 2:
+            seen = len(case.held(size))
         broken = bool(case.run.series(row, "nonfinite").values.any())
         nothing = seen >= STEPS and bool((size.values == 0).all()) and not broken
         zero[site.module] = zero.get(site.module, True) and nothing
@@ -173,8 +175,8 @@ def _weigh(case: Case, layer: str, ways: list[Way], starved: set[str]) -> Findin
     before = [path for path in case.layout.by_path if path in starved]
     weigh = Weighing()
     weigh.speaks(
-        f"the gradients of {listing(sorted(before, key=case.depth))} are set and exactly zero in all "
-        f"{case.run.steps} steps",
+        f"the gradients of {listing(sorted(before, key=case.depth))} are set and exactly zero "
+        f"{case.throughout}",
         2.0, 0.0,
     )  # fmt: skip
     weigh.speaks(f"between {layer!r} and {behind} stands {culprit}: {why}", weight, ", ".join(ops))

@@ -153,7 +153,7 @@ def _weigh_before(case: Case, origin: Origin, weigh: Weighing, *, inside: bool) 
         weigh.against("the input of that step was already not finite", 6.0, origin.step)
     elif origin.has("activation") and not inside:
         weigh.against("activations were not finite before the loss was computed", 3.0, origin.step)
-    elif not origin.has("activation"):
+    elif not origin.has("activation") and origin.read:
         weigh.speaks("input and activations of that step were finite", 1.5, origin.step)
     growth, size = activation_growth(case, origin)
     if growth > 30 and size > 1e3:

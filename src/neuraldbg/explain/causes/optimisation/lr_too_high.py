@@ -33,7 +33,7 @@ from neuraldbg.explain.case import LR_MAX, LR_USUAL
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.simpler import simpler_reasons
-from neuraldbg.explain.stepping import climbs
+from neuraldbg.explain.stepping import climbs, weigh_blind
 from neuraldbg.explain.trouble import relapse
 from neuraldbg.explain.words import literal, number, plural, rounded
 from neuraldbg.nouns import FactKey, Remedy
@@ -151,6 +151,8 @@ def _weigh_course(case: Case, weigh: Weighing, *, calm: bool) -> None:
         weigh.against(f"the loss fell until step {case.onset} with the same learning rate", long, case.onset)
     if trouble.broke and case.onset is not None:
         _weigh_before(case, weigh, case.onset)
+        if not loss.early_rise > RISE and case.onset > 0:
+            weigh_blind(case, weigh)
     origin = case.origin
     if origin is not None and not loss.early_rise > RISE and origin.step > 0:
         before = case.scalar("update_ratio").finite().between(0, origin.step - 1).values
@@ -166,7 +168,7 @@ def _weigh_course(case: Case, weigh: Weighing, *, calm: bool) -> None:
 
 def _weigh_before(case: Case, weigh: Weighing, onset: int) -> None:
     """Weigh how large the updates were long before the run broke: a bad batch finds usual ones."""
-    before = case.scalar("update_ratio").finite().between(0, onset - 4).values
+    before = case.held(case.scalar("update_ratio").finite().between(0, onset - 4)).values
     if len(before) >= FEW and float(np.median(before)) > LARGE:
         weigh.speaks(
             f"long before, at most steps, updates were {number(float(np.median(before)))} of the weights or more", 1.5,
@@ -184,7 +186,7 @@ def _compares(case: Case) -> bool:
 
 def _weigh_death(case: Case, weigh: Weighing) -> None:
     """Weigh a jump after which hardly any weight moves: it left every unit on its flat side."""
-    updates = case.scalar("update_ratio").finite()
+    updates = case.held(case.scalar("update_ratio").finite())
     quarter = len(updates) // 4
     if quarter < FEW or not float(np.median(updates.values[-quarter:])) < DEAD:
         return

@@ -27,7 +27,7 @@ import numpy as np
 from neuraldbg.explain.case import LR_MAX, LR_USUAL
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.stepping import betas, breaks, climbs, momentum, setting, uphill, weight_rows
+from neuraldbg.explain.stepping import betas, climbs, momentum, setting, uphill, weight_rows
 from neuraldbg.explain.words import literal, number, percent, rounded
 from neuraldbg.nouns import Remedy
 
@@ -125,13 +125,10 @@ def period(case: Case) -> float:
     for row in weight_rows(case):
         site = case.layout.sites[row]
         rows = case.layout.rows("update", site.module, site.name)
-        mean = case.run.series(rows[0], "mean").finite() if rows else None
-        if mean is None or (mean.width > 1).any():
+        mean = case.unbroken(case.run.series(rows[0], "mean").finite()) if rows else None
+        if mean is None or len(mean) < 24 or (mean.width > 1).any():
             continue
-        values = max(np.split(mean.values, breaks(case, mean.steps)), key=len)  # steps one after the other
-        if len(values) < 24:
-            continue
-        turns = np.flatnonzero(np.diff(np.sign(values)) != 0)
+        turns = np.flatnonzero(np.diff(np.sign(mean.values)) != 0)
         lengths = np.diff(turns)
         if len(lengths) >= 3 and np.median(lengths) >= 3 and np.std(lengths) < 0.7 * np.mean(lengths):
             found.append(2 * float(np.median(lengths)))

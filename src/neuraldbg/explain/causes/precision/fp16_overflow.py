@@ -103,7 +103,7 @@ def _nearest(case: Case) -> tuple[float, Site] | None:
 
 def _summed(case: Case, origin: Origin) -> int:
     """Return how many terms a float16 loss adds up that is infinite though nothing before it is; else 0."""
-    if not np.isinf(case.scalar("loss").at(origin.step)) or origin.has("input", "activation"):
+    if not origin.read or not np.isinf(case.scalar("loss").at(origin.step)) or origin.has("input", "activation"):
         return 0
     halves = [
         t for t in case.terms if t.get("reduction") == "sum" and str(t.get("target_dtype")) in ("float16", "half")

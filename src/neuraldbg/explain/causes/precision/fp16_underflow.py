@@ -122,8 +122,9 @@ def _one_part(case: Case) -> Finding | None:
         return None
     weigh, layers = Weighing(), sorted(zero, key=case.depth)
     weigh.speaks(
-        f"in every step the float16 gradient of {listing(layers)} is exactly 0, from the loss on, and those of other "
-        f"layers are not; the smallest float16 is {number(LEAST)}", 3.3, 1.0, FLUSHED,
+        f"in every step{' that was read' if case.skips else ''} the float16 gradient of {listing(layers)} is exactly "
+        f"0, from the loss on, and those of other layers are not; the smallest float16 is {number(LEAST)}",
+        3.3, 1.0, FLUSHED,
     )  # fmt: skip
     weigh.speaks("no gradient scaler was seen", 1.0)
     weigh.against("the rest of the model learns; a weight of exactly 0 in the loss looks the same", 0.7)
