@@ -60,6 +60,10 @@ def bare(trainer: Trainer, _: Path) -> Attached:
     return Attached(trainer.step)
 
 
+ALLOWANCE_S = 0.2
+"""Instead of two seconds: what comes after it does not depend on it."""
+
+
 def _neuraldbg(trainer: Trainer, folder: Path, **options: Any) -> Attached:
     from neuraldbg import NeuralDbg  # noqa: PLC0415 (see above, as in all of this file)
 
@@ -74,7 +78,8 @@ def _neuraldbg(trainer: Trainer, folder: Path, **options: Any) -> Attached:
 
 
 def default(trainer: Trainer, folder: Path) -> Attached:
-    return _neuraldbg(trainer, folder)
+    """The default budget, once the allowance of a session's beginning is spent: that would take a minute of waiting."""
+    return _neuraldbg(trainer, folder, settings={"capture": {"allowance_s": ALLOWANCE_S}})
 
 
 def full(trainer: Trainer, folder: Path) -> Attached:
@@ -182,7 +187,7 @@ KINDS = {
     for kind in (
         Kind("bare", "the training alone", bare),
         Kind("bare again", "a second copy of it: what differences mean nothing here", bare),
-        Kind("NeuralDBG", "`NeuralDbg(model, optimizer, out=...)`: the default budget", default),
+        Kind("NeuralDBG", f"the default budget, after the beginning (with {ALLOWANCE_S} s of allowance, to be there sooner)", default),
         Kind("NeuralDBG, all", "`overhead=None`: every site at every step", full),
         Kind(
             "NeuralDBG, every 2nd", '`overhead=None`, `{"capture": {"every": 2}}`: reading goes on and off', alternating

@@ -366,11 +366,13 @@ class Capture:
         self._due |= self.delivery.put(Closed(step, stream, now - self._began, counted, facts, applied, layout, taken))
         self.governor.watch(counted.get("loss"), counted.get("grad_norm"))
         # The first step holds the program's imports and its loading of data: that is no training.
-        self.governor.book(took if step else spent, spent, full=taken is not None)
+        reading = self.optimizers.reading_s if "grad_norm" in counted else 0.0
+        self.governor.book(took if step else spent, spent, full=taken is not None, reading=reading)
 
     def _get_ready(self, *, again: bool = True) -> None:
         """Decide how the next step is read, and hand on those that are over if it is time."""
         self.losses.usual, self.glimpses.usual_norm = self.governor.usual
+        self.optimizers.norms_every = self.governor.norms_every(self.optimizers.reading_s)
         read = self.governor.decide() or self._must_read(self.steps + again)
         self._prepare(full=read, next_step=again)
         if self._due:

@@ -25,6 +25,8 @@ _MEMORY = 0.2
 """Weight of the newest full step in what one is expected to cost."""
 _LONGEST = 4096
 """Light steps in a row at most, whatever the account says: a change must be seen some day."""
+_RAREST = 8
+"""Light steps between two readings of the gradients at most."""
 _FAR = 8.0
 """Mean absolute deviations from the running mean that make a number suspicious."""
 _KNOWN = 16
@@ -44,6 +46,8 @@ class Governor:
         """Whether the allowance is not spent yet."""
         self._price = 0.0
         """What a full step is expected to cost more than its share pays."""
+        self._share = self._other = 0.0
+        """Of a light step lately: its share, and what was spent on it beside the reading of gradients, in seconds."""
         self._left = 0
         """Full steps left of the burst that goes on."""
         self._since = 0
@@ -56,6 +60,13 @@ class Governor:
         steps = self.full_steps + self.light_steps
         return (self.overhead or 1.0) * self.training / steps / 3 if steps else 0.0
 
+    def norms_every(self, reading: float) -> int:
+        """Return how many light steps go by from one reading of the gradients to the next: one, unless a step is so
+        short that the readings, of ``reading`` seconds each, would take more than what its share leaves for them.
+        """
+        left = self._share - self._other
+        return 1 if self.overhead is None or reading <= left else min(math.ceil(reading / max(left, 1e-9)), _RAREST)
+
     @property
     def usual(self) -> tuple[float, float]:
         """The sizes up to which a loss and a gradient norm are nothing special; infinite while too few are known."""
@@ -67,8 +78,10 @@ class Governor:
         self.book(duration, own, full=full)
         return self.decide()
 
-    def book(self, duration: float, own: float, *, full: bool) -> None:
-        """Book a step: its share is paid in, and what watching took is drawn."""
+    def book(self, duration: float, own: float, *, full: bool, reading: float = 0.0) -> None:
+        """Book a step: its share is paid in, and what watching took is drawn. Of a light one, ``reading`` seconds were
+        for its gradients.
+        """
         training = max(duration - own, 0.0)
         self.own += own
         self.training += training
@@ -85,6 +98,8 @@ class Governor:
             self._price += _MEMORY * (min(cost, 4 * self._price or cost) - self._price)
         else:
             self._since += 1
+            self._share += _MEMORY / 4 * (min(share, 4 * self._share or share) - self._share)
+            self._other += _MEMORY / 4 * (max(own - reading, 0.0) - self._other)
 
     def decide(self) -> bool:
         """Return whether to read the next step in full."""

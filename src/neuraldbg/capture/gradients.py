@@ -55,10 +55,16 @@ class Gradients:
         grads = [tensor.grad for tensor in self._members]
         if native is None:
             return self._norm(grads)
-        self._plan[:, _ADDRESS] = [
-            0 if grad is None or not _fits(grad, tensor, size) else grad.data_ptr()
-            for grad, tensor, size in zip(grads, self._members, self._sizes, strict=True)
-        ]
+        # A gradient has the dtype of its tensor: torch sees to that. It may be sparse, expanded, or of a size that
+        # its tensor had before.
+        try:
+            addresses = [
+                grad.data_ptr() if grad is not None and grad.is_contiguous() and grad.numel() == size else 0
+                for grad, size in zip(grads, self._sizes, strict=True)
+            ]
+        except RuntimeError:  # a sparse one is not contiguous in any way
+            return self._norm(grads)
+        self._plan[:, _ADDRESS] = addresses
         self._turn += 1
         squares, nonfinite = native.observe_many(self._address, len(self._members), self._turn)
         return (math.nan if nonfinite else math.sqrt(squares)), int(nonfinite)
@@ -71,8 +77,3 @@ class Gradients:
         norms = torch._foreach_norm(here, 2, dtype=torch.float32)  # noqa: SLF001 (as torch's clipping)
         total = float(torch.linalg.vector_norm(torch.stack(norms)))
         return (total, 0) if math.isfinite(total) else (math.nan, 1)
-
-
-def _fits(grad: Tensor, tensor: Tensor, size: int) -> bool:
-    """Whether a gradient's memory is what the plan says: one may be sparse, expanded or of another type."""
-    return grad.layout is torch.strided and grad.is_contiguous() and grad.numel() == size and grad.dtype is tensor.dtype

@@ -86,6 +86,8 @@ class Losses:
         """Whether steps clear what an earlier backward of theirs left: then the last loss of a step is its loss."""
         self.usual = math.inf
         """The size up to which a loss of a light step is nothing special."""
+        self._by_hand = False
+        """Whether the program was ever seen to scale its loss itself."""
         self.odd = False
         """Whether a loss of the current light step is beyond that."""
         self.scale_in_step = 0.0
@@ -159,7 +161,7 @@ class Losses:
     @guarded
     def _glimpse(self, root: Tensor, accumulates: bool) -> tuple[Tensor | float, float] | None:
         """Take the loss of a light step. What looks odd is shown to who looks for the birth of a NaN."""
-        if root.grad_fn is None or op.transforming():
+        if not root.requires_grad or root.is_leaf or op.transforming():
             return None
         self.models.reached = False
         self._cleared(accumulates)
@@ -170,7 +172,8 @@ class Losses:
             self.odd = True
             self.models.tell_of_glimpse()
             self._tell("backward_begins", Backward(root, value, accumulates, None, None))
-        return value, self._scale(root)
+        scaled = self._by_hand or self.scale_in_step or self.scale_of is not None
+        return value, self._scale(root) if scaled else 1.0
 
     @guarded
     def after(self, loss: tuple[Tensor | float, float, Backward] | None, accumulates: bool) -> None:
@@ -217,7 +220,9 @@ class Losses:
             return self.scale_of[1]
         if self.scale_in_step:  # a sum of scaled losses
             return self.scale_in_step
-        return _by_hand(root)
+        factor = _by_hand(root)
+        self._by_hand |= factor != 1.0
+        return factor
 
     def _read_graph(self, root: Tensor) -> Walk | None:
         nodes = self.hooks.nodes if self.backwards < _READ_IN_STEP else None
@@ -280,7 +285,7 @@ def _operand(root: Any, name: str, path: tuple[int, ...]) -> Tensor | None:
 def _value(root: Tensor) -> Tensor | float:
     """Return a number where that waits for no device, else a small tensor that the end of the step reads."""
     if root.is_cpu and root.dim() == 0 and root.is_floating_point() and root.layout is torch.strided:
-        return float(root.detach().item())
+        return float(root.item())
     value = root.detach()
     value = value.real if value.is_complex() else value
     value = value.to_dense() if value.layout is not torch.strided else value

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import gc
 import weakref
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -112,6 +113,10 @@ class Optimizers:
         """(total norm found, limit) of the last clip_grad_norm_ of the step."""
         self.judging = False
         """Whether the gradients of each step are judged before it is applied."""
+        self.norms_every = 1
+        """Light steps from one reading of the gradients to the next."""
+        self.reading_s = 0.0
+        """Seconds that reading the gradients of a light step has taken lately."""
         self.allowed_s = 0.0
         """Seconds that reading the gradients of a light step may take."""
         self.reading = True
@@ -123,6 +128,7 @@ class Optimizers:
         self._fresh = False
         """Whether parameters that were replaced have been looked for since the last backward."""
         self._handles: list[RemovableHandle] = []
+        self._newest: Stream | None = None
         self._running: list[int] = []
         """Optimizers whose step has begun and not ended, outermost first, by identity."""
 
@@ -149,6 +155,12 @@ class Optimizers:
             self._by_opt[opt] = stream
         return stream
 
+    def _known(self, opt: Optimizer) -> Stream | None:
+        """Return an optimizer's stream if it has one. The one that stepped last is mostly the one that steps."""
+        if self._newest is None or self._newest.opt() is not opt:
+            self._newest = self._by_opt.get(opt)
+        return self._newest
+
     def _replacing(self, opt: Optimizer) -> Stream | None:
         """A program that makes its optimizer anew (each epoch) for the same parameters goes on with the same stream."""
         mine = {id(t) for group in opt.param_groups for t in group["params"]}
@@ -162,7 +174,7 @@ class Optimizers:
     def _pre(self, opt: Optimizer, args: Any, kwargs: Any) -> Any:
         if not self.switch.on:
             return None
-        stream = self._by_opt.get(opt)
+        stream = self._known(opt)
         if (stream is None or self.switch) and not self._relevant(opt):
             return None
         self._running.append(id(opt))
@@ -206,10 +218,12 @@ class Optimizers:
             self.watched.update({id(w.ref): w for w in watched})
             self.params.read_gradients(watched)
             self._ready()
-        elif not closure:  # the gradients of a closure are still to come
+        elif not closure and stream.steps % self.norms_every == 0:  # the gradients of a closure are still to come
             if stream.gradients is None:
                 stream.gradients = Gradients(self.params.owned(stream.tensors()), self.allowed_s)
+            began = perf_counter()
             stream.glimpse = stream.gradients.read()
+            self.reading_s += 0.1 * (perf_counter() - began - self.reading_s)
             scale = getattr(opt, "grad_scale", None)
             if stream.glimpse is not None and isinstance(scale, Tensor):  # unscaled inside of its step
                 stream.glimpse = stream.glimpse[0] / float(scale), stream.glimpse[1]
@@ -237,8 +251,8 @@ class Optimizers:
 
     @guarded
     def _post(self, opt: Optimizer, args: Any, kwargs: Any) -> None:
-        stream = self._by_opt.get(opt)
-        if not self.switch.on or stream is None:
+        stream = self._known(opt) if self.switch.on else None
+        if stream is None:
             return
         if id(opt) in self._running:
             self._running.remove(id(opt))
