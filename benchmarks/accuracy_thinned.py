@@ -15,7 +15,6 @@ import argparse
 import functools
 import math
 import statistics
-import sys
 import time
 from collections import deque
 from dataclasses import dataclass, replace

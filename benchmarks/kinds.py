@@ -187,7 +187,11 @@ KINDS = {
     for kind in (
         Kind("bare", "the training alone", bare),
         Kind("bare again", "a second copy of it: what differences mean nothing here", bare),
-        Kind("NeuralDBG", f"the default budget, after the beginning (with {ALLOWANCE_S} s of allowance, to be there sooner)", default),
+        Kind(
+            "NeuralDBG",
+            "the default budget, after the beginning of a run",
+            default,
+        ),
         Kind("NeuralDBG, all", "`overhead=None`: every site at every step", full),
         Kind(
             "NeuralDBG, every 2nd", '`overhead=None`, `{"capture": {"every": 2}}`: reading goes on and off', alternating

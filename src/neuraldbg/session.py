@@ -277,7 +277,7 @@ class NeuralDbg:
         assert self._recorder is not None
         events = self._watch.observe(step, layout)
         if any(event.first_step == step.index for event in events):
-            self._capture.alarm()
+            self._capture.pace.governor.alarm()
         self._count = step.index + 1
         self._recorder.put(step, layout, events)
         if layout is not self._told or self._count % _TELL_EVERY == 0:  # so that a killed run's file says what ran

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from neuraldbg.capture import glimpses
+from neuraldbg.capture import pace
 from neuraldbg.capture.governor import Governor
 
 if TYPE_CHECKING:
@@ -32,5 +32,5 @@ def gaps(full: Callable[[int], bool] = usual) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Governor, "decide", decide)
-        patch.setattr(glimpses, "MOST", 1)  # asked before each step
+        patch.setattr(pace, "MOST", 1)  # asked before each step
         yield

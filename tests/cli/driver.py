@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 class FakeSession:
     """Remembers what it was told, and gives the verdict that the program put into ``builtins.verdict``."""
 
-    def __init__(self, *, out: Path, script: str, argv: tuple[str, ...], on_step: Any, probes: bool) -> None:
+    def __init__(self, *, out: Path, script: str, argv: tuple[str, ...], on_step: Any, **options: Any) -> None:
         self.folder: Path | None = out
         self.problem: str | None = None
-        self.script, self.argv, self.on_step, self.probes = script, argv, on_step, probes
+        self.script, self.argv, self.on_step, self.options = script, argv, on_step, options
         self.outcome: Outcome | None = None
 
     def start(self) -> None:
@@ -38,7 +38,7 @@ class FakeSession:
         except OSError as error:
             self.problem, self.folder = str(error), None
             return
-        told = {"script": self.script, "argv": self.argv, "outcome": vars(outcome), "probes": self.probes}
+        told = {"script": self.script, "argv": self.argv, "outcome": vars(outcome), "options": self.options}
         (self.folder / "told.json").write_text(json.dumps(told))
 
     def diagnose(self) -> Diagnosis:

@@ -14,29 +14,23 @@ one step.
 
 from __future__ import annotations
 
-import gc
-import math
 import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor, nn
-from torch.optim import Optimizer
-
 from neuraldbg.capture.compiled import forget_compiled
 from neuraldbg.capture.coverage import coverage
 from neuraldbg.capture.delivery import Closed, Delivery
-from neuraldbg.capture.glimpses import Glimpses
-from neuraldbg.capture.governor import Governor
+from neuraldbg.capture.glimpses import glimpse_of
 from neuraldbg.capture.guest import Switch, Tally
 from neuraldbg.capture.hooks import HookManager
 from neuraldbg.capture.layouts import Layouts
 from neuraldbg.capture.learning import Learning
 from neuraldbg.capture.losses import Losses
 from neuraldbg.capture.models import Models
-from neuraldbg.capture.optimizers import Optimizers, Stream
-from neuraldbg.capture.packed import REGIONS, wrap_enter, wrap_exit
+from neuraldbg.capture.optimizers import Optimizers, Stream, made
+from neuraldbg.capture.pace import Pace
+from neuraldbg.capture.packed import REGIONS
 from neuraldbg.capture.params import Params
 from neuraldbg.capture.patches import Patches
 from neuraldbg.capture.readers import Readers
@@ -44,9 +38,11 @@ from neuraldbg.capture.scalars import scalars
 from neuraldbg.capture.scene import Scene
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
-    from neuraldbg.capture.table import Raw
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+
     from neuraldbg.config import CaptureSettings
     from neuraldbg.nouns import Fact, Layout, Step
 
@@ -81,9 +77,6 @@ class Capture:
         background: Callable[[], float] = float,
     ) -> None:
         self.settings = settings
-        self.governor = Governor(settings.overhead, settings.allowance_s)
-        self._background = background
-        self.glimpses = Glimpses()
         self._next_reading = 0
         """The next step that is read whatever it costs."""
         self.tally = Tally()
@@ -114,18 +107,14 @@ class Capture:
         self.backwards = 0
         self._judge, self._halt, self._note = judge, halt, note
         self.delivery = Delivery(self.hooks.table, self.tally, emit)
+        self.pace = Pace(settings, self.tally, self.delivery, background)
         self._patches = Patches()
         self._open: list[Stream] = []
         self._pending = False
         self._together = False
         """Whether two optimizers have ever stepped after one backward."""
-        self._due = False
-        """Whether it is time to hand on the steps that are over."""
         self._closure = False
         self._by_hand: bool | None = None
-        self._began = self._last = 0.0
-        self._spent = 0.0
-        """Seconds that watching had taken when the newest step was closed."""
         self._recompiled = False
         self._packed = 0
         """Regions of packed tensors that had begun before the session."""
@@ -134,24 +123,15 @@ class Capture:
 
     def start(self) -> None:
         """Begin to listen."""
-        self._began = self._last = time.perf_counter()
+        self.pace.start()
         self.switch.turn_on()
-        self._patches.put(torch.autograd, "backward", lambda f: self.losses.wrap(f, "tensors"))
-        self._patches.put(torch.autograd, "grad", lambda f: self.losses.wrap(f, "outputs"))
-        self._patches.put(nn.Module, "__call__", self.models.wrap_call)
-        if hasattr(torch.nn.utils.clip_grad, "_clip_grads_with_norm_"):
-            self._patches.put(torch.nn.utils.clip_grad, "_clip_grads_with_norm_", self.optimizers.wrap_clip)
         self._packed = REGIONS.entered
         REGIONS.watch()
-        self._patches.put(torch.autograd.graph.saved_tensors_hooks, "__enter__", wrap_enter)
-        self._patches.put(torch.autograd.graph.saved_tensors_hooks, "__exit__", wrap_exit)
-        self._patches.put(torch.jit, "script", self.hooks.wrap_script)
-        self._patches.put(torch.amp.GradScaler, "scale", self.optimizers.wrap_scaler_scale(self._scaled))
-        self._patches.put(torch.amp.GradScaler, "step", self.optimizers.wrap_scaler_step)
+        self._patches.listen(self.losses, self.models, self.optimizers, self.hooks, self._scaled)
         for owner, name, make in self.readers.patches():
             self._patches.put(owner, name, make)
         self.optimizers.start()
-        self._forget_compiled()
+        self._recompiled |= forget_compiled(self.settings)
         self._prepare()
 
     def stop(self) -> None:
@@ -169,7 +149,7 @@ class Capture:
             REGIONS.unwatch()
             self.readers.at("stop")
             self.hooks.detach()
-            self._forget_compiled()
+            self._recompiled |= forget_compiled(self.settings)
 
     def watch(self, module: nn.Module, name: str = "") -> None:
         """Attach to a model. AttachError if it is attached already."""
@@ -178,7 +158,7 @@ class Capture:
     def flush(self) -> None:
         """Close the step that is open, and hand on all that are closed: whoever asks wants to see them."""
         self._close_open()
-        self._settle()
+        self.pace.settle(self.layouts.latest(), self.optimizers.reading_s)
         self.delivery.deliver()
 
     def summarise(self) -> None:
@@ -228,24 +208,21 @@ class Capture:
     def _has_optimizer(self) -> bool:
         """Whether an optimizer of torch holds what is watched, though it may not have stepped yet."""
         if not self.optimizers.streams and self._by_hand is None:
-            self._by_hand = not any(self._holds_ours(opt) for opt in _made())
+            self._by_hand = not any(self.params.in_optimizer(opt) for opt in made())
         return bool(self.optimizers.streams) or not self._by_hand
 
     # -- what the parts tell ------------------------------------------------------------------------------------
 
     def _relevant(self, opt: Optimizer) -> bool:
         """Whether an optimizer trains what is watched, or was meant to: its tensors may be copies of the model's."""
-        if self.models.discover or self._holds_ours(opt):
+        if self.models.discover or self.params.in_optimizer(opt):
             return True
         self.params.refresh()  # load_state_dict(assign=True) makes new tensors, and a new optimizer holds those
-        if self._holds_ours(opt):
+        if self.params.in_optimizer(opt):
             return True
         known = opt in self.optimizers._by_opt  # noqa: SLF001
         orphan = all(t.grad is None for group in opt.param_groups for t in group["params"])
         return known or (orphan and self.losses.backwards > 0)
-
-    def _holds_ours(self, opt: Optimizer) -> bool:
-        return any(id(t) in self.params.by_id for group in opt.param_groups for t in group["params"])
 
     def _before_backward(self, accumulates: bool) -> bool:
         """Called at every backward. Returns whether gradients left by an earlier one were cleared before this."""
@@ -274,7 +251,8 @@ class Capture:
         self.hooks.table.gather()
         loss = self.losses.loss(closure=self._closure)
         stream = self._open[-1].index if self._open else 0
-        reason = self._judge(stream, loss[0] if loss else None, self._layer_norms())
+        norms = self.params.layer_norms(self.optimizers.watched.values())
+        reason = self._judge(stream, loss[0] if loss else None, norms)
         if reason is not None:
             step = self.steps
             self._close(applied=False)
@@ -294,12 +272,6 @@ class Capture:
         self.losses.scale_of = (weakref.ref(tensor), scale)
         self.losses.scale_in_step = scale
 
-    def _layer_norms(self) -> dict[str, float]:
-        squares: dict[str, float] = {}
-        for layer, norm in self.params.grad_norms(self.optimizers.watched.values()):
-            squares[layer] = squares.get(layer, 0.0) + norm * norm
-        return {layer: math.sqrt(square) for layer, square in squares.items()}
-
     # -- a step ends --------------------------------------------------------------------------------------------
 
     def _close(self, *, applied: bool = True) -> None:
@@ -313,70 +285,32 @@ class Capture:
         counted = self._full(stream, applied=applied)
         index = stream.index if stream is not None else 0
         taken = self.hooks.table.take()
-        own = self.tally.seconds + self._background()
-        self._put_aside(self.steps, index, now, own, counted, self.layouts.now(), taken, applied=applied)
+        closed = Closed(self.steps, index, now, counted, tuple(self.scene.facts), applied, self.layouts.now(), taken)
+        self.pace.book(closed, self.tally.seconds)
         self._get_ready()
 
     def _close_light(self, now: float, *, applied: bool) -> None:
         stream = self._open[0] if self._open else None
         odd = self.losses.odd or not applied
-        self.glimpses.add(self.steps, stream, now, self.losses.take(), self.tally.seconds, closure=self._closure)
+        glimpse = glimpse_of(self.steps, stream, now, self.losses.take(), self.tally.seconds, closure=self._closure)
+        self.pace.waiting.append(glimpse)
         self._open.clear()
         self.models.forget_glimpse()
         self.steps += 1
         self.hooks.step = self.steps
-        if odd or self.steps >= self._next_reading or self.glimpses.due(now):
-            self._settle(applied=applied)
+        if odd or self.steps >= self._next_reading or self.pace.due(now):
+            self.pace.settle(self.layouts.latest(), self.optimizers.reading_s, applied=applied)
             self._get_ready(again=False)
-
-    def _settle(self, *, applied: bool = True) -> None:
-        """Put aside the light steps that wait."""
-        waiting = self.glimpses.take()
-        layout, background = self.layouts.latest(), self._background()
-        for number, each in enumerate(waiting, 1):
-            last = number == len(waiting)
-            self._put_aside(
-                each.step,
-                each.stream,
-                each.time,
-                each.own + background,
-                each.scalars(),
-                layout,
-                None,
-                applied=applied or not last,
-            )
-
-    def _put_aside(
-        self,
-        step: int,
-        stream: int,
-        now: float,
-        own: float,
-        counted: dict[str, float],
-        layout: Layout,
-        taken: Raw | None,
-        *,
-        applied: bool,
-    ) -> None:
-        """Book a step that is over, and put it aside for those who will take it."""
-        took, spent = now - self._last, own - self._spent
-        self._last, self._spent = now, own
-        counted["duration"], counted["overhead"] = took, spent
-        facts = tuple(self.scene.facts) if taken is not None else ()
-        self._due |= self.delivery.put(Closed(step, stream, now - self._began, counted, facts, applied, layout, taken))
-        self.governor.watch(counted.get("loss"), counted.get("grad_norm"))
-        # The first step holds the program's imports and its loading of data: that is no training.
-        reading = self.optimizers.reading_s if "grad_norm" in counted else 0.0
-        self.governor.book(took if step else spent, spent, full=taken is not None, reading=reading)
 
     def _get_ready(self, *, again: bool = True) -> None:
         """Decide how the next step is read, and hand on those that are over if it is time."""
-        self.losses.usual, self.glimpses.usual_norm = self.governor.usual
-        self.optimizers.norms_every = self.governor.norms_every(self.optimizers.reading_s)
-        read = self.governor.decide() or self._must_read(self.steps + again)
+        governor = self.pace.governor
+        self.losses.usual, self.pace.usual_norm = governor.usual
+        self.optimizers.norms_every = governor.norms_every(self.optimizers.reading_s)
+        read = governor.decide() or self.learning.reading(self.steps + again)
         self._prepare(full=read, next_step=again)
-        if self._due:
-            self._due = False
+        if self.pace.deliver:
+            self.pace.deliver = False
             self.delivery.deliver()
 
     def _full(self, stream: Stream | None, *, applied: bool) -> dict[str, float]:
@@ -388,17 +322,9 @@ class Capture:
         self.readers.at("step_closes")
         return {**counted, **self.scene.scalars}
 
-    def _must_read(self, step: int) -> bool:
-        """Whether a step is read whatever it costs: facts are, at powers of two, which are ever fewer."""
-        return self.learning.reading(step)
-
-    def alarm(self) -> None:
-        """Read the next steps in full: something has begun."""
-        self.governor.alarm()
-
     def deliver_late(self) -> None:
         """Hand on steps that have waited too long: called by the writer's thread."""
-        self.delivery.deliver_late(time.perf_counter() - self._began)
+        self.delivery.deliver_late(time.perf_counter() - self.pace.began)
 
     def _prepare(self, *, full: bool = True, next_step: bool = False) -> None:
         """Clear what the step gathered, and get ready for the next."""
@@ -436,7 +362,7 @@ class Capture:
         self.hooks.active = False
         self.hooks.lift()
         self.params.forget_samples()
-        self.optimizers.allowed_s = self.governor.light_s
+        self.optimizers.allowed_s = self.pace.governor.light_s
         self.switch.wake(awake=False)
 
     def _wake(self) -> None:
@@ -463,36 +389,11 @@ class Capture:
         """Say how well the program could be seen."""
         return {
             **coverage(self.hooks, recompiled=self._recompiled, packed=REGIONS.entered > self._packed),
-            "cost": self.cost(),
+            "cost": self.pace.cost(),
             "backwards": self.backwards,
             "models": len(self.models.found),
-            "optimizers": len(self.optimizers.streams) or sum(1 for _ in _made()),
+            "optimizers": len(self.optimizers.streams) or sum(1 for _ in made()),
             "passes": self.hooks.passes,
             "graded": self.models.graded,
             "reached": self.models.committed,
         }
-
-    def cost(self) -> dict[str, Any]:
-        """Say what watching has cost so far: seconds by what was done, and how many steps were read in full."""
-        governor = self.governor
-        own = self.tally.seconds + self._background()
-        training = governor.training
-        return {
-            "budget": governor.overhead,
-            "allowance_s": self.settings.allowance_s if governor.overhead is not None else None,
-            "own_s": own,
-            "training_s": training,
-            "ratio": own / training if training > 0 else None,
-            "full_steps": governor.full_steps,
-            "light_steps": governor.light_steps,
-            "parts_s": {**self.tally.parts, "writing": self._background()},
-        }
-
-    def _forget_compiled(self) -> None:
-        if self.settings.compiled == "observe":
-            self._recompiled |= forget_compiled()
-
-
-def _made() -> Iterator[Optimizer]:
-    """Go through all objects of the process for optimizers."""
-    return (o for o in gc.get_objects() if issubclass(type(o), Optimizer))

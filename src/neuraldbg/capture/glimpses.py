@@ -6,7 +6,6 @@ end of a light step notes what was read, and no more.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from neuraldbg.capture.losses import mean_loss
@@ -14,11 +13,6 @@ from neuraldbg.capture.losses import mean_loss
 if TYPE_CHECKING:
     from neuraldbg.capture.losses import Kept
     from neuraldbg.capture.optimizers import Stream
-
-MOST = 8
-"""Light steps that wait at most: the governor hears of a change within ten steps."""
-LONGEST_S = 0.25
-"""Seconds that one may wait."""
 
 
 class Glimpse(NamedTuple):
@@ -49,30 +43,10 @@ class Glimpse(NamedTuple):
         return found
 
 
-class Glimpses:
-    """Collects light steps until there are enough, one has waited for long, or one looks odd."""
-
-    def __init__(self) -> None:
-        self._waiting: list[Glimpse] = []
-        self.usual_norm = math.inf
-        """The gradient norm up to which nothing is special."""
-
-    def add(
-        self, step: int, stream: Stream | None, now: float, losses: list[Kept], own: float, *, closure: bool
-    ) -> None:
-        """Put down a step."""
-        index, lr, read = (stream.index, stream.lr, stream.glimpse) if stream is not None else (0, None, None)
-        norm = read[0] if read is not None else None
-        self._waiting.append(Glimpse(step, index, now, lr, losses, len(losses), closure, norm, own))
-
-    def due(self, now: float) -> bool:
-        """Whether it is time to work on them."""
-        waiting = self._waiting
-        norm = waiting[-1].norm
-        odd = norm is not None and not norm < self.usual_norm  # so that NaN is odd
-        return odd or len(waiting) >= MOST or now - waiting[0].time > LONGEST_S
-
-    def take(self) -> list[Glimpse]:
-        """Return them in order, and begin anew."""
-        waiting, self._waiting = self._waiting, []
-        return waiting
+def glimpse_of(
+    step: int, stream: Stream | None, now: float, losses: list[Kept], own: float, *, closure: bool
+) -> Glimpse:
+    """Put down a step that has just ended."""
+    index, lr, read = (stream.index, stream.lr, stream.glimpse) if stream is not None else (0, None, None)
+    norm = read[0] if read is not None else None
+    return Glimpse(step, index, now, lr, losses, len(losses), closure, norm, own)

@@ -26,7 +26,7 @@ from neuraldbg.capture.params import Params, Watched, stale_share
 from neuraldbg.capture.reader import Backward
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from torch.utils.hooks import RemovableHandle
 
@@ -77,6 +77,11 @@ class Stream:
             now = _place(self.tensors())
             if now is None or now[0] != self.left[0] or now[1] <= self.left[1]:  # a sum is made in place
                 self.stale = 0.0
+
+
+def made() -> Iterator[Optimizer]:
+    """Go through all objects of the process for optimizers."""
+    return (o for o in gc.get_objects() if issubclass(type(o), Optimizer))
 
 
 def _place(tensors: list[Tensor]) -> tuple[int, int] | None:
@@ -302,8 +307,8 @@ class Optimizers:
 
         It goes through all objects of the process, so only where a parameter would else seem to be in no optimizer.
         """
-        for opt in gc.get_objects():
-            if issubclass(type(opt), Optimizer) and opt not in self._by_opt:
+        for opt in made():
+            if opt not in self._by_opt:
                 self._unstepped.update(program.learning_rates(opt))
 
     def wrap_clip(self, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
     from torch import Tensor, nn
+    from torch.optim import Optimizer
 
     from neuraldbg.capture.table import Table
 
@@ -125,6 +126,10 @@ class Params:
                     self.by_id.pop(id(known.ref), None)
                     known.ref, known.before = parameter, None
                     self.by_id[id(parameter)] = known
+
+    def in_optimizer(self, opt: Optimizer) -> bool:
+        """Whether an optimizer holds a watched parameter."""
+        return any(id(t) in self.by_id for group in opt.param_groups for t in group["params"])
 
     def owned(self, tensors: Iterable[Tensor]) -> list[Watched]:
         """Return the watched ones among some tensors."""
@@ -249,15 +254,15 @@ class Params:
             return math.nan
         return math.sqrt(float((raw[:, op.SQUARES] / raw[:, op.COUNT] * raw[:, op.TOTAL]).sum()))
 
-    def grad_norms(self, watched: Iterable[Watched]) -> list[tuple[str, float]]:
-        """Layer and L2 norm of each gradient read in this step; NaN where one is not finite."""
-        found = []
+    def layer_norms(self, watched: Iterable[Watched]) -> dict[str, float]:
+        """L2 norm of the gradients read in this step by layer; NaN where one is not finite."""
+        squares: dict[str, float] = {}
         for w in watched:
             raw = self._raw([w.grad])
             if len(raw):
-                total = math.nan if raw[0, op.NONFINITE] else raw[0, op.SQUARES] / raw[0, op.COUNT] * raw[0, op.TOTAL]
-                found.append((w.layer, math.sqrt(total)))
-        return found
+                square = math.nan if raw[0, op.NONFINITE] else raw[0, op.SQUARES] / raw[0, op.COUNT] * raw[0, op.TOTAL]
+                squares[w.layer] = squares.get(w.layer, 0.0) + square
+        return {layer: math.sqrt(square) for layer, square in squares.items()}
 
     def update_ratio(self, watched: Iterable[Watched]) -> float:
         """Median over matrices of norm(update) / norm(weight), NaN if there is none. Call after ``Table.gather``."""

@@ -15,8 +15,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import nn
+
+from neuraldbg.capture.packed import wrap_enter, wrap_exit
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from torch import Tensor
+
+    from neuraldbg.capture.hooks import HookManager
+    from neuraldbg.capture.losses import Losses
+    from neuraldbg.capture.models import Models
+    from neuraldbg.capture.optimizers import Optimizers
 
 
 class Patches:
@@ -32,6 +44,26 @@ class Patches:
         patched = make(original)
         setattr(owner, name, patched)
         self._saved.append((owner, name, vars(owner).get(name, patched), original, own))
+
+    def listen(
+        self,
+        losses: Losses,
+        models: Models,
+        optimizers: Optimizers,
+        hooks: HookManager,
+        scaled: Callable[[Tensor, float], None],
+    ) -> None:
+        """Put in place what the capture itself stands in for. ``scaled`` is told what a gradient scaler scaled."""
+        self.put(torch.autograd, "backward", lambda f: losses.wrap(f, "tensors"))
+        self.put(torch.autograd, "grad", lambda f: losses.wrap(f, "outputs"))
+        self.put(nn.Module, "__call__", models.wrap_call)
+        if hasattr(torch.nn.utils.clip_grad, "_clip_grads_with_norm_"):
+            self.put(torch.nn.utils.clip_grad, "_clip_grads_with_norm_", optimizers.wrap_clip)
+        self.put(torch.autograd.graph.saved_tensors_hooks, "__enter__", wrap_enter)
+        self.put(torch.autograd.graph.saved_tensors_hooks, "__exit__", wrap_exit)
+        self.put(torch.jit, "script", hooks.wrap_script)
+        self.put(torch.amp.GradScaler, "scale", optimizers.wrap_scaler_scale(scaled))
+        self.put(torch.amp.GradScaler, "step", optimizers.wrap_scaler_step)
 
     def restore(self) -> None:
         """Put everything back."""

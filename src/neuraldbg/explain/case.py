@@ -30,8 +30,6 @@ LR_USUAL = {"adaptive": 3e-3, "plain": 0.1}
 """Learning rates up to here are what tutorials and papers begin with: they need a reason to be called too high."""
 LR_MIN = {"adaptive": 1e-6, "plain": 1e-5}
 """The smallest learning rates in common use."""
-HEALTHY_STEPS = 5
-"""Steps before the onset that are needed to say what was healthy."""
 RELU_TYPES = ("ReLU", "ReLU6")
 SURE = 0.5
 """Detector confidence below which an event is not taken for a symptom."""
@@ -360,14 +358,7 @@ class Case:
     @cached_property
     def healthy_grad_norm(self) -> float:
         """The upper end (90%) of the gradient norm before the onset; NaN if there was no healthy time."""
-        norm = self.scalar("grad_norm").finite()
-        if self.onset is not None:
-            norm = norm.between(0, self.onset - 1)
-        if len(norm) < HEALTHY_STEPS:
-            return float("nan")
-        # Where the norm ran away before the onset, only its first steps were healthy.
-        usual = float(np.median(norm.values[:HEALTHY_STEPS]))
-        return min(float(np.quantile(norm.values, 0.9)), 10 * usual) if usual > 0 else float("nan")
+        return profiles.healthy_norm(self)
 
     @cached_property
     def weights(self) -> tuple[Weight, ...]:

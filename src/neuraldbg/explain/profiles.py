@@ -28,6 +28,8 @@ MATRIX_TYPES = (
 """Layers with a weight matrix whose initial scale sets the gain."""
 NORM_WORDS = ("Norm",)
 RECURRENT_TYPES = ("RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell")
+HEALTHY_STEPS = 5
+"""Steps before the onset that are needed to say what was healthy."""
 FIRST = 10
 """Steps that "the beginning" is taken over."""
 
@@ -172,3 +174,15 @@ def unit_share(case: Case, row: int, stat: str, of: str) -> tuple[Floats, Floats
     part, whole = (case.held(case.run.series(row, name).between(0, end)) for name in (stat, of))
     keep = (whole.values > 0) & np.isfinite(part.values)
     return part.steps[keep].astype(np.float64), part.values[keep] / whole.values[keep]
+
+
+def healthy_norm(case: Case) -> float:
+    """Return the upper end (90%) of the gradient norm before the onset; NaN if there was no healthy time."""
+    norm = case.scalar("grad_norm").finite()
+    if case.onset is not None:
+        norm = norm.between(0, case.onset - 1)
+    if len(norm) < HEALTHY_STEPS:
+        return float("nan")
+    # Where the norm ran away before the onset, only its first steps were healthy.
+    usual = float(np.median(norm.values[:HEALTHY_STEPS]))
+    return min(float(np.quantile(norm.values, 0.9)), 10 * usual) if usual > 0 else float("nan")

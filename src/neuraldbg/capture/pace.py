@@ -1,0 +1,96 @@
+"""Steps that are over are booked with the governor, and put aside for those who will take them.
+
+Full steps one by one. Light ones wait until there are a few, one has waited for long, or one looks odd.
+"""
+
+from __future__ import annotations
+
+import math
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.capture.delivery import Closed
+from neuraldbg.capture.governor import Governor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from neuraldbg.capture.delivery import Delivery
+    from neuraldbg.capture.glimpses import Glimpse
+    from neuraldbg.capture.guest import Tally
+    from neuraldbg.config import CaptureSettings
+    from neuraldbg.nouns import Layout
+
+MOST = 8
+"""Light steps that wait at most: the governor hears of a change within ten steps."""
+LONGEST_S = 0.25
+"""Seconds that one may wait."""
+
+
+class Pace:
+    """Keeps the books of a session. ``background`` tells the seconds of the processor that our own threads took."""
+
+    def __init__(
+        self, settings: CaptureSettings, tally: Tally, delivery: Delivery, background: Callable[[], float]
+    ) -> None:
+        self.governor = Governor(settings.overhead, settings.allowance_s)
+        self.waiting: list[Glimpse] = []
+        """Light steps that wait."""
+        self.usual_norm = math.inf
+        """The gradient norm up to which nothing is special."""
+        self.deliver = False
+        """Whether it is time to hand on what was put aside."""
+        self.began = 0.0
+        self._last = self._spent = 0.0
+        """When the newest step ended, and what watching had taken by then, in seconds."""
+        self._settings, self._tally, self._delivery, self._background = settings, tally, delivery, background
+
+    def start(self) -> None:
+        """Begin to count."""
+        self.began = self._last = perf_counter()
+
+    def due(self, now: float) -> bool:
+        """Whether it is time to settle."""
+        waiting = self.waiting
+        norm = waiting[-1].norm
+        odd = norm is not None and not norm < self.usual_norm  # so that NaN is odd
+        return odd or len(waiting) >= MOST or now - waiting[0].time > LONGEST_S
+
+    def settle(self, layout: Layout, reading: float, *, applied: bool = True) -> None:
+        """Book the light steps that wait. ``applied`` is that of the last; to read a gradient took ``reading``."""
+        waiting, self.waiting = self.waiting, []
+        for number, each in enumerate(waiting, 1):
+            done = applied or number < len(waiting)
+            closed = Closed(each.step, each.stream, each.time, each.scalars(), (), done, layout, None)
+            self.book(closed, each.own, reading if each.norm is not None else 0.0)
+
+    def book(self, closed: Closed, own: float, reading: float = 0.0) -> None:
+        """Book a step that ended at ``closed.time``, by when watching had taken ``own`` seconds on the training's
+        threads, and put it aside.
+        """
+        own += self._background()
+        took, spent = closed.time - self._last, own - self._spent
+        self._last, self._spent = closed.time, own
+        counted = closed.scalars
+        counted["duration"], counted["overhead"] = took, spent
+        self.deliver |= self._delivery.put(closed._replace(time=closed.time - self.began))
+        governor = self.governor
+        governor.watch(counted.get("loss"), counted.get("grad_norm"))
+        # The first step holds the program's imports and its loading of data: that is no training.
+        governor.book(took if closed.step else spent, spent, full=closed.taken is not None, reading=reading)
+
+    def cost(self) -> dict[str, Any]:
+        """Say what watching has cost so far: seconds by what was done, and how many steps were read in full."""
+        governor = self.governor
+        background = self._background()
+        own, training = self._tally.seconds + background, governor.training
+        return {
+            "budget": governor.overhead,
+            "allowance_s": self._settings.allowance_s if governor.overhead is not None else None,
+            "own_s": own,
+            "training_s": training,
+            "ratio": own / training if training > 0 else None,
+            "full_steps": governor.full_steps,
+            "light_steps": governor.light_steps,
+            "parts_s": {**self._tally.parts, "writing": background},
+        }
