@@ -77,8 +77,7 @@ class Capture:
         background: Callable[[], float] = float,
     ) -> None:
         self.settings = settings
-        self._next_reading = 0
-        """The next step that is read whatever it costs."""
+        self._next_reading = 0  # the next step that is read whatever it costs
         self.tally = Tally()
         self.hooks = HookManager(layers=None, param_grads=False, settings=settings, tally=self.tally)
         self.params = Params(self.hooks.table)
@@ -116,8 +115,7 @@ class Capture:
         self._closure = False
         self._by_hand: bool | None = None
         self._recompiled = False
-        self._packed = 0
-        """Regions of packed tensors that had begun before the session."""
+        self._packed = 0  # regions of packed tensors that had begun before the session
 
     # -- lifecycle ----------------------------------------------------------------------------------------------
 
@@ -149,6 +147,7 @@ class Capture:
             REGIONS.unwatch()
             self.readers.at("stop")
             self.hooks.detach()
+            self.hooks.table.rest(resting=False)
             self._recompiled |= forget_compiled(self.settings)
 
     def watch(self, module: nn.Module, name: str = "") -> None:
@@ -291,7 +290,7 @@ class Capture:
 
     def _close_light(self, now: float, *, applied: bool) -> None:
         stream = self._open[0] if self._open else None
-        odd = self.losses.odd or not applied
+        odd = self.losses.odd or not applied or bool(self.scene.facts)
         glimpse = glimpse_of(self.steps, stream, now, self.losses.take(), self.tally.seconds, closure=self._closure)
         self.pace.waiting.append(glimpse)
         self._open.clear()
@@ -299,7 +298,8 @@ class Capture:
         self.steps += 1
         self.hooks.step = self.steps
         if odd or self.steps >= self._next_reading or self.pace.due(now):
-            self.pace.settle(self.layouts.latest(), self.optimizers.reading_s, applied=applied)
+            facts, self.scene.facts = tuple(self.scene.facts), []
+            self.pace.settle(self.layouts.latest(), self.optimizers.reading_s, facts, applied=applied)
             self._get_ready(again=False)
 
     def _get_ready(self, *, again: bool = True) -> None:
@@ -361,6 +361,7 @@ class Capture:
         self._read(on=False)
         self.hooks.active = False
         self.hooks.lift()
+        self.hooks.table.rest(resting=True)
         self.params.forget_samples()
         self.optimizers.allowed_s = self.pace.governor.light_s
         self.switch.wake(awake=False)
@@ -369,7 +370,7 @@ class Capture:
         """Read in full again."""
         self.switch.wake(awake=True)
         self.hooks.put_back()
-        self.hooks.table.clear()
+        self.hooks.table.rest(resting=False)
         self.optimizers.wake(self.steps)
         self.scene.order.clear()
         self.readers.at("resumes")

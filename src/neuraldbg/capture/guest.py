@@ -64,7 +64,7 @@ class Switch:
 
     def turn_on(self) -> None:
         """Act, in this process."""
-        self.on = self._acts = True
+        self.on, self._acts = True, self._awake
 
     def turn_off(self) -> None:
         """Pass everything through from now on."""

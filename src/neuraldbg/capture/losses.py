@@ -82,8 +82,10 @@ class Losses:
         self.scale_of: tuple[weakref.ref[Tensor], float] | None = None
         """The output of ``GradScaler.scale`` and its scale."""
         self._cleared = cleared
-        self._clears = False
-        """Whether steps clear what an earlier backward of theirs left: then the last loss of a step is its loss."""
+        self._number = 0
+        """Backward passes of the step so far."""
+        self._clear_at = -1
+        """Which backward of a full step found that the gradients of the ones before had been cleared; -1 for none."""
         self.usual = math.inf
         """The size up to which a loss of a light step is nothing special."""
         self._by_hand = False
@@ -134,7 +136,9 @@ class Losses:
             return None
         self.models.reached = False
         cleared = self._cleared(accumulates)
-        self._clears = cleared or (self._clears and bool(self.values))
+        if accumulates:
+            self._clear_at = (self._number if cleared else self._clear_at) if self._number else -1
+            self._number += 1
         if cleared:  # what was differentiated so far was not for this step: an adversarial example
             self.values.clear()
         found = self._read_graph(tensors[0]) if accumulates or not self.values else None
@@ -165,8 +169,10 @@ class Losses:
             return None
         self.models.reached = False
         self._cleared(accumulates)
-        if self._clears and accumulates:
-            self.values.clear()
+        if accumulates:
+            if self._number == self._clear_at:
+                self.values.clear()
+            self._number += 1
         value = _value(root)
         if isinstance(value, float) and not -self.usual < value < self.usual:  # false for NaN
             self.odd = True
@@ -205,6 +211,7 @@ class Losses:
         """Return the losses of a light step, and begin the next."""
         kept, self.values, self.asides = self.values or self.asides, [], []
         self.scale_in_step = 0.0
+        self._number = 0
         self.odd = False
         return kept
 
@@ -212,6 +219,7 @@ class Losses:
         """Forget the losses of the step before."""
         self.values.clear()
         self.asides.clear()
+        self._number = 0
         self.scale_in_step = 0.0
         self.terms = None
 

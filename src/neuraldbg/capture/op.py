@@ -185,7 +185,7 @@ def observe_device(x: Tensor, table: Tensor, row: int, cap: int, bound: float = 
 @torch.library.custom_op("neuraldbg::observe", mutates_args=("table",))
 def observe(x: Tensor, table: Tensor, row: int, cap: int, bound: float, centre: float) -> None:
     """Operator form for compiled graphs; ``table`` has shape (rows, WIDTH)."""
-    if x.numel() == 0 or not x.dtype.is_floating_point:
+    if x.numel() == 0 or not x.dtype.is_floating_point or table.data_ptr() in _resting:
         return
     if x.device.type == "cpu":
         observe_cpu(x, rows_of(table), row, cap, bound, centre)
@@ -204,7 +204,7 @@ def observe_gradient(grad: Tensor, handle: int, row: int, cap: int) -> Tensor:
 
     The table is named by its handle: a tensor saved for backward may not be written to before it is used.
     """
-    table = _tables.get(handle)
+    table = _tables.get(handle) if handle not in _resting else None
     if table is not None and grad.numel() and grad.dtype.is_floating_point:
         if grad.device.type == "cpu":
             observe_cpu(grad, rows_of(table), row, cap)
@@ -239,6 +239,16 @@ def tap(x: Tensor, handle: int, row: int, cap: int) -> Tensor:
 # Tables by handle, for as long as their session keeps them: a compiled graph can hold a number, not an object.
 _tables: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
 _handles = itertools.count()
+_resting: set[int] = set()
+"""Handles and addresses of tables that take nothing now. A compiled graph holds the operator in light steps, too: a
+flag that the graph itself could see would have it compiled once more.
+"""
+
+
+def rest(table: Tensor, handle: int, *, resting: bool) -> None:
+    """Let compiled graphs pass by a table for some steps, or write to it again."""
+    for key in (table.data_ptr(), handle):
+        _resting.add(key) if resting else _resting.discard(key)
 
 
 def handle_of(table: Tensor) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from neuraldbg.capture.glimpses import Glimpse
     from neuraldbg.capture.guest import Tally
     from neuraldbg.config import CaptureSettings
-    from neuraldbg.nouns import Layout
+    from neuraldbg.nouns import Fact, Layout
 
 MOST = 8
 """Light steps that wait at most: the governor hears of a change within ten steps."""
@@ -56,12 +56,17 @@ class Pace:
         odd = norm is not None and not norm < self.usual_norm  # so that NaN is odd
         return odd or len(waiting) >= MOST or now - waiting[0].time > LONGEST_S
 
-    def settle(self, layout: Layout, reading: float, *, applied: bool = True) -> None:
-        """Book the light steps that wait. ``applied`` is that of the last; to read a gradient took ``reading``."""
+    def settle(self, layout: Layout, reading: float, facts: tuple[Fact, ...] = (), *, applied: bool = True) -> None:
+        """Book the light steps that wait. ``facts`` and ``applied`` are those of the last; to read a gradient took
+        ``reading``.
+        """
         waiting, self.waiting = self.waiting, []
         for number, each in enumerate(waiting, 1):
-            done = applied or number < len(waiting)
-            closed = Closed(each.step, each.stream, each.time, each.scalars(), (), done, layout, None)
+            last = number == len(waiting)
+            learnt = facts if last else ()
+            closed = Closed(
+                each.step, each.stream, each.time, each.scalars(), learnt, applied or not last, layout, None
+            )
             self.book(closed, each.own, reading if each.norm is not None else 0.0)
 
     def book(self, closed: Closed, own: float, reading: float = 0.0) -> None:

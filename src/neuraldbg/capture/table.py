@@ -118,6 +118,12 @@ class Table:
         if raw[op.COUNT] and math.isfinite(norm):
             raw[op.SQUARES] = norm**2 * raw[op.COUNT] / raw[op.TOTAL]
 
+    def rest(self, *, resting: bool) -> None:
+        """Take nothing from compiled graphs in the steps to come, or begin anew."""
+        op.rest(self.raw, self.handle, resting=resting)
+        if not resting:
+            self.clear()
+
     def clear(self) -> None:
         """Start a new step."""
         used = self._numpy[: len(self.sites)]

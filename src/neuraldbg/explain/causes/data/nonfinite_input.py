@@ -55,7 +55,20 @@ def judge(case: Case) -> Finding | None:
             count = int((term.get("target") or {}).get("nonfinite") or 0)
             if count:
                 return _weigh(case, "target", fact.step, count)
-    return _by_elimination(case)
+    return _made_again(case) or _by_elimination(case)
+
+
+def _made_again(case: Case) -> Finding | None:
+    """In a step whose layers were not read, the failed pass was made again at once, and its batch looked at."""
+    origin, born = case.origin, birth(case, "input", "target")
+    if origin is None or origin.read or born is None or born.get("step") != origin.step:
+        return None
+    weigh, what = Weighing(), str(born["phase"])
+    sample = f" in sample {born['sample']}" if born.get("sample") is not None else ""
+    weigh.speaks(f"the loss of step {origin.step} was not finite, and the {what} of that step holds values that are "
+                 f"NaN or infinite{sample}", 5.0, int(born["count"]), 0)  # fmt: skip
+    weigh.speaks("the steps before it were finite", 2.0, origin.step)
+    return _concluded(case, weigh, what, origin.step, sample)
 
 
 def _by_elimination(case: Case) -> Finding | None:
@@ -121,9 +134,13 @@ def _weigh(case: Case, what: str, step: int, count: int) -> Finding:
         which = f", first in sample {born['sample']}"
         weigh.speaks(f"sample {born['sample']} of that batch is the first with such a value "
                      f"({plural(int(born['count']), 'sample')} of the batch)", 0.5, int(born["sample"]))  # fmt: skip
+    return _concluded(case, weigh, what, step, f": {count} of them{which}")
+
+
+def _concluded(case: Case, weigh: Weighing, what: str, step: int, where: str) -> Finding:
     name = "y" if what == "target" else "x"
     return weigh.conclude(
-        f"NaN or infinite values in the data: the {what} of step {step} holds {count} of them{which}",
+        f"NaN or infinite values in the data: the {what} of step {step} holds some{where}",
         Remedy(
             "Repair or drop the samples, and stop at the door when one comes through.",
             f"assert torch.isfinite({name}).all(), 'bad sample in this batch'\n"
