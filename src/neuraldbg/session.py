@@ -145,7 +145,7 @@ class NeuralDbg:
         try:
             self._capture.start()
             if self._model is not None:
-                self._capture.watch(self._model)
+                self._capture.models.watch(self._model)
                 self._attach_snapshots()
         except BaseException:
             self.stop()

@@ -68,7 +68,7 @@ def ride(program: Callable[[], object], *models: nn.Module, **settings: object) 
     capture.start()
     try:
         for model in models:
-            capture.watch(model)
+            capture.models.watch(model)
         program()
     finally:
         capture.stop()

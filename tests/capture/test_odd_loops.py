@@ -333,7 +333,7 @@ def test_a_loop_without_an_optimizer_keeps_no_more_and_more() -> None:
     watched = capture
     capture.start()
     try:
-        capture.watch(model)
+        capture.models.watch(model)
         program()
     finally:
         capture.stop()

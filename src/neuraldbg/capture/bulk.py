@@ -131,14 +131,21 @@ class Samples:
         return view
 
 
-def observe_many(items: Sequence[Item], rows: op.Rows) -> None:
-    """Set the rows of many tensors in one call."""
-    if native is None:
-        for item in items:
-            _replace(_sample(item), item, rows)
-    elif items:
+def observe_many(items: Sequence[Item], rows: op.Rows) -> tuple[float, float]:
+    """Set the rows of many tensors in one call. Returns the sum of squares over all, estimated where samples were read,
+    and how many of the elements read are not finite.
+    """
+    if native is not None:
+        if not items:
+            return 0.0, 0.0
         plan = _plan(items, rows, [0] * len(items))
-        native.observe_many(plan.ctypes.data, len(plan), 0)
+        found: tuple[float, float] = native.observe_many(plan.ctypes.data, len(plan), 0)
+        return found
+    for item in items:
+        _replace(_sample(item), item, rows)
+    raw = rows.values[[item.row for item in items]]
+    squares = raw[:, op.SQUARES] / np.maximum(raw[:, op.COUNT], 1) * raw[:, op.TOTAL]
+    return float(squares.sum()), float(raw[:, op.NONFINITE].sum())
 
 
 def _plan(items: Sequence[Item], rows: op.Rows, kept: list[int]) -> npt.NDArray[np.int64]:

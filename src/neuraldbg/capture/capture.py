@@ -40,7 +40,7 @@ from neuraldbg.capture.scene import Scene
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from torch import Tensor, nn
+    from torch import Tensor
     from torch.optim import Optimizer
 
     from neuraldbg.config import CaptureSettings
@@ -105,7 +105,7 @@ class Capture:
         self.steps = 0
         self.backwards = 0
         self._judge, self._halt, self._note = judge, halt, note
-        self.delivery = Delivery(self.hooks.table, self.tally, emit)
+        self.delivery = Delivery(self.hooks.table, self.params, self.tally, emit)
         self.pace = Pace(settings, self.tally, self.delivery, background)
         self._patches = Patches()
         self._open: list[Stream] = []
@@ -149,10 +149,6 @@ class Capture:
             self.hooks.detach()
             self.hooks.table.rest(resting=False)
             self._recompiled |= forget_compiled(self.settings)
-
-    def watch(self, module: nn.Module, name: str = "") -> None:
-        """Attach to a model. AttachError if it is attached already."""
-        self.models.watch(module, name)
 
     def flush(self) -> None:
         """Close the step that is open, and hand on all that are closed: whoever asks wants to see them."""
@@ -281,10 +277,11 @@ class Capture:
             self._close_light(now, applied=applied)
             return
         stream = self._open[0] if self._open else None
-        counted = self._full(stream, applied=applied)
+        counted = self._full(stream)
         index = stream.index if stream is not None else 0
         taken = self.hooks.table.take()
-        closed = Closed(self.steps, index, now, counted, tuple(self.scene.facts), applied, self.layouts.now(), taken)
+        facts, watched = tuple(self.scene.facts), tuple(self.optimizers.watched.values()) if applied else ()
+        closed = Closed(self.steps, index, now, counted, facts, applied, self.layouts.now(), taken, watched)
         self.pace.book(closed, self.tally.seconds)
         self._get_ready()
 
@@ -313,10 +310,10 @@ class Capture:
             self.pace.deliver = False
             self.delivery.deliver()
 
-    def _full(self, stream: Stream | None, *, applied: bool) -> dict[str, float]:
+    def _full(self, stream: Stream | None) -> dict[str, float]:
         """Sum up a step that was read in full."""
         self.hooks.table.gather()
-        counted = scalars(self.scene, stream, closure=self._closure, applied=applied)
+        counted = scalars(self.scene, stream, closure=self._closure)
         self.layouts.refresh_called()
         self.learning.learn(self.steps, self._open, self.layout)
         self.readers.at("step_closes")
@@ -346,6 +343,7 @@ class Capture:
         self.optimizers.skipped = 0
         self.optimizers.clipped = None
         self.models.begin_step()
+        self.params.begin_step()
         hooks = self.hooks
         hooks.sampled = self.steps % self.settings.every == 0
         hooks.active = hooks.sampled

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from neuraldbg.capture.guest import Tally
+    from neuraldbg.capture.params import Params, Watched
     from neuraldbg.capture.table import Raw, Table
     from neuraldbg.nouns import Fact, Layout
 
@@ -43,13 +44,15 @@ class Closed(NamedTuple):
     layout: Layout
     taken: Raw | None
     """None of a light step."""
+    stepped: tuple[Watched, ...] = ()
+    """The parameters that were changed by it."""
 
 
 class Delivery:
     """Puts closed steps aside and hands them on."""
 
-    def __init__(self, table: Table, tally: Tally, emit: Callable[[Step, Layout], None]) -> None:
-        self._table, self._tally, self._emit = table, tally, emit
+    def __init__(self, table: Table, params: Params, tally: Tally, emit: Callable[[Step, Layout], None]) -> None:
+        self._table, self._params, self._tally, self._emit = table, params, tally, emit
         self.batch = BATCH
         """Steps after which those put aside are handed on."""
         self._backlog: list[Closed] = []
@@ -81,6 +84,8 @@ class Delivery:
 
     def _hand_on(self, closed: Closed) -> None:
         table = self._table.derive(closed.step, closed.taken) if closed.taken is not None else _NOTHING
+        if closed.stepped:
+            closed.scalars.update(self._params.update_ratio(closed.stepped, table))
         step = Step(
             closed.step, closed.stream, closed.time, table, closed.scalars, closed.facts, applied=closed.applied
         )

@@ -67,8 +67,9 @@ def strip(path: str) -> str:
 def layer_of(path: str, module: nn.Module, model: str) -> Layer:
     """Describe a module."""
     settings: dict[str, float | str | bool] = {}
-    for name in _SETTINGS:
-        value = module.__dict__.get(name, None)
+    own = module.__dict__
+    for name in [name for name in _SETTINGS if name in own]:
+        value = own[name]
         if isinstance(value, (bool, int, float, str)):
             settings[name] = value
         elif isinstance(value, (tuple, list)) and value and all(isinstance(v, int) for v in value):

@@ -12,7 +12,7 @@ from torch.nn.parameter import is_lazy
 
 from neuraldbg.capture import op
 from neuraldbg.capture.bulk import Item, Samples, observe_many, plain
-from neuraldbg.nouns import Site
+from neuraldbg.nouns import Site, column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.capture.table import Table
 
+_COUNT, _TOTAL, _ZEROS, _RMS, _NONFINITE = map(column, ("count", "total", "zeros", "rms", "nonfinite"))
 _STALE_HEAD = 4096
 _TOUCHED = 4_194_304
 """Elements of an embedding's touched rows that are kept over a step at most."""
@@ -73,6 +74,9 @@ class Params:
         """What was read of the weights of an optimizer, by the identity of the first."""
         self._open: Samples | None = None
         """Those of the step that is under way."""
+        self._norm: float | None = None
+        """The norm of all gradients of the step, infinite if they were not read in a single call."""
+        self._dtypes: dict[torch.dtype, str] = {}
         self.outside = 0.0
         """The largest change of a small weight between its last step and this, relative to its size."""
 
@@ -80,8 +84,9 @@ class Params:
         """Watch the parameters that a module owns itself; a tied one keeps its first name and gains an alias."""
         self._modules.append((path, module))
         self._model = model
-        for name, parameter in module.named_parameters(recurse=False):
-            self._watch(path, name, parameter, module)
+        for name, parameter in module._parameters.items():  # noqa: SLF001 (of a thousand modules the iterator is dear)
+            if parameter is not None:
+                self._watch(path, name, parameter, module)
 
     def _watch(self, path: str, name: str, parameter: Tensor, module: nn.Module) -> None:
         label = f"{path}.{name}" if path else name
@@ -90,7 +95,8 @@ class Params:
             if label != known.name and label not in known.aliases:
                 known.aliases = (*known.aliases, label)
             return
-        dtype = str(parameter.dtype).removeprefix("torch.")
+        dtype = self._dtypes.get(parameter.dtype) or str(parameter.dtype).removeprefix("torch.")
+        self._dtypes[parameter.dtype] = dtype
         kinds = ("param", "param_grad", "update")
         rows = [self.table.add(Site(kind, path, 0, name, dtype)) for kind in kinds]
         param, grad, update = rows if rows[-1] is not None else (None, None, None)
@@ -105,6 +111,10 @@ class Params:
         held = {id(p) for _, module in self._modules for p in module.parameters(recurse=False)}
         self.by_id = {key: w for key, w in self.by_id.items() if key in held}
         self._samples.clear()
+
+    def begin_step(self) -> None:
+        """Start a new step."""
+        self._norm = None
 
     def forget_samples(self) -> None:
         """Steps will go by unread: what the last one left says nothing of the next that is read."""
@@ -180,7 +190,10 @@ class Params:
                 self._keep_touched(w, grad)
             else:
                 others.append((w, grad, w.grad))
-        observe_many(items, self.table.rows)
+        squares, bad = observe_many(items, self.table.rows)
+        # What one call has summed up is the norm, if it was the only one of the step.
+        known = self._norm is None and not others and scale == 1.0
+        self._norm = (math.nan if bad else math.sqrt(squares)) if known else math.inf
         if scale != 1.0:
             self.table.scale([item.row for item in items], 1 / scale)
         if others:
@@ -249,6 +262,8 @@ class Params:
 
     def grad_norm(self, watched: Iterable[Watched]) -> float:
         """L2 norm over the gradients read in this step; NaN if one is not finite. Call after ``Table.gather``."""
+        if self._norm is not None and self._norm != math.inf:
+            return self._norm
         raw = self._raw([w.grad for w in watched])
         if raw[:, op.NONFINITE].any():
             return math.nan
@@ -264,26 +279,24 @@ class Params:
                 squares[w.layer] = squares.get(w.layer, 0.0) + square
         return {layer: math.sqrt(square) for layer, square in squares.items()}
 
-    def update_ratio(self, watched: Iterable[Watched]) -> float:
-        """Median over matrices of norm(update) / norm(weight), NaN if there is none. Call after ``Table.gather``."""
-        ours = [w for w in watched if w.update is not None]
-        if not ours:
-            return math.nan
-        update = self.table.rows.values[[_row(w.update) for w in ours]]
-        weight = self.table.rows.values[[_row(w.param) for w in ours]]
-        seen = (update[:, op.COUNT] > 0) & (weight[:, op.COUNT] > 0)
-        still = seen & (update[:, op.ZEROS] == update[:, op.COUNT]) & (update[:, op.COUNT] < update[:, op.TOTAL])
-        for i in np.flatnonzero(seen):
-            # Rows of an embedding that no batch asked for do not move, and a sample may well miss the others.
-            ours[i].whole = bool(still[i]) and not ours[i].rows
-        matrix = np.array([w.ref.dim() > 1 for w in ours])
-        usable = seen & matrix & (weight[:, op.SQUARES] > 0)
-        usable &= (update[:, op.NONFINITE] == 0) & (weight[:, op.NONFINITE] == 0)
+    def update_ratio(self, watched: tuple[Watched, ...], table: npt.NDArray[np.float64]) -> dict[str, float]:
+        """Return the scalar ``update_ratio``, from the table of a step that is over: the median over matrices of
+        norm(update) / norm(weight). Empty if there is none.
+        """
+        ours = [w for w in watched if w.update is not None and w.update < len(table)]
+        update = table[[_row(w.update) for w in ours]]
+        weight = table[[_row(w.param) for w in ours]]
+        seen = (update[:, _COUNT] > 0) & (weight[:, _COUNT] > 0)
+        still = seen & (update[:, _ZEROS] == update[:, _COUNT]) & (update[:, _COUNT] < update[:, _TOTAL])
+        for w, saw, stood in zip(ours, seen.tolist(), still.tolist(), strict=True):
+            if saw:
+                # Rows of an embedding that no batch asked for do not move, and a sample may well miss the others.
+                w.whole = stood and not w.rows
+        usable = seen & [w.ref.dim() > 1 for w in ours] & (weight[:, _RMS] > 0)
+        usable &= (update[:, _NONFINITE] == 0) & (weight[:, _NONFINITE] == 0)
         if not usable.any():
-            return math.nan
-        update, weight = update[usable], weight[usable]
-        squares = update[:, op.SQUARES] / update[:, op.COUNT] * weight[:, op.COUNT] / weight[:, op.SQUARES]
-        return float(np.median(np.sqrt(squares)))
+            return {}
+        return {"update_ratio": float(np.median(update[usable, _RMS] / weight[usable, _RMS]))}
 
     def _raw(self, rows: list[int | None]) -> npt.NDArray[np.float64]:
         """Return the accumulators of the rows whose sites were seen in this step, shape (rows, op.WIDTH)."""

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from neuraldbg.capture.losses import Losses
     from neuraldbg.capture.models import Models
     from neuraldbg.capture.optimizers import Optimizers, Stream
-    from neuraldbg.capture.params import Params, Watched
+    from neuraldbg.capture.params import Watched
     from neuraldbg.capture.scene import Scene
 
 
-def scalars(scene: Scene, stream: Stream | None, *, closure: bool, applied: bool) -> dict[str, float]:
+def scalars(scene: Scene, stream: Stream | None, *, closure: bool) -> dict[str, float]:
     """Return the scalars of the step that is about to close: of its first stream where two optimizers stepped."""
     watched = list(scene.optimizers.watched.values())
     return {
         **_passes(scene.models, scene.losses, watched, closure=closure),
-        **_weights(scene.params, watched, applied=applied),
+        **({"grad_norm": scene.params.grad_norm(watched)} if watched else {}),
         **_optimizers(scene.optimizers, stream),
     }
 
@@ -33,16 +32,6 @@ def _passes(models: Models, losses: Losses, watched: list[Watched], *, closure: 
         passes = [p for p in models.passes if p.model.name in trained] or models.passes
         found["eval_layers"] = max(done.eval_layers for done in passes)
         found["batch_size"] = sum(done.batch for done in models.passes)
-    return found
-
-
-def _weights(params: Params, watched: list[Watched], *, applied: bool) -> dict[str, float]:
-    if not watched:
-        return {}
-    found = {"grad_norm": params.grad_norm(watched)}
-    ratio = params.update_ratio(watched) if applied else math.nan
-    if not math.isnan(ratio):
-        found["update_ratio"] = ratio
     return found
 
 
