@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from neuraldbg import NeuralDbg, NeuralDbgError, TrainingHalted
 from neuraldbg.capture import Capture
+from neuraldbg.capture.models import Models
 
 PATCHED = (
     (torch.autograd, "backward"),
@@ -100,17 +101,17 @@ def test_after_training_was_halted() -> None:
     check(model, program, TrainingHalted)
 
 
-@pytest.mark.parametrize("where", ["start", "watch"])
-def test_after_a_start_that_failed(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+@pytest.mark.parametrize(("owner", "where"), [(Capture, "start"), (Models, "watch")])
+def test_after_a_start_that_failed(monkeypatch: pytest.MonkeyPatch, owner: type, where: str) -> None:
     model = Mlp()
-    real = getattr(Capture, where)
+    real = getattr(owner, where)
 
-    def broken(self: Capture, *args: Any) -> None:
+    def broken(self: Any, *args: Any) -> None:
         real(self, *args)
         raise Boom
 
     with monkeypatch.context() as patch:
-        patch.setattr(Capture, where, broken)
+        patch.setattr(owner, where, broken)
         check(model, NeuralDbg(model).start, Boom)
     with NeuralDbg(model) as dbg:  # and the next session is not told that one is running
         loop(model)
