@@ -20,7 +20,8 @@ def ride(governor: Governor, steps: int, training: float, *, full: bool = True, 
     for _ in range(steps):
         read.append(full)
         own = (FULL if full else LIGHT) * (1 + noise * draw.random())
-        full = governor.after(training * (1 + noise * draw.random()) + own, own, full=full)
+        governor.book(training * (1 + noise * draw.random()) + own, own, full=full)
+        full = governor.decide()
     return read
 
 
@@ -102,7 +103,8 @@ def test_a_run_that_is_odd_at_every_step_does_not_cost_for_ever() -> None:
     for _ in range(50_000):
         own = FULL if full else LIGHT
         governor.alarm()
-        full = governor.after(2e-3 + own, own, full=full)
+        governor.book(2e-3 + own, own, full=full)
+        full = governor.decide()
         read.append(full)
     assert governor.own <= 0.0101 * governor.training + 0.6  # the debt is bounded
 

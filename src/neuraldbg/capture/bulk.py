@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
 from neuraldbg.capture import op
 from neuraldbg.capture.kernel import CODES, dense, native
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-_ORDINARY = (Parameter, Tensor)
 _ALIGNED = 8
 """Bytes: samples of float64 and float32 lie in one buffer."""
 
@@ -37,7 +35,7 @@ class Item(NamedTuple):
 
 def plain(x: Tensor) -> bool:
     """Whether the memory of ``x`` can be read as it lies: an ordinary, dense CPU tensor of a dtype that we read."""
-    return type(x) in _ORDINARY and x.is_cpu and op.observable(x) and dense(x)
+    return type(x) in op.ORDINARY and x.is_cpu and op.observable(x) and dense(x)
 
 
 class Samples:

@@ -73,14 +73,9 @@ class Governor:
         loss, norm = self._usual
         return loss.bound, norm.bound
 
-    def after(self, duration: float, own: float, *, full: bool) -> bool:
-        """Book a step of ``duration`` seconds, ``own`` of them ours. Returns whether to read the next in full."""
-        self.book(duration, own, full=full)
-        return self.decide()
-
     def book(self, duration: float, own: float, *, full: bool, reading: float = 0.0) -> None:
-        """Book a step: its share is paid in, and what watching took is drawn. Of a light one, ``reading`` seconds were
-        for its gradients.
+        """Book a step of ``duration`` seconds, ``own`` of them ours: its share is paid in, and what watching took is
+        drawn. Of a light one, ``reading`` seconds were for its gradients.
         """
         training = max(duration - own, 0.0)
         self.own += own

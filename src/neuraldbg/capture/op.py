@@ -78,7 +78,7 @@ def sample(x: Tensor, cap: int) -> Tensor:
 
 
 _READABLE = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
-_ORDINARY = (Tensor, torch.nn.Parameter)
+ORDINARY = (Tensor, torch.nn.Parameter)
 
 
 def observable(x: object) -> TypeGuard[Tensor]:
@@ -89,7 +89,7 @@ def observable(x: object) -> TypeGuard[Tensor]:
         and x.layout is torch.strided
         and x.numel() > 0
         and not x.is_meta
-        and (type(x) in _ORDINARY or not x.is_quantized)
+        and (type(x) in ORDINARY or not x.is_quantized)
         and not wrapped(x)
     )
 
