@@ -177,7 +177,10 @@ def test_an_embedding_in_light_steps(sparse: bool) -> None:
     assert dbg.record().steps == 60
 
 
-def test_hooks_are_lifted_in_light_steps_and_gone_at_the_end() -> None:
+@pytest.mark.parametrize("before", [False, True])
+def test_hooks_are_lifted_in_light_steps_and_gone_at_the_end(before: bool) -> None:
+    if before:  # another part of the program has compiled something
+        torch.compile(lambda x: x + 1, backend="eager")(torch.zeros(1))
     model = net()
     found: list[int] = []
 
@@ -188,6 +191,27 @@ def test_hooks_are_lifted_in_light_steps_and_gone_at_the_end() -> None:
     assert set(found) == {0, 1}
     assert found.count(0) > 100
     assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_layers_compiled_while_their_hooks_are_lifted_are_seen_when_reading_goes_on() -> None:
+    torch._dynamo.reset()
+    model = net()
+    opt = torch.optim.SGD(model.parameters(), lr=0.05)
+    dbg = NeuralDbg(model, settings=TIGHT)
+    x = torch.randn(32, 8)
+    call: Callable[[Tensor], Tensor] = model
+    with dbg:
+        for step in range(80):
+            if step == 40:
+                call = torch.compile(model, backend="aot_eager")
+            opt.zero_grad()
+            call(x).square().mean().backward()
+            opt.step()
+    torch._dynamo.reset()
+    assert 64 in read(dbg)
+    run = dbg.record()
+    row = next(i for i, site in enumerate(run.layout.sites) if (site.kind, site.module) == ("activation", "2"))
+    assert 64 in run.series(row, "rms").steps
 
 
 def test_a_compiled_model_is_not_compiled_again_when_reading_goes_on_and_off() -> None:

@@ -367,7 +367,8 @@ class Capture:
     def _wake(self) -> None:
         """Read in full again."""
         self.switch.wake(awake=True)
-        self.hooks.put_back()
+        if self.hooks.put_back():
+            self._recompiled |= forget_compiled(self.settings)
         self.hooks.table.rest(resting=False)
         self.optimizers.wake(self.steps)
         self.scene.order.clear()

@@ -12,11 +12,9 @@ if TYPE_CHECKING:
 
 
 def anything_compiled() -> bool:
-    """Whether torch.compile has made a graph in this process."""
+    """Whether torch.compile has made a graph in this process since it was last reset."""
     frames = sys.modules.get("torch._dynamo.convert_frame")
-    if frames is None:
-        return False
-    return bool(frames.FRAME_COUNTER or torch._dynamo.utils.counters["stats"].get("unique_graphs", 0))  # noqa: SLF001
+    return frames is not None and bool(frames.FRAME_COUNTER)
 
 
 def forget_compiled(settings: CaptureSettings) -> bool:

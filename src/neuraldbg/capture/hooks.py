@@ -129,8 +129,7 @@ class HookManager:
     def lift(self) -> None:
         """Take the hooks off the layers for some steps: a hook that does nothing still costs a microsecond or two.
 
-        Not where layers were compiled with them: what is compiled does not ask for hooks, and what is compiled anew
-        while they are away would be without.
+        Not where layers were compiled with them: what is compiled does not ask for hooks.
         """
         if not self._lifted and not anything_compiled():
             self._lifted = True
@@ -138,13 +137,17 @@ class HookManager:
                 if probe.removable is not None:
                     self.modules[path]._forward_hooks.pop(probe.removable.id, None)  # noqa: SLF001
 
-    def put_back(self) -> None:
-        """Put lifted hooks back, behind those that the program has set."""
-        if self._lifted:
-            self._lifted = False
-            for path, probe in self.probes.items():
-                if probe.removable is not None:
-                    self.modules[path]._forward_hooks[probe.removable.id] = probe  # noqa: SLF001
+    def put_back(self) -> bool:
+        """Put lifted hooks back, behind those that the program has set. Returns whether something was compiled while
+        they were away, and is without them.
+        """
+        if not self._lifted:
+            return False
+        self._lifted = False
+        for path, probe in self.probes.items():
+            if probe.removable is not None:
+                self.modules[path]._forward_hooks[probe.removable.id] = probe  # noqa: SLF001
+        return anything_compiled()
 
     def detach(self) -> None:
         """Remove every hook that this manager has set."""
