@@ -15,7 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuraldbg.capture import bulk, kernel, op, table
+from neuraldbg.capture import bulk, kernel, op, units
 from neuraldbg.capture.table import Table
 from neuraldbg.nouns import Site, column
 
@@ -33,7 +33,7 @@ def reading_with(backend: str) -> Iterator[None]:
         pytest.skip("the native kernel was not built")
     native = kernel.native if backend == "native" else None
     with contextlib.ExitStack() as stack:
-        for module in (op, bulk, table):
+        for module in (op, bulk, units):
             stack.enter_context(mock.patch.object(module, "native", native))
         yield
 
@@ -137,20 +137,20 @@ def test_what_a_step_changed(backend: str, dtype: torch.dtype) -> None:
     xs = [torch.randn(n, generator=generator).to(dtype) for n in (1, 7, 4096, 100_003)]
     befores = [x.clone() for x in xs]
     with reading_with(backend):
-        rows, samples = op.rows_of(blank(len(xs))), bulk.Samples()
-        items = [bulk.Item(x, row, 1024) for row, x in enumerate(xs)]
+        rows = op.rows_of(blank(len(xs)))
+        samples = bulk.Samples([bulk.Item(x, row, 1024) for row, x in enumerate(xs)], range(len(xs)), rows)
         for step in range(3):
-            samples.take(items, rows)
+            samples.take()
             for row, (x, before) in enumerate(zip(xs, befores, strict=True)):
                 assert rows.values[row, op.TOTAL] == x.numel()
                 expected = oracle(op.sample(before, 1024))
                 expected[op.TOTAL] = x.numel()
                 close(rows.values[row], expected)
-            outside = samples.change_outside(4096, 64)
+            outside = samples.change_outside(4096)
             assert outside == 0.0 if step < 2 else outside == pytest.approx(1.0, rel=0.02)
             for x in xs:
                 x.mul_(1.5).add_(0.01)
-            assert samples.compare(items, rows)
+            assert samples.compare()
             for row, (x, before) in enumerate(zip(xs, befores, strict=True)):
                 wide = torch.float64 if dtype is torch.float64 else torch.float32
                 change = op.sample(x, 1024).to(wide) - op.sample(before, 1024).to(wide)
@@ -162,7 +162,7 @@ def test_what_a_step_changed(backend: str, dtype: torch.dtype) -> None:
                     x.mul_(2.0)
             befores = [x.clone() for x in xs]
         xs[1].data = torch.zeros(100_000, dtype=dtype)  # another size: what was kept is of no use, and is not overrun
-        assert not samples.compare(items, rows)
+        assert not samples.compare()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -177,10 +177,10 @@ def test_the_highest_value_of_each_unit(backend: str, shape: tuple[int, ...], ax
     elif layout == "sliced":
         x = x[::2]
     with reading_with(backend):
-        units = table.Units(window=20)
-        units.add(3, x.shape[axis], 0)
-        units.observe(3, x, axis, x.numel())
-        found = units.take()
+        watched = units.Units(window=20)
+        watched.add(3, x.shape[axis], 0)
+        watched.observe(3, x, axis, x.numel())
+        found = watched.take()
     values = np.moveaxis(x.numpy(), axis, 0).reshape(x.shape[axis], -1)
     passed_over = ~np.isnan(values).any(axis=1) | (backend == "native" and layout != "sliced")
     np.testing.assert_array_equal(found[passed_over], np.fmax.reduce(values, axis=1)[passed_over])

@@ -241,6 +241,41 @@ static PyObject *difference_many(PyObject *self, PyObject *const *args, Py_ssize
     return many(args, nargs, "difference_many", 1);
 }
 
+/* How far two readings of a tensor are apart, relative to the first; 0 where that cannot be said. */
+static double distance(const char *before, const char *now, int64_t dtype, int64_t n) {
+    double norm = 0.0, apart = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        double a = dtype == FLOAT64 ? ((const double *)before)[i] : (double)((const float *)before)[i];
+        double b = dtype == FLOAT64 ? ((const double *)now)[i] : (double)((const float *)now)[i];
+        norm += a * a;
+        apart += (b - a) * (b - a);
+    }
+    if (bits64(norm) >= INFINITE64 || bits64(apart) >= INFINITE64 || norm == 0.0) return 0.0;
+    return sqrt(apart / norm);
+}
+
+PyDoc_STRVAR(changed_doc, "changed(now, before, n, most)\n--\n\n"
+"Return the largest change, relative to its size, between what two plans over the same n tensors have kept: of the\n"
+"tensors of up to `most` elements, and 0 for none or where one is not finite.");
+
+static PyObject *changed(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    if (wrong(nargs, 4, "changed")) return NULL;
+    const Entry *now = (const Entry *)AT(args[0]), *before = (const Entry *)AT(args[1]);
+    int64_t n = whole(args[2]), most = whole(args[3]);
+    if (PyErr_Occurred()) return NULL;
+    double largest = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        const Entry *e = now + i;
+        if (e->numel > most || e->numel <= 0 || (e->cap > 0 && e->cap < e->numel)) continue;
+        const char *a = (const char *)(intptr_t)before[i].kept, *b = (const char *)(intptr_t)e->kept;
+        if (!memcmp(a, b, (size_t)(e->numel * (e->dtype == FLOAT64 ? 8 : 4)))) continue;
+        double apart = distance(a, b, e->dtype, e->numel);
+        if (apart > largest) largest = apart;
+    }
+    return PyFloat_FromDouble(largest);
+}
+
 PyDoc_STRVAR(highest_doc, "highest(address, outer, units, inner, step, out)\n--\n\n"
 "Raise each unit's highest value, float32 (units,) at the address `out`, by those of dense float32 memory of shape\n"
 "(outer, units, inner), of which every step-th outer index is read. NaN is no value.");
@@ -260,6 +295,7 @@ static PyMethodDef methods[] = {
     {"observe", (PyCFunction)(void (*)(void))observe, METH_FASTCALL, observe_doc},
     {"observe_many", (PyCFunction)(void (*)(void))observe_many, METH_FASTCALL, observe_many_doc},
     {"difference_many", (PyCFunction)(void (*)(void))difference_many, METH_FASTCALL, difference_many_doc},
+    {"changed", (PyCFunction)(void (*)(void))changed, METH_FASTCALL, changed_doc},
     {"highest", (PyCFunction)(void (*)(void))highest, METH_FASTCALL, highest_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -1,7 +1,8 @@
 """Many CPU tensors read in one call: the weights of an optimizer before its step, its gradients, what the step changed.
 
-A plan names each tensor's memory, its row, and where a sample of it is kept over the step. With the native kernel that
-is one call for all of them; without it the same is done tensor by tensor.
+A plan names each tensor's memory, its row, and where a sample of it is kept over the step. It is made once and holds
+for as long as the tensors stay where they are. With the native kernel reading is one call for all of them; without it
+the same is done tensor by tensor.
 """
 
 from __future__ import annotations
@@ -39,94 +40,138 @@ def plain(x: Tensor) -> bool:
 
 
 class Samples:
-    """What was read of some tensors, kept over a step: one buffer, and one more for what the step before left."""
+    """What is read of some tensors before a step and after it, kept meanwhile, and from one step to the next.
 
-    def __init__(self) -> None:
-        self._buffers = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
+    ``updates`` are the rows of what a step changes. There are two buffers by turns: one for what the tensors are, one
+    for what the step before left of them.
+    """
+
+    def __init__(self, items: Sequence[Item], updates: Sequence[int], rows: op.Rows) -> None:
+        self._items, self._rows = list(items), rows
+        self._changes = [Item(i.tensor, row, i.cap) for i, row in zip(items, updates, strict=True)]
+        self._places = self._where()
+        ends = np.cumsum([_kept(item) for item in items], dtype=np.int64)
+        self._offsets = [0, *ends[:-1].tolist()] if len(ends) else []
+        self._buffers = [np.empty(int(ends[-1]) if len(ends) else 0, np.uint8) for _ in range(2)]
+        addresses = [[int(buffer.ctypes.data) + at for at in self._offsets] for buffer in self._buffers]
+        self._before = [_plan(self._items, rows, kept) for kept in addresses]
+        self._after = [_plan(self._changes, rows, kept) for kept in addresses]
+        self._addresses = [
+            (int(b.ctypes.data), int(a.ctypes.data)) for b, a in zip(self._before, self._after, strict=True)
+        ]
         self._turn = 0
-        self.items: list[Item] = []
-        self._offsets: list[int] = []
-        self._ends: list[int] = []
-        self._left: tuple[list[Item], list[int]] | None = None
-        self._plan = np.empty((0, 6), np.int64)
+        self._taken = self._left = False
+        """Whether one buffer holds what was taken, and the other what was left by the step before that."""
 
-    def take(self, items: Sequence[Item], rows: op.Rows) -> None:
-        """Set the rows of some tensors, and keep what was read of them."""
-        self._left = (self.items, self._offsets) if self.items else None
+    def stands(self) -> bool:
+        """Whether the tensors are where they were, at their size: ``.data`` may have been replaced."""
+        return self._where() == self._places
+
+    def take(self) -> None:
+        """Set the rows of the tensors, and keep what was read of them."""
+        self._left, self._taken = self._taken, True
         self._turn = 1 - self._turn
-        self.items = list(items)
-        sizes = [_kept(item) for item in items]
-        ends = np.cumsum(sizes, dtype=np.int64).tolist() if sizes else []
-        self._offsets = [0, *ends[:-1]] if ends else []
-        self._ends = ends
-        if ends and len(self._buffers[self._turn]) < ends[-1]:
-            self._buffers[self._turn] = np.empty(ends[-1], np.uint8)
-        if native is None:
-            for item, at, end in zip(items, self._offsets, self._ends, strict=True):
-                flat = _sample(item)
-                self._view(at, end, flat.dtype)[: flat.numel()] = flat.numpy()
-                _replace(flat, item, rows)
+        if native is not None:
+            native.observe_many(self._addresses[self._turn][0], len(self._items), 0)
             return
-        base = self._buffers[self._turn].ctypes.data
-        self._plan = _plan(items, rows, [base + at for at in self._offsets])
-        native.observe_many(self._plan.ctypes.data, len(self._plan), 0)
+        for at, item in zip(self._offsets, self._items, strict=True):
+            flat = _sample(item)
+            self._view(at, flat)[:] = flat.numpy()
+            _replace(flat, item, self._rows)
 
-    def compare(self, items: Sequence[Item], rows: op.Rows) -> bool:
-        """Set the rows of what the same tensors are now less what was kept, and keep what they are now.
+    def compare(self) -> bool:
+        """Set the rows of what the tensors are now less what was kept, and keep what they are now.
 
-        False, and nothing is done, if they are not the same.
+        False, and nothing is done, if they were not taken or are not where they were.
         """
-        if not self._holds(items):
-            self.items = []
+        if not self._taken or not self.stands():
+            self.forget()
             return False
-        if native is None:
-            for item, at, end in zip(items, self._offsets, self._ends, strict=True):
-                flat = _sample(item)
-                kept = self._view(at, end, flat.dtype)[: flat.numel()]
-                _replace(flat - torch.from_numpy(kept), item, rows)
-                kept[:] = flat.numpy()
+        if native is not None:
+            native.difference_many(self._addresses[self._turn][1], len(self._changes), 0)
             return True
-        base = self._buffers[self._turn].ctypes.data
-        self._plan = _plan(items, rows, [base + at for at in self._offsets])
-        native.difference_many(self._plan.ctypes.data, len(self._plan), 0)
+        for at, item in zip(self._offsets, self._changes, strict=True):
+            flat = _sample(item)
+            kept = self._view(at, flat)
+            _replace(flat - torch.from_numpy(kept), item, self._rows)
+            kept[:] = flat.numpy()
         return True
-
-    def _holds(self, items: Sequence[Item]) -> bool:
-        """Whether these tensors are those that were taken, at their size: ``.data`` may have been replaced."""
-        sizes = [end - at for at, end in zip(self._offsets, self._ends, strict=True)]
-        return (
-            len(items) == len(self.items)
-            and all(_same(a, b) for a, b in zip(items, self.items, strict=True))
-            and sizes == [_kept(item) for item in items]
-        )
 
     def forget(self) -> None:
         """What is kept says nothing of the step to come: steps in between were not read."""
-        self.items, self._left = [], None
+        self._taken = self._left = False
 
-    def change_outside(self, most: int, compared: int) -> float:
+    def change_outside(self, most: int) -> float:
         """Return the largest change of a tensor of up to ``most`` elements between the last step and this reading,
-        relative to its size; 0 for none or unknown. About ``compared`` elements are looked at first.
+        relative to its size; 0 for none or unknown.
         """
-        if self._left is None:
+        if not self._left:
             return 0.0
-        items, offsets = self._left
-        if offsets != self._offsets or not all(_same(a, b) for a, b in zip(items, self.items, strict=True)):
-            return 0.0
-        small = [i for i, item in enumerate(self.items) if item.tensor.numel() <= most]
-        before, now = self._buffers[1 - self._turn], self._buffers[self._turn]
-        words = [slice(self._offsets[i] // 4, self._ends[i] // 4) for i in small]
-        every = sum(word.stop - word.start for word in words) // max(1, compared) | 1  # odd: both halves of a float64
-        a, b = (buffer[: len(buffer) // 4 * 4].view(np.uint32) for buffer in (before, now))
-        if all(np.array_equal(a[word][::every], b[word][::every]) for word in words):
-            return 0.0
-        shares = [_change(before[self._offsets[i] :], now[self._offsets[i] :], self.items[i]) for i in small]
+        if native is not None:
+            now, before = self._addresses[self._turn][0], self._addresses[1 - self._turn][0]
+            return float(native.changed(now, before, len(self._items), most))
+        before_, now_ = self._buffers[1 - self._turn], self._buffers[self._turn]
+        every = zip(self._offsets, self._items, strict=True)
+        small = [(at, i) for at, i in every if i.tensor.numel() <= most and not 0 < i.cap < i.tensor.numel()]
+        shares = [_change(before_[at:], now_[at:], item) for at, item in small]
         return max((share for share in shares if np.isfinite(share)), default=0.0)
 
-    def _view(self, at: int, end: int, dtype: torch.dtype) -> npt.NDArray[np.floating]:
-        kind = np.float64 if dtype is torch.float64 else np.float32
-        view: npt.NDArray[np.floating] = self._buffers[self._turn][at:end].view(kind)
+    def _where(self) -> list[int]:
+        tensors = [item.tensor for item in self._items]
+        return [t.data_ptr() for t in tensors] + [t.numel() for t in tensors]
+
+    def _view(self, at: int, flat: Tensor) -> npt.NDArray[np.floating]:
+        kind = np.float64 if flat.dtype is torch.float64 else np.float32
+        size = flat.numel() * np.dtype(kind).itemsize
+        view: npt.NDArray[np.floating] = self._buffers[self._turn][at : at + size].view(kind)
         return view
+
+
+class Gradients:
+    """Reads the gradients of some tensors, the same at each step, whole or ``cap`` elements of each.
+
+    Where ``cap`` leaves some out, the blocks that are read move on from step to step, so that every element is read
+    within some steps.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor], addresses: Sequence[int], cap: int) -> None:
+        self.tensors = list(tensors)
+        self._sizes = [tensor.numel() for tensor in self.tensors]
+        self._turn = 0
+        self._plan = np.zeros((len(self.tensors), 6), np.int64)
+        if self.tensors:
+            self._plan[:, 1] = [CODES[tensor.dtype] for tensor in self.tensors]
+            self._plan[:, 2] = self._sizes
+            self._plan[:, 3] = cap
+            self._plan[:, 4] = addresses
+        self._address = int(self._plan.ctypes.data)
+
+    def read(self) -> tuple[float, float, list[int]] | None:
+        """Return the sum of squares over all gradients, estimated where samples are read, how many of the elements
+        read are not finite, and where each gradient lies, 0 for none.
+
+        None, and nothing was read, where there is no kernel or one of them cannot be read as it lies: it is sparse,
+        expanded, or of a size that its tensor had before. Its dtype is that of its tensor: torch sees to that.
+        """
+        if native is None or op.transforming():
+            return None
+        try:
+            addresses = [
+                0
+                if (grad := tensor.grad) is None
+                else grad.data_ptr()
+                if type(grad) in op.ORDINARY and grad.numel() == size and (grad.is_contiguous() or dense(grad))
+                else -1
+                for tensor, size in zip(self.tensors, self._sizes, strict=True)
+            ]
+        except RuntimeError:  # a sparse one is not contiguous in any way
+            return None
+        if -1 in addresses:
+            return None
+        self._plan[:, 0] = addresses
+        self._turn += 1
+        squares, nonfinite = native.observe_many(self._address, len(addresses), self._turn)
+        return squares, nonfinite, addresses
 
 
 def observe_many(items: Sequence[Item], rows: op.Rows) -> tuple[float, float]:
@@ -158,10 +203,6 @@ def _plan(items: Sequence[Item], rows: op.Rows, kept: list[int]) -> npt.NDArray[
     return plan
 
 
-def _same(a: Item, b: Item) -> bool:
-    return a.tensor is b.tensor and a.cap == b.cap
-
-
 def _count(item: Item) -> int:
     numel = item.tensor.numel()
     return numel if not 0 < item.cap < numel else max(item.cap // op.BLOCK, 1) * min(op.BLOCK, item.cap)
@@ -187,6 +228,8 @@ def _replace(flat: Tensor, item: Item, rows: op.Rows) -> None:
 def _change(before: npt.NDArray[np.uint8], now: npt.NDArray[np.uint8], item: Item) -> float:
     kind = np.float64 if item.tensor.dtype is torch.float64 else np.float32
     size = _count(item) * np.dtype(kind).itemsize
+    if np.array_equal(before[:size], now[:size]):
+        return 0.0
     a, b = (x[:size].view(kind).astype(np.float64) for x in (before, now))
     with np.errstate(all="ignore"):  # weights that have blown up
         norm = float(np.linalg.norm(a))

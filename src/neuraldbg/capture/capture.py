@@ -105,7 +105,7 @@ class Capture:
         self.steps = 0
         self.backwards = 0
         self._judge, self._halt, self._note = judge, halt, note
-        self.delivery = Delivery(self.hooks.table, self.params, self.tally, emit)
+        self.delivery = Delivery(self.hooks.table, self.tally, emit)
         self.pace = Pace(settings, self.tally, self.delivery, background)
         self._patches = Patches()
         self._open: list[Stream] = []

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from neuraldbg.capture.update_ratio import UpdateRatio
 from neuraldbg.errors import TrainingHalted
 from neuraldbg.nouns import STATS, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy.typing as npt
 
     from neuraldbg.capture.guest import Tally
-    from neuraldbg.capture.params import Params, Watched
+    from neuraldbg.capture.params import Watched
     from neuraldbg.capture.table import Raw, Table
     from neuraldbg.nouns import Fact, Layout
 
@@ -51,8 +54,9 @@ class Closed(NamedTuple):
 class Delivery:
     """Puts closed steps aside and hands them on."""
 
-    def __init__(self, table: Table, params: Params, tally: Tally, emit: Callable[[Step, Layout], None]) -> None:
-        self._table, self._params, self._tally, self._emit = table, params, tally, emit
+    def __init__(self, table: Table, tally: Tally, emit: Callable[[Step, Layout], None]) -> None:
+        self._table, self._tally, self._emit = table, tally, emit
+        self._ratio = UpdateRatio()
         self.batch = BATCH
         """Steps after which those put aside are handed on."""
         self._backlog: list[Closed] = []
@@ -70,8 +74,21 @@ class Delivery:
         """Hand on the steps that were put aside, in order."""
         with self._lock:
             backlog, self._backlog = self._backlog, []
-            for closed in backlog:
-                self._hand_on(closed)
+            for alike in _alike(backlog):
+                for closed, table in zip(alike, self._tables(alike), strict=True):
+                    self._hand_on(closed, table)
+
+    def _tables(self, alike: list[Closed]) -> Sequence[npt.NDArray[np.float64]]:
+        """Work out the tables of steps that are alike, and what follows from them."""
+        taken = [closed.taken for closed in alike if closed.taken is not None]
+        if not taken:
+            return [_NOTHING] * len(alike)
+        tables = self._table.derive_all([closed.step for closed in alike], taken)
+        if alike[0].stepped:
+            for closed, ratio in zip(alike, self._ratio.of(alike[0].stepped, tables), strict=True):
+                if ratio is not None:
+                    closed.scalars["update_ratio"] = ratio
+        return list(tables)
 
     def deliver_late(self, now: float) -> None:
         """Hand on steps that have waited too long, where no step follows that would: called by the writer's thread.
@@ -82,10 +99,7 @@ class Delivery:
         if backlog and now - backlog[0].time > BACKLOG_S:
             self.deliver()
 
-    def _hand_on(self, closed: Closed) -> None:
-        table = self._table.derive(closed.step, closed.taken) if closed.taken is not None else _NOTHING
-        if closed.stepped:
-            closed.scalars.update(self._params.update_ratio(closed.stepped, table))
+    def _hand_on(self, closed: Closed, table: npt.NDArray[np.float64]) -> None:
         step = Step(
             closed.step, closed.stream, closed.time, table, closed.scalars, closed.facts, applied=closed.applied
         )
@@ -95,3 +109,19 @@ class Delivery:
             if isinstance(error, TrainingHalted):
                 raise
             self._tally.caught()  # the steps after this one are still handed on
+
+
+def _alike(backlog: list[Closed]) -> Iterator[list[Closed]]:
+    """Yield steps in a row that have the same sites and changed the same parameters."""
+    alike: list[Closed] = []
+    for closed in backlog:
+        if alike and _form(closed) != _form(alike[0]):
+            yield alike
+            alike = []
+        alike.append(closed)
+    if alike:
+        yield alike
+
+
+def _form(closed: Closed) -> tuple[int, tuple[Watched, ...]]:
+    return -1 if closed.taken is None else len(closed.taken.raw), closed.stepped

@@ -90,5 +90,4 @@ class Learning:
         held = self.optimizers.rates()
         others = [w for key, w in self.params.by_id.items() if key not in held and key not in self.optimizers.watched]
         if others:
-            self.params.read_weights(others, keep=False)
-            self.params.read_gradients(others)
+            self.params.read_aside(others)

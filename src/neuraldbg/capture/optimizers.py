@@ -20,8 +20,8 @@ from torch.optim.optimizer import (
 )
 
 from neuraldbg.capture import program
-from neuraldbg.capture.gradients import Gradients
 from neuraldbg.capture.guest import guarded
+from neuraldbg.capture.norm import Norm
 from neuraldbg.capture.params import Params, Watched, stale_share
 from neuraldbg.capture.reader import Backward
 
@@ -57,7 +57,7 @@ class Stream:
         self.rates: dict[int, float] = {}
         """Learning rate of each tensor when facts were last read, by identity. Kept here because a program may drop its
         optimizer before the last step is closed."""
-        self.gradients: Gradients | None = None
+        self.norm: Norm | None = None
         """What reads its gradients in light steps, made anew after each stretch of full ones."""
         self.glimpse: tuple[float, int] | None = None
         """Norm of the gradients of the current light step, and how many elements are not finite."""
@@ -224,10 +224,10 @@ class Optimizers:
             self.params.read_gradients(watched)
             self._ready()
         elif not closure and stream.steps % self.norms_every == 0:  # the gradients of a closure are still to come
-            if stream.gradients is None:
-                stream.gradients = Gradients(self.params.owned(stream.tensors()), self.allowed_s)
+            if stream.norm is None:
+                stream.norm = Norm(self.params.owned(stream.tensors()), self.allowed_s)
             began = perf_counter()
-            stream.glimpse = stream.gradients.read()
+            stream.glimpse = stream.norm.read()
             self.reading_s += 0.1 * (perf_counter() - began - self.reading_s)
             scale = getattr(opt, "grad_scale", None)
             if stream.glimpse is not None and isinstance(scale, Tensor):  # unscaled inside of its step
@@ -278,7 +278,7 @@ class Optimizers:
         """Begin a stretch of full steps: what was planned for light ones may no longer hold."""
         for stream in self.streams:
             self.begin_stream(stream, step)
-            stream.gradients = stream.glimpse = None
+            stream.norm = stream.glimpse = None
 
     def before_backward(self) -> bool:
         """Look for gradients that are left from the step before. Returns whether some were, and were cleared since."""

@@ -6,29 +6,27 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
 import torch
 from torch.nn.parameter import is_lazy
 
 from neuraldbg.capture import op
-from neuraldbg.capture.bulk import Item, Samples, observe_many, plain
-from neuraldbg.nouns import Site, column
+from neuraldbg.capture.bulk import Item, observe_many, plain
+from neuraldbg.capture.stepped import CAP, Stepped, cap_of, row_of
+from neuraldbg.nouns import Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import numpy as np
     import numpy.typing as npt
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
     from neuraldbg.capture.table import Table
 
-_COUNT, _TOTAL, _ZEROS, _RMS, _NONFINITE = map(column, ("count", "total", "zeros", "rms", "nonfinite"))
 _STALE_HEAD = 4096
 _TOUCHED = 4_194_304
 """Elements of an embedding's touched rows that are kept over a step at most."""
-_COMPARED = 2048
-"""Elements of the small weights that are compared with what their last step left: a few microseconds."""
 _SMALL = 4096
 """Elements up to which a weight is looked at for changes outside of a step: biases, norms, small matrices."""
 
@@ -70,9 +68,9 @@ class Params:
         self.by_id: dict[int, Watched] = {}
         self._modules: list[tuple[str, nn.Module]] = []
         self._model = ""
-        self._samples: dict[int, Samples] = {}
-        """What was read of the weights of an optimizer, by the identity of the first."""
-        self._open: Samples | None = None
+        self._plans: dict[int, Stepped] = {}
+        """How the parameters of an optimizer are read, by the identity of the first."""
+        self._open: Stepped | None = None
         """Those of the step that is under way."""
         self._norm: float | None = None
         """The norm of all gradients of the step, infinite if they were not read in a single call."""
@@ -110,7 +108,7 @@ class Params:
         self._modules = [(path, module) for path, module in self._modules if id(module) not in gone]
         held = {id(p) for _, module in self._modules for p in module.parameters(recurse=False)}
         self.by_id = {key: w for key, w in self.by_id.items() if key in held}
-        self._samples.clear()
+        self._plans.clear()
 
     def begin_step(self) -> None:
         """Start a new step."""
@@ -118,8 +116,8 @@ class Params:
 
     def forget_samples(self) -> None:
         """Steps will go by unread: what the last one left says nothing of the next that is read."""
-        for samples in self._samples.values():
-            samples.forget()
+        for stepped in self._plans.values():
+            stepped.samples.forget()
 
     def refresh(self) -> None:
         """Follow parameters that were replaced: ``load_state_dict(assign=True)``, ``model.to`` of some versions."""
@@ -155,28 +153,64 @@ class Params:
         self.outside = 0.0
         self.read_weights(watched, again=again)
         if self._open is not None and not again:
-            self.outside = self._open.change_outside(_SMALL, _COMPARED)
+            self.outside = self._open.samples.change_outside(_SMALL)
         self.read_gradients(watched, scale)
 
-    def read_weights(self, watched: list[Watched], *, keep: bool = True, again: bool = False) -> None:
-        """Read the weights alone, and ``keep`` a sample of each for the update."""
-        items, others = self._weights(watched)
-        self._open = None
-        if keep and items:
-            self._open = self._samples.setdefault(id(items[0].tensor), Samples())
-            self._open.take(items, self.table.rows)
-        else:
-            observe_many(items, self.table.rows)
+    def read_weights(self, watched: list[Watched], *, again: bool = False) -> None:
+        """Read the weights alone, and keep a sample of each for the update."""
+        stepped = self._open = self._stepped(watched)
+        stepped.samples.take()
+        for w in stepped.others:
+            w.before = self._read_other_weight(w, again=again)
+
+    def read_aside(self, watched: list[Watched]) -> None:
+        """Read weights and gradients of parameters that no optimizer steps."""
+        held = [w for w in watched if w.param is not None]
+        items = [Item(w.ref, row_of(w.param), cap_of(w, self.table.cap)) for w in held if plain(w.ref)]
+        observe_many(items, self.table.rows)
+        for w in held:
+            if not plain(w.ref):
+                self._read_other_weight(w)
+        self._read_each_gradient(watched)
+
+    def _read_other_weight(self, w: Watched, *, again: bool = False) -> Tensor | None:
+        """Read a weight that does not lie in the CPU's memory as it is. Returns what was read."""
+        value = _local(w.ref.detach())
+        if not op.observable(value):
+            return None
+        row = row_of(w.param)
         if again:
-            self.table.reset([row for _, _, row in others])
-        for w, value, row in others:
-            before = op.sample(value, value.numel() if w.whole else self.table.cap).clone()
-            if keep:
-                w.before = before
-            self.table.observe(before, row, total=value.numel(), whole=w.whole)
+            self.table.reset([row])
+        before = op.sample(value, cap_of(w, self.table.cap) or value.numel()).clone()
+        self.table.observe(before, row, total=value.numel(), whole=w.whole)
+        return before
+
+    def _stepped(self, watched: list[Watched]) -> Stepped:
+        """Return the plans for some parameters, made anew where they are others or lie elsewhere than before."""
+        key = id(watched[0].ref) if watched else 0
+        stepped = self._plans.get(key)
+        if stepped is None or not stepped.holds(watched):
+            stepped = self._plans[key] = Stepped(watched, self.table.cap, self.table.rows)
+        return stepped
 
     def read_gradients(self, watched: list[Watched], scale: float = 1.0) -> None:
         """Read the gradients alone, whole: no NaN hides between the blocks, and the norm is exact."""
+        stepped = self._open if self._open is not None and self._open.watched == watched else self._stepped(watched)
+        found = stepped.gradients.read() if not stepped.others else None
+        if found is None:
+            self._read_each_gradient(watched, scale)
+            return
+        squares, bad, addresses = found
+        for w, address in zip(stepped.readable, addresses, strict=True):
+            w.had_grad |= address != 0
+        for w in stepped.lookups:
+            if w.ref.grad is not None:
+                self._keep_touched(w, w.ref.grad)
+        self._sum_up(squares, bad, alone=scale == 1.0)
+        if scale != 1.0:
+            self.table.scale([row_of(w.grad) for w in stepped.readable], 1 / scale)
+
+    def _read_each_gradient(self, watched: list[Watched], scale: float = 1.0) -> None:
         items, others = [], []
         for w in watched:
             grad = w.ref.grad
@@ -191,13 +225,16 @@ class Params:
             else:
                 others.append((w, grad, w.grad))
         squares, bad = observe_many(items, self.table.rows)
-        # What one call has summed up is the norm, if it was the only one of the step.
-        known = self._norm is None and not others and scale == 1.0
-        self._norm = (math.nan if bad else math.sqrt(squares)) if known else math.inf
+        self._sum_up(squares, bad, alone=not others and scale == 1.0)
         if scale != 1.0:
             self.table.scale([item.row for item in items], 1 / scale)
         if others:
             self._read_other_gradients(others, scale)
+
+    def _sum_up(self, squares: float, bad: float, *, alone: bool) -> None:
+        """What one call has summed up is the norm, if it was the only one of the step."""
+        known = self._norm is None and alone
+        self._norm = (math.nan if bad else math.sqrt(squares)) if known else math.inf
 
     def _read_other_gradients(self, readings: list[Reading], scale: float) -> None:
         """Read gradients on other devices, sparse or spread: a sample of each, and the norm of the whole where it
@@ -215,33 +252,16 @@ class Params:
         """Of a large embedding keep the rows that have a gradient: blocks that hit a frequent row say nothing of the
         others.
         """
-        if w.rows and grad.is_cpu and not grad.is_sparse and grad.numel() > self.table.cap:
+        if w.rows and grad.is_cpu and not grad.is_sparse and grad.numel() > min(self.table.cap, CAP):
             rows = torch.linalg.vector_norm(grad.detach(), dim=-1).nonzero().squeeze(-1)
             if rows.numel() * grad.shape[-1] <= _TOUCHED:
                 w.touched = (rows, w.ref.detach()[rows])
 
-    def _weights(self, watched: list[Watched]) -> tuple[list[Item], list[Reading]]:
-        items, others = [], []
-        for w in watched:
-            if w.param is None:
-                continue
-            if plain(w.ref):
-                items.append(Item(w.ref, w.param, 0 if w.whole else self.table.cap))
-            else:
-                value = _local(w.ref.detach())
-                if op.observable(value):
-                    others.append((w, value, w.param))
-        return items, others
-
     def read_after(self, watched: list[Watched]) -> None:
         """Read what the step changed."""
-        kept, self._open = self._open, None
-        if kept is not None:
-            owners = {id(w.ref): w for w in watched}
-            items = [
-                Item(i.tensor, _row(owners[id(i.tensor)].update), i.cap) for i in kept.items if id(i.tensor) in owners
-            ]
-            kept.compare(items, self.table.rows)
+        stepped, self._open = self._open, None
+        if stepped is not None and stepped.watched == watched:
+            stepped.samples.compare()
         for w in watched:
             old, w.before = w.before, None
             if old is not None:
@@ -249,16 +269,16 @@ class Params:
             if w.touched is not None:
                 rows, before_rows = w.touched
                 norm = torch.linalg.vector_norm(w.ref.detach()[rows] - before_rows, dtype=torch.float32)
-                self.table.set_norm(_row(w.update), float(norm))
+                self.table.set_norm(row_of(w.update), float(norm))
                 w.touched = None
 
     def _read_other_update(self, w: Watched, old: Tensor) -> None:
         value = _local(w.ref.detach())
         if not op.observable(value):
             return
-        new = op.sample(value, value.numel() if w.whole else self.table.cap)
+        new = op.sample(value, cap_of(w, self.table.cap) or value.numel())
         if new.shape == old.shape and new.device == old.device:
-            self.table.observe(new.sub(old), _row(w.update), total=value.numel(), whole=w.whole)
+            self.table.observe(new.sub(old), row_of(w.update), total=value.numel(), whole=w.whole)
 
     def grad_norm(self, watched: Iterable[Watched]) -> float:
         """L2 norm over the gradients read in this step; NaN if one is not finite. Call after ``Table.gather``."""
@@ -279,35 +299,10 @@ class Params:
                 squares[w.layer] = squares.get(w.layer, 0.0) + square
         return {layer: math.sqrt(square) for layer, square in squares.items()}
 
-    def update_ratio(self, watched: tuple[Watched, ...], table: npt.NDArray[np.float64]) -> dict[str, float]:
-        """Return the scalar ``update_ratio``, from the table of a step that is over: the median over matrices of
-        norm(update) / norm(weight). Empty if there is none.
-        """
-        ours = [w for w in watched if w.update is not None and w.update < len(table)]
-        update = table[[_row(w.update) for w in ours]]
-        weight = table[[_row(w.param) for w in ours]]
-        seen = (update[:, _COUNT] > 0) & (weight[:, _COUNT] > 0)
-        still = seen & (update[:, _ZEROS] == update[:, _COUNT]) & (update[:, _COUNT] < update[:, _TOTAL])
-        for w, saw, stood in zip(ours, seen.tolist(), still.tolist(), strict=True):
-            if saw:
-                # Rows of an embedding that no batch asked for do not move, and a sample may well miss the others.
-                w.whole = stood and not w.rows
-        usable = seen & [w.ref.dim() > 1 for w in ours] & (weight[:, _RMS] > 0)
-        usable &= (update[:, _NONFINITE] == 0) & (weight[:, _NONFINITE] == 0)
-        if not usable.any():
-            return {}
-        return {"update_ratio": float(np.median(update[usable, _RMS] / weight[usable, _RMS]))}
-
     def _raw(self, rows: list[int | None]) -> npt.NDArray[np.float64]:
         """Return the accumulators of the rows whose sites were seen in this step, shape (rows, op.WIDTH)."""
         raw = self.table.rows.values[[row for row in rows if row is not None]]
         return raw[raw[:, op.COUNT] > 0]
-
-
-def _row(row: int | None) -> int:
-    """Return a row that is known to exist: the three rows of a parameter are made together, or not at all."""
-    assert row is not None
-    return row
 
 
 def stale_share(tensors: list[Tensor]) -> float:

@@ -7,7 +7,6 @@ device write into a table of their own there; the step boundary brings each over
 from __future__ import annotations
 
 import math
-import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,12 +14,24 @@ import torch
 
 from neuraldbg.capture import op
 from neuraldbg.capture.device import DeviceTable
-from neuraldbg.capture.kernel import native
+from neuraldbg.capture.units import Units
 from neuraldbg.nouns import STATS, Site, column
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from torch import Tensor
+
+_COPIED = [
+    (op.TOTAL, column("total")),
+    (op.COUNT, column("count")),
+    (op.NONFINITE, column("nonfinite")),
+    (op.ZEROS, column("zeros")),
+    (op.SATURATED, column("saturated")),
+    (op.UNDER, column("under")),
+    (op.OVER, column("over")),
+]
+"""Accumulators that are statistics as they are."""
+_MEAN, _STD, _RMS, _MIN, _MAX = map(column, ("mean", "std", "rms", "min", "max"))
 
 
 class Table:
@@ -139,127 +150,34 @@ class Table:
 
     def derive(self, step: int, taken: Raw | None = None) -> npt.NDArray[np.float64]:
         """Return a step's table, shape (sites, len(STATS)); sites not seen have count 0 and NaN moments."""
-        raw = self._numpy[: len(self.sites)] if taken is None else taken.raw
-        out = np.full((len(raw), len(STATS)), np.nan)
-        finite = raw[:, op.COUNT] - raw[:, op.NONFINITE]
-        some = finite > 0
-        number = np.where(some, finite, 1.0)
-        mean = raw[:, op.SUM] / number
-        squares = raw[:, op.SQUARES] / number
-        out[:, column("total")] = raw[:, op.TOTAL]
-        out[:, column("count")] = raw[:, op.COUNT]
-        out[:, column("nonfinite")] = raw[:, op.NONFINITE]
-        with np.errstate(over="ignore", invalid="ignore"):
-            moments = {
-                "mean": mean,
-                "std": np.sqrt(np.maximum(squares - mean * mean, 0.0)),
-                "rms": np.sqrt(squares),
-                "min": raw[:, op.MIN],
-                "max": raw[:, op.MAX],
-            }
-        for name, values in moments.items():
-            out[some, column(name)] = values[some]
-        out[:, column("zeros")] = raw[:, op.ZEROS]
-        out[:, column("saturated")] = raw[:, op.SATURATED]
-        out[:, column("under")] = raw[:, op.UNDER]
-        out[:, column("over")] = raw[:, op.OVER]
-        out[:, column("units")] = 0.0
-        out[:, column("dead")] = 0.0
-        if taken is not None:
-            self.units.derive(step, taken.highest, out)
+        if taken is None:
+            return _derived(self._numpy[: len(self.sites)])
+        table: npt.NDArray[np.float64] = self.derive_all([step], [taken])[0]
+        return table
+
+    def derive_all(self, steps: list[int], taken: list[Raw]) -> npt.NDArray[np.float64]:
+        """Return the tables of steps with the same sites, shape (steps, sites, len(STATS)). Steps come in order."""
+        out = _derived(np.stack([one.raw for one in taken]))
+        for step, one, table in zip(steps, taken, out, strict=True):
+            self.units.derive(step, one.highest, table)
         return out
 
 
-class Units:
-    """Which units of a layer have been positive lately: dead is a matter of many batches, not of one."""
-
-    def __init__(self, window: int) -> None:
-        self.window = window
-        self._lock = threading.Lock()
-        self._rows: list[int] = []
-        self._starts: list[int] = []
-        self._sizes: list[int] = []
-        self._highest = np.zeros(0, np.float32)
-        self._fired = np.zeros(0, np.int64)
-        self._views: dict[int, npt.NDArray[np.float32]] = {}
-        self._since: dict[int, int] = {}
-        self._latest: dict[int, tuple[int, int]] = {}
-
-    def add(self, row: int, units: int, step: int) -> None:
-        """Begin to watch the units of a site."""
-        if row in self._since:
-            return
-        with self._lock:  # steps may be derived in the writer's thread meanwhile
-            self._add(row, units, step)
-
-    def _add(self, row: int, units: int, step: int) -> None:
-        self._starts.append(len(self._highest))
-        self._sizes.append(units)
-        self._rows.append(row)
-        self._since[row] = step
-        self._highest = np.concatenate([self._highest, np.full(units, -np.inf, np.float32)])
-        self._fired = np.concatenate([self._fired, np.full(units, step - 1, np.int64)])
-        self._views = {
-            r: self._highest[start : start + size]
-            for r, start, size in zip(self._rows, self._starts, self._sizes, strict=True)
-        }
-
-    def observe(self, row: int, x: Tensor, axis: int, cap: int) -> None:
-        """Keep each unit's highest output of the step. ``axis`` is the unit axis of ``x``."""
-        view = self._views.get(row)
-        if view is None or x.shape[axis] != len(view):
-            return
-        axis %= x.dim()
-        if native is not None and x.is_cpu and x.dtype is torch.float32:
-            shape = _as_units(x, axis)
-            if shape is not None:
-                outer, inner = shape
-                every = min(outer, -(-x.numel() // cap))
-                native.highest(x.data_ptr(), outer, len(view), inner, every, view.ctypes.data)
-                return
-        x = x.detach()
-        if x.numel() > cap and x.shape[0] > 1 and axis != 0:
-            x = x[:: -(-x.numel() // cap)]
-        others = [d for d in range(x.dim()) if d != axis]
-        highest = x.amax(others) if others else x
-        np.fmax(view, highest.float().cpu().numpy(), out=view)
-
-    def take(self) -> npt.NDArray[np.float32]:
-        """Return each unit's highest output of the step, and start the next."""
-        highest = self._highest.copy()
-        self._highest[:] = -np.inf
-        return highest
-
-    def derive(self, step: int, highest: npt.NDArray[np.float32], out: npt.NDArray[np.float64]) -> None:
-        """Fill the columns ``units`` and ``dead`` of the sites seen in a step. Steps must come in order."""
-        if len(highest):
-            with self._lock:
-                self._derive(step, highest, out)
-
-    def _derive(self, step: int, highest: npt.NDArray[np.float32], out: npt.NDArray[np.float64]) -> None:
-        known = len(highest)
-        sites = int(np.searchsorted(self._starts, known))
-        rows, starts = np.array(self._rows[:sites]), np.array(self._starts[:sites])
-        self._fired[:known][highest > 0] = step
-        needed = np.minimum(self.window, step - np.array([self._since[row] for row in rows]) + 1)
-        sizes = np.array(self._sizes[:sites])
-        silent = step - self._fired[:known] >= np.repeat(needed, sizes)
-        seen = np.isfinite(np.maximum.reduceat(highest, starts))
-        dead = np.add.reduceat(silent, starts, dtype=np.int64)
-        for i in np.flatnonzero(seen):
-            self._latest[int(rows[i])] = (int(sizes[i]), int(dead[i]))
-        for row, (units, silent_units) in self._latest.items():  # units are not read at every step
-            if out[row, column("count")] > 0:
-                out[row, column("units")], out[row, column("dead")] = units, silent_units
-
-
-def _as_units(x: Tensor, axis: int) -> tuple[int, int] | None:
-    """Return (outer, inner) if the memory of ``x`` is that of a tensor (outer, units, inner), else None."""
-    if x.is_contiguous():
-        return math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
-    if axis == 1 and x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last):
-        return x.numel() // x.shape[1], 1
-    return None
+def _derived(raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Turn accumulators, shape (..., op.WIDTH), into statistics, shape (..., len(STATS))."""
+    out = np.zeros((*raw.shape[:-1], len(STATS)))
+    for col, place in _COPIED:
+        out[..., place] = raw[..., col]
+    finite = raw[..., op.COUNT] - raw[..., op.NONFINITE]
+    number = np.where(finite > 0, finite, np.nan)  # so that what was not seen has no moments
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, squares = raw[..., op.SUM] / number, raw[..., op.SQUARES] / number
+        out[..., _MEAN] = mean
+        out[..., _STD] = np.sqrt(np.maximum(squares - mean * mean, 0.0))
+        out[..., _RMS] = np.sqrt(squares)
+    out[..., _MIN] = np.where(finite > 0, raw[..., op.MIN], np.nan)
+    out[..., _MAX] = np.where(finite > 0, raw[..., op.MAX], np.nan)
+    return out
 
 
 class Raw(NamedTuple):
@@ -267,5 +185,6 @@ class Raw(NamedTuple):
 
     raw: npt.NDArray[np.float64]
     """Shape (sites, op.WIDTH)."""
-    highest: npt.NDArray[np.float32]
-    """Shape (units of all watched sites,): each unit's highest output, -inf where its site was not seen."""
+    highest: npt.NDArray[np.float32] | None
+    """Shape (units of all watched sites,): each unit's highest output, -inf where its site was not seen. None where
+    units were not read."""

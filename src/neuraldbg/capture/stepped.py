@@ -1,0 +1,54 @@
+"""The parameters that one optimizer steps, and the plans by which they are read: made once, used at every step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neuraldbg.capture import op
+from neuraldbg.capture.bulk import Gradients, Item, Samples, plain
+
+if TYPE_CHECKING:
+    from neuraldbg.capture.params import Watched
+
+CAP = 16_384
+"""Elements of a weight that are read before and after a step: the root mean square of so many is known to 0.6%, and
+reading all of them twice would be the dearest part of a step."""
+
+
+def cap_of(w: Watched, most: int) -> int:
+    """Return how many elements to read of a weight, 0 for all."""
+    return 0 if w.whole else min(most, CAP)
+
+
+class Stepped:
+    """Some parameters that are stepped together. ``most``: elements of one that are read at most."""
+
+    def __init__(self, watched: list[Watched], most: int, rows: op.Rows) -> None:
+        self.watched = list(watched)
+        self._caps = [cap_of(w, most) for w in watched]
+        self._most = most
+        held = [w for w in watched if w.param is not None]
+        here = [w for w in held if plain(w.ref)]
+        self.others = [w for w in held if not plain(w.ref)]
+        """Those that cannot be read as they lie in memory: on another device, sharded, of a dtype that is not read."""
+        items = [Item(w.ref, row_of(w.param), cap_of(w, most)) for w in here]
+        self.samples = Samples(items, [row_of(w.update) for w in here], rows)
+        self.readable = here
+        self.gradients = Gradients([w.ref for w in here], [rows.address + row_of(w.grad) * op.ROW for w in here], 0)
+        self.lookups = [w for w in here if w.rows and w.ref.numel() > min(most, CAP)]
+        """Large embeddings."""
+
+    def holds(self, watched: list[Watched]) -> bool:
+        """Whether these are the parameters, where they were, to be read as they were."""
+        return (
+            self.watched == watched
+            and self._caps == [cap_of(w, self._most) for w in watched]
+            and self.samples.stands()
+            and not any(w.ref.is_cpu for w in self.others)
+        )
+
+
+def row_of(row: int | None) -> int:
+    """Return a row that is known to exist: the three rows of a parameter are made together, or not at all."""
+    assert row is not None
+    return row

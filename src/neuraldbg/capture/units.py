@@ -1,0 +1,143 @@
+"""Which units of a layer have been positive lately: dead is a matter of many batches, not of one."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+
+from neuraldbg.capture.kernel import native
+from neuraldbg.nouns import column
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from torch import Tensor
+
+_COUNT, _UNITS, _DEAD = map(column, ("count", "units", "dead"))
+
+
+class _Sites(NamedTuple):
+    """The sites whose units are watched, in order; shape (sites,) each."""
+
+    rows: npt.NDArray[np.intp]
+    starts: npt.NDArray[np.intp]
+    sizes: npt.NDArray[np.intp]
+    since: npt.NDArray[np.int64]
+
+
+class Units:
+    """Each unit's highest output of a step, and when it was last positive."""
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+        self._lock = threading.Lock()
+        self._rows: list[int] = []
+        self._starts: list[int] = []
+        self._sizes: list[int] = []
+        self._highest = np.zeros(0, np.float32)
+        self._fired = np.zeros(0, np.int64)
+        self._views: dict[int, npt.NDArray[np.float32]] = {}
+        self._since: dict[int, int] = {}
+        self._latest: dict[int, tuple[int, int]] = {}
+        """Units and dead ones of each row, as of the last reading."""
+        self._known, self._counts = np.zeros(0, np.intp), np.zeros((2, 0))
+        """The same as arrays: rows, and shape (2, rows)."""
+        self._arrays: _Sites | None = None
+        self._touched = False
+        """Whether any units were read in this step."""
+
+    def add(self, row: int, units: int, step: int) -> None:
+        """Begin to watch the units of a site."""
+        if row in self._since:
+            return
+        with self._lock:  # steps may be derived in the writer's thread meanwhile
+            self._add(row, units, step)
+
+    def _add(self, row: int, units: int, step: int) -> None:
+        self._arrays = None
+        self._starts.append(len(self._highest))
+        self._sizes.append(units)
+        self._rows.append(row)
+        self._since[row] = step
+        self._highest = np.concatenate([self._highest, np.full(units, -np.inf, np.float32)])
+        self._fired = np.concatenate([self._fired, np.full(units, step - 1, np.int64)])
+        self._views = {
+            r: self._highest[start : start + size]
+            for r, start, size in zip(self._rows, self._starts, self._sizes, strict=True)
+        }
+
+    def observe(self, row: int, x: Tensor, axis: int, cap: int) -> None:
+        """Keep each unit's highest output of the step. ``axis`` is the unit axis of ``x``."""
+        view = self._views.get(row)
+        if view is None or x.shape[axis] != len(view):
+            return
+        self._touched = True
+        axis %= x.dim()
+        if native is not None and x.is_cpu and x.dtype is torch.float32:
+            shape = _as_units(x, axis)
+            if shape is not None:
+                outer, inner = shape
+                every = min(outer, -(-x.numel() // cap))
+                native.highest(x.data_ptr(), outer, len(view), inner, every, view.ctypes.data)
+                return
+        x = x.detach()
+        if x.numel() > cap and x.shape[0] > 1 and axis != 0:
+            x = x[:: -(-x.numel() // cap)]
+        others = [d for d in range(x.dim()) if d != axis]
+        highest = x.amax(others) if others else x
+        np.fmax(view, highest.float().cpu().numpy(), out=view)
+
+    def take(self) -> npt.NDArray[np.float32] | None:
+        """Return each unit's highest output of the step, None if none was read, and start the next."""
+        if not self._touched:
+            return None
+        self._touched = False
+        highest = self._highest.copy()
+        self._highest[:] = -np.inf
+        return highest
+
+    def derive(self, step: int, highest: npt.NDArray[np.float32] | None, out: npt.NDArray[np.float64]) -> None:
+        """Fill the columns ``units`` and ``dead`` of the sites seen in a step. Steps must come in order."""
+        if highest is not None:
+            with self._lock:
+                self._learn(step, highest)
+        if len(self._known):  # units are not read at every step
+            rows = self._known
+            seen = out[rows, _COUNT] > 0
+            out[rows, _UNITS] = np.where(seen, self._counts[0], 0.0)
+            out[rows, _DEAD] = np.where(seen, self._counts[1], 0.0)
+
+    def _learn(self, step: int, highest: npt.NDArray[np.float32]) -> None:
+        known = len(highest)
+        sites = self._sites()
+        if sites.starts[-1] >= known:  # some were added since
+            sites = _Sites(*(each[: int(np.searchsorted(sites.starts, known))] for each in sites))
+        fired = self._fired[:known]
+        fired[highest > 0] = step
+        needed = np.minimum(self.window, step - sites.since + 1)
+        steady = int(needed.min()) == self.window
+        silent = step - fired >= (self.window if steady else np.repeat(needed, sites.sizes))
+        seen = np.isfinite(np.maximum.reduceat(highest, sites.starts))
+        dead = np.add.reduceat(silent, sites.starts, dtype=np.int64)
+        for i in np.flatnonzero(seen):
+            self._latest[int(sites.rows[i])] = (int(sites.sizes[i]), int(dead[i]))
+        self._counts = np.array(list(self._latest.values()), np.float64).T
+        self._known = np.array(list(self._latest), np.intp)
+
+    def _sites(self) -> _Sites:
+        if self._arrays is None:
+            rows, starts, sizes = (np.array(each, np.intp) for each in (self._rows, self._starts, self._sizes))
+            self._arrays = _Sites(rows, starts, sizes, np.array([self._since[row] for row in self._rows]))
+        return self._arrays
+
+
+def _as_units(x: Tensor, axis: int) -> tuple[int, int] | None:
+    """Return (outer, inner) if the memory of ``x`` is that of a tensor (outer, units, inner), else None."""
+    if x.is_contiguous():
+        return math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
+    if axis == 1 and x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last):
+        return x.numel() // x.shape[1], 1
+    return None

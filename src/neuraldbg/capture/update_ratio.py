@@ -1,0 +1,58 @@
+"""How far steps move the weights, relative to their size, worked out for the steps that are handed on together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.capture.stepped import row_of
+from neuraldbg.nouns import column
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from neuraldbg.capture.params import Watched
+
+_COUNT, _TOTAL, _ZEROS, _RMS, _NONFINITE = map(column, ("count", "total", "zeros", "rms", "nonfinite"))
+
+
+class UpdateRatio:
+    """The scalar ``update_ratio``: the median over matrices of norm(update) / norm(weight)."""
+
+    def __init__(self) -> None:
+        self._of: tuple[tuple[Watched, ...], int] | None = None
+        self._ours: list[Watched] = []
+        self._updates = self._weights = np.zeros(0, np.intp)
+        self._matrices = np.zeros(0, np.bool_)
+        self._lookups = np.zeros(0, np.bool_)
+
+    def of(self, stepped: tuple[Watched, ...], tables: npt.NDArray[np.float64]) -> list[float | None]:
+        """Return it for steps that changed these parameters, None for a step with nothing to tell.
+
+        ``tables`` has shape (steps, sites, len(STATS)). A weight of which no sample moved is read whole from now on.
+        """
+        self._find(stepped, tables.shape[1])
+        update, weight = tables[:, self._updates], tables[:, self._weights]
+        moved = update[..., _COUNT]
+        seen = (moved > 0) & (weight[..., _COUNT] > 0)
+        still = seen & (update[..., _ZEROS] == moved) & (moved < update[..., _TOTAL])
+        # Rows of an embedding that no batch asked for do not move, and a sample may well miss the others.
+        whole = still[-1] & ~self._lookups
+        for i in np.flatnonzero(seen[-1]):
+            self._ours[i].whole = bool(whole[i])
+        usable = seen & self._matrices & (weight[..., _RMS] > 0)
+        usable &= (update[..., _NONFINITE] == 0) & (weight[..., _NONFINITE] == 0)
+        with np.errstate(all="ignore"):
+            ratios = update[..., _RMS] / weight[..., _RMS]
+        return [float(np.median(row[good])) if good.any() else None for row, good in zip(ratios, usable, strict=True)]
+
+    def _find(self, stepped: tuple[Watched, ...], sites: int) -> None:
+        if self._of == (stepped, sites):
+            return
+        self._of = (stepped, sites)
+        self._ours = [w for w in stepped if w.update is not None and w.update < sites]
+        self._updates = np.array([row_of(w.update) for w in self._ours], np.intp)
+        self._weights = np.array([row_of(w.param) for w in self._ours], np.intp)
+        self._matrices = np.array([w.ref.dim() > 1 for w in self._ours], np.bool_)
+        self._lookups = np.array([w.rows for w in self._ours], np.bool_)
