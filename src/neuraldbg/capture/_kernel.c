@@ -21,6 +21,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 #if !defined(__GNUC__)
 #error "written with the vectors of GCC and clang"
@@ -291,17 +292,21 @@ static PyObject *highest(PyObject *self, PyObject *const *args, Py_ssize_t nargs
     Py_RETURN_NONE;
 }
 
+#include "_kernel_hooks.h"
+
 static PyMethodDef methods[] = {
     {"observe", (PyCFunction)(void (*)(void))observe, METH_FASTCALL, observe_doc},
     {"observe_many", (PyCFunction)(void (*)(void))observe_many, METH_FASTCALL, observe_many_doc},
     {"difference_many", (PyCFunction)(void (*)(void))difference_many, METH_FASTCALL, difference_many_doc},
     {"changed", (PyCFunction)(void (*)(void))changed, METH_FASTCALL, changed_doc},
     {"highest", (PyCFunction)(void (*)(void))highest, METH_FASTCALL, highest_doc},
+    {"meet", (PyCFunction)(void (*)(void))meet, METH_FASTCALL, meet_doc},
     {NULL, NULL, 0, NULL},
 };
 
 static int start(PyObject *module) {
     choose();
+    if (add_hooks(module)) return -1;
     return PyModule_AddStringConstant(module, "generation", generation);
 }
 

@@ -276,6 +276,7 @@ class Capture:
         if not self.switch:
             self._close_light(now, applied=applied)
             return
+        self.tally.collect()
         stream = self._open[0] if self._open else None
         counted = self._full(stream)
         index = stream.index if stream is not None else 0

@@ -12,6 +12,8 @@ import weakref
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
+import numpy as np
+
 from neuraldbg.errors import TrainingHalted
 
 if TYPE_CHECKING:
@@ -30,6 +32,15 @@ class Tally:
         self.inside = False
         """Whether our code runs already: what it calls is not counted twice."""
         self.strict = bool(os.environ.get("NEURALDBG_STRICT"))
+        self.clock = np.zeros(1)
+        """Seconds that the native hooks of layers have taken since they were last collected, shape (1,)."""
+
+    def collect(self) -> None:
+        """Add what the native hooks have taken."""
+        spent = float(self.clock[0])
+        self.clock[0] = 0.0
+        self.seconds += spent
+        self.parts["layers"] = self.parts.get("layers", 0.0) + spent
 
     def caught(self) -> None:
         """Note the exception being handled; re-raise it in strict mode."""
@@ -99,6 +110,7 @@ class HasTally(Protocol):
 
 _PARTS = {
     "read": "layers",
+    "read_first_units": "layers",
     "observe_grad": "layers",
     "enter": "calls of models",
     "leave": "calls of models",

@@ -7,6 +7,7 @@ operators, element for element, only slower.
 from __future__ import annotations
 
 import importlib
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,17 +16,22 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+CODES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
+"""The dtypes that the kernel reads, by the codes of ``_kernel.c``."""
+
+
 def _load() -> Any:
     try:
-        return importlib.import_module("neuraldbg.capture._kernel")
+        found = importlib.import_module("neuraldbg.capture._kernel")
     except ImportError:  # installed without a compiler
         return None
+    transforms = torch._C._functorch.maybe_current_level  # noqa: SLF001 (no public name)
+    found.meet(torch.Tensor, torch.nn.Parameter, CODES, torch.strided, transforms, OrderedDict)
+    return found
 
 
 native = _load()
 """The compiled module, None where there is none."""
-CODES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
-"""The dtypes that the kernel reads, by the codes of ``_kernel.c``."""
 
 
 def backend() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import threading
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from neuraldbg.capture import kinds, op
 from neuraldbg.capture.guest import Tally, guarded, hook_of
+from neuraldbg.capture.kernel import native
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.nouns import Site
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from torch.utils.hooks import RemovableHandle
 
@@ -33,12 +34,23 @@ def inert(hook: Any) -> bool:
 class Slot:
     """The rows of one output tensor of one call of a module."""
 
-    __slots__ = ("activation", "gradient", "hooked")
+    __slots__ = ("activation", "gradient", "hook", "hooked")
 
-    def __init__(self, activation: int | None, gradient: int | None) -> None:
+    def __init__(self, activation: int | None, gradient: int | None, owner: HookManager) -> None:
         self.activation = activation
         self.gradient = gradient
         self.hooked = -1  # the forward pass in which the gradient hook was set
+        self.hook = _gradient_hook(owner, gradient) if gradient is not None else None
+
+
+def _gradient_hook(owner: HookManager, row: int) -> Callable[[Tensor], None]:
+    slow = hook_of(owner.observe_grad, row)
+    if native is None:
+        return slow
+    table, clock = owner.table, owner.tally.clock
+    address = table.rows.address + row * op.ROW
+    hook: Callable[[Tensor], None] = native.Gradient(address, clock.ctypes.data, table.cap, (table.raw, clock), slow)
+    return hook
 
 
 class Probe:
@@ -61,6 +73,8 @@ class Probe:
         self.removable: RemovableHandle | None = None
         self.calls = self.recalls = 0
         self.seen_pass = -1
+        self.quick: Callable[[Any], int] | None = None
+        """The native reader of the first call of a pass, once a first output was read."""
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
         """Read the output; in a traced graph, return it with a tap on its gradient."""
@@ -69,15 +83,30 @@ class Probe:
         if torch.compiler.is_compiling():
             return self.in_graph(output) if self.traced else None
         owner = self.owner
-        if owner.active and _tracing() is None and self.ours():
-            self.read(module, output)
-            if owner.trail is not None:
-                owner.trail(self.path, module, args, output)
+        if not owner.active or _tracing() is not None:
+            return None
+        again = _graph_task() != -1  # inside a backward pass: activation checkpointing computes the forward again,
+        if owner.thread not in (None, get_ident()) and not again:  # in whatever thread autograd uses
+            return None
+        plain = self.quick is not None and self.seen_pass != owner.passes and owner.nodes is None and not again
+        if not (plain and self.read_quickly(module, output)):
+            self.read(module, output, again=again)
+        if owner.trail is not None:
+            owner.trail(self.path, module, args, output)
         return None
 
-    def ours(self) -> bool:
-        """Whether this is a pass of the thread that trains; a recomputation runs in whatever thread autograd uses."""
-        return self.owner.thread in (None, threading.get_ident()) or _graph_task() != -1
+    def read_quickly(self, module: nn.Module, output: Any) -> bool:
+        """Read the first output of a pass by native code, if it is an ordinary tensor: most are."""
+        done = self.quick(output) if self.quick is not None else 0
+        if not done:
+            return False
+        owner = self.owner
+        self.seen_pass, self.calls, self.recalls = owner.passes, 1, 0
+        if done > 1:
+            self.first.hooked = owner.passes
+        if self.counts_units and owner.reads_units:
+            self.read_first_units(module, output)
+        return True
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A saved or deep-copied model must not need this package: an accept-anything callable of the standard library.
@@ -108,12 +137,12 @@ class Probe:
         return None
 
     @guarded
-    def read(self, module: nn.Module, output: Any) -> None:
-        """Read the output in eager mode."""
+    def read(self, module: nn.Module, output: Any, *, again: bool = False) -> None:
+        """Read the output in eager mode; ``again`` where the forward is computed again inside a backward pass."""
         owner = self.owner
         if self.seen_pass != owner.passes:
             self.seen_pass, self.calls, self.recalls = owner.passes, 0, 0
-        if _graph_task() != -1:  # inside a backward pass: activation checkpointing computes the forward again
+        if again:
             self.recomputed(output)
             return
         call = min(self.calls, owner.settings.max_calls - 1)
@@ -129,6 +158,16 @@ class Probe:
             if self.counts_units and owner.reads_units:
                 self.read_units(module, x, slot.activation)
             self.follow(x, slot)
+        if self.quick is None and native is not None and self.row >= 0 and output is not None:
+            self.quick = self.quick_reader()
+
+    def quick_reader(self) -> Callable[[Any], int]:
+        """Return what does the same as ``read`` for the ordinary first output of a pass."""
+        table, clock = self.owner.table, self.owner.tally.clock
+        address, keep = table.rows.address + self.row * op.ROW, (table.raw, clock)
+        made = native.Output(address, clock.ctypes.data, self.cap, self.bound, self.centre, keep, self.first.hook)
+        read: Callable[[Any], int] = made.read
+        return read
 
     def recomputed(self, output: Any) -> None:
         """Set the gradient hooks that the first forward could not: reentrant checkpointing runs it without grad."""
@@ -144,12 +183,17 @@ class Probe:
         node = x.grad_fn
         if node is None:  # a leaf would keep the hook for ever
             return
-        if slot.gradient is not None:
-            x.register_hook(hook_of(self.owner.observe_grad, slot.gradient))
+        if slot.hook is not None:
+            x.register_hook(slot.hook)
             slot.hooked = self.owner.passes
         nodes = self.owner.nodes
         if nodes is not None:
             nodes.put(node, self.path)
+
+    @guarded
+    def read_first_units(self, module: nn.Module, x: Tensor) -> None:
+        """Note which units were positive in the first output of a pass."""
+        self.read_units(module, x, self.row)
 
     def read_units(self, module: nn.Module, x: Tensor, row: int) -> None:
         """Note which units were positive."""
@@ -163,6 +207,7 @@ class Probe:
     def refine(self, following: Iterable[str]) -> None:
         """Watch units only before a rectifier, and saturation of a functional sigmoid or tanh at its input."""
         names = set(following)
+        self.quick = None
         if not self.always_units:
             self.counts_units = self.counts_units and bool(names & {"relu", "relu6", "threshold"})
         for name in names & kinds.PRE_ACTIVATION.keys():
@@ -176,7 +221,7 @@ class Probe:
             table = self.owner.table
             activation = table.add(Site("activation", self.path, call, leaf))
             gradient = table.add(Site("output_grad", self.path, call, leaf)) if activation is not None else None
-            slot = self.slots[(call, leaf)] = Slot(activation, gradient)
+            slot = self.slots[(call, leaf)] = Slot(activation, gradient, self.owner)
         return slot
 
 

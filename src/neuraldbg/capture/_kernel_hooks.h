@@ -1,0 +1,263 @@
+/* What hooks do at every call of a layer, without Python in between: included by _kernel.c.
+
+   An Output reads the output of one layer and sets its Gradient on it; autograd calls that. Both know the ordinary case
+   alone, an exact Tensor whose contiguous memory lies on the CPU in a dtype that is read, and hand everything else to
+   Python. Of torch they use what any Python program could: attributes and methods of a tensor. */
+
+typedef struct {
+    PyObject *tensor, *parameter; /* the two ordinary types */
+    PyObject *codes;              /* dtype -> code */
+    PyObject *strided;            /* torch.strided */
+    PyObject *level;              /* tells of function transforms: None outside of any */
+    PyObject *ordered;            /* OrderedDict */
+    PyObject *dtype, *layout, *is_cpu, *grad_fn, *hooks, *contiguous, *numel, *pointer, *adopt; /* names */
+} Torch;
+
+static Torch torch;
+
+typedef struct {
+    PyObject_HEAD
+    double *row, *clock;
+    int64_t cap;
+    PyObject *keep; /* what owns that memory */
+    PyObject *slow; /* the same in Python */
+    int known;      /* whether that was called once: it notes what is new */
+} Gradient;
+
+typedef struct {
+    PyObject_HEAD
+    double *row, *clock;
+    int64_t cap;
+    double bound, centre;
+    PyObject *keep;
+    PyObject *gradient; /* None where it is not read */
+} Output;
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* -1 for an error of Python's, else whether the attribute is the object. */
+static int has(PyObject *x, PyObject *name, PyObject *wanted) {
+    PyObject *found = PyObject_GetAttr(x, name);
+    if (!found) return -1;
+    Py_DECREF(found);
+    return found == wanted;
+}
+
+static int64_t number(PyObject *x, PyObject *name) {
+    PyObject *found = PyObject_CallMethodObjArgs(x, name, NULL);
+    if (!found) return -1;
+    int64_t value = whole(found);
+    Py_DECREF(found);
+    return value;
+}
+
+/* Reads an ordinary tensor into a row: 1 if it was read, 0 if it is none, or an error of Python's was cleared. */
+static int read_tensor(PyObject *x, int64_t cap, double bound, double centre, double *row) {
+    if ((PyObject *)Py_TYPE(x) != torch.tensor && (PyObject *)Py_TYPE(x) != torch.parameter) return 0;
+    PyObject *inside = PyObject_CallObject(torch.level, NULL), *dtype = NULL, *contiguous = NULL;
+    int read = 0;
+    if (!inside || inside != Py_None) goto done;
+    if (has(x, torch.layout, torch.strided) != 1 || has(x, torch.is_cpu, Py_True) != 1) goto done;
+    if (!(dtype = PyObject_GetAttr(x, torch.dtype))) goto done;
+    PyObject *code = PyDict_GetItemWithError(torch.codes, dtype);
+    if (!code) goto done;
+    if (!(contiguous = PyObject_CallMethodObjArgs(x, torch.contiguous, NULL)) || contiguous != Py_True) goto done;
+    int64_t numel = number(x, torch.numel), address = number(x, torch.pointer);
+    if (PyErr_Occurred() || numel <= 0 || !address) goto done;
+    if ((cap <= 0 || cap > RELEASE) && numel > RELEASE) {
+        int64_t kind = whole(code);
+        Py_BEGIN_ALLOW_THREADS
+        read_sample((const char *)(intptr_t)address, kind, numel, cap, bound, centre, NULL, 0, 0, row);
+        Py_END_ALLOW_THREADS
+    } else {
+        read_sample((const char *)(intptr_t)address, whole(code), numel, cap, bound, centre, NULL, 0, 0, row);
+    }
+    read = 1;
+done:
+    Py_XDECREF(inside);
+    Py_XDECREF(dtype);
+    Py_XDECREF(contiguous);
+    if (PyErr_Occurred()) PyErr_Clear();
+    return read;
+}
+
+/* ---------------------------------------------------------------- the gradient at an output */
+
+static PyObject *gradient_call(PyObject *object, PyObject *args, PyObject *kwargs) {
+    Gradient *self = (Gradient *)object;
+    (void)kwargs;
+    PyObject *grad = PyTuple_GetItem(args, 0);
+    if (!grad) return NULL;
+    double began = seconds();
+    if (self->known && read_tensor(grad, self->cap, 0.0, 0.0, self->row)) {
+        *self->clock += seconds() - began;
+        Py_RETURN_NONE;
+    }
+    self->known = 1;
+    return PyObject_CallFunctionObjArgs(self->slow, grad, NULL);
+}
+
+static int gradient_init(PyObject *object, PyObject *args, PyObject *kwargs) {
+    Gradient *self = (Gradient *)object;
+    long long row, clock, cap;
+    PyObject *keep, *slow;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "LLLOO", &row, &clock, &cap, &keep, &slow)) return -1;
+    self->row = (double *)(intptr_t)row, self->clock = (double *)(intptr_t)clock, self->cap = cap;
+    Py_INCREF(keep);
+    Py_INCREF(slow);
+    self->keep = keep, self->slow = slow;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- the output of a layer */
+
+/* As Tensor.register_hook, without a handle by which to remove it. The hook is its own key, so that an output that two
+   layers return has both, and one that a layer returns again has it once. */
+static int set_hook(PyObject *x, PyObject *node, PyObject *hook) {
+    PyObject *hooks = PyObject_GetAttr(x, torch.hooks);
+    if (!hooks) return -1;
+    if (hooks == Py_None) {
+        Py_DECREF(hooks);
+        if (!(hooks = PyObject_CallObject(torch.ordered, NULL))) return -1;
+        PyObject *adopted = NULL;
+        if (!PyObject_SetAttr(x, torch.hooks, hooks)) adopted = PyObject_CallMethodObjArgs(node, torch.adopt, x, NULL);
+        if (!adopted) {
+            Py_DECREF(hooks);
+            return -1;
+        }
+        Py_DECREF(adopted);
+    }
+    int failed = PyObject_SetItem(hooks, hook, hook);
+    Py_DECREF(hooks);
+    return failed;
+}
+
+PyDoc_STRVAR(output_doc, "read(x)\n--\n\n"
+"Read an output. Returns 0 where nothing was done since it is no ordinary tensor, 1 where it was read, and 2 where its\n"
+"gradient will be, too.");
+
+static PyObject *output_read(PyObject *object, PyObject *x) {
+    Output *self = (Output *)object;
+    double began = seconds();
+    if (!read_tensor(x, self->cap, self->bound, self->centre, self->row)) return PyLong_FromLong(0);
+    long done = 1;
+    if (self->gradient != Py_None) {
+        PyObject *node = PyObject_GetAttr(x, torch.grad_fn);
+        if (!node) return NULL;
+        int failed = node != Py_None && set_hook(x, node, self->gradient);
+        done += node != Py_None;
+        Py_DECREF(node);
+        if (failed) return NULL;
+    }
+    *self->clock += seconds() - began;
+    return PyLong_FromLong(done);
+}
+
+static int output_init(PyObject *object, PyObject *args, PyObject *kwargs) {
+    Output *self = (Output *)object;
+    long long row, clock, cap;
+    PyObject *keep, *gradient;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "LLLddOO", &row, &clock, &cap, &self->bound, &self->centre, &keep, &gradient)) return -1;
+    self->row = (double *)(intptr_t)row, self->clock = (double *)(intptr_t)clock, self->cap = cap;
+    Py_INCREF(keep);
+    Py_INCREF(gradient);
+    self->keep = keep, self->gradient = gradient;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- the types */
+
+static int gradient_visit(PyObject *object, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(((Gradient *)object)->keep);
+    Py_VISIT(((Gradient *)object)->slow);
+    return 0;
+}
+
+static int gradient_clear(PyObject *object) {
+    Py_CLEAR(((Gradient *)object)->keep);
+    Py_CLEAR(((Gradient *)object)->slow);
+    return 0;
+}
+
+static int output_visit(PyObject *object, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(((Output *)object)->keep);
+    Py_VISIT(((Output *)object)->gradient);
+    return 0;
+}
+
+static int output_clear(PyObject *object) {
+    Py_CLEAR(((Output *)object)->keep);
+    Py_CLEAR(((Output *)object)->gradient);
+    return 0;
+}
+
+static void release(PyObject *object, inquiry drop) {
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    drop(object);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+    Py_DECREF(type);
+}
+
+static void gradient_free(PyObject *object) { release(object, gradient_clear); }
+static void output_free(PyObject *object) { release(object, output_clear); }
+
+static PyType_Slot gradient_slots[] = {
+    {Py_tp_doc, "Gradient(row, clock, cap, keep, slow): the hook of one gradient; `row` and `clock` are addresses."},
+    {Py_tp_init, (void *)gradient_init}, {Py_tp_call, (void *)gradient_call},
+    {Py_tp_traverse, (void *)gradient_visit}, {Py_tp_clear, (void *)gradient_clear},
+    {Py_tp_dealloc, (void *)gradient_free}, {0, NULL},
+};
+static PyType_Spec gradient_spec = {
+    "neuraldbg.capture._kernel.Gradient", sizeof(Gradient), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, gradient_slots,
+};
+
+static PyMethodDef output_methods[] = {{"read", output_read, METH_O, output_doc}, {NULL, NULL, 0, NULL}};
+static PyType_Slot output_slots[] = {
+    {Py_tp_doc, "Output(row, clock, cap, bound, centre, keep, gradient): reads the outputs of one layer."},
+    {Py_tp_init, (void *)output_init}, {Py_tp_methods, (void *)output_methods},
+    {Py_tp_traverse, (void *)output_visit}, {Py_tp_clear, (void *)output_clear},
+    {Py_tp_dealloc, (void *)output_free}, {0, NULL},
+};
+static PyType_Spec output_spec = {
+    "neuraldbg.capture._kernel.Output", sizeof(Output), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, output_slots,
+};
+
+PyDoc_STRVAR(meet_doc, "meet(tensor, parameter, codes, strided, level, ordered)\n--\n\n"
+"Say what torch is: its two ordinary types of tensors, the codes of the dtypes, and more that a hook asks for.");
+
+static PyObject *meet(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    PyObject **places[] = {&torch.tensor, &torch.parameter, &torch.codes, &torch.strided, &torch.level, &torch.ordered};
+    (void)self;
+    if (wrong(nargs, 6, "meet")) return NULL;
+    for (int i = 0; i < 6; i++) {
+        Py_INCREF(args[i]);
+        Py_XDECREF(*places[i]);
+        *places[i] = args[i];
+    }
+    Py_RETURN_NONE;
+}
+
+static int add_hooks(PyObject *module) {
+    PyObject **names[] = {&torch.dtype, &torch.layout, &torch.is_cpu, &torch.grad_fn, &torch.hooks,
+                          &torch.contiguous, &torch.numel, &torch.pointer, &torch.adopt};
+    const char *said[] = {"dtype", "layout", "is_cpu", "grad_fn", "_backward_hooks",
+                          "is_contiguous", "numel", "data_ptr", "_register_hook_dict"};
+    for (int i = 0; i < 9; i++)
+        if (!(*names[i] = PyUnicode_InternFromString(said[i]))) return -1;
+    PyObject *gradient = PyType_FromSpec(&gradient_spec), *output = PyType_FromSpec(&output_spec);
+    /* whoever saves a tensor with this hook need not be warned that the hook is not saved */
+    int failed = !gradient || !output || PyObject_SetAttrString(gradient, "__torch_unserializable__", Py_True) ||
+                 PyModule_AddObjectRef(module, "Gradient", gradient) || PyModule_AddObjectRef(module, "Output", output);
+    Py_XDECREF(gradient);
+    Py_XDECREF(output);
+    return failed ? -1 : 0;
+}
