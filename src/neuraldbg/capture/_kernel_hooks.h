@@ -10,7 +10,7 @@ typedef struct {
     PyObject *strided;            /* torch.strided */
     PyObject *level;              /* tells of function transforms: None outside of any */
     PyObject *ordered;            /* OrderedDict */
-    PyObject *dtype, *layout, *is_cpu, *grad_fn, *hooks, *contiguous, *numel, *pointer, *adopt; /* names */
+    PyObject *dtype, *layout, *is_cpu, *grad, *grad_fn, *hooks, *contiguous, *numel, *pointer, *adopt; /* names */
 } Torch;
 
 static Torch torch;
@@ -55,9 +55,13 @@ static int64_t number(PyObject *x, PyObject *name) {
     return value;
 }
 
+static int ordinary(PyObject *x) {
+    return (PyObject *)Py_TYPE(x) == torch.tensor || (PyObject *)Py_TYPE(x) == torch.parameter;
+}
+
 /* Reads an ordinary tensor into a row: 1 if it was read, 0 if it is none, or an error of Python's was cleared. */
 static int read_tensor(PyObject *x, int64_t cap, double bound, double centre, double *row) {
-    if ((PyObject *)Py_TYPE(x) != torch.tensor && (PyObject *)Py_TYPE(x) != torch.parameter) return 0;
+    if (!ordinary(x)) return 0;
     PyObject *inside = PyObject_CallObject(torch.level, NULL), *dtype = NULL, *contiguous = NULL;
     int read = 0;
     if (!inside || inside != Py_None) goto done;
@@ -83,6 +87,64 @@ done:
     Py_XDECREF(contiguous);
     if (PyErr_Occurred()) PyErr_Clear();
     return read;
+}
+
+/* ---------------------------------------------------------------- tensors of a plan */
+
+PyDoc_STRVAR(stand_doc, "stand(plan, tensors)\n--\n\n"
+"Whether the tensors of a tuple lie where a plan over them says, at that size.");
+
+static PyObject *stand(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    if (wrong(nargs, 2, "stand")) return NULL;
+    const Entry *plan = (const Entry *)AT(args[0]);
+    Py_ssize_t n = PyTuple_Size(args[1]);
+    if (PyErr_Occurred()) return NULL;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *x = PyTuple_GetItem(args[1], i);
+        int64_t address = number(x, torch.pointer), numel = number(x, torch.numel);
+        if (PyErr_Occurred()) return NULL;
+        if (address != plan[i].address || numel != plan[i].numel) Py_RETURN_FALSE;
+    }
+    Py_RETURN_TRUE;
+}
+
+/* The address of a contiguous gradient, 0 where there is none, -1 where it must be looked at more closely. */
+static int64_t gradient_of(PyObject *x, int64_t numel) {
+    PyObject *grad = PyObject_GetAttr(x, torch.grad);
+    if (!grad) return -1;
+    int64_t address = grad == Py_None ? 0 : -1;
+    if (address && ordinary(grad)) {
+        PyObject *contiguous = PyObject_CallMethodObjArgs(grad, torch.contiguous, NULL);
+        if (contiguous == Py_True && number(grad, torch.numel) == numel) address = number(grad, torch.pointer);
+        Py_XDECREF(contiguous);
+    }
+    Py_DECREF(grad);
+    if (PyErr_Occurred()) {
+        PyErr_Clear(); /* a sparse one is not contiguous in any way */
+        return -1;
+    }
+    return address;
+}
+
+PyDoc_STRVAR(find_gradients_doc, "find_gradients(plan, tensors)\n--\n\n"
+"Put the addresses of the gradients of the tensors of a tuple into a plan, 0 for none. Returns how many there are, -1\n"
+"where one is not contiguous, not of its tensor's size or of another type.");
+
+static PyObject *find_gradients(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    if (wrong(nargs, 2, "find_gradients")) return NULL;
+    Entry *plan = (Entry *)AT(args[0]);
+    Py_ssize_t n = PyTuple_Size(args[1]);
+    long found = 0;
+    if (PyErr_Occurred()) return NULL;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        int64_t address = gradient_of(PyTuple_GetItem(args[1], i), plan[i].numel);
+        if (address == -1) return PyLong_FromLong(-1);
+        plan[i].address = address;
+        found += address != 0;
+    }
+    return PyLong_FromLong(found);
 }
 
 /* ---------------------------------------------------------------- the gradient at an output */
@@ -135,6 +197,19 @@ static int set_hook(PyObject *x, PyObject *node, PyObject *hook) {
     int failed = PyObject_SetItem(hooks, hook, hook);
     Py_DECREF(hooks);
     return failed;
+}
+
+PyDoc_STRVAR(hook_doc, "hook(x, hook)\n--\n\nHave autograd call `hook` with the gradient at `x`, which is no leaf.");
+
+static PyObject *hook(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    if (wrong(nargs, 2, "hook")) return NULL;
+    PyObject *node = PyObject_GetAttr(args[0], torch.grad_fn);
+    if (!node) return NULL;
+    int failed = set_hook(args[0], node, args[1]);
+    Py_DECREF(node);
+    if (failed) return NULL;
+    Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(output_doc, "read(x)\n--\n\n"
@@ -247,11 +322,11 @@ static PyObject *meet(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 }
 
 static int add_hooks(PyObject *module) {
-    PyObject **names[] = {&torch.dtype, &torch.layout, &torch.is_cpu, &torch.grad_fn, &torch.hooks,
+    PyObject **names[] = {&torch.dtype, &torch.layout, &torch.is_cpu, &torch.grad, &torch.grad_fn, &torch.hooks,
                           &torch.contiguous, &torch.numel, &torch.pointer, &torch.adopt};
-    const char *said[] = {"dtype", "layout", "is_cpu", "grad_fn", "_backward_hooks",
+    const char *said[] = {"dtype", "layout", "is_cpu", "grad", "grad_fn", "_backward_hooks",
                           "is_contiguous", "numel", "data_ptr", "_register_hook_dict"};
-    for (int i = 0; i < 9; i++)
+    for (int i = 0; i < 10; i++)
         if (!(*names[i] = PyUnicode_InternFromString(said[i]))) return -1;
     PyObject *gradient = PyType_FromSpec(&gradient_spec), *output = PyType_FromSpec(&output_spec);
     /* whoever saves a tensor with this hook need not be warned that the hook is not saved */

@@ -49,6 +49,7 @@ class Samples:
     def __init__(self, items: Sequence[Item], updates: Sequence[int], rows: op.Rows) -> None:
         self._items, self._rows = list(items), rows
         self._changes = [Item(i.tensor, row, i.cap) for i, row in zip(items, updates, strict=True)]
+        self._tensors = tuple(item.tensor for item in items)
         self._places = self._where()
         ends = np.cumsum([_kept(item) for item in items], dtype=np.int64)
         self._offsets = [0, *ends[:-1].tolist()] if len(ends) else []
@@ -65,6 +66,8 @@ class Samples:
 
     def stands(self) -> bool:
         """Whether the tensors are where they were, at their size: ``.data`` may have been replaced."""
+        if native is not None:
+            return bool(native.stand(self._addresses[0][0], self._tensors))
         return self._where() == self._places
 
     def take(self) -> None:
@@ -117,8 +120,7 @@ class Samples:
         return max((share for share in shares if np.isfinite(share)), default=0.0)
 
     def _where(self) -> list[int]:
-        tensors = [item.tensor for item in self._items]
-        return [t.data_ptr() for t in tensors] + [t.numel() for t in tensors]
+        return [t.data_ptr() for t in self._tensors] + [t.numel() for t in self._tensors]
 
     def _view(self, at: int, flat: Tensor) -> npt.NDArray[np.floating]:
         kind = np.float64 if flat.dtype is torch.float64 else np.float32
@@ -135,43 +137,49 @@ class Gradients:
     """
 
     def __init__(self, tensors: Sequence[Tensor], addresses: Sequence[int], cap: int) -> None:
-        self.tensors = list(tensors)
-        self._sizes = [tensor.numel() for tensor in self.tensors]
+        self.tensors = tuple(tensors)
         self._turn = 0
         self._plan = np.zeros((len(self.tensors), 6), np.int64)
         if self.tensors:
             self._plan[:, 1] = [CODES[tensor.dtype] for tensor in self.tensors]
-            self._plan[:, 2] = self._sizes
+            self._plan[:, 2] = [tensor.numel() for tensor in self.tensors]
             self._plan[:, 3] = cap
             self._plan[:, 4] = addresses
         self._address = int(self._plan.ctypes.data)
+        self.found = 0
+        """How many gradients there were when they were last read."""
 
-    def read(self) -> tuple[float, float, list[int]] | None:
-        """Return the sum of squares over all gradients, estimated where samples are read, how many of the elements
-        read are not finite, and where each gradient lies, 0 for none.
+    def read(self) -> tuple[float, float] | None:
+        """Return the sum of squares over all gradients, estimated where samples are read, and how many of the elements
+        read are not finite.
 
         None, and nothing was read, where there is no kernel or one of them cannot be read as it lies: it is sparse,
         expanded, or of a size that its tensor had before. Its dtype is that of its tensor: torch sees to that.
         """
         if native is None or op.transforming():
             return None
-        try:
-            addresses = [
-                0
-                if (grad := tensor.grad) is None
-                else grad.data_ptr()
-                if type(grad) in op.ORDINARY and grad.numel() == size and (grad.is_contiguous() or dense(grad))
-                else -1
-                for tensor, size in zip(self.tensors, self._sizes, strict=True)
-            ]
-        except RuntimeError:  # a sparse one is not contiguous in any way
-            return None
-        if -1 in addresses:
-            return None
-        self._plan[:, 0] = addresses
+        self.found = native.find_gradients(self._address, self.tensors)
+        if self.found < 0:
+            addresses = [_address(tensor) for tensor in self.tensors]
+            if -1 in addresses:
+                return None
+            self._plan[:, 0] = addresses
+            self.found = len(addresses) - addresses.count(0)
         self._turn += 1
-        squares, nonfinite = native.observe_many(self._address, len(addresses), self._turn)
-        return squares, nonfinite, addresses
+        found: tuple[float, float] = native.observe_many(self._address, len(self.tensors), self._turn)
+        return found
+
+    def missing(self) -> list[int]:
+        """Return which tensors had no gradient when they were last read."""
+        return np.flatnonzero(self._plan[:, 0] == 0).tolist()
+
+
+def _address(tensor: Tensor) -> int:
+    """Return where the gradient of a tensor lies, 0 for none, -1 where it does not fill its memory."""
+    grad = tensor.grad
+    if grad is None:
+        return 0
+    return grad.data_ptr() if plain(grad) and grad.numel() == tensor.numel() else -1
 
 
 def observe_many(items: Sequence[Item], rows: op.Rows) -> tuple[float, float]:

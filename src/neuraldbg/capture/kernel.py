@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
 
@@ -37,6 +39,16 @@ native = _load()
 def backend() -> str:
     """Say what reads CPU tensors: ``native (avx2)``, or ``torch operators``."""
     return f"native ({native.generation})" if native is not None else "torch operators"
+
+
+def set_hook(x: Tensor, hook: Callable[[Tensor], None]) -> None:
+    """Have autograd call a hook with the gradient at ``x``, which is no leaf. It cannot be removed: in a training the
+    handle by which it could takes longer to make than all else that is done to a tensor.
+    """
+    if native is not None and type(x) is torch.Tensor:
+        native.hook(x, hook)
+    else:
+        x.register_hook(hook)
 
 
 def dense(x: Tensor) -> bool:

@@ -27,8 +27,7 @@ class Layouts:
         """Return the current layout."""
         hooks, edges = self._hooks, self._losses.edges
         table, called = hooks.table, hooks.called
-        dtypes = sum(1 for site in table.sites if site.dtype)
-        key = (len(table.sites), dtypes, len(hooks.layers), len(called), len(edges))
+        key = (table.version, len(hooks.layers), len(called), len(edges))
         if self._layout is None or key != self._key:
             first = [hooks.layers[path] for path in called]
             rest = [layer for path, layer in hooks.layers.items() if path not in called]

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from neuraldbg.capture import op, program
 from neuraldbg.capture.guest import guarded, hook_of
+from neuraldbg.capture.kernel import set_hook
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.names import find_root, has_parameters, wraps
 from neuraldbg.capture.reader import Call
@@ -257,7 +258,7 @@ class Models:
                 break
             if x.requires_grad and x.grad_fn is not None:
                 graded = True
-                x.register_hook(hook_of(self.commit, current))
+                set_hook(x, hook_of(self.commit, current))
         self.graded += graded and current.first and call is not None and not call.evaluating
 
     @guarded

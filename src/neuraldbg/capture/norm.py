@@ -43,7 +43,7 @@ class Norm:
         found = self._gradients.read()
         if found is None:
             return self._with_torch()
-        squares, nonfinite, _ = found
+        squares, nonfinite = found
         return (math.nan if nonfinite else math.sqrt(squares)), int(nonfinite)
 
     def _with_torch(self) -> tuple[float, int] | None:

@@ -137,7 +137,11 @@ class Params:
 
     def in_optimizer(self, opt: Optimizer) -> bool:
         """Whether an optimizer holds a watched parameter."""
-        return any(id(t) in self.by_id for group in opt.param_groups for t in group["params"])
+        for group in opt.param_groups:
+            for tensor in group["params"]:  # mostly the first: a generator would cost more than all else here
+                if id(tensor) in self.by_id:
+                    return True
+        return False
 
     def owned(self, tensors: Iterable[Tensor]) -> list[Watched]:
         """Return the watched ones among some tensors."""
@@ -200,9 +204,8 @@ class Params:
         if found is None:
             self._read_each_gradient(watched, scale)
             return
-        squares, bad, addresses = found
-        for w, address in zip(stepped.readable, addresses, strict=True):
-            w.had_grad |= address != 0
+        squares, bad = found
+        stepped.note_gradients()
         for w in stepped.lookups:
             if w.ref.grad is not None:
                 self._keep_touched(w, w.ref.grad)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from neuraldbg.capture import kinds, op
 from neuraldbg.capture.guest import Tally, guarded, hook_of
-from neuraldbg.capture.kernel import native
+from neuraldbg.capture.kernel import native, set_hook
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.nouns import Site
 
@@ -184,7 +184,7 @@ class Probe:
         if node is None:  # a leaf would keep the hook for ever
             return
         if slot.hook is not None:
-            x.register_hook(slot.hook)
+            set_hook(x, slot.hook)
             slot.hooked = self.owner.passes
         nodes = self.owner.nodes
         if nodes is not None:

@@ -35,8 +35,19 @@ class Stepped:
         self.samples = Samples(items, [row_of(w.update) for w in here], rows)
         self.readable = here
         self.gradients = Gradients([w.ref for w in here], [rows.address + row_of(w.grad) * op.ROW for w in here], 0)
+        self._all_had = False
+        """Whether each had a gradient at some time."""
         self.lookups = [w for w in here if w.rows and w.ref.numel() > min(most, CAP)]
         """Large embeddings."""
+
+    def note_gradients(self) -> None:
+        """Note which parameters had a gradient, those that were just read."""
+        if self._all_had:
+            return
+        missing = set(self.gradients.missing())
+        for i, w in enumerate(self.readable):
+            w.had_grad |= i not in missing
+        self._all_had = not missing
 
     def holds(self, watched: list[Watched]) -> bool:
         """Whether these are the parameters, where they were, to be read as they were."""

@@ -43,6 +43,8 @@ class Table:
         self._rows_of: dict[tuple[str, str, int, str], int] = {}
         self.full = False
         """Whether a site was refused because all rows are taken."""
+        self.version = 0
+        """Grows when something is learnt of the sites."""
         self._limit = rows
         self.raw = torch.zeros((rows, op.WIDTH), dtype=torch.float64, device="cpu")
         """Shape (rows, op.WIDTH), float64, on the CPU."""
@@ -62,6 +64,7 @@ class Table:
         if len(self.sites) >= self._limit:
             self.full = True
             return None
+        self.version += 1
         self.sites.append(site)
         self._rows_of[key] = len(self.sites) - 1
         return len(self.sites) - 1
@@ -70,6 +73,7 @@ class Table:
         """Note the dtype of a site when it is first seen."""
         site = self.sites[row]
         if not site.dtype:
+            self.version += 1
             self.sites[row] = Site(site.kind, site.module, site.call, site.name, str(dtype).removeprefix("torch."))
 
     def observe(
@@ -115,8 +119,7 @@ class Table:
 
     def reset(self, rows: list[int]) -> None:
         """Forget what some rows have accumulated in this step."""
-        self._numpy[rows] = 0.0
-        self._numpy[rows, op.MIN], self._numpy[rows, op.MAX] = np.inf, -np.inf
+        self._numpy[rows] = op.BLANK
 
     def scale(self, rows: list[int], factor: float) -> None:
         """Multiply what was read into some rows, as if the tensors had been multiplied. Counts stay."""
@@ -137,10 +140,7 @@ class Table:
 
     def clear(self) -> None:
         """Start a new step."""
-        used = self._numpy[: len(self.sites)]
-        used[:] = 0.0
-        used[:, op.MIN] = np.inf
-        used[:, op.MAX] = -np.inf
+        self._numpy[: len(self.sites)] = op.BLANK
 
     def take(self) -> Raw:
         """Return a copy of what the step gathered, to be derived later, and start the next step."""

@@ -44,8 +44,8 @@ class UpdateRatio:
         usable = seen & self._matrices & (weight[..., _RMS] > 0)
         usable &= (update[..., _NONFINITE] == 0) & (weight[..., _NONFINITE] == 0)
         with np.errstate(all="ignore"):
-            ratios = update[..., _RMS] / weight[..., _RMS]
-        return [float(np.median(row[good])) if good.any() else None for row, good in zip(ratios, usable, strict=True)]
+            ratios = np.where(usable, update[..., _RMS] / weight[..., _RMS], np.inf)
+        return _medians(np.sort(ratios, axis=1), usable.sum(axis=1))
 
     def _find(self, stepped: tuple[Watched, ...], sites: int) -> None:
         if self._of == (stepped, sites):
@@ -56,3 +56,12 @@ class UpdateRatio:
         self._weights = np.array([row_of(w.param) for w in self._ours], np.intp)
         self._matrices = np.array([w.ref.dim() > 1 for w in self._ours], np.bool_)
         self._lookups = np.array([w.rows for w in self._ours], np.bool_)
+
+
+def _medians(ordered: npt.NDArray[np.float64], counts: npt.NDArray[np.intp]) -> list[float | None]:
+    """Return the median of the first ``counts`` of each row of sorted numbers, None of none."""
+    if not ordered.shape[1]:
+        return [None] * len(ordered)
+    steps = np.arange(len(ordered))
+    middle = (ordered[steps, np.maximum(counts - 1, 0) // 2] + ordered[steps, counts // 2 % ordered.shape[1]]) / 2
+    return [value if count else None for value, count in zip(middle.tolist(), counts.tolist(), strict=True)]

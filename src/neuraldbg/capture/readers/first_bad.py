@@ -18,6 +18,7 @@ from torch import Tensor
 
 from neuraldbg.capture.birth import backward_birth, bad_input, bad_target, forward_birth, loss_birth
 from neuraldbg.capture.experiment import Bench, rebuilt, undisturbed
+from neuraldbg.capture.kernel import CODES, native
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.names import wraps
 from neuraldbg.capture.purity import Unfit
@@ -39,7 +40,6 @@ _JUMP = 4.0
 _ODD = 3
 """Jumps of a run that are looked at."""
 _SMALL = 4096
-_FEW = 256
 
 
 class FirstBad(Reader):
@@ -223,8 +223,9 @@ class FirstBad(Reader):
 
 def _finite(grad: Tensor) -> bool:
     """Whether all of a strided tensor on the CPU is finite. It is asked at every step, mostly of a few numbers."""
-    few = grad.dim() == 1 and grad.numel() <= _FEW  # as a list they are summed without any operation of torch
-    return math.isfinite(sum(grad.tolist()) if few else grad.sum().item())
+    if native is not None and grad.is_contiguous() and grad.dtype in CODES:
+        return bool(native.finite(grad.data_ptr(), CODES[grad.dtype], grad.numel()))
+    return math.isfinite(grad.sum().item())
 
 
 def _held(value: Any) -> Any:

@@ -1,0 +1,202 @@
+"""The native hooks of layers see what the hooks in Python see, in ordinary programs and in odd ones."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from tests.capture.riding import Ride, ride
+from tests.session.trainings import TRAININGS
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from neuraldbg.capture import kernel, probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+needs_native = pytest.mark.skipif(kernel.native is None, reason="the native kernel was not built")
+
+
+def trained(model: nn.Module, forward: Callable[[Tensor, int], Tensor], x: Tensor, steps: int = 14) -> None:
+    opt = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(steps):
+        opt.zero_grad()
+        forward(x, step).square().mean().backward()
+        opt.step()
+
+
+def plain() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.Identity(), nn.ReLU(inplace=True), nn.Linear(8, 4), nn.Sigmoid())
+
+
+def same_tensor_from_two_layers() -> None:
+    model = plain()
+    trained(model, lambda x, _: model(x), torch.randn(16, 6))
+
+
+def called_twice() -> None:
+    model = plain()
+    again = nn.Linear(4, 6)
+    both = nn.ModuleList([model, again])
+
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = both
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.parts[0](self.parts[1](self.parts[0](x)))
+
+    whole = Twice()
+    trained(whole, lambda x, _: whole(x), torch.randn(16, 6))
+
+
+def checkpointed(*, reentrant: bool) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.inner = nn.Linear(6, 6), plain()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return checkpoint(self.inner, self.first(x), use_reentrant=reentrant)
+
+    torch.manual_seed(0)
+    model = Net()
+    trained(model, lambda x, _: model(x), torch.randn(16, 6))
+
+
+def changing() -> None:
+    """Layouts, sizes and dtypes that change from step to step, a slice, a frozen stretch and a double backward."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.Tanh(), nn.Flatten(), nn.Linear(4 * 36, 3))
+
+    def forward(x: Tensor, step: int) -> Tensor:
+        if step % 3 == 0:
+            x = x.to(memory_format=torch.channels_last)
+        model[0].requires_grad_(step % 4 != 0)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=step % 5 == 0):
+            out = model(x[: 3 + step])
+        if step == 7:
+            (slope,) = torch.autograd.grad(out.sum(), model[3].weight, create_graph=True)
+            out = out * (1 + slope.square().mean())
+        return out.float()
+
+    trained(model, forward, torch.randn(20, 3, 6, 6))
+
+
+def nan_and_inf() -> None:
+    model = plain()
+    x = torch.randn(16, 6)
+    x[3, 2], x[4, 4] = float("nan"), float("inf")
+    trained(model, lambda x, _: model(x), x)
+
+
+def subclassed() -> None:
+    class Own(Tensor):
+        pass
+
+    model = plain()
+    trained(model, lambda x, step: model(x.as_subclass(Own) if step % 2 else x), torch.randn(16, 6))
+
+
+ODD = {
+    "same tensor": same_tensor_from_two_layers,
+    "called twice": called_twice,
+    "checkpoint": lambda: checkpointed(reentrant=False),
+    "reentrant checkpoint": lambda: checkpointed(reentrant=True),
+    "changing": changing,
+    "nan and inf": nan_and_inf,
+    "subclass": subclassed,
+}
+
+
+def equal(mine: Ride, other: Ride) -> None:
+    assert len(mine.steps) == len(other.steps)
+    assert [site.label for site in mine.layout.sites] == [site.label for site in other.layout.sites]
+    assert [site.dtype for site in mine.layout.sites] == [site.dtype for site in other.layout.sites]
+    for a, b in zip(mine.steps, other.steps, strict=True):
+        np.testing.assert_array_equal(a.table, b.table)
+
+
+def bare(program: Callable[[], Any]) -> None:
+    with warnings.catch_warnings():  # reentrant checkpoints warn of inputs without gradient
+        warnings.simplefilter("ignore")
+        torch.manual_seed(0)
+        program()
+
+
+@needs_native
+@pytest.mark.parametrize("name", [*TRAININGS, *ODD])
+def test_native_hooks_see_what_python_hooks_see(name: str) -> None:
+    if name in ODD:
+        program = ODD[name]
+    else:
+        training = TRAININGS[name]
+
+        def program() -> None:
+            training(lambda model: mock.MagicMock())
+
+    native = ride(lambda: bare(program))
+    used = [each.quick is not None for each in native.capture.hooks.probes.values()]
+    with mock.patch.object(probe, "native", None):
+        python = ride(lambda: bare(program))
+    assert any(used)
+    assert not any(each.quick for each in python.capture.hooks.probes.values())
+    equal(native, python)
+
+
+@needs_native
+def test_an_output_with_a_native_hook_can_be_saved_and_its_model_copied() -> None:
+    model = plain()
+    kept: list[Tensor] = []
+
+    def program() -> None:
+        opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(6):
+            opt.zero_grad()
+            hidden = model[0](torch.randn(4, 6))
+            kept.append(model[1:](hidden))
+            kept[-1].sum().backward()
+            opt.step()
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                pickle.dumps(kept[-1].detach())
+                torch.save(kept[-1], "/dev/null")
+            copy.deepcopy(model)
+
+    ride(program, model)
+
+
+@needs_native
+def test_hooks_of_the_program_are_called_as_before_and_after_the_session() -> None:
+    def gradients(*, watched: bool) -> list[Tensor]:
+        model, found = plain(), []
+        outputs: list[Tensor] = []
+
+        def program() -> None:
+            opt = torch.optim.SGD(model.parameters(), lr=0.1)
+            for step in range(6):
+                opt.zero_grad()
+                out = model[0](torch.full((4, 6), 0.1 * step))
+                handle = out.register_hook(lambda grad: grad * 2)  # one of the program that changes it
+                out.register_hook(lambda grad: found.append(grad.clone()))
+                if step == 4:
+                    handle.remove()
+                out.square().sum().backward(retain_graph=True)
+                outputs.append(out)
+                opt.step()
+
+        ride(program, model) if watched else program()
+        outputs[-1].sum().backward()  # after the session, a hook of ours is still on the tensor
+        return found
+
+    for mine, theirs in zip(gradients(watched=True), gradients(watched=False), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=0)
