@@ -253,7 +253,7 @@ class Models:
         if current is None:
             return
         graded = False
-        for count, (_, x) in enumerate(leaves(output)):
+        for count, (_, x) in enumerate((("", output),) if type(output) is Tensor else leaves(output)):
             if count == 4:
                 break
             if x.requires_grad and x.grad_fn is not None:
@@ -315,7 +315,8 @@ class Models:
         """Read the statistics of a pass's inputs. Returns the batch size, 0 if there is no tensor."""
         inputs: Any = args[0] if len(args) == 1 and not kwargs else {**dict(enumerate(args)), **kwargs}
         size = 0
-        for count, (leaf, x) in enumerate(leaves(inputs)):
+        every = (("", inputs),) if type(inputs) is Tensor else leaves(inputs)
+        for count, (leaf, x) in enumerate(every):
             if count == _INPUTS:
                 break
             size = size or (int(x.shape[0]) if x.dim() else 1)

@@ -182,10 +182,9 @@ def observe_device(x: Tensor, table: Tensor, row: int, cap: int, bound: float = 
     table[row] = summed
 
 
-@torch.library.custom_op("neuraldbg::observe", mutates_args=("table",))
-def observe(x: Tensor, table: Tensor, row: int, cap: int, bound: float, centre: float) -> None:
+def _observe_op(x: Tensor, table: Tensor, row: int, cap: int, bound: float, centre: float) -> None:
     """Operator form for compiled graphs; ``table`` has shape (rows, WIDTH)."""
-    if x.numel() == 0 or not x.dtype.is_floating_point or table.data_ptr() in _resting:
+    if table.data_ptr() in _resting or x.numel() == 0 or not x.dtype.is_floating_point:
         return
     if x.device.type == "cpu":
         observe_cpu(x, rows_of(table), row, cap, bound, centre)
@@ -193,14 +192,8 @@ def observe(x: Tensor, table: Tensor, row: int, cap: int, bound: float, centre: 
         observe_device(x, table, row, cap, bound, centre)
 
 
-@observe.register_fake
-def _(x: Tensor, table: Tensor, row: int, cap: int, bound: float, centre: float) -> None:
-    return None
-
-
-@torch.library.custom_op("neuraldbg::observe_gradient", mutates_args=())
-def observe_gradient(grad: Tensor, handle: int, row: int, cap: int) -> Tensor:
-    """Read a gradient on its way: returns it, so that no compiler can leave this out.
+def _observe_gradient_op(grad: Tensor, handle: int, row: int, cap: int) -> Tensor:
+    """Read a gradient on its way. Returns a zero to be subtracted from it, so that no compiler can leave this out.
 
     The table is named by its handle: a tensor saved for backward may not be written to before it is used.
     """
@@ -210,12 +203,30 @@ def observe_gradient(grad: Tensor, handle: int, row: int, cap: int) -> Tensor:
             observe_cpu(grad, rows_of(table), row, cap)
         elif table.device == grad.device:
             observe_device(grad, table, row, cap)
-    return grad.clone()
+    return grad.new_zeros(())
 
 
-@observe_gradient.register_fake
-def _(grad: Tensor, handle: int, row: int, cap: int) -> Tensor:
-    return torch.empty_like(grad)
+# Defined without torch.library.custom_op, whose checks at each call take several times as long as all that is done.
+_LIBRARY = torch.library.Library("neuraldbg", "DEF")
+_TAGS = (torch.Tag.pt2_compliant_tag,)
+_LIBRARY.define("observe(Tensor x, Tensor(a!) table, int row, int cap, float bound, float centre) -> ()", tags=_TAGS)
+_LIBRARY.define("observe_gradient(Tensor grad, int handle, int row, int cap) -> Tensor", tags=_TAGS)
+_LIBRARY.impl("observe", _observe_op, "CompositeExplicitAutograd")
+_LIBRARY.impl("observe_gradient", _observe_gradient_op, "CompositeExplicitAutograd")
+observe = torch.ops.neuraldbg.observe.default
+observe_gradient = torch.ops.neuraldbg.observe_gradient.default
+
+
+def _no_result(x: Tensor, table: Tensor, row: int, cap: int, bound: float, centre: float) -> None:
+    return None
+
+
+def _a_zero(grad: Tensor, handle: int, row: int, cap: int) -> Tensor:
+    return grad.new_empty(())
+
+
+torch.library.register_fake("neuraldbg::observe", _no_result, lib=_LIBRARY)
+torch.library.register_fake("neuraldbg::observe_gradient", _a_zero, lib=_LIBRARY)
 
 
 class _Tap(torch.autograd.Function):
@@ -228,7 +239,8 @@ class _Tap(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        return observe_gradient(grad, ctx.handle, ctx.row, ctx.cap), None, None, None
+        # x - 0 is x for every x, -0 and NaN included, and costs nothing where the compiler fuses it with what follows.
+        return grad - observe_gradient(grad, ctx.handle, ctx.row, ctx.cap), None, None, None
 
 
 def tap(x: Tensor, handle: int, row: int, cap: int) -> Tensor:

@@ -61,6 +61,8 @@ class Stream:
         """What reads its gradients in light steps, made anew after each stretch of full ones."""
         self.glimpse: tuple[float, int] | None = None
         """Norm of the gradients of the current light step, and how many elements are not finite."""
+        self.held: list[Watched] | None = None
+        """The watched parameters that its step under way changes."""
         self.new = True
         """Whether its optimizer object has not finished a step yet."""
         self.fact: dict[str, Any] | None = None
@@ -202,9 +204,10 @@ class Optimizers:
             stream.rates = program.learning_rates(opt)
         stream.stepped_with()
         scale = getattr(opt, "grad_scale", None)
-        watched = self.params.owned(stream.tensors())
-        again = any(id(w.ref) in self.watched for w in watched)  # an optimizer that steps another one
+        watched = stream.held = self.params.owned(stream.tensors())
+        known = len(self.watched)
         self.watched.update({id(w.ref): w for w in watched})
+        again = len(self.watched) < known + len(watched)  # an optimizer that steps another one
         self._tell("step_begins", stream, opt)
         if closure is None:
             self.params.read_before(watched, float(scale) if isinstance(scale, Tensor) else 1.0, again=again)
@@ -267,7 +270,8 @@ class Optimizers:
         if not self.switch:
             self._end(stream)
             return
-        self.params.read_after(self.params.owned(stream.tensors()))
+        held, stream.held = stream.held, None
+        self.params.read_after(held if held is not None else self.params.owned(stream.tensors()))
         if self.reading or stream.new:
             stream.new = False
             stream.fact = program.optimizer(stream.index, opt, self.params)

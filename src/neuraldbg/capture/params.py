@@ -11,7 +11,7 @@ from torch.nn.parameter import is_lazy
 
 from neuraldbg.capture import op
 from neuraldbg.capture.bulk import Item, observe_many, plain
-from neuraldbg.capture.stepped import CAP, Stepped, cap_of, row_of
+from neuraldbg.capture.stepped import Stepped, cap_of, row_of
 from neuraldbg.nouns import Site
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ class Params:
         """Of a large embedding keep the rows that have a gradient: blocks that hit a frequent row say nothing of the
         others.
         """
-        if w.rows and grad.is_cpu and not grad.is_sparse and grad.numel() > min(self.table.cap, CAP):
+        if w.rows and grad.is_cpu and not grad.is_sparse and grad.numel() > self.table.cap:
             rows = torch.linalg.vector_norm(grad.detach(), dim=-1).nonzero().squeeze(-1)
             if rows.numel() * grad.shape[-1] <= _TOUCHED:
                 w.touched = (rows, w.ref.detach()[rows])

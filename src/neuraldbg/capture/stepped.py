@@ -10,14 +10,10 @@ from neuraldbg.capture.bulk import Gradients, Item, Samples, plain
 if TYPE_CHECKING:
     from neuraldbg.capture.params import Watched
 
-CAP = 16_384
-"""Elements of a weight that are read before and after a step: the root mean square of so many is known to 0.6%, and
-reading all of them twice would be the dearest part of a step."""
-
 
 def cap_of(w: Watched, most: int) -> int:
     """Return how many elements to read of a weight, 0 for all."""
-    return 0 if w.whole else min(most, CAP)
+    return 0 if w.whole else most
 
 
 class Stepped:
@@ -37,7 +33,7 @@ class Stepped:
         self.gradients = Gradients([w.ref for w in here], [rows.address + row_of(w.grad) * op.ROW for w in here], 0)
         self._all_had = False
         """Whether each had a gradient at some time."""
-        self.lookups = [w for w in here if w.rows and w.ref.numel() > min(most, CAP)]
+        self.lookups = [w for w in here if w.rows and w.ref.numel() > most]
         """Large embeddings."""
 
     def note_gradients(self) -> None:
