@@ -1,11 +1,14 @@
 """How often the diagnosis is right: every program of tests/faults under the tool, over several seeds.
 
     python benchmarks/accuracy.py [--seeds 3] [--fit] [--cached] [--only NAME ...] [--all]
+                                  [--overhead SHARE|none] [--allowance SECONDS]
 
 Runs each program and keeps its record (.cache/faults), explains it, grades the answer, and writes docs/accuracy.md.
 ``--fit`` first fits src/neuraldbg/explain/calibration.json on a part of the base tasks. ``--cached`` explains records
 by an older source of the tool rather than train anew. With ``--only`` (names of programs, modules or tasks) nothing is
-written: the wrong answers and the scores are printed.
+written: the wrong answers and the scores are printed. So with ``--overhead`` and ``--allowance``, which run the
+programs under another budget than the default: with ``none`` every site is read at every step, with a small allowance
+most of a program's steps are light.
 """
 
 from __future__ import annotations
@@ -56,6 +59,16 @@ def refit(answers: list[Answer], seeds: int, command: str) -> None:
     write(fit(observed), counts, command, ROOT)
 
 
+def budget(overhead: str | None, allowance: float | None) -> tuple[tuple[str, float | None], ...]:
+    """Return the settings of capture that were asked for."""
+    found: dict[str, float | None] = {}
+    if overhead is not None:
+        found["overhead"] = None if overhead == "none" else float(overhead)
+    if allowance is not None:
+        found["allowance_s"] = allowance
+    return tuple(found.items())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
@@ -63,6 +76,8 @@ def main() -> None:
     parser.add_argument("--cached", action="store_true", help="take records by an older source of the tool as they are")
     parser.add_argument("--only", nargs="*", default=[], help="names of programs, modules or tasks")
     parser.add_argument("--all", action="store_true", help="list every answer, not only the wrong ones")
+    parser.add_argument("--overhead", help="share of the training's time that watching may take, or none")
+    parser.add_argument("--allowance", type=float, help="seconds that it may take at the beginning")
     parser.add_argument("--workers", type=int, default=2)
     wanted = parser.parse_args()
     command = "python benchmarks/accuracy.py " + " ".join(sys.argv[1:])
@@ -70,9 +85,12 @@ def main() -> None:
     chosen = [
         name for name, one in programs().items() if not wanted.only or {name, one.family, one.task} & set(wanted.only)
     ]
-    jobs = [Job(name, seed, wanted.cached) for name in chosen for seed in seeds_of(name, wanted.seeds, wanted.only)]
+    capture = budget(wanted.overhead, wanted.allowance)
+    jobs = [
+        Job(name, seed, wanted.cached, capture) for name in chosen for seed in seeds_of(name, wanted.seeds, wanted.only)
+    ]
     answers = each(answer, jobs, wanted.workers)
-    if wanted.fit and not wanted.only:
+    if wanted.fit and not wanted.only and not capture:
         for _ in range(2):  # what a cause explains of another depends on how sure it is
             refit(answers, wanted.seeds, command)
             answers = each(answer, [Job(job.name, job.seed, True) for job in jobs], wanted.workers, tell=False)
@@ -85,7 +103,7 @@ def main() -> None:
         if mine:
             summary.add_row(*scores(label, mine))
     console.print(summary)
-    if not wanted.only:
+    if not wanted.only and not capture:
         docs = ROOT / "docs"
         (docs / "accuracy.md").write_text(
             document(answers, wanted.seeds, command, time.time() - began), encoding="utf-8"

@@ -44,6 +44,8 @@ class Job:
     seed: int
     stale_ok: bool = False
     """Whether a record by an older source of the tool will do."""
+    capture: tuple[tuple[str, float | None], ...] = ()
+    """Settings of capture that differ from the defaults: a budget."""
 
 
 @functools.cache
@@ -72,7 +74,8 @@ def key(job: Job) -> str:
     """Name a program's text and seed."""
     one = programs()[job.name]
     text = one.text or _text_of_function(one)
-    return f"{job.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}-{job.seed}"
+    budget = "".join(f"-{name}={value}" for name, value in job.capture)
+    return f"{job.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}{budget}-{job.seed}"
 
 
 def _text_of_function(one: Program) -> str:
@@ -92,7 +95,7 @@ def recorded(job: Job) -> RunRecord:
         found: RunRecord = _unpacked(pickle.loads(zlib.decompress(wanted.read_bytes())))  # noqa: S301 (our own file)
         return found
     one = programs()[job.name]
-    run, _ = record(one, job.seed)
+    run, _ = record(one, job.seed, dict(job.capture))
     CACHE.mkdir(parents=True, exist_ok=True)
     for old in CACHE.glob(f"{key(job)}-*.pkl"):
         old.unlink(missing_ok=True)

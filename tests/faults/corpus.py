@@ -14,7 +14,7 @@ import random
 import sys
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from tests.faults.golden import grade as golden_grade
 from neuraldbg import Diagnosis, NeuralDbg
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from neuraldbg.nouns import RunRecord
 
@@ -114,8 +114,11 @@ def load_scripts() -> dict[str, Program]:
     }
 
 
-def record(one: Program, seed: int = 0) -> tuple[RunRecord, Diagnosis]:
-    """Run a program under the front door, single-threaded, and return what was recorded and said of it."""
+def record(one: Program, seed: int = 0, capture: Mapping[str, Any] | None = None) -> tuple[RunRecord, Diagnosis]:
+    """Run a program under the front door, single-threaded, and return what was recorded and said of it.
+
+    ``capture`` are settings of capture that differ from the defaults.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(seed)
@@ -123,7 +126,7 @@ def record(one: Program, seed: int = 0) -> tuple[RunRecord, Diagnosis]:
     random.seed(seed)
     argv = sys.argv
     sys.argv = [f"{one.name}.py", "--seed", str(seed)]
-    debugger = NeuralDbg(discover=True)
+    debugger = NeuralDbg(discover=True, settings={"capture": dict(capture or {})})
     # A function stops at an error that it expects; a script at whatever it meets, as it would in a shell.
     expected: tuple[type[BaseException], ...] = (
         (Exception, SystemExit) if one.text else (FloatingPointError, RuntimeError, ValueError)
