@@ -200,3 +200,24 @@ def test_hooks_of_the_program_are_called_as_before_and_after_the_session() -> No
 
     for mine, theirs in zip(gradients(watched=True), gradients(watched=False), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=0)
+
+
+@needs_native
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("value", [0.0, -1.5, 3.25e-3, 6e-8, 65_000.0, float("inf"), float("nan")])
+def test_the_number_of_a_loss(dtype: torch.dtype, value: float) -> None:
+    x = (torch.tensor(value, dtype=dtype, requires_grad=True) * 1).reshape(())
+    found = kernel.native.loss(x)
+    assert found == x.item() or (np.isnan(found) and np.isnan(x.item()))
+    assert kernel.native.loss(x.reshape(1, 1)) == found or np.isnan(found)
+
+
+@needs_native
+def test_what_is_no_loss_has_no_number() -> None:
+    some = torch.ones(3, requires_grad=True)
+    for other in (some * 2, torch.ones((), requires_grad=True), torch.ones(()), some.sum().to("meta"), None, 1.0):
+        assert kernel.native.loss(other) is None
+    assert kernel.native.loss((some * 1j).sum()) is None
+    seen: list[object] = []
+    torch.func.grad(lambda x: (seen.append(kernel.native.loss(x.sum() * 2)), x.sum())[1])(some)
+    assert seen == [None]

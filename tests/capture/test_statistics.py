@@ -233,7 +233,7 @@ def test_what_cannot_be_read_is_refused() -> None:
 def test_the_derived_table_matches_the_oracle() -> None:
     table = Table(8, CAP, window=20)
     rows = [table.add(Site("activation", name)) for name in ("a", "b", "unseen")]
-    x = torch.randn(50, 7)
+    x = torch.randn(50, 7, generator=torch.Generator().manual_seed(0))
     table.observe(x[:20], rows[0])
     table.observe(x[20:], rows[0])
     table.observe(torch.tensor([float("nan"), 2.0, 0.0]), rows[1])

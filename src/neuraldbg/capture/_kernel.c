@@ -315,6 +315,7 @@ static PyMethodDef methods[] = {
     {"changed", (PyCFunction)(void (*)(void))changed, METH_FASTCALL, changed_doc},
     {"finite", (PyCFunction)(void (*)(void))all_finite, METH_FASTCALL, finite_doc},
     {"highest", (PyCFunction)(void (*)(void))highest, METH_FASTCALL, highest_doc},
+    {"loss", loss, METH_O, loss_doc},
     {"stand", (PyCFunction)(void (*)(void))stand, METH_FASTCALL, stand_doc},
     {"find_gradients", (PyCFunction)(void (*)(void))find_gradients, METH_FASTCALL, find_gradients_doc},
     {"hook", (PyCFunction)(void (*)(void))hook, METH_FASTCALL, hook_doc},

@@ -59,34 +59,68 @@ static int ordinary(PyObject *x) {
     return (PyObject *)Py_TYPE(x) == torch.tensor || (PyObject *)Py_TYPE(x) == torch.parameter;
 }
 
-/* Reads an ordinary tensor into a row: 1 if it was read, 0 if it is none, or an error of Python's was cleared. */
-static int read_tensor(PyObject *x, int64_t cap, double bound, double centre, double *row) {
-    if (!ordinary(x)) return 0;
-    PyObject *inside = PyObject_CallObject(torch.level, NULL), *dtype = NULL, *contiguous = NULL;
-    int read = 0;
-    if (!inside || inside != Py_None) goto done;
-    if (has(x, torch.layout, torch.strided) != 1 || has(x, torch.is_cpu, Py_True) != 1) goto done;
-    if (!(dtype = PyObject_GetAttr(x, torch.dtype))) goto done;
-    PyObject *code = PyDict_GetItemWithError(torch.codes, dtype);
-    if (!code) goto done;
-    if (!(contiguous = PyObject_CallMethodObjArgs(x, torch.contiguous, NULL)) || contiguous != Py_True) goto done;
-    int64_t numel = number(x, torch.numel), address = number(x, torch.pointer);
-    if (PyErr_Occurred() || numel <= 0 || !address) goto done;
-    if ((cap <= 0 || cap > RELEASE) && numel > RELEASE) {
-        int64_t kind = whole(code);
-        Py_BEGIN_ALLOW_THREADS
-        read_sample((const char *)(intptr_t)address, kind, numel, cap, bound, centre, NULL, 0, 0, row);
-        Py_END_ALLOW_THREADS
-    } else {
-        read_sample((const char *)(intptr_t)address, whole(code), numel, cap, bound, centre, NULL, 0, 0, row);
-    }
-    read = 1;
-done:
+/* The dtype code of an ordinary tensor whose memory lies on the CPU, outside of function transforms; -1 for any other. */
+static int64_t code_of(PyObject *x) {
+    if (!ordinary(x)) return -1;
+    PyObject *inside = PyObject_CallObject(torch.level, NULL), *dtype = NULL, *code;
+    int64_t found = -1;
+    if (inside == Py_None && has(x, torch.layout, torch.strided) == 1 && has(x, torch.is_cpu, Py_True) == 1 &&
+        (dtype = PyObject_GetAttr(x, torch.dtype)) && (code = PyDict_GetItemWithError(torch.codes, dtype)))
+        found = whole(code);
     Py_XDECREF(inside);
     Py_XDECREF(dtype);
-    Py_XDECREF(contiguous);
     if (PyErr_Occurred()) PyErr_Clear();
-    return read;
+    return found;
+}
+
+/* Reads an ordinary tensor into a row: 1 if it was read, 0 if it is none. */
+static int read_tensor(PyObject *x, int64_t cap, double bound, double centre, double *row) {
+    int64_t code = code_of(x), numel = 0, address = 0;
+    if (code < 0) return 0;
+    PyObject *contiguous = PyObject_CallMethodObjArgs(x, torch.contiguous, NULL);
+    if (contiguous == Py_True) numel = number(x, torch.numel), address = number(x, torch.pointer);
+    Py_XDECREF(contiguous);
+    if (PyErr_Occurred()) {
+        PyErr_Clear();
+        return 0;
+    }
+    if (numel <= 0 || !address) return 0;
+    PyThreadState *others = (cap <= 0 || cap > RELEASE) && numel > RELEASE ? PyEval_SaveThread() : NULL;
+    read_sample((const char *)(intptr_t)address, code, numel, cap, bound, centre, NULL, 0, 0, row);
+    if (others) PyEval_RestoreThread(others);
+    return 1;
+}
+
+/* ---------------------------------------------------------------- a loss */
+
+PyDoc_STRVAR(loss_doc, "loss(x)\n--\n\n"
+"Return the number of an ordinary tensor that holds one and can be differentiated, None for any other.");
+
+static PyObject *loss(PyObject *self, PyObject *x) {
+    int64_t code = code_of(x);
+    (void)self;
+    if (code < 0) Py_RETURN_NONE;
+    PyObject *node = PyObject_GetAttr(x, torch.grad_fn);
+    if (!node) return NULL;
+    Py_DECREF(node);
+    if (node == Py_None || number(x, torch.numel) != 1) {
+        if (PyErr_Occurred()) return NULL;
+        Py_RETURN_NONE;
+    }
+    const char *at = (const char *)(intptr_t)number(x, torch.pointer);
+    if (PyErr_Occurred()) return NULL;
+    if (code == FLOAT64) {
+        double value;
+        memcpy(&value, at, 8);
+        return PyFloat_FromDouble(value);
+    }
+    float value;
+    uint16_t half;
+    memcpy(&half, at, 2);
+    if (code == BFLOAT16) widen_bfloat16_plain(&half, 1, &value);
+    else if (code == FLOAT16) widen_float16_plain(&half, 1, &value);
+    else memcpy(&value, at, 4);
+    return PyFloat_FromDouble((double)value);
 }
 
 /* ---------------------------------------------------------------- tensors of a plan */

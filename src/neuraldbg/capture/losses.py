@@ -14,6 +14,7 @@ from neuraldbg.capture import op
 from neuraldbg.capture.divergences import gaussian_kl
 from neuraldbg.capture.graph import follow, op_name, walk
 from neuraldbg.capture.guest import guarded
+from neuraldbg.capture.kernel import native
 from neuraldbg.capture.loss_terms import loss_terms
 from neuraldbg.capture.packed import saved
 from neuraldbg.capture.reader import Backward
@@ -165,7 +166,8 @@ class Losses:
     @guarded
     def _glimpse(self, root: Tensor, accumulates: bool) -> tuple[Tensor | float, float] | None:
         """Take the loss of a light step. What looks odd is shown to who looks for the birth of a NaN."""
-        if not root.requires_grad or root.is_leaf or op.transforming():
+        value: Tensor | float | None = native.loss(root) if native is not None else None
+        if value is None and (not root.requires_grad or root.is_leaf or op.transforming()):
             return None
         self.models.reached = False
         self._cleared(accumulates)
@@ -173,7 +175,7 @@ class Losses:
             if self._number == self._clear_at:
                 self.values.clear()
             self._number += 1
-        value = _value(root)
+        value = _value(root) if value is None else value
         if isinstance(value, float) and not -self.usual < value < self.usual:  # false for NaN
             self.odd = True
             self.models.tell_of_glimpse()

@@ -126,7 +126,8 @@ class RingBuffer:
 
 
 def _kept(norms: Mapping[str, Any]) -> Mapping[str, Any]:
-    return dict(norms) if isinstance(norms, MutableMapping) else norms
+    # To ask what a dict is takes a tenth of the time of asking what any mapping is.
+    return dict(norms) if type(norms) is dict or isinstance(norms, MutableMapping) else norms
 
 
 def _norms(norms: Mapping[str, Any]) -> dict[str, Any]:
