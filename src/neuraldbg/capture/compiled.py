@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from neuraldbg.config import CaptureSettings
 
 
@@ -15,6 +17,23 @@ def anything_compiled() -> bool:
     """Whether torch.compile has made a graph in this process since it was last reset."""
     frames = sys.modules.get("torch._dynamo.convert_frame")
     return frames is not None and bool(frames.FRAME_COUNTER)
+
+
+def compiled_parts(module: nn.Module) -> set[int]:
+    """Return the identities of those parts of a module whose calls run in a compiled graph: all below one that was
+    compiled. A hook that comes and goes there would have the graph compiled anew.
+    """
+    found: set[int] = set()
+    for part in module.modules():
+        if id(part) not in found and _compiled(part):
+            found.update(id(each) for each in part.modules())
+    return found
+
+
+def _compiled(module: nn.Module) -> bool:
+    """Whether a module was compiled: wrapped, in place, or its ``forward``."""
+    wrapped = type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None
+    return wrapped or hasattr(getattr(module, "forward", None), "_torchdynamo_orig_callable")
 
 
 def forget_compiled(settings: CaptureSettings) -> bool:

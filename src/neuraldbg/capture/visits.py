@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from neuraldbg.capture import op
+from neuraldbg.capture.compiled import compiled_parts
 from neuraldbg.capture.reader import Reader
 
 if TYPE_CHECKING:
@@ -51,7 +52,10 @@ class Visits(Reader, ABC):
         layers = self._layers()
         if not layers or _tracing() is not None or op.transforming():
             return
+        unseen = compiled_parts(call.module)
         for path, module in layers.items():
+            if id(module) in unseen:
+                continue
             self._handles.append(module.register_forward_pre_hook(_Arrives(self, path)))
             self._handles.append(module.register_forward_hook(_Leaves(self, path)))
 
