@@ -124,6 +124,12 @@ def test_what_is_asked_for_is_what_the_whole_table_holds(tmp_path):
     with pytest.raises(IndexError):
         history.stat(5, "rms")
     assert_same(pickle.loads(pickle.dumps(history)), dense)
+    for i in range(200):  # who asks that often has all of it unpacked
+        np.testing.assert_array_equal(history.stat(i % 5, "rms"), dense.stat(i % 5, "rms"))
+    assert "mean" in history.__dict__
+    assert "high" not in history.__dict__
+    with pytest.raises(IndexError):
+        history.stat(5, "rms")
     assert_same(replace(history, low=dense.mean).low, dense.mean)
     np.testing.assert_array_equal(replace(history, low=dense.mean).stat(3, "rms", "min"), dense.stat(3, "rms"))
 

@@ -115,7 +115,9 @@ class History:
 
     def table(self, reduce: Reduce = "mean") -> npt.NDArray[np.float32]:
         """Return the (T, sites, stats) block for a way of reducing thinned steps."""
-        return {"mean": self.mean, "min": self.low, "max": self.high}[reduce]
+        if reduce == "mean":
+            return self.mean
+        return self.low if reduce == "min" else self.high
 
     @property
     def sites(self) -> int:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from neuraldbg.record.block import Block
 
 _NAMES = {"min": "low", "mean": "mean", "max": "high"}
+_OFTEN = 64
+"""Questions after which everything is unpacked at once: a diagnosis of thousands of sites asks ten thousand."""
+_MOST = 64 * 2**20
+"""Bytes that this may take."""
 _ROWS = ("ordinal", "folded", "steps", "width", "time", "stream", "applied")
 
 
@@ -36,6 +40,8 @@ class StoredHistory(History):
     _packed: tuple[tuple[npt.NDArray[np.intp], codec.Blob], ...] | None = None
     """Blocks of tables, each with the rows of time that it is about; None where the arrays were given."""
     _sites = 0
+    _asked = 0
+    """Questions about single statistics so far."""
 
     @classmethod
     def of(
@@ -91,7 +97,7 @@ class StoredHistory(History):
         self, rows: int | list[int] | tuple[int, ...], name: str, reduce: Reduce = "mean"
     ) -> npt.NDArray[np.float64]:
         """Return one statistic of one site, shape (T,), or of several, shape (T, len(rows))."""
-        if self._packed is None:
+        if self._packed is None or self._whole(_NAMES[reduce]):
             return super().stat(rows, name, reduce)
         sites = np.atleast_1d(np.asarray(rows, np.int64))
         if len(sites) and not -self._sites <= sites.min() <= sites.max() < self._sites:
@@ -104,7 +110,14 @@ class StoredHistory(History):
             laid[at[:, None], known] = blob.columns(_NAMES[reduce], sites[known] * len(STATS) + k)
         return laid[:, 0] if isinstance(rows, int) else laid
 
-    @property
+    def _whole(self, name: str) -> bool:
+        """Whether a table is unpacked as a whole, or asked about so often that it had better be."""
+        if (name if self._binned else "mean") in self.__dict__:
+            return True
+        self.__dict__["_asked"] = self._asked + 1
+        return self._asked > _OFTEN and len(self) * self._sites * len(STATS) * 4 <= _MOST
+
+    @cached_property
     def _binned(self) -> bool:
         return any(blob.binned for _, blob in self._packed or ())
 
