@@ -62,19 +62,32 @@ INLINE uint32_t bits32(float value) { uint32_t b; memcpy(&b, &value, 4); return 
 INLINE uint64_t bits64(double value) { uint64_t b; memcpy(&b, &value, 8); return b & 0x7fffffffffffffffull; }
 INLINE float float_of(uint32_t b) { float value; memcpy(&value, &b, 4); return value; }
 
+INLINE float of_bfloat16(uint16_t half) { return float_of((uint32_t)half << 16); }
+
+/* The exponent is moved to its place and its bias mended by a product, which makes subnormals right as well. */
+INLINE float of_float16(uint16_t half) {
+    uint32_t moved = (uint32_t)(half & 0x7fffu) << 13;
+    float value = float_of(moved) * float_of(0x77800000u); /* 2**112 */
+    uint32_t b = bits32(value) | (moved >= 0x0f800000u ? INFINITE32 : 0u);
+    return float_of(b | (uint32_t)(half & 0x8000u) << 16);
+}
+
 /* Eight floats, and the same as integers, which the compiler turns into what the processor has. */
 typedef float Floats __attribute__((vector_size(32)));
 typedef int32_t Ints __attribute__((vector_size(32)));
 typedef float Unaligned __attribute__((vector_size(32), aligned(4)));
-enum { LANES = 8 };
+typedef double Doubles __attribute__((vector_size(32)));
+typedef int64_t Longs __attribute__((vector_size(32)));
+typedef double Unaligned64 __attribute__((vector_size(32), aligned(8)));
+enum { LANES = 8, LANES64 = 4 };
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #define VECTORS
-#define TARGET __attribute__((target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,bmi,bmi2")))
+#define TARGET __attribute__((target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi,bmi2")))
 #define NAME(function) function##_avx512
 #include "_kernel_loops.h"
-#define TARGET __attribute__((target("avx2,fma,bmi,bmi2")))
+#define TARGET __attribute__((target("avx2,fma,f16c,bmi,bmi2")))
 #define NAME(function) function##_avx2
 #include "_kernel_loops.h"
 #undef VECTORS
@@ -92,7 +105,8 @@ static const char *generation = "plain";
 static void choose(void) {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return;
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c"))
+        return;
     read_block = read_block_avx2, highest32 = highest32_avx2, generation = "avx2";
     if (!__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512bw") ||
         !__builtin_cpu_supports("avx512dq"))

@@ -117,8 +117,8 @@ static PyObject *loss(PyObject *self, PyObject *x) {
     float value;
     uint16_t half;
     memcpy(&half, at, 2);
-    if (code == BFLOAT16) widen_bfloat16_plain(&half, 1, &value);
-    else if (code == FLOAT16) widen_float16_plain(&half, 1, &value);
+    if (code == BFLOAT16) value = of_bfloat16(half);
+    else if (code == FLOAT16) value = of_float16(half);
     else memcpy(&value, at, 4);
     return PyFloat_FromDouble((double)value);
 }

@@ -5,13 +5,49 @@
 #define LEAST(a, b) ((Floats)_mm256_min_ps((__m256)(a), (__m256)(b)))
 #define MOST(a, b) ((Floats)_mm256_max_ps((__m256)(a), (__m256)(b)))
 #define LARGEST(a, b) ((Ints)_mm256_max_epi32((__m256i)(a), (__m256i)(b)))
+#define LEAST64(a, b) ((Doubles)_mm256_min_pd((__m256d)(a), (__m256d)(b)))
+#define MOST64(a, b) ((Doubles)_mm256_max_pd((__m256d)(a), (__m256d)(b)))
 #else
 #define PICK(mask, a, b) (((Ints)(a) & (mask)) | ((Ints)(b) & ~(mask)))
 #define LEAST(a, b) ((Floats)PICK((a) < (b), a, b))
 #define MOST(a, b) ((Floats)PICK((a) > (b), a, b))
 #define LARGEST(a, b) PICK((a) > (b), a, b)
+#define LEAST64(a, b) ((Doubles)PICK64((a) < (b), a, b))
+#define MOST64(a, b) ((Doubles)PICK64((a) > (b), a, b))
 #endif
+#define PICK64(mask, a, b) (((Longs)(a) & (mask)) | ((Longs)(b) & ~(mask)))
+#define LARGEST64(a, b) PICK64((a) > (b), a, b)
 #define LOOP static inline TARGET __attribute__((always_inline))
+
+/* ---------------------------------------------------------------- half precision to float32 */
+
+LOOP void NAME(widen_bfloat16)(const uint16_t *x, int64_t n, float *out) {
+    for (int64_t i = 0; i < n; i++) out[i] = of_bfloat16(x[i]);
+}
+
+LOOP void NAME(widen_float16)(const uint16_t *x, int64_t n, float *out) {
+    for (int64_t i = 0; i < n; i++) out[i] = of_float16(x[i]);
+}
+
+LOOP Floats NAME(load_bfloat16)(const uint16_t *x) {
+#if defined(VECTORS)
+    return (Floats)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)x)), 16);
+#else
+    Floats out;
+    for (int k = 0; k < LANES; k++) out[k] = of_bfloat16(x[k]);
+    return out;
+#endif
+}
+
+LOOP Floats NAME(load_float16)(const uint16_t *x) {
+#if defined(VECTORS)
+    return (Floats)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)x));
+#else
+    Floats out;
+    for (int k = 0; k < LANES; k++) out[k] = of_float16(x[k]);
+    return out;
+#endif
+}
 
 /* ---------------------------------------------------------------- one chunk */
 
@@ -31,31 +67,55 @@ LOOP void NAME(slow64)(const double *x, int64_t n, Stats *s) {
 }
 
 LOOP void NAME(chunk64)(const double *x, int64_t n, Stats *s) {
-    double sum = 0, squares = 0, low = x[0], high = x[0];
-    int64_t zeros = 0, small = 0, large = 0, infinite = 0;
-    for (int64_t i = 0; i < n; i++) {
-        double value = x[i];
-        int64_t b = (int64_t)bits64(value);
-        zeros += b == 0;
-        small += b <= (int64_t)UNDER64;
-        large += b >= (int64_t)OVER64;
-        infinite += b >= (int64_t)INFINITE64;
-        low = value < low ? value : low;
-        high = value > high ? value : high;
-        sum += value;
-        squares += value * value;
+    const Longs magnitude = (Longs){0} + 0x7fffffffffffffffll, under = (Longs){0} + (int64_t)UNDER64;
+    Doubles sum = {0}, squares = {0}, low = (Doubles){0} + x[0], high = low;
+    Longs zeros = {0}, wide = {0}, top = {0};
+    int64_t i = 0;
+    for (; i + 2 * LANES64 <= n; i += 2 * LANES64) {
+        __builtin_prefetch(x + i + AHEAD / 2);
+        Doubles a = *(const Unaligned64 *)(x + i), b = *(const Unaligned64 *)(x + i + LANES64);
+        Longs k = (Longs)a & magnitude, l = (Longs)b & magnitude;
+        low = LEAST64(low, LEAST64(a, b));
+        high = MOST64(high, MOST64(a, b));
+        sum += a + b;
+        squares += a * a + b * b;
+        top = LARGEST64(top, LARGEST64(k, l));
+        zeros += (k == 0) + (l == 0); /* a comparison that holds is -1 */
+        wide += (k > under) + (l > under);
     }
-    s->zeros += zeros;
-    s->under += small - zeros;
-    s->over += large - infinite;
-    if (infinite) {
+    double sums = 0, squared = 0, least = x[0], most = x[0];
+    int64_t nothing = 0, small = i, largest = 0;
+    for (int k = 0; k < LANES64; k++) {
+        sums += sum[k];
+        squared += squares[k];
+        least = low[k] < least ? low[k] : least;
+        most = high[k] > most ? high[k] : most;
+        nothing -= zeros[k];
+        small += wide[k];
+        largest = top[k] > largest ? top[k] : largest;
+    }
+    for (; i < n; i++) {
+        int64_t b = (int64_t)bits64(x[i]);
+        sums += x[i];
+        squared += x[i] * x[i];
+        least = x[i] < least ? x[i] : least;
+        most = x[i] > most ? x[i] : most;
+        nothing += b == 0;
+        small += b <= (int64_t)UNDER64;
+        largest = b > largest ? b : largest;
+    }
+    s->zeros += nothing;
+    s->under += small - nothing;
+    if ((uint64_t)largest >= OVER64)
+        for (int64_t j = 0; j < n; j++) s->over += bits64(x[j]) >= OVER64 && bits64(x[j]) < INFINITE64;
+    if ((uint64_t)largest >= INFINITE64) {
         NAME(slow64)(x, n, s);
         return;
     }
-    s->sum += sum;
-    s->squares += squares;
-    if (low < s->low) s->low = low;
-    if (high > s->high) s->high = high;
+    s->sum += sums;
+    s->squares += squared;
+    if (least < s->low) s->low = least;
+    if (most > s->high) s->high = most;
 }
 
 LOOP void NAME(slow32)(const float *x, int64_t n, Stats *s) {
@@ -76,56 +136,80 @@ LOOP void NAME(slow32)(const float *x, int64_t n, Stats *s) {
     }
 }
 
-LOOP void NAME(chunk32)(const float *x, int64_t n, Stats *s) {
-    const Ints magnitude = (Ints){0} + 0x7fffffff, under = (Ints){0} + (int32_t)UNDER32;
-    Floats sum = {0}, squares = {0}, low = (Floats){0} + x[0], high = low;
-    Ints zeros = {0}, wide = {0}, top = {0};
-    int64_t i = 0;
-    for (; i + 2 * LANES <= n; i += 2 * LANES) {
-        __builtin_prefetch(x + i + AHEAD);
-        Floats a = *(const Unaligned *)(x + i), b = *(const Unaligned *)(x + i + LANES);
-        Ints k = (Ints)a & magnitude, l = (Ints)b & magnitude;
-        low = LEAST(low, LEAST(a, b));
-        high = MOST(high, MOST(a, b));
-        sum += a + b;
-        squares += a * a + b * b;
-        top = LARGEST(top, LARGEST(k, l));
-        zeros += (k == 0) + (l == 0); /* a comparison that holds is -1 */
-        wide += (k > under) + (l > under);
+/* Sums up a chunk as it lies: LOAD gives eight values as floats, ONE a single one, and SLOW does it again. */
+#define SUM_UP(name, type, LOAD, ONE, SLOW)                                                                            \
+    LOOP void NAME(name)(const type *x, int64_t n, Stats *s) {                                                         \
+        const Ints magnitude = (Ints){0} + 0x7fffffff, under = (Ints){0} + (int32_t)UNDER32;                           \
+        Floats sum = {0}, squares = {0}, low = (Floats){0} + ONE(x[0]), high = low;                                    \
+        Ints zeros = {0}, wide = {0}, top = {0};                                                                       \
+        int64_t i = 0;                                                                                                 \
+        for (; i + 2 * LANES <= n; i += 2 * LANES) {                                                                   \
+            __builtin_prefetch((const char *)(x + i) + 4 * AHEAD);                                                     \
+            Floats a = LOAD(x + i), b = LOAD(x + i + LANES);                                                           \
+            Ints k = (Ints)a & magnitude, l = (Ints)b & magnitude;                                                     \
+            low = LEAST(low, LEAST(a, b));                                                                             \
+            high = MOST(high, MOST(a, b));                                                                             \
+            sum += a + b;                                                                                              \
+            squares += a * a + b * b;                                                                                  \
+            top = LARGEST(top, LARGEST(k, l));                                                                         \
+            zeros += (k == 0) + (l == 0); /* a comparison that holds is -1 */                                          \
+            wide += (k > under) + (l > under);                                                                         \
+        }                                                                                                              \
+        float one = ONE(x[0]);                                                                                         \
+        Part part = {0, 0, one, one, 0, (int32_t)i, 0};                                                                \
+        for (int k = 0; k < LANES; k++) {                                                                              \
+            part.sum += sum[k];                                                                                        \
+            part.squares += squares[k];                                                                                \
+            part.low = low[k] < part.low ? low[k] : part.low;                                                          \
+            part.high = high[k] > part.high ? high[k] : part.high;                                                     \
+            part.zeros -= zeros[k];                                                                                    \
+            part.small += wide[k];                                                                                     \
+            part.top = top[k] > part.top ? top[k] : part.top;                                                          \
+        }                                                                                                              \
+        for (; i < n; i++) {                                                                                           \
+            float value = ONE(x[i]);                                                                                   \
+            int32_t b = (int32_t)bits32(value);                                                                        \
+            part.sum += value;                                                                                         \
+            part.squares += value * value;                                                                             \
+            part.low = value < part.low ? value : part.low;                                                            \
+            part.high = value > part.high ? value : part.high;                                                         \
+            part.zeros += b == 0;                                                                                      \
+            part.small += b <= (int32_t)UNDER32;                                                                       \
+            part.top = b > part.top ? b : part.top;                                                                    \
+        }                                                                                                              \
+        if ((uint32_t)part.top > ABOVE32 || ((uint32_t)part.top < BELOW32 && part.top != 0)) {                         \
+            SLOW(x, n, s);                                                                                             \
+            return;                                                                                                    \
+        }                                                                                                              \
+        s->sum += part.sum;                                                                                            \
+        s->squares += part.squares;                                                                                    \
+        if (part.low < s->low) s->low = part.low;                                                                      \
+        if (part.high > s->high) s->high = part.high;                                                                  \
+        s->zeros += part.zeros;                                                                                        \
+        s->under += part.small - part.zeros;                                                                           \
+        if ((uint32_t)part.top >= OVER32)                                                                              \
+            for (int64_t j = 0; j < n; j++) s->over += bits32(ONE(x[j])) >= OVER32;                                    \
     }
-    Part part = {0, 0, x[0], x[0], 0, (int32_t)i, 0};
-    for (int k = 0; k < LANES; k++) {
-        part.sum += sum[k];
-        part.squares += squares[k];
-        part.low = low[k] < part.low ? low[k] : part.low;
-        part.high = high[k] > part.high ? high[k] : part.high;
-        part.zeros -= zeros[k];
-        part.small += wide[k];
-        part.top = top[k] > part.top ? top[k] : part.top;
-    }
-    for (; i < n; i++) {
-        int32_t b = (int32_t)bits32(x[i]);
-        part.sum += x[i];
-        part.squares += x[i] * x[i];
-        part.low = x[i] < part.low ? x[i] : part.low;
-        part.high = x[i] > part.high ? x[i] : part.high;
-        part.zeros += b == 0;
-        part.small += b <= (int32_t)UNDER32;
-        part.top = b > part.top ? b : part.top;
-    }
-    if ((uint32_t)part.top > ABOVE32 || ((uint32_t)part.top < BELOW32 && part.top != 0)) {
-        NAME(slow32)(x, n, s);
-        return;
-    }
-    s->sum += part.sum;
-    s->squares += part.squares;
-    if (part.low < s->low) s->low = part.low;
-    if (part.high > s->high) s->high = part.high;
-    s->zeros += part.zeros;
-    s->under += part.small - part.zeros;
-    if ((uint32_t)part.top >= OVER32)
-        for (int64_t j = 0; j < n; j++) s->over += bits32(x[j]) >= OVER32;
+LOOP void NAME(slow_bfloat16)(const uint16_t *x, int64_t n, Stats *s) {
+    float wide[CHUNK];
+    NAME(widen_bfloat16)(x, n, wide);
+    NAME(slow32)(wide, n, s);
 }
+
+LOOP void NAME(slow_float16)(const uint16_t *x, int64_t n, Stats *s) {
+    float wide[CHUNK];
+    NAME(widen_float16)(x, n, wide);
+    NAME(slow32)(wide, n, s);
+}
+
+#define SAME(value) (value)
+#define HERE(at) (*(const Unaligned *)(at))
+SUM_UP(chunk32, float, HERE, SAME, NAME(slow32))
+SUM_UP(chunk_bfloat16, uint16_t, NAME(load_bfloat16), of_bfloat16, NAME(slow_bfloat16))
+SUM_UP(chunk_float16, uint16_t, NAME(load_float16), of_float16, NAME(slow_float16))
+#undef SUM_UP
+#undef SAME
+#undef HERE
 
 LOOP void NAME(far32)(const float *x, int64_t n, float bound, float centre, Stats *s) {
     int32_t far = 0;
@@ -142,23 +226,6 @@ LOOP void NAME(far64)(const double *x, int64_t n, double bound, double centre, S
     for (int64_t i = 0; i < n; i++) {
         uint64_t b = bits64(x[i] - centre);
         s->saturated += b > limit && b <= INFINITE64;
-    }
-}
-
-/* ---------------------------------------------------------------- half precision to float32 */
-
-LOOP void NAME(widen_bfloat16)(const uint16_t *x, int64_t n, float *out) {
-    for (int64_t i = 0; i < n; i++) out[i] = float_of((uint32_t)x[i] << 16);
-}
-
-LOOP void NAME(widen_float16)(const uint16_t *x, int64_t n, float *out) {
-    /* The exponent is moved to its place and its bias mended by a product, which makes subnormals right as well. */
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t moved = (uint32_t)(x[i] & 0x7fffu) << 13;
-        float value = float_of(moved) * float_of(0x77800000u); /* 2**112 */
-        uint32_t b = bits32(value);
-        b |= moved >= 0x0f800000u ? INFINITE32 : 0u;
-        out[i] = float_of(b | (uint32_t)(x[i] & 0x8000u) << 16);
     }
 }
 
@@ -199,6 +266,11 @@ static TARGET void NAME(read_block)(const char *x, int64_t dtype, int64_t n, dou
         const float *values = (const float *)x + first;
         if (dtype != FLOAT32) {
             const uint16_t *halves = (const uint16_t *)x + first;
+            if (!kept && bound == 0.0) { /* nobody else wants them as floats */
+                if (dtype == BFLOAT16) NAME(chunk_bfloat16)(halves, m, s);
+                else NAME(chunk_float16)(halves, m, s);
+                continue;
+            }
             if (dtype == BFLOAT16) NAME(widen_bfloat16)(halves, m, buffer.narrow);
             else NAME(widen_float16)(halves, m, buffer.narrow);
             values = buffer.narrow;
@@ -247,5 +319,9 @@ static TARGET void NAME(highest32)(const float *x, int64_t outer, int64_t units,
 #undef MOST
 #undef LARGEST
 #undef PICK
+#undef LEAST64
+#undef MOST64
+#undef LARGEST64
+#undef PICK64
 #undef TARGET
 #undef NAME

@@ -64,11 +64,24 @@ class Samples:
         self._taken = self._left = False
         """Whether one buffer holds what was taken, and the other what was left by the step before that."""
 
-    def stands(self) -> bool:
-        """Whether the tensors are where they were, at their size: ``.data`` may have been replaced."""
-        if native is not None:
-            return bool(native.stand(self._addresses[0][0], self._tensors))
-        return self._where() == self._places
+    def follows(self) -> bool:
+        """Follow tensors whose ``.data`` was replaced to where it is now. False where they are not what they were: of
+        another size or dtype, or no longer to be read as they lie.
+        """
+        if native is not None and native.stand(self._addresses[0][0], self._tensors):
+            return True
+        places = self._where()
+        if places == self._places:
+            return True
+        n = len(self._tensors)
+        dtypes = [CODES.get(tensor.dtype, -1) for tensor in self._tensors]
+        alike = places[n:] == self._places[n:] and dtypes == self._before[0][:, 1].tolist()
+        if not alike or not all(plain(tensor) for tensor in self._tensors):
+            return False
+        self._places = places
+        for plan in (*self._before, *self._after):
+            plan[:, 0] = places[:n]
+        return True
 
     def take(self) -> None:
         """Set the rows of the tensors, and keep what was read of them."""
@@ -85,9 +98,9 @@ class Samples:
     def compare(self) -> bool:
         """Set the rows of what the tensors are now less what was kept, and keep what they are now.
 
-        False, and nothing is done, if they were not taken or are not where they were.
+        False, and nothing is done, if they were not taken or are not what they were.
         """
-        if not self._taken or not self.stands():
+        if not self._taken or not self.follows():
             self.forget()
             return False
         if native is not None:

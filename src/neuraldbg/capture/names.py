@@ -52,9 +52,11 @@ _ATTRIBUTES = 256
 def wraps(module: nn.Module) -> nn.Module:
     """Return the module inside compile, data-parallel and checkpoint wrappers."""
     while True:
+        if len(module._modules) != 1:  # noqa: SLF001 (asked at every call of a model: mostly that is all)
+            return module
         children = dict(module._modules.items())  # noqa: SLF001 (a ScriptModule's is no dict)
         inner = next((children[name] for name in _WRAPPERS if children.get(name) is not None), None)
-        if inner is None or len(children) != 1 or type(module).__module__.split(".")[0] not in ("torch", "fairscale"):
+        if inner is None or type(module).__module__.split(".")[0] not in ("torch", "fairscale"):
             return module
         module = inner
 

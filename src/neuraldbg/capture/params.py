@@ -31,9 +31,9 @@ _SMALL = 4096
 """Elements up to which a weight is looked at for changes outside of a step: biases, norms, small matrices."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Watched:
-    """A parameter of a watched model."""
+    """A parameter of a watched model. Two are equal if they are one: tensors cannot be compared."""
 
     name: str
     layer: str

@@ -46,11 +46,11 @@ class Stepped:
         self._all_had = not missing
 
     def holds(self, watched: list[Watched]) -> bool:
-        """Whether these are the parameters, where they were, to be read as they were."""
+        """Whether these are the parameters, to be read as they were."""
         return (
             self.watched == watched
             and self._caps == [cap_of(w, self._most) for w in watched]
-            and self.samples.stands()
+            and self.samples.follows()
             and not any(w.ref.is_cpu for w in self.others)
         )
 

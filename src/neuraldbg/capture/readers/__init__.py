@@ -86,13 +86,18 @@ class Readers:
 
     def at(self, moment: str, *args: Any) -> None:
         """Tell every reader that asked for it that a moment has come; in a light step, those that keep watch."""
-        if not self.scene.switch and moment not in _ALWAYS:
-            self._tell(self._light[moment], args)
-        elif not self.scene.reading and moment != "summarise":
-            self._tell(self._always[moment], args)
-        elif self._at[moment]:
-            with np.errstate(all="ignore"):
-                self._tell(self._at[moment], args)
+        scene = self.scene
+        if not scene.switch and moment not in _ALWAYS:
+            acts = self._light[moment]
+        elif not scene.reading and moment != "summarise":
+            acts = self._always[moment]
+        else:
+            if self._at[moment]:
+                with np.errstate(all="ignore"):
+                    self._tell(self._at[moment], args)
+            return
+        if acts:
+            self._tell(acts, args)
 
     def _tell(self, acts: list[Callable[..., None]], args: tuple[Any, ...]) -> None:
         for act in acts:
