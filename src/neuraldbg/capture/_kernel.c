@@ -76,6 +76,8 @@ INLINE float of_float16(uint16_t half) {
 typedef float Floats __attribute__((vector_size(32)));
 typedef int32_t Ints __attribute__((vector_size(32)));
 typedef float Unaligned __attribute__((vector_size(32), aligned(4)));
+typedef int16_t Shorts __attribute__((vector_size(32)));
+typedef int16_t Unaligned16 __attribute__((vector_size(32), aligned(2)));
 typedef double Doubles __attribute__((vector_size(32)));
 typedef int64_t Longs __attribute__((vector_size(32)));
 typedef double Unaligned64 __attribute__((vector_size(32), aligned(8)));

@@ -7,16 +7,26 @@
 #define LARGEST(a, b) ((Ints)_mm256_max_epi32((__m256i)(a), (__m256i)(b)))
 #define LEAST64(a, b) ((Doubles)_mm256_min_pd((__m256d)(a), (__m256d)(b)))
 #define MOST64(a, b) ((Doubles)_mm256_max_pd((__m256d)(a), (__m256d)(b)))
+#define LARGEST16(a, b) ((Shorts)_mm256_max_epi16((__m256i)(a), (__m256i)(b)))
+#define SPREAD_FLOAT16(h, a, b)                                                                                        \
+    a = (Floats)_mm256_cvtph_ps(_mm256_castsi256_si128((__m256i)(h))),                                                 \
+    b = (Floats)_mm256_cvtph_ps(_mm256_extracti128_si256((__m256i)(h), 1))
 #else
 #define PICK(mask, a, b) (((Ints)(a) & (mask)) | ((Ints)(b) & ~(mask)))
 #define LEAST(a, b) ((Floats)PICK((a) < (b), a, b))
 #define MOST(a, b) ((Floats)PICK((a) > (b), a, b))
 #define LARGEST(a, b) PICK((a) > (b), a, b)
+#define LARGEST16(a, b) (((a) & ((a) > (b))) | ((b) & ~((a) > (b))))
+#define SPREAD_FLOAT16(h, a, b)                                                                                        \
+    for (int each = 0; each < LANES; each++)                                                                           \
+        a[each] = of_float16((uint16_t)h[each]), b[each] = of_float16((uint16_t)h[LANES + each])
 #define LEAST64(a, b) ((Doubles)PICK64((a) < (b), a, b))
 #define MOST64(a, b) ((Doubles)PICK64((a) > (b), a, b))
 #endif
 #define PICK64(mask, a, b) (((Longs)(a) & (mask)) | ((Longs)(b) & ~(mask)))
 #define LARGEST64(a, b) PICK64((a) > (b), a, b)
+/* A bfloat16 is the upper half of a float: of a pair of them, one stands there already. */
+#define SPREAD_BFLOAT16(h, a, b) a = (Floats)((Ints)(h) << 16), b = (Floats)((Ints)(h) & (int32_t)0xffff0000)
 #define LOOP static inline TARGET __attribute__((always_inline))
 
 /* ---------------------------------------------------------------- half precision to float32 */
@@ -27,26 +37,6 @@ LOOP void NAME(widen_bfloat16)(const uint16_t *x, int64_t n, float *out) {
 
 LOOP void NAME(widen_float16)(const uint16_t *x, int64_t n, float *out) {
     for (int64_t i = 0; i < n; i++) out[i] = of_float16(x[i]);
-}
-
-LOOP Floats NAME(load_bfloat16)(const uint16_t *x) {
-#if defined(VECTORS)
-    return (Floats)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)x)), 16);
-#else
-    Floats out;
-    for (int k = 0; k < LANES; k++) out[k] = of_bfloat16(x[k]);
-    return out;
-#endif
-}
-
-LOOP Floats NAME(load_float16)(const uint16_t *x) {
-#if defined(VECTORS)
-    return (Floats)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)x));
-#else
-    Floats out;
-    for (int k = 0; k < LANES; k++) out[k] = of_float16(x[k]);
-    return out;
-#endif
 }
 
 /* ---------------------------------------------------------------- one chunk */
@@ -136,80 +126,110 @@ LOOP void NAME(slow32)(const float *x, int64_t n, Stats *s) {
     }
 }
 
-/* Sums up a chunk as it lies: LOAD gives eight values as floats, ONE a single one, and SLOW does it again. */
-#define SUM_UP(name, type, LOAD, ONE, SLOW)                                                                            \
-    LOOP void NAME(name)(const type *x, int64_t n, Stats *s) {                                                         \
-        const Ints magnitude = (Ints){0} + 0x7fffffff, under = (Ints){0} + (int32_t)UNDER32;                           \
+/* Adds what a loop has found to the rest; false where the chunk must be read again, slowly. */
+LOOP int NAME(add_up)(const Part *part, Stats *s) {
+    if ((uint32_t)part->top > ABOVE32 || ((uint32_t)part->top < BELOW32 && part->top != 0)) return 0;
+    s->sum += part->sum;
+    s->squares += part->squares;
+    if (part->low < s->low) s->low = part->low;
+    if (part->high > s->high) s->high = part->high;
+    s->zeros += part->zeros;
+    s->under += part->small - part->zeros;
+    return 1;
+}
+
+LOOP void NAME(add_lanes)(Part *part, const Floats *sum, const Floats *squares, const Floats *low, const Floats *high) {
+    for (int k = 0; k < LANES; k++) {
+        part->sum += (*sum)[k];
+        part->squares += (*squares)[k];
+        part->low = (*low)[k] < part->low ? (*low)[k] : part->low;
+        part->high = (*high)[k] > part->high ? (*high)[k] : part->high;
+    }
+}
+
+LOOP void NAME(add_one)(Part *part, float value) {
+    int32_t b = (int32_t)bits32(value);
+    part->sum += value;
+    part->squares += value * value;
+    part->low = value < part->low ? value : part->low;
+    part->high = value > part->high ? value : part->high;
+    part->zeros += b == 0;
+    part->small += b <= (int32_t)UNDER32;
+    part->top = b > part->top ? b : part->top;
+}
+
+LOOP void NAME(chunk32)(const float *x, int64_t n, Stats *s) {
+    const Ints magnitude = (Ints){0} + 0x7fffffff, under = (Ints){0} + (int32_t)UNDER32;
+    Floats sum = {0}, squares = {0}, low = (Floats){0} + x[0], high = low;
+    Ints zeros = {0}, wide = {0}, top = {0};
+    int64_t i = 0;
+    for (; i + 2 * LANES <= n; i += 2 * LANES) {
+        __builtin_prefetch(x + i + AHEAD);
+        Floats a = *(const Unaligned *)(x + i), b = *(const Unaligned *)(x + i + LANES);
+        Ints k = (Ints)a & magnitude, l = (Ints)b & magnitude;
+        low = LEAST(low, LEAST(a, b));
+        high = MOST(high, MOST(a, b));
+        sum += a + b;
+        squares += a * a + b * b;
+        top = LARGEST(top, LARGEST(k, l));
+        zeros += (k == 0) + (l == 0); /* a comparison that holds is -1 */
+        wide += (k > under) + (l > under);
+    }
+    Part part = {0, 0, x[0], x[0], 0, (int32_t)i, 0};
+    NAME(add_lanes)(&part, &sum, &squares, &low, &high);
+    for (int k = 0; k < LANES; k++) {
+        part.zeros -= zeros[k];
+        part.small += wide[k];
+        part.top = top[k] > part.top ? top[k] : part.top;
+    }
+    for (; i < n; i++) NAME(add_one)(&part, x[i]);
+    if (!NAME(add_up)(&part, s)) NAME(slow32)(x, n, s);
+    else if ((uint32_t)part.top >= OVER32)
+        for (int64_t j = 0; j < n; j++) s->over += bits32(x[j]) >= OVER32;
+}
+
+/* The same for sixteen halves at a time: counted and compared as they are, summed as two times eight floats. SPREAD
+   makes those, in any order, and UNDER is the largest magnitude that counts as under half precision's range. */
+#define SUM_HALVES(name, SPREAD, ONE, WIDEN, UNDER)                                                                    \
+    LOOP void NAME(name)(const uint16_t *x, int64_t n, Stats *s) {                                                     \
+        const Shorts magnitude = (Shorts){0} + 0x7fff, under = (Shorts){0} + (UNDER);                                  \
         Floats sum = {0}, squares = {0}, low = (Floats){0} + ONE(x[0]), high = low;                                    \
-        Ints zeros = {0}, wide = {0}, top = {0};                                                                       \
+        Shorts zeros = {0}, wide = {0}, top = {0};                                                                     \
         int64_t i = 0;                                                                                                 \
         for (; i + 2 * LANES <= n; i += 2 * LANES) {                                                                   \
-            __builtin_prefetch((const char *)(x + i) + 4 * AHEAD);                                                     \
-            Floats a = LOAD(x + i), b = LOAD(x + i + LANES);                                                           \
-            Ints k = (Ints)a & magnitude, l = (Ints)b & magnitude;                                                     \
+            __builtin_prefetch(x + i + 2 * AHEAD);                                                                     \
+            Shorts h = *(const Unaligned16 *)(x + i), k = h & magnitude;                                               \
+            Floats a, b;                                                                                               \
+            SPREAD(h, a, b);                                                                                           \
             low = LEAST(low, LEAST(a, b));                                                                             \
             high = MOST(high, MOST(a, b));                                                                             \
             sum += a + b;                                                                                              \
             squares += a * a + b * b;                                                                                  \
-            top = LARGEST(top, LARGEST(k, l));                                                                         \
-            zeros += (k == 0) + (l == 0); /* a comparison that holds is -1 */                                          \
-            wide += (k > under) + (l > under);                                                                         \
+            top = LARGEST16(top, k);                                                                                   \
+            zeros += k == 0; /* at most CHUNK / 16 times */                                                            \
+            wide += k > under;                                                                                         \
         }                                                                                                              \
-        float one = ONE(x[0]);                                                                                         \
-        Part part = {0, 0, one, one, 0, (int32_t)i, 0};                                                                \
-        for (int k = 0; k < LANES; k++) {                                                                              \
-            part.sum += sum[k];                                                                                        \
-            part.squares += squares[k];                                                                                \
-            part.low = low[k] < part.low ? low[k] : part.low;                                                          \
-            part.high = high[k] > part.high ? high[k] : part.high;                                                     \
+        Part part = {0, 0, ONE(x[0]), ONE(x[0]), 0, (int32_t)i, 0};                                                    \
+        int16_t largest = 0;                                                                                           \
+        NAME(add_lanes)(&part, &sum, &squares, &low, &high);                                                           \
+        for (int k = 0; k < 2 * LANES; k++) {                                                                          \
             part.zeros -= zeros[k];                                                                                    \
             part.small += wide[k];                                                                                     \
-            part.top = top[k] > part.top ? top[k] : part.top;                                                          \
+            largest = top[k] > largest ? top[k] : largest;                                                             \
         }                                                                                                              \
-        for (; i < n; i++) {                                                                                           \
-            float value = ONE(x[i]);                                                                                   \
-            int32_t b = (int32_t)bits32(value);                                                                        \
-            part.sum += value;                                                                                         \
-            part.squares += value * value;                                                                             \
-            part.low = value < part.low ? value : part.low;                                                            \
-            part.high = value > part.high ? value : part.high;                                                         \
-            part.zeros += b == 0;                                                                                      \
-            part.small += b <= (int32_t)UNDER32;                                                                       \
-            part.top = b > part.top ? b : part.top;                                                                    \
-        }                                                                                                              \
-        if ((uint32_t)part.top > ABOVE32 || ((uint32_t)part.top < BELOW32 && part.top != 0)) {                         \
-            SLOW(x, n, s);                                                                                             \
-            return;                                                                                                    \
-        }                                                                                                              \
-        s->sum += part.sum;                                                                                            \
-        s->squares += part.squares;                                                                                    \
-        if (part.low < s->low) s->low = part.low;                                                                      \
-        if (part.high > s->high) s->high = part.high;                                                                  \
-        s->zeros += part.zeros;                                                                                        \
-        s->under += part.small - part.zeros;                                                                           \
-        if ((uint32_t)part.top >= OVER32)                                                                              \
+        part.top = (int32_t)bits32(ONE((uint16_t)largest));                                                            \
+        for (; i < n; i++) NAME(add_one)(&part, ONE(x[i]));                                                            \
+        if (!NAME(add_up)(&part, s)) {                                                                                 \
+            float floats[CHUNK];                                                                                       \
+            NAME(WIDEN)(x, n, floats);                                                                                 \
+            NAME(slow32)(floats, n, s);                                                                                \
+        } else if ((uint32_t)part.top >= OVER32) {                                                                     \
             for (int64_t j = 0; j < n; j++) s->over += bits32(ONE(x[j])) >= OVER32;                                    \
+        }                                                                                                              \
     }
-LOOP void NAME(slow_bfloat16)(const uint16_t *x, int64_t n, Stats *s) {
-    float wide[CHUNK];
-    NAME(widen_bfloat16)(x, n, wide);
-    NAME(slow32)(wide, n, s);
-}
-
-LOOP void NAME(slow_float16)(const uint16_t *x, int64_t n, Stats *s) {
-    float wide[CHUNK];
-    NAME(widen_float16)(x, n, wide);
-    NAME(slow32)(wide, n, s);
-}
-
-#define SAME(value) (value)
-#define HERE(at) (*(const Unaligned *)(at))
-SUM_UP(chunk32, float, HERE, SAME, NAME(slow32))
-SUM_UP(chunk_bfloat16, uint16_t, NAME(load_bfloat16), of_bfloat16, NAME(slow_bfloat16))
-SUM_UP(chunk_float16, uint16_t, NAME(load_float16), of_float16, NAME(slow_float16))
-#undef SUM_UP
-#undef SAME
-#undef HERE
+SUM_HALVES(chunk_bfloat16, SPREAD_BFLOAT16, of_bfloat16, widen_bfloat16, 0x3300)
+SUM_HALVES(chunk_float16, SPREAD_FLOAT16, of_float16, widen_float16, 0) /* what is not zero is above it */
+#undef SUM_HALVES
 
 LOOP void NAME(far32)(const float *x, int64_t n, float bound, float centre, Stats *s) {
     int32_t far = 0;
@@ -323,5 +343,8 @@ static TARGET void NAME(highest32)(const float *x, int64_t outer, int64_t units,
 #undef MOST64
 #undef LARGEST64
 #undef PICK64
+#undef LARGEST16
+#undef SPREAD_FLOAT16
+#undef SPREAD_BFLOAT16
 #undef TARGET
 #undef NAME
