@@ -14,6 +14,7 @@ from tests.session.trainings import TRAININGS
 from torch import Tensor, nn
 
 from neuraldbg import NeuralDbg
+from neuraldbg.capture import kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,6 +141,31 @@ def test_a_spike_of_one_light_step_is_seen_and_looked_at() -> None:
     events = [event for event in dbg.diagnose().events if event.first_step == bad]
     assert {event.kind for event in events} & {"loss_spike", "gradient_spike"}
     assert set(range(bad + 1, bad + 9)) <= set(read(dbg))  # full steps on credit
+
+
+@pytest.mark.skipif(kernel.native is None, reason="torch's operators would take too long for a look at each step")
+@pytest.mark.parametrize("bad", [181, 182, 183, 186])
+def test_a_spike_of_the_gradient_alone_is_seen_where_norms_are_not_read_at_each_step(bad: int) -> None:
+    model = net()
+
+    def tamper(step: int, model: nn.Module) -> None:
+        if step == bad:
+            for p in model.parameters():
+                p.grad.mul_(1e4)
+        elif step == bad + 1:  # the loss will tell nothing: as where the step is clipped, or is one of Adam
+            with torch.no_grad():
+                for p, before in zip(model.parameters(), kept, strict=True):
+                    p.copy_(before)
+                    p.grad.zero_()
+        kept[:] = [p.detach().clone() for p in model.parameters()] if step < bad else kept
+
+    kept: list[Tensor] = []
+    dbg = NeuralDbg(model, settings=TIGHT)
+    train(dbg, model, tamper=tamper)
+    seen = dbg.record().scalar("grad_norm")
+    assert len(seen.steps) < 100  # else this asks nothing
+    assert bad in seen.steps
+    assert any(event.kind == "gradient_spike" and event.first_step == bad for event in dbg.diagnose().events)
 
 
 def test_two_optimizers_and_accumulation_keep_their_steps() -> None:

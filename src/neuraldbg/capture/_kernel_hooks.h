@@ -73,10 +73,9 @@ static int64_t code_of(PyObject *x) {
     return found;
 }
 
-/* Reads an ordinary tensor into a row: 1 if it was read, 0 if it is none. */
-static int read_tensor(PyObject *x, int64_t cap, double bound, double centre, double *row) {
-    int64_t code = code_of(x), numel = 0, address = 0;
-    if (code < 0) return 0;
+/* Reads a tensor of this code into a row: 1 if it was read, 0 if its memory is not contiguous. */
+static int read_as(PyObject *x, int64_t code, int64_t cap, double bound, double centre, double *row) {
+    int64_t numel = 0, address = 0;
     PyObject *contiguous = PyObject_CallMethodObjArgs(x, torch.contiguous, NULL);
     if (contiguous == Py_True) numel = number(x, torch.numel), address = number(x, torch.pointer);
     Py_XDECREF(contiguous);
@@ -189,7 +188,8 @@ static PyObject *gradient_call(PyObject *object, PyObject *args, PyObject *kwarg
     PyObject *grad = PyTuple_GetItem(args, 0);
     if (!grad) return NULL;
     double began = seconds();
-    if (self->known && read_tensor(grad, self->cap, 0.0, 0.0, self->row)) {
+    int64_t code = self->known ? code_of(grad) : -1;
+    if (code >= 0 && read_as(grad, code, self->cap, 0.0, 0.0, self->row)) {
         *self->clock += seconds() - began;
         Py_RETURN_NONE;
     }
@@ -247,24 +247,32 @@ static PyObject *hook(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 }
 
 PyDoc_STRVAR(output_doc, "read(x)\n--\n\n"
-"Read an output. Returns 0 where nothing was done since it is no ordinary tensor, 1 where it was read, and 2 where its\n"
+"Read an output. Returns 0 where nothing was read since it is no ordinary tensor, 1 where it was, and 2 where its\n"
 "gradient will be, too.");
+
+/* 1 where a hook was set, 0 where nothing is differentiated. Errors are left to who does the same in Python. */
+static int follow(PyObject *x, PyObject *gradient) {
+    if (gradient == Py_None) return 0;
+    PyObject *node = PyObject_GetAttr(x, torch.grad_fn);
+    if (!node) return -1;
+    int failed = node != Py_None && set_hook(x, node, gradient);
+    Py_DECREF(node);
+    return failed ? -1 : node != Py_None;
+}
 
 static PyObject *output_read(PyObject *object, PyObject *x) {
     Output *self = (Output *)object;
     double began = seconds();
-    if (!read_tensor(x, self->cap, self->bound, self->centre, self->row)) return PyLong_FromLong(0);
-    long done = 1;
-    if (self->gradient != Py_None) {
-        PyObject *node = PyObject_GetAttr(x, torch.grad_fn);
-        if (!node) return NULL;
-        int failed = node != Py_None && set_hook(x, node, self->gradient);
-        done += node != Py_None;
-        Py_DECREF(node);
-        if (failed) return NULL;
+    int64_t code = code_of(x);
+    if (code < 0) return PyLong_FromLong(0);
+    int followed = follow(x, self->gradient);
+    if (followed < 0) {
+        PyErr_Clear();
+        return PyLong_FromLong(0);
     }
+    if (!read_as(x, code, self->cap, self->bound, self->centre, self->row)) return PyLong_FromLong(0);
     *self->clock += seconds() - began;
-    return PyLong_FromLong(done);
+    return PyLong_FromLong(1 + followed);
 }
 
 static int output_init(PyObject *object, PyObject *args, PyObject *kwargs) {

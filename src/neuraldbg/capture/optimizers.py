@@ -20,6 +20,7 @@ from torch.optim.optimizer import (
 )
 
 from neuraldbg.capture import program
+from neuraldbg.capture.governor import Usual
 from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.norm import Norm
 from neuraldbg.capture.params import Params, Watched, stale_share
@@ -59,6 +60,8 @@ class Stream:
         optimizer before the last step is closed."""
         self.norm: Norm | None = None
         """What reads its gradients in light steps, made anew after each stretch of full ones."""
+        self.usual = Usual()
+        """What the norm of a few of its gradients is in light steps."""
         self.glimpse: tuple[float, int] | None = None
         """Norm of the gradients of the current light step, and how many elements are not finite."""
         self.held: list[Watched] | None = None
@@ -226,9 +229,11 @@ class Optimizers:
             self.watched.update({id(w.ref): w for w in watched})
             self.params.read_gradients(watched)
             self._ready()
-        elif not closure and stream.steps % self.norms_every == 0:  # the gradients of a closure are still to come
+        elif not closure:  # the gradients of a closure are still to come
             if stream.norm is None:
-                stream.norm = Norm(self.params.owned(stream.tensors()), self.allowed_s)
+                stream.norm = Norm(self.params.owned(stream.tensors()), self.allowed_s, stream.usual)
+            if stream.steps % self.norms_every and not stream.norm.seems_odd():
+                return
             began = perf_counter()
             stream.glimpse = stream.norm.read()
             self.reading_s += 0.1 * (perf_counter() - began - self.reading_s)
