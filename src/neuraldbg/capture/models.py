@@ -146,11 +146,18 @@ class Models:
 
     def wrap_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Make the function that stands in for ``nn.Module.__call__``."""
-        is_compiling, switch = torch.compiler.is_compiling, self.switch
+        is_compiling, traced, switch = torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, self.switch
+        ours = _stands_for(original)
 
         @functools.wraps(original)
         def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or self._inside:
+            if traced():
+                return original(module, *args, **kwargs)
+            if self._inside:  # a layer of a model: there may be hundreds, and each nanosecond counts for all
+                if ours and module._compiled_call_impl is None:  # noqa: SLF001
+                    return module._call_impl(*args, **kwargs)  # noqa: SLF001
+                return original(module, *args, **kwargs)
+            if is_compiling():
                 return original(module, *args, **kwargs)
             if not (self.enter(module, args, kwargs) if switch else self._glimpse(module, args, kwargs)):
                 return original(module, *args, **kwargs)
@@ -331,6 +338,15 @@ class Models:
         if self.describe and self.latest is None:
             self.latest = (model, program.batch(model.name, inputs))
         return size
+
+
+def _stands_for(call: Callable[..., Any]) -> bool:
+    """Whether a ``Module.__call__`` is torch's own, which does no more than call one of two methods: then what stands
+    for it can do that, and a layer's call is as deep as it was.
+    """
+    code = getattr(call, "__code__", None)
+    known = code is not None and code.co_names == ("_compiled_call_impl", "_call_impl")
+    return known and call is nn.Module._wrapped_call_impl  # noqa: SLF001
 
 
 def _alive(thread: int) -> bool:
