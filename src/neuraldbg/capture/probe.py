@@ -34,13 +34,19 @@ def inert(hook: Any) -> bool:
 class Slot:
     """The rows of one output tensor of one call of a module."""
 
-    __slots__ = ("activation", "gradient", "hook", "hooked")
+    __slots__ = ("_hook", "activation", "gradient", "hooked")
 
-    def __init__(self, activation: int | None, gradient: int | None, owner: HookManager) -> None:
+    def __init__(self, activation: int | None, gradient: int | None) -> None:
         self.activation = activation
         self.gradient = gradient
         self.hooked = -1  # the forward pass in which the gradient hook was set
-        self.hook = _gradient_hook(owner, gradient) if gradient is not None else None
+        self._hook: Callable[[Tensor], None] | None = None
+
+    def hook(self, owner: HookManager) -> Callable[[Tensor], None] | None:
+        """Return the hook of the gradient, made when first needed; None where it has no row."""
+        if self._hook is None and self.gradient is not None:
+            self._hook = _gradient_hook(owner, self.gradient)
+        return self._hook
 
 
 def _gradient_hook(owner: HookManager, row: int) -> Callable[[Tensor], None]:
@@ -165,7 +171,9 @@ class Probe:
         """Return what does the same as ``read`` for the ordinary first output of a pass."""
         table, clock = self.owner.table, self.owner.tally.clock
         address, keep = table.rows.address + self.row * op.ROW, (table.raw, clock)
-        made = native.Output(address, clock.ctypes.data, self.cap, self.bound, self.centre, keep, self.first.hook)
+        made = native.Output(
+            address, clock.ctypes.data, self.cap, self.bound, self.centre, keep, self.first.hook(self.owner)
+        )
         read: Callable[[Any], int] = made.read
         return read
 
@@ -183,8 +191,9 @@ class Probe:
         node = x.grad_fn
         if node is None:  # a leaf would keep the hook for ever
             return
-        if slot.hook is not None:
-            set_hook(x, slot.hook)
+        hook = slot.hook(self.owner)
+        if hook is not None:
+            set_hook(x, hook)
             slot.hooked = self.owner.passes
         nodes = self.owner.nodes
         if nodes is not None:
@@ -221,7 +230,7 @@ class Probe:
             table = self.owner.table
             activation = table.add(Site("activation", self.path, call, leaf))
             gradient = table.add(Site("output_grad", self.path, call, leaf)) if activation is not None else None
-            slot = self.slots[(call, leaf)] = Slot(activation, gradient, self.owner)
+            slot = self.slots[(call, leaf)] = Slot(activation, gradient)
         return slot
 
 

@@ -111,3 +111,7 @@ class Readers:
     def patches(self) -> list[Patch]:
         """What the readers stand in for."""
         return [patch for one in self.all for patch in one.patches()]
+
+
+for _member in MEMBERS:  # with the package, so that a session does not begin with the import of thirty modules
+    importlib.import_module(f"{__name__}.{_member}")
