@@ -49,7 +49,7 @@ def _infer(invariants: Path) -> None:
 
 def _script(workload: str, folder: Path) -> list[str]:
     """Return the arguments that name the script: a copy, since the instrumented one is written beside it."""
-    os.environ["BENCH_WORKLOAD"] = workload
+    os.environ.update(BENCH_WORKLOAD=workload, BENCH_HERE=str(HERE))
     return ["--pyscript", shutil.copy(str(SCRIPT), str(folder)), "--models-to-track", "model"]
 
 

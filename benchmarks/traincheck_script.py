@@ -4,10 +4,13 @@ Run as it is for a reference (BENCH_REFERENCE steps), or as a worker of overhead
 """
 
 import os
+import sys
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+
+sys.path.insert(0, os.environ["BENCH_HERE"])  # TrainCheck sets PYTHONPATH to where the copy of this file lies
 from models import WORKLOADS
 from turns import Turns, on_disk
 
