@@ -261,6 +261,35 @@ def test_gradients_set_to_none_and_replaced_parameters() -> None:  # trap 14
     assert seen.facts("params")[-1]["not_in_optimizer"] == []
 
 
+@pytest.mark.parametrize("how", ["another parameter", "other data", "other data within the step"])
+def test_a_weight_that_is_replaced_is_read_where_it_is_now(how: str) -> None:  # trap 14
+    model = net(nn.Linear(4, 4), nn.Linear(4, 2))
+    norms: list[tuple[float, float]] = []
+
+    class Own(torch.optim.SGD):
+        def step(self, closure: object = None) -> None:
+            before = model[1].weight.detach().clone()
+            super().step()
+            if how == "other data within the step":
+                model[1].weight.data = model[1].weight.data * 1.01
+            norms.append((float(before.norm()), float((model[1].weight.detach() - before).norm())))
+
+    def program() -> None:
+        opt = Own(model.parameters(), lr=0.1)
+        for i in range(8):
+            step(model, torch.randn(3, 4), opt)
+            if i == 4 and how == "another parameter":
+                model[1].weight = nn.Parameter(model[1].weight.detach() * 5)
+                opt = Own(model.parameters(), lr=0.1)
+            elif i == 4 and how == "other data":
+                model[1].weight.data = model[1].weight.data * 5
+
+    seen = ride(program, model)
+    for i, (weight, update) in enumerate(norms):
+        assert seen.norm("param", "1", name="weight", step=i) == pytest.approx(weight, rel=1e-5)
+        assert seen.norm("update", "1", name="weight", step=i) == pytest.approx(update, rel=1e-4)
+
+
 def test_layers_that_never_fire_are_reported() -> None:  # trap 15
     class Model(nn.Module):
         def __init__(self) -> None:

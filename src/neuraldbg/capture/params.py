@@ -132,6 +132,7 @@ class Params:
                     self._watch(path, name, parameter, module)
                 else:
                     self.by_id.pop(id(known.ref), None)
+                    self._plans.clear()  # they hold the tensors that are gone
                     known.ref, known.before = parameter, None
                     self.by_id[id(parameter)] = known
 

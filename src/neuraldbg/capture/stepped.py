@@ -21,6 +21,7 @@ class Stepped:
 
     def __init__(self, watched: list[Watched], most: int, rows: op.Rows) -> None:
         self.watched = list(watched)
+        self._tensors = [w.ref for w in watched]
         self._caps = [cap_of(w, most) for w in watched]
         self._most = most
         held = [w for w in watched if w.param is not None]
@@ -49,9 +50,10 @@ class Stepped:
         """Whether these are the parameters, to be read as they were."""
         return (
             self.watched == watched
+            and all(tensor is w.ref for tensor, w in zip(self._tensors, watched, strict=True))
             and self._caps == [cap_of(w, self._most) for w in watched]
             and self.samples.follows()
-            and not any(w.ref.is_cpu for w in self.others)
+            and not any(plain(w.ref) for w in self.others)
         )
 
 
