@@ -16,7 +16,10 @@ from tests.session.trainings import TRAININGS
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from neuraldbg.capture import kernel, probe
+from neuraldbg.capture import bulk, kernel, op, probe
+from neuraldbg.capture.params import Params
+from neuraldbg.capture.readers import first_bad
+from neuraldbg.capture.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -221,3 +224,53 @@ def test_what_is_no_loss_has_no_number() -> None:
     seen: list[object] = []
     torch.func.grad(lambda x: (seen.append(kernel.native.loss(x.sum() * 2)), x.sum())[1])(some)
     assert seen == [None]
+
+
+@needs_native
+def test_gradients_that_are_not_what_their_tensors_are() -> None:
+    """Of another dtype, of a subclass without memory of its own, of a model that is converted on the way."""
+    xs = [torch.nn.Parameter(torch.ones(64, dtype=torch.float64)) for _ in range(3)]
+    rows = np.tile(op.BLANK, (3, 1))
+    gradients = bulk.Gradients(xs, [rows.ctypes.data + op.ROW * i for i in range(3)], 0)
+    for x in xs:
+        x.grad = torch.full_like(x, 2.0)
+    assert gradients.read() == (3 * 64 * 4.0, 0.0)
+    xs[1].grad.data = torch.ones(64, dtype=torch.bfloat16)
+    assert gradients.read() is None
+    xs[1].grad = None
+    assert gradients.read() == (2 * 64 * 4.0, 0.0)
+    assert gradients.missing() == [1]
+    assert not gradients.outdated()
+    xs[2].data = xs[2].data.float()
+    assert gradients.outdated()
+
+
+@needs_native
+def test_a_subclass_without_memory_is_read_by_torch() -> None:
+    class Wrapper(Tensor):
+        @staticmethod
+        def __new__(cls, inner: Tensor) -> Any:
+            return Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, device=inner.device)
+
+        def __init__(self, inner: Tensor) -> None:
+            self.inner = inner
+
+        @classmethod
+        def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*(a.inner if isinstance(a, Wrapper) else a for a in args), **(kwargs or {}))
+
+    assert first_bad._finite(Wrapper(torch.ones(4)))
+    assert not first_bad._finite(Wrapper(torch.tensor([1.0, float("inf")])))
+    assert kernel.native.finite(0, 0, 4)  # nowhere: nothing to say
+
+
+def test_parameters_without_a_row_have_had_their_gradients() -> None:
+    model = plain()
+    watched = Params(Table(5, 4096, 20))
+    for path, module in model.named_modules():
+        watched.add(path, module)
+    model(torch.randn(4, 6)).sum().backward()
+    everything = list(watched.by_id.values())
+    watched.read_before(everything)
+    assert [w.param is None for w in everything] == [False, True, True, True]
+    assert all(w.had_grad for w in everything)

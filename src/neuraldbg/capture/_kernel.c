@@ -37,7 +37,6 @@ static const int64_t SIZE[DTYPES] = {4, 8, 2, 2};
 #define CHUNK 4096     /* elements whose float32 sums are added to the float64 ones at once */
 #define AHEAD 4096     /* elements by which memory is asked for before it is read: half as much again per second */
 #define RELEASE 262144 /* elements from which on other threads may run meanwhile: some 50 microseconds */
-#define ENTRY 6        /* numbers that describe one tensor of a plan */
 
 #define INFINITE32 0x7f800000u
 #define ABOVE32 0x5d5e0b6bu /* 1e18f: squares of what is larger, summed, may leave float32 */
@@ -84,6 +83,7 @@ typedef double Unaligned64 __attribute__((vector_size(32), aligned(8)));
 enum { LANES = 8, LANES64 = 4 };
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #define VECTORS
 #define TARGET __attribute__((target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi,bmi2")))
@@ -107,8 +107,9 @@ static const char *generation = "plain";
 static void choose(void) {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c"))
-        return;
+    unsigned a, b, c = 0, d;
+    __get_cpuid(1, &a, &b, &c, &d);
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !(c & bit_F16C)) return;
     read_block = read_block_avx2, highest32 = highest32_avx2, generation = "avx2";
     if (!__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512bw") ||
         !__builtin_cpu_supports("avx512dq"))
@@ -192,7 +193,7 @@ static PyObject *observe(PyObject *self, PyObject *const *args, Py_ssize_t nargs
     double *row = (double *)AT(args[4]);
     double bound = PyFloat_AsDouble(args[5]), centre = PyFloat_AsDouble(args[6]);
     if (PyErr_Occurred() || wrong_dtype(dtype)) return NULL;
-    if (numel <= 0) Py_RETURN_NONE;
+    if (numel <= 0 || !x) Py_RETURN_NONE;
     if ((cap <= 0 || cap > RELEASE) && numel > RELEASE) {
         Py_BEGIN_ALLOW_THREADS
         read_sample(x, dtype, numel, cap, bound, centre, NULL, 0, 0, row);
@@ -303,7 +304,7 @@ static PyObject *all_finite(PyObject *self, PyObject *const *args, Py_ssize_t na
     if (PyErr_Occurred() || wrong_dtype(dtype)) return NULL;
     Stats s;
     begin(&s);
-    if (numel > 0) read_block(x, dtype, numel, 0.0, 0.0, NULL, 0, &s);
+    if (numel > 0 && x) read_block(x, dtype, numel, 0.0, 0.0, NULL, 0, &s);
     return PyBool_FromLong(s.nonfinite == 0);
 }
 

@@ -59,18 +59,25 @@ static int ordinary(PyObject *x) {
     return (PyObject *)Py_TYPE(x) == torch.tensor || (PyObject *)Py_TYPE(x) == torch.parameter;
 }
 
-/* The dtype code of an ordinary tensor whose memory lies on the CPU, outside of function transforms; -1 for any other. */
+/* The dtype code of an ordinary tensor whose memory lies on the CPU; -1 for any other. */
 static int64_t code_of(PyObject *x) {
     if (!ordinary(x)) return -1;
-    PyObject *inside = PyObject_CallObject(torch.level, NULL), *dtype = NULL, *code;
+    PyObject *dtype = NULL, *code;
     int64_t found = -1;
-    if (inside == Py_None && has(x, torch.layout, torch.strided) == 1 && has(x, torch.is_cpu, Py_True) == 1 &&
+    if (has(x, torch.layout, torch.strided) == 1 && has(x, torch.is_cpu, Py_True) == 1 &&
         (dtype = PyObject_GetAttr(x, torch.dtype)) && (code = PyDict_GetItemWithError(torch.codes, dtype)))
         found = whole(code);
-    Py_XDECREF(inside);
     Py_XDECREF(dtype);
     if (PyErr_Occurred()) PyErr_Clear();
     return found;
+}
+
+/* Whether we are outside of function transforms, where tensors are what they seem. */
+static int plainly(void) {
+    PyObject *inside = PyObject_CallObject(torch.level, NULL);
+    Py_XDECREF(inside);
+    if (!inside) PyErr_Clear();
+    return inside == Py_None;
 }
 
 /* Reads a tensor of this code into a row: 1 if it was read, 0 if its memory is not contiguous. */
@@ -96,7 +103,7 @@ PyDoc_STRVAR(loss_doc, "loss(x)\n--\n\n"
 "Return the number of an ordinary tensor that holds one and can be differentiated, None for any other.");
 
 static PyObject *loss(PyObject *self, PyObject *x) {
-    int64_t code = code_of(x);
+    int64_t code = plainly() ? code_of(x) : -1;
     (void)self;
     if (code < 0) Py_RETURN_NONE;
     PyObject *node = PyObject_GetAttr(x, torch.grad_fn);
@@ -108,6 +115,7 @@ static PyObject *loss(PyObject *self, PyObject *x) {
     }
     const char *at = (const char *)(intptr_t)number(x, torch.pointer);
     if (PyErr_Occurred()) return NULL;
+    if (!at) Py_RETURN_NONE;
     if (code == FLOAT64) {
         double value;
         memcpy(&value, at, 8);
@@ -136,20 +144,25 @@ static PyObject *stand(PyObject *self, PyObject *const *args, Py_ssize_t nargs) 
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *x = PyTuple_GetItem(args[1], i);
         int64_t address = number(x, torch.pointer), numel = number(x, torch.numel);
-        if (PyErr_Occurred()) return NULL;
+        if (PyErr_Occurred()) { /* it has no memory any more */
+            PyErr_Clear();
+            Py_RETURN_FALSE;
+        }
         if (address != plan[i].address || numel != plan[i].numel) Py_RETURN_FALSE;
     }
     Py_RETURN_TRUE;
 }
 
-/* The address of a contiguous gradient, 0 where there is none, -1 where it must be looked at more closely. */
-static int64_t gradient_of(PyObject *x, int64_t numel) {
+/* The address of a contiguous gradient of this size and dtype, 0 where there is none, -1 for any other: a gradient may be
+   of another dtype than its tensor, or on another device. */
+static int64_t gradient_of(PyObject *x, int64_t numel, int64_t dtype) {
     PyObject *grad = PyObject_GetAttr(x, torch.grad);
     if (!grad) return -1;
     int64_t address = grad == Py_None ? 0 : -1;
-    if (address && ordinary(grad)) {
+    if (address && code_of(grad) == dtype) {
         PyObject *contiguous = PyObject_CallMethodObjArgs(grad, torch.contiguous, NULL);
         if (contiguous == Py_True && number(grad, torch.numel) == numel) address = number(grad, torch.pointer);
+        if (!address) address = -1; /* there is one, without memory */
         Py_XDECREF(contiguous);
     }
     Py_DECREF(grad);
@@ -162,7 +175,7 @@ static int64_t gradient_of(PyObject *x, int64_t numel) {
 
 PyDoc_STRVAR(find_gradients_doc, "find_gradients(plan, tensors)\n--\n\n"
 "Put the addresses of the gradients of the tensors of a tuple into a plan, 0 for none. Returns how many there are, -1\n"
-"where one is not contiguous, not of its tensor's size or of another type.");
+"where one is not contiguous, or not of the size and dtype in the plan.");
 
 static PyObject *find_gradients(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     (void)self;
@@ -172,7 +185,7 @@ static PyObject *find_gradients(PyObject *self, PyObject *const *args, Py_ssize_
     long found = 0;
     if (PyErr_Occurred()) return NULL;
     for (Py_ssize_t i = 0; i < n; i++) {
-        int64_t address = gradient_of(PyTuple_GetItem(args[1], i), plan[i].numel);
+        int64_t address = gradient_of(PyTuple_GetItem(args[1], i), plan[i].numel, plan[i].dtype);
         if (address == -1) return PyLong_FromLong(-1);
         plan[i].address = address;
         found += address != 0;
@@ -188,7 +201,7 @@ static PyObject *gradient_call(PyObject *object, PyObject *args, PyObject *kwarg
     PyObject *grad = PyTuple_GetItem(args, 0);
     if (!grad) return NULL;
     double began = seconds();
-    int64_t code = self->known ? code_of(grad) : -1;
+    int64_t code = self->known && plainly() ? code_of(grad) : -1;
     if (code >= 0 && read_as(grad, code, self->cap, 0.0, 0.0, self->row)) {
         *self->clock += seconds() - began;
         Py_RETURN_NONE;
@@ -263,7 +276,7 @@ static int follow(PyObject *x, PyObject *gradient) {
 static PyObject *output_read(PyObject *object, PyObject *x) {
     Output *self = (Output *)object;
     double began = seconds();
-    int64_t code = code_of(x);
+    int64_t code = plainly() ? code_of(x) : -1;
     if (code < 0) return PyLong_FromLong(0);
     int followed = follow(x, self->gradient);
     if (followed < 0) {

@@ -70,7 +70,10 @@ class Samples:
         """
         if native is not None and native.stand(self._addresses[0][0], self._tensors):
             return True
-        places = self._where()
+        try:
+            places = self._where()
+        except RuntimeError:  # one has no memory any more
+            return False
         if places == self._places:
             return True
         n = len(self._tensors)
@@ -159,40 +162,44 @@ class Gradients:
             self._plan[:, 3] = cap
             self._plan[:, 4] = addresses
         self._address = int(self._plan.ctypes.data)
-        self.found = 0
-        """How many gradients there were when they were last read."""
 
     def read(self) -> tuple[float, float] | None:
         """Return the sum of squares over all gradients, estimated where samples are read, and how many of the elements
         read are not finite.
 
         None, and nothing was read, where there is no kernel or one of them cannot be read as it lies: it is sparse,
-        expanded, or of a size that its tensor had before. Its dtype is that of its tensor: torch sees to that.
+        expanded, or of another size or dtype than its tensor had when this was made.
         """
         if native is None or op.transforming():
             return None
-        self.found = native.find_gradients(self._address, self.tensors)
-        if self.found < 0:
-            addresses = [_address(tensor) for tensor in self.tensors]
+        if native.find_gradients(self._address, self.tensors) < 0:
+            kinds = self._plan[:, 1:3].tolist()
+            addresses = [_address(x, code, numel) for x, (code, numel) in zip(self.tensors, kinds, strict=True)]
             if -1 in addresses:
                 return None
             self._plan[:, 0] = addresses
-            self.found = len(addresses) - addresses.count(0)
         self._turn += 1
         found: tuple[float, float] = native.observe_many(self._address, len(self.tensors), self._turn)
         return found
+
+    def outdated(self) -> bool:
+        """Whether a tensor is of another size or dtype than it was."""
+        now = [[CODES.get(tensor.dtype, -1), tensor.numel()] for tensor in self.tensors]
+        return bool(self._plan[:, 1:3].tolist() != now)
 
     def missing(self) -> list[int]:
         """Return which tensors had no gradient when they were last read."""
         return np.flatnonzero(self._plan[:, 0] == 0).tolist()
 
 
-def _address(tensor: Tensor) -> int:
-    """Return where the gradient of a tensor lies, 0 for none, -1 where it does not fill its memory."""
+def _address(tensor: Tensor, code: int, numel: int) -> int:
+    """Return where the gradient of a tensor lies, 0 for none, -1 where it does not fill its memory or is of another
+    size or dtype.
+    """
     grad = tensor.grad
     if grad is None:
         return 0
-    return grad.data_ptr() if plain(grad) and grad.numel() == tensor.numel() else -1
+    return grad.data_ptr() if plain(grad) and CODES[grad.dtype] == code and grad.numel() == numel else -1
 
 
 def observe_many(items: Sequence[Item], rows: op.Rows) -> tuple[float, float]:

@@ -288,6 +288,7 @@ class Capture:
 
     def _close_light(self, now: float, *, applied: bool) -> None:
         stream = self._open[0] if self._open else None
+        self.tally.collect()
         odd = self.losses.odd or not applied or bool(self.scene.facts)
         glimpse = glimpse_of(self.steps, stream, now, self.losses.take(), self.tally.seconds, closure=self._closure)
         self.pace.waiting.append(glimpse)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from neuraldbg.capture.update_ratio import UpdateRatio
+from neuraldbg.capture.update_ratio import update_ratios
 from neuraldbg.errors import TrainingHalted
 from neuraldbg.nouns import STATS, Step
 
@@ -31,6 +31,8 @@ BATCH = 16
 """Steps that are worked on together."""
 
 
+_AT_ONCE = 32_768
+"""Rows that are worked on at once, of all steps together: a few megabytes."""
 _NOTHING = np.zeros((0, len(STATS)))
 """The table of a light step."""
 
@@ -56,7 +58,6 @@ class Delivery:
 
     def __init__(self, table: Table, tally: Tally, emit: Callable[[Step, Layout], None]) -> None:
         self._table, self._tally, self._emit = table, tally, emit
-        self._ratio = UpdateRatio()
         self.batch = BATCH
         """Steps after which those put aside are handed on."""
         self._backlog: list[Closed] = []
@@ -85,10 +86,10 @@ class Delivery:
             return [_NOTHING] * len(alike)
         tables = self._table.derive_all([closed.step for closed in alike], taken)
         if alike[0].stepped:
-            for closed, ratio in zip(alike, self._ratio.of(alike[0].stepped, tables), strict=True):
+            for closed, ratio in zip(alike, update_ratios(alike[0].stepped, tables), strict=True):
                 if ratio is not None:
                     closed.scalars["update_ratio"] = ratio
-        return list(tables)
+        return [table.copy() for table in tables]  # whoever keeps one must not keep all
 
     def deliver_late(self, now: float) -> None:
         """Hand on steps that have waited too long, where no step follows that would: called by the writer's thread.
@@ -115,7 +116,8 @@ def _alike(backlog: list[Closed]) -> Iterator[list[Closed]]:
     """Yield steps in a row that have the same sites and changed the same parameters."""
     alike: list[Closed] = []
     for closed in backlog:
-        if alike and _form(closed) != _form(alike[0]):
+        full = alike and len(alike) * max(1, _form(closed)[0]) >= _AT_ONCE
+        if alike and (full or _form(closed) != _form(alike[0])):
             yield alike
             alike = []
         alike.append(closed)

@@ -74,7 +74,6 @@ class HookManager:
         self.marks = Marks()
         self.nodes: Marks | None = None
         """Where nodes are marked with their layer while the loss graph of this step is to be read, else None."""
-        """Whether saved-tensor hooks (checkpointing, offloading) were seen: then no saved tensor is touched."""
         self.trail: Trail | None = None
         """Where a reader wants to know of each call of a layer in this pass, else None."""
         self.called: dict[str, None] = {}

@@ -256,7 +256,7 @@ class Models:
         if call is not None:
             self._tell("call_ends", call, output)
         current, self._current = self._current, None
-        self.hooks.active = self.hooks.sampled
+        self.hooks.active = self.hooks.sampled and bool(self.switch)
         if current is None:
             return
         graded = False

@@ -41,6 +41,8 @@ class Norm:
     """
 
     def __init__(self, watched: list[Watched], seconds: float, usual: Usual) -> None:
+        self.outdated = False
+        """Whether the parameters are no longer what they were: a new one of these is needed."""
         self._rows: list[npt.NDArray[np.float64]] = []
         tensors = [w.ref for w in watched if plain(w.ref)]
         most = int(seconds * ELEMENTS_A_SECOND)
@@ -66,6 +68,7 @@ class Norm:
             return None
         found = self._gradients.read()
         if found is None:
+            self.outdated = self._gradients.outdated()
             return self._with_torch()
         squares, nonfinite = found
         return (math.nan if nonfinite else math.sqrt(squares)), int(nonfinite)

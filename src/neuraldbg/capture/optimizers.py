@@ -230,7 +230,7 @@ class Optimizers:
             self.params.read_gradients(watched)
             self._ready()
         elif not closure:  # the gradients of a closure are still to come
-            if stream.norm is None:
+            if stream.norm is None or stream.norm.outdated:
                 stream.norm = Norm(self.params.owned(stream.tensors()), self.allowed_s, stream.usual)
             if stream.steps % self.norms_every and not stream.norm.seems_odd():
                 return

@@ -88,6 +88,7 @@ class Pace:
         """Say what watching has cost so far: seconds by what was done, and how many steps were read in full."""
         governor = self.governor
         background = self._background()
+        self._tally.collect()
         own, training = self._tally.seconds + background, governor.training
         return {
             "budget": governor.overhead,

@@ -163,10 +163,18 @@ class Params:
 
     def read_weights(self, watched: list[Watched], *, again: bool = False) -> None:
         """Read the weights alone, and keep a sample of each for the update."""
-        stepped = self._open = self._stepped(watched)
+        stepped = self._stepped(watched)
+        self._let_go(stepped)
+        self._open = stepped
         stepped.samples.take()
         for w in stepped.others:
             w.before = self._read_other_weight(w, again=again)
+
+    def _let_go(self, stepped: Stepped | None) -> None:
+        """What was kept for another step will not be compared: one that raised, or holds the step that begins now."""
+        if self._open is not None and self._open is not stepped:
+            self._open.samples.forget()
+        self._open = None
 
     def read_aside(self, watched: list[Watched]) -> None:
         """Read weights and gradients of parameters that no optimizer steps."""
@@ -212,7 +220,9 @@ class Params:
                 self._keep_touched(w, w.ref.grad)
         self._sum_up(squares, bad, alone=scale == 1.0)
         if scale != 1.0:
-            self.table.scale([row_of(w.grad) for w in stepped.readable], 1 / scale)
+            missing = set(stepped.gradients.missing())
+            there = [w for i, w in enumerate(stepped.readable) if i not in missing]
+            self.table.scale([row_of(w.grad) for w in there], 1 / scale)
 
     def _read_each_gradient(self, watched: list[Watched], scale: float = 1.0) -> None:
         items, others = [], []
@@ -263,8 +273,9 @@ class Params:
 
     def read_after(self, watched: list[Watched]) -> None:
         """Read what the step changed."""
-        stepped, self._open = self._open, None
-        if stepped is not None and stepped.watched == watched:
+        stepped = self._open if self._open is not None and self._open.watched == watched else None
+        self._let_go(stepped)
+        if stepped is not None:
             stepped.samples.compare()
         for w in watched:
             old, w.before = w.before, None

@@ -22,16 +22,19 @@ class Stepped:
     def __init__(self, watched: list[Watched], most: int, rows: op.Rows) -> None:
         self.watched = list(watched)
         self._tensors = [w.ref for w in watched]
-        self._caps = [cap_of(w, most) for w in watched]
+        caps = self._caps = [cap_of(w, most) for w in watched]
         self._most = most
         held = [w for w in watched if w.param is not None]
         here = [w for w in held if plain(w.ref)]
         self.others = [w for w in held if not plain(w.ref)]
         """Those that cannot be read as they lie in memory: on another device, sharded, of a dtype that is not read."""
-        items = [Item(w.ref, row_of(w.param), cap_of(w, most)) for w in here]
+        cap = {id(w): cap for w, cap in zip(watched, caps, strict=True)}  # once: the writer's thread may change it
+        items = [Item(w.ref, row_of(w.param), cap[id(w)]) for w in here]
         self.samples = Samples(items, [row_of(w.update) for w in here], rows)
         self.readable = here
         self.gradients = Gradients([w.ref for w in here], [rows.address + row_of(w.grad) * op.ROW for w in here], 0)
+        self._without = [w for w in watched if w.param is None]
+        """Those for which the table has no row."""
         self._all_had = False
         """Whether each had a gradient at some time."""
         self.lookups = [w for w in here if w.rows and w.ref.numel() > most]
@@ -44,7 +47,9 @@ class Stepped:
         missing = set(self.gradients.missing())
         for i, w in enumerate(self.readable):
             w.had_grad |= i not in missing
-        self._all_had = not missing
+        for w in self._without:
+            w.had_grad |= w.ref.grad is not None
+        self._all_had = all(w.had_grad for w in self.watched)
 
     def holds(self, watched: list[Watched]) -> bool:
         """Whether these are the parameters, to be read as they were."""

@@ -17,45 +17,25 @@ if TYPE_CHECKING:
 _COUNT, _TOTAL, _ZEROS, _RMS, _NONFINITE = map(column, ("count", "total", "zeros", "rms", "nonfinite"))
 
 
-class UpdateRatio:
-    """The scalar ``update_ratio``: the median over matrices of norm(update) / norm(weight)."""
+def update_ratios(stepped: tuple[Watched, ...], tables: npt.NDArray[np.float64]) -> list[float | None]:
+    """Return the scalar ``update_ratio`` of steps that changed these parameters: the median over matrices of
+    norm(update) / norm(weight), None for a step with nothing to tell.
 
-    def __init__(self) -> None:
-        self._of: tuple[tuple[Watched, ...], int] | None = None
-        self._ours: list[Watched] = []
-        self._updates = self._weights = np.zeros(0, np.intp)
-        self._matrices = np.zeros(0, np.bool_)
-        self._lookups = np.zeros(0, np.bool_)
-
-    def of(self, stepped: tuple[Watched, ...], tables: npt.NDArray[np.float64]) -> list[float | None]:
-        """Return it for steps that changed these parameters, None for a step with nothing to tell.
-
-        ``tables`` has shape (steps, sites, len(STATS)). A weight of which no sample moved is read whole from now on.
-        """
-        self._find(stepped, tables.shape[1])
-        update, weight = tables[:, self._updates], tables[:, self._weights]
-        moved = update[..., _COUNT]
-        seen = (moved > 0) & (weight[..., _COUNT] > 0)
-        still = seen & (update[..., _ZEROS] == moved) & (moved < update[..., _TOTAL])
+    ``tables`` has shape (steps, sites, len(STATS)). A weight of which no sample moved is read whole from now on.
+    """
+    ours = [w for w in stepped if w.update is not None and w.update < tables.shape[1]]
+    update, weight = tables[:, [row_of(w.update) for w in ours]], tables[:, [row_of(w.param) for w in ours]]
+    moved = update[..., _COUNT]
+    seen = (moved > 0) & (weight[..., _COUNT] > 0)
+    still = seen & (update[..., _ZEROS] == moved) & (moved < update[..., _TOTAL])
+    for i in np.flatnonzero(seen[-1]):
         # Rows of an embedding that no batch asked for do not move, and a sample may well miss the others.
-        whole = still[-1] & ~self._lookups
-        for i in np.flatnonzero(seen[-1]):
-            self._ours[i].whole = bool(whole[i])
-        usable = seen & self._matrices & (weight[..., _RMS] > 0)
-        usable &= (update[..., _NONFINITE] == 0) & (weight[..., _NONFINITE] == 0)
-        with np.errstate(all="ignore"):
-            ratios = np.where(usable, update[..., _RMS] / weight[..., _RMS], np.inf)
-        return _medians(np.sort(ratios, axis=1), usable.sum(axis=1))
-
-    def _find(self, stepped: tuple[Watched, ...], sites: int) -> None:
-        if self._of == (stepped, sites):
-            return
-        self._of = (stepped, sites)
-        self._ours = [w for w in stepped if w.update is not None and w.update < sites]
-        self._updates = np.array([row_of(w.update) for w in self._ours], np.intp)
-        self._weights = np.array([row_of(w.param) for w in self._ours], np.intp)
-        self._matrices = np.array([w.ref.dim() > 1 for w in self._ours], np.bool_)
-        self._lookups = np.array([w.rows for w in self._ours], np.bool_)
+        ours[i].whole = bool(still[-1, i]) and not ours[i].rows
+    usable = seen & [w.ref.dim() > 1 for w in ours] & (weight[..., _RMS] > 0)
+    usable &= (update[..., _NONFINITE] == 0) & (weight[..., _NONFINITE] == 0)
+    with np.errstate(all="ignore"):
+        ratios = np.where(usable, update[..., _RMS] / weight[..., _RMS], np.inf)
+    return _medians(np.sort(ratios, axis=1), usable.sum(axis=1))
 
 
 def _medians(ordered: npt.NDArray[np.float64], counts: npt.NDArray[np.intp]) -> list[float | None]:

@@ -115,7 +115,8 @@ class StoredHistory(History):
         if (name if self._binned else "mean") in self.__dict__:
             return True
         self.__dict__["_asked"] = self._asked + 1
-        return self._asked > _OFTEN and len(self) * self._sites * len(STATS) * 4 <= _MOST
+        tables = 3 if self._binned else 1
+        return self._asked > _OFTEN and tables * len(self) * self._sites * len(STATS) * 4 <= _MOST
 
     @cached_property
     def _binned(self) -> bool:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from neuraldbg.capture.birth import backward_birth, bad_input, bad_target, forward_birth, loss_birth
+from neuraldbg.capture.bulk import plain
 from neuraldbg.capture.experiment import Bench, rebuilt, undisturbed
 from neuraldbg.capture.kernel import CODES, native
 from neuraldbg.capture.leaves import leaves
@@ -223,7 +224,7 @@ class FirstBad(Reader):
 
 def _finite(grad: Tensor) -> bool:
     """Whether all of a strided tensor on the CPU is finite. It is asked at every step, mostly of a few numbers."""
-    if native is not None and grad.is_contiguous() and grad.dtype in CODES:
+    if native is not None and plain(grad):
         return bool(native.finite(grad.data_ptr(), CODES[grad.dtype], grad.numel()))
     return math.isfinite(grad.sum().item())
 
