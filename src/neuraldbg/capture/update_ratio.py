@@ -24,6 +24,8 @@ def update_ratios(stepped: tuple[Watched, ...], tables: npt.NDArray[np.float64])
     ``tables`` has shape (steps, sites, len(STATS)). A weight of which no sample moved is read whole from now on.
     """
     ours = [w for w in stepped if w.update is not None and w.update < tables.shape[1]]
+    if not ours:
+        return [None] * len(tables)
     update, weight = tables[:, [row_of(w.update) for w in ours]], tables[:, [row_of(w.param) for w in ours]]
     moved = update[..., _COUNT]
     seen = (moved > 0) & (weight[..., _COUNT] > 0)
@@ -31,7 +33,7 @@ def update_ratios(stepped: tuple[Watched, ...], tables: npt.NDArray[np.float64])
     for i in np.flatnonzero(seen[-1]):
         # Rows of an embedding that no batch asked for do not move, and a sample may well miss the others.
         ours[i].whole = bool(still[-1, i]) and not ours[i].rows
-    usable = seen & [w.ref.dim() > 1 for w in ours] & (weight[..., _RMS] > 0)
+    usable = seen & np.array([w.ref.dim() > 1 for w in ours], np.bool_) & (weight[..., _RMS] > 0)
     usable &= (update[..., _NONFINITE] == 0) & (weight[..., _NONFINITE] == 0)
     with np.errstate(all="ignore"):
         ratios = np.where(usable, update[..., _RMS] / weight[..., _RMS], np.inf)
@@ -39,9 +41,7 @@ def update_ratios(stepped: tuple[Watched, ...], tables: npt.NDArray[np.float64])
 
 
 def _medians(ordered: npt.NDArray[np.float64], counts: npt.NDArray[np.intp]) -> list[float | None]:
-    """Return the median of the first ``counts`` of each row of sorted numbers, None of none."""
-    if not ordered.shape[1]:
-        return [None] * len(ordered)
+    """Return the median of the first ``counts`` of each row of sorted numbers, None of none. There are some columns."""
     steps = np.arange(len(ordered))
     middle = (ordered[steps, np.maximum(counts - 1, 0) // 2] + ordered[steps, counts // 2 % ordered.shape[1]]) / 2
     return [value if count else None for value, count in zip(middle.tolist(), counts.tolist(), strict=True)]
