@@ -208,7 +208,8 @@ def _observe_gradient_op(grad: Tensor, handle: int, row: int, cap: int) -> Tenso
 
 # Defined without torch.library.custom_op, whose checks at each call take several times as long as all that is done.
 _LIBRARY = torch.library.Library("neuraldbg", "DEF")
-_TAGS = (torch.Tag.pt2_compliant_tag,)
+# Both read any layout: told so, the compiler copies no activation into the layout that eager mode would give it.
+_TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout)
 _LIBRARY.define("observe(Tensor x, Tensor(a!) table, int row, int cap, float bound, float centre) -> ()", tags=_TAGS)
 _LIBRARY.define("observe_gradient(Tensor grad, int handle, int row, int cap) -> Tensor", tags=_TAGS)
 _LIBRARY.impl("observe", _observe_op, "CompositeExplicitAutograd")
