@@ -273,10 +273,10 @@ class Capture:
         """End the step: put it aside, and get ready for the next."""
         self._pending = False
         now = time.perf_counter()
+        self.tally.collect()
         if not self.switch:
             self._close_light(now, applied=applied)
             return
-        self.tally.collect()
         stream = self._open[0] if self._open else None
         counted = self._full(stream)
         index = stream.index if stream is not None else 0
@@ -288,7 +288,6 @@ class Capture:
 
     def _close_light(self, now: float, *, applied: bool) -> None:
         stream = self._open[0] if self._open else None
-        self.tally.collect()
         odd = self.losses.odd or not applied or bool(self.scene.facts)
         glimpse = glimpse_of(self.steps, stream, now, self.losses.take(), self.tally.seconds, closure=self._closure)
         self.pace.waiting.append(glimpse)
