@@ -76,7 +76,7 @@ slow: $(VENV)/.dev ## The tests that train for longer
 
 # ---------------------------------------------------------------- rest
 
-bench: $(VENV)/.peers ## What watching costs, beside other tools: writes docs/performance.md; about 25 minutes
+bench: $(VENV)/.peers ## What watching costs, beside other tools: writes docs/performance.md; about 40 minutes
 	$(BIN)/python benchmarks/performance.py
 	$(BIN)/python docs/capture.py --lists
 

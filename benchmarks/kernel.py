@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 SIZES = tuple(2**n for n in (10, 12, 14, 16, 18, 20, 22, 24, 26))
 """Elements: 4 KB to 256 MB of float32."""
-LARGE = 2**24
-"""Elements of the other formats."""
+LARGE = 2**28
+"""Bytes of a tensor of the other formats: beyond any cache."""
 REPEAT_S = 0.4
 
 
@@ -128,7 +128,9 @@ def run(seconds: float = REPEAT_S) -> list[Speed]:
     torch.set_num_threads(1)
     try:
         found = [speed(torch.float32, elements, seconds) for elements in SIZES]
-        return found + [speed(dtype, LARGE, seconds) for dtype in (torch.float64, torch.float16, torch.bfloat16)]
+        return found + [
+            speed(dtype, LARGE // dtype.itemsize, seconds) for dtype in (torch.float64, torch.float16, torch.bfloat16)
+        ]
     finally:
         torch.set_num_threads(threads)
 

@@ -124,11 +124,13 @@ def say(what: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
 
 
-def run(models: list[str], effort: Effort, *, peers: bool = True, compiled: bool = True) -> Iterator[Result]:
+def run(
+    models: list[str], effort: Effort, *, peers: bool = True, eager: bool = True, compiled: bool = True
+) -> Iterator[Result]:
     """Measure workloads, eager and then compiled, one after the other."""
     # Told to end, it ends its workers, too: they are stopped, and would stay so.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
-    for name in models:
+    for name in models if eager else ():
         yield measure(name, False, effort, peers=peers)
     for name in models:
         if compiled and name in COMPILED:
