@@ -98,6 +98,7 @@ def measure_compiled(models: list[str], effort: Effort, kept: Path) -> None:
     numbers = json.loads(kept.read_text(encoding="utf-8"))
     for result in run(models, effort, peers=False, eager=False):
         Console(width=150).print(table([result]))
+        numbers["again"] = {**numbers.get("again", {}), "the compiled models": time.strftime("%d %B %Y")}
         every = numbers["results"]
         same = [i for i, old in enumerate(every) if old["compiled"] and old["workload"] == result.workload]
         if same:
@@ -123,6 +124,7 @@ def main() -> None:
     elif args.again == "kernel":
         numbers = json.loads(kept.read_text(encoding="utf-8"))
         numbers["kernel"] = measure_kernel(kernel.REPEAT_S)
+        numbers["again"] = {**numbers.get("again", {}), "the kernel": time.strftime("%d %B %Y")}
         kept.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
     elif not args.cached:
         measure(args, kept)

@@ -62,6 +62,7 @@ def page(numbers: dict[str, Any]) -> str:
         head,
         f"<!-- begin:short -->\n{short(eager, trial.strip())}\n<!-- end:short -->",
         "Ratios of step times to the bare training, 1 is free; in brackets how far bare against bare strays.",
+        *(f"Measured once more, after the rest: {what}, {when}." for what, when in numbers.get("again", {}).items()),
         f"## What was aimed at\n\n{judged}",
         HOW.format(rounds=numbers["rounds"][0], peers=numbers["rounds"][1]).strip(),
         "## What each row is\n\n" + grid(("row", "what"), ((k.name, k.what) for k in KINDS.values())),

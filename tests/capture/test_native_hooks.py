@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import pickle
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -171,11 +172,19 @@ def test_an_output_with_a_native_hook_can_be_saved_and_its_model_copied() -> Non
             opt.step()
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                pickle.dumps(kept[-1].detach())
-                torch.save(kept[-1], "/dev/null")
-            copy.deepcopy(model)
+                assert torch.equal(pickle.loads(pickle.dumps(kept[-1].detach())), kept[-1])
+                file = io.BytesIO()
+                torch.save(kept[-1], file)
+                file.seek(0)
+                assert torch.equal(torch.load(file), kept[-1])
+            copies.append(copy.deepcopy(model))
 
-    ride(program, model)
+    copies: list[nn.Sequential] = []
+    seen = ride(program, model)
+    norms = [seen.norm("activation", "0", step=i) for i in range(6)]
+    copies[-1](torch.ones(4, 6)).sum().backward()  # a copy is nobody's: it runs, and nothing of ours is told
+    assert [seen.norm("activation", "0", step=i) for i in range(6)] == norms
+    assert len(seen.steps) == 6
 
 
 @needs_native
