@@ -15,23 +15,16 @@ typedef struct {
 
 static Torch torch;
 
-typedef struct {
-    PyObject_HEAD
-    double *row, *clock;
-    int64_t cap;
-    PyObject *keep; /* what owns that memory */
-    PyObject *slow; /* the same in Python */
-    int known;      /* whether that was called once: it notes what is new */
-} Gradient;
-
+/* Either kind of hook. */
 typedef struct {
     PyObject_HEAD
     double *row, *clock;
     int64_t cap;
     double bound, centre;
-    PyObject *keep;
-    PyObject *gradient; /* None where it is not read */
-} Output;
+    PyObject *keep; /* what owns that memory */
+    PyObject *next; /* of an output its Gradient, None where that is not read; of a gradient the same hook in Python */
+    int known;      /* whether the one in Python was called once: it notes what is new */
+} Watcher;
 
 static double seconds(void) {
     struct timespec now;
@@ -196,31 +189,18 @@ static PyObject *find_gradients(PyObject *self, PyObject *const *args, Py_ssize_
 /* ---------------------------------------------------------------- the gradient at an output */
 
 static PyObject *gradient_call(PyObject *object, PyObject *args, PyObject *kwargs) {
-    Gradient *self = (Gradient *)object;
+    Watcher *self = (Watcher *)object;
     (void)kwargs;
     PyObject *grad = PyTuple_GetItem(args, 0);
     if (!grad) return NULL;
     double began = seconds();
     int64_t code = self->known && plainly() ? code_of(grad) : -1;
-    if (code >= 0 && read_as(grad, code, self->cap, 0.0, 0.0, self->row)) {
+    if (code >= 0 && read_as(grad, code, self->cap, self->bound, self->centre, self->row)) {
         *self->clock += seconds() - began;
         Py_RETURN_NONE;
     }
     self->known = 1;
-    return PyObject_CallFunctionObjArgs(self->slow, grad, NULL);
-}
-
-static int gradient_init(PyObject *object, PyObject *args, PyObject *kwargs) {
-    Gradient *self = (Gradient *)object;
-    long long row, clock, cap;
-    PyObject *keep, *slow;
-    (void)kwargs;
-    if (!PyArg_ParseTuple(args, "LLLOO", &row, &clock, &cap, &keep, &slow)) return -1;
-    self->row = (double *)(intptr_t)row, self->clock = (double *)(intptr_t)clock, self->cap = cap;
-    Py_INCREF(keep);
-    Py_INCREF(slow);
-    self->keep = keep, self->slow = slow;
-    return 0;
+    return PyObject_CallFunctionObjArgs(self->next, grad, NULL);
 }
 
 /* ---------------------------------------------------------------- the output of a layer */
@@ -274,11 +254,11 @@ static int follow(PyObject *x, PyObject *gradient) {
 }
 
 static PyObject *output_read(PyObject *object, PyObject *x) {
-    Output *self = (Output *)object;
+    Watcher *self = (Watcher *)object;
     double began = seconds();
     int64_t code = plainly() ? code_of(x) : -1;
     if (code < 0) return PyLong_FromLong(0);
-    int followed = follow(x, self->gradient);
+    int followed = follow(x, self->next);
     if (followed < 0) {
         PyErr_Clear();
         return PyLong_FromLong(0);
@@ -288,77 +268,62 @@ static PyObject *output_read(PyObject *object, PyObject *x) {
     return PyLong_FromLong(1 + followed);
 }
 
-static int output_init(PyObject *object, PyObject *args, PyObject *kwargs) {
-    Output *self = (Output *)object;
-    long long row, clock, cap;
-    PyObject *keep, *gradient;
-    (void)kwargs;
-    if (!PyArg_ParseTuple(args, "LLLddOO", &row, &clock, &cap, &self->bound, &self->centre, &keep, &gradient)) return -1;
-    self->row = (double *)(intptr_t)row, self->clock = (double *)(intptr_t)clock, self->cap = cap;
-    Py_INCREF(keep);
-    Py_INCREF(gradient);
-    self->keep = keep, self->gradient = gradient;
-    return 0;
-}
-
 /* ---------------------------------------------------------------- the types */
 
-static int gradient_visit(PyObject *object, visitproc visit, void *arg) {
+static int watcher_init(PyObject *object, PyObject *args, PyObject *kwargs) {
+    Watcher *self = (Watcher *)object;
+    long long row, clock, cap;
+    PyObject *keep, *next;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "LLLddOO", &row, &clock, &cap, &self->bound, &self->centre, &keep, &next)) return -1;
+    self->row = (double *)(intptr_t)row, self->clock = (double *)(intptr_t)clock, self->cap = cap;
+    Py_INCREF(keep);
+    Py_INCREF(next);
+    self->keep = keep, self->next = next;
+    return 0;
+}
+
+static int watcher_visit(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(object));
-    Py_VISIT(((Gradient *)object)->keep);
-    Py_VISIT(((Gradient *)object)->slow);
+    Py_VISIT(((Watcher *)object)->keep);
+    Py_VISIT(((Watcher *)object)->next);
     return 0;
 }
 
-static int gradient_clear(PyObject *object) {
-    Py_CLEAR(((Gradient *)object)->keep);
-    Py_CLEAR(((Gradient *)object)->slow);
+static int watcher_clear(PyObject *object) {
+    Py_CLEAR(((Watcher *)object)->keep);
+    Py_CLEAR(((Watcher *)object)->next);
     return 0;
 }
 
-static int output_visit(PyObject *object, visitproc visit, void *arg) {
-    Py_VISIT(Py_TYPE(object));
-    Py_VISIT(((Output *)object)->keep);
-    Py_VISIT(((Output *)object)->gradient);
-    return 0;
-}
-
-static int output_clear(PyObject *object) {
-    Py_CLEAR(((Output *)object)->keep);
-    Py_CLEAR(((Output *)object)->gradient);
-    return 0;
-}
-
-static void release(PyObject *object, inquiry drop) {
+static void watcher_free(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
-    drop(object);
+    watcher_clear(object);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);
 }
 
-static void gradient_free(PyObject *object) { release(object, gradient_clear); }
-static void output_free(PyObject *object) { release(object, output_clear); }
+#define WATCHER_SLOTS                                                                                                  \
+    {Py_tp_init, (void *)watcher_init}, {Py_tp_traverse, (void *)watcher_visit},                                       \
+    {Py_tp_clear, (void *)watcher_clear}, {Py_tp_dealloc, (void *)watcher_free}, {0, NULL}
 
 static PyType_Slot gradient_slots[] = {
-    {Py_tp_doc, "Gradient(row, clock, cap, keep, slow): the hook of one gradient; `row` and `clock` are addresses."},
-    {Py_tp_init, (void *)gradient_init}, {Py_tp_call, (void *)gradient_call},
-    {Py_tp_traverse, (void *)gradient_visit}, {Py_tp_clear, (void *)gradient_clear},
-    {Py_tp_dealloc, (void *)gradient_free}, {0, NULL},
+    {Py_tp_doc, "Gradient(row, clock, cap, bound, centre, keep, slow): the hook of one gradient; `row` and `clock` are "
+                "addresses."},
+    {Py_tp_call, (void *)gradient_call}, WATCHER_SLOTS,
 };
 static PyType_Spec gradient_spec = {
-    "neuraldbg.capture._kernel.Gradient", sizeof(Gradient), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, gradient_slots,
+    "neuraldbg.capture._kernel.Gradient", sizeof(Watcher), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, gradient_slots,
 };
 
 static PyMethodDef output_methods[] = {{"read", output_read, METH_O, output_doc}, {NULL, NULL, 0, NULL}};
 static PyType_Slot output_slots[] = {
     {Py_tp_doc, "Output(row, clock, cap, bound, centre, keep, gradient): reads the outputs of one layer."},
-    {Py_tp_init, (void *)output_init}, {Py_tp_methods, (void *)output_methods},
-    {Py_tp_traverse, (void *)output_visit}, {Py_tp_clear, (void *)output_clear},
-    {Py_tp_dealloc, (void *)output_free}, {0, NULL},
+    {Py_tp_methods, (void *)output_methods}, WATCHER_SLOTS,
 };
 static PyType_Spec output_spec = {
-    "neuraldbg.capture._kernel.Output", sizeof(Output), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, output_slots,
+    "neuraldbg.capture._kernel.Output", sizeof(Watcher), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, output_slots,
 };
 
 PyDoc_STRVAR(meet_doc, "meet(tensor, parameter, codes, strided, level, ordered)\n--\n\n"

@@ -55,7 +55,8 @@ def _gradient_hook(owner: HookManager, row: int) -> Callable[[Tensor], None]:
         return slow
     table, clock = owner.table, owner.tally.clock
     address = table.rows.address + row * op.ROW
-    hook: Callable[[Tensor], None] = native.Gradient(address, clock.ctypes.data, table.cap, (table.raw, clock), slow)
+    keep = (table.raw, clock)
+    hook: Callable[[Tensor], None] = native.Gradient(address, clock.ctypes.data, table.cap, 0.0, 0.0, keep, slow)
     return hook
 
 
