@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neuraldbg.capture import op
+from neuraldbg.capture import elsewhere, op
 from neuraldbg.capture.kernel import CODES, dense, native
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Item(NamedTuple):
 
 def plain(x: Tensor) -> bool:
     """Whether the memory of ``x`` can be read as it lies: an ordinary, dense CPU tensor of a dtype that we read."""
-    return type(x) in op.ORDINARY and x.is_cpu and op.observable(x) and dense(x)
+    return type(x) in op.ORDINARY and not elsewhere.lies(x) and op.observable(x) and dense(x)
 
 
 class Samples:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.optim import Optimizer
 
+    from neuraldbg.capture.late import Awaited
     from neuraldbg.config import CaptureSettings
     from neuraldbg.nouns import Fact, Layout, Step
 
@@ -107,6 +108,7 @@ class Capture:
         self._judge, self._halt, self._note = judge, halt, note
         self.delivery = Delivery(self.hooks.table, self.tally, emit)
         self.pace = Pace(settings, self.tally, self.delivery, background)
+        self.delivery.heard = self._heard
         self._patches = Patches()
         self._open: list[Stream] = []
         self._pending = False
@@ -151,10 +153,10 @@ class Capture:
             self._recompiled |= forget_compiled(self.settings)
 
     def flush(self) -> None:
-        """Close the step that is open, and hand on all that are closed: whoever asks wants to see them."""
+        """Close the step that is open, and hand on all that are closed: whoever asks wants to see them, and waits."""
         self._close_open()
         self.pace.settle(self.layouts.latest(), self.optimizers.reading_s)
-        self.delivery.deliver()
+        self.delivery.deliver(wait=True)
 
     def summarise(self) -> None:
         """Hand on what only the whole run so far can tell."""
@@ -180,7 +182,7 @@ class Capture:
         for value in values:
             self.losses.values = [value]
             self._close()
-        self.delivery.deliver()
+        self.delivery.deliver(wait=True)
 
     def manual_step(self) -> None:
         """End a step that no hook can see: an optimizer that is not a ``torch.optim.Optimizer``.
@@ -278,13 +280,14 @@ class Capture:
             self._close_light(now, applied=applied)
             return
         stream = self._open[0] if self._open else None
-        counted = self._full(stream)
+        counted, awaited = self._full(stream)
         index = stream.index if stream is not None else 0
         taken = self.hooks.table.take()
+        late = self.hooks.table.send(taken, awaited)
         facts, watched = tuple(self.scene.facts), tuple(self.optimizers.watched.values()) if applied else ()
-        closed = Closed(self.steps, index, now, counted, facts, applied, self.layouts.now(), taken, watched)
+        closed = Closed(self.steps, index, now, counted, facts, applied, self.layouts.now(), taken, watched, late)
         self.pace.book(closed, self.tally.seconds)
-        self._get_ready()
+        self._get_ready(at_once=not applied)
 
     def _close_light(self, now: float, *, applied: bool) -> None:
         stream = self._open[0] if self._open else None
@@ -298,27 +301,35 @@ class Capture:
         if odd or self.steps >= self._next_reading or self.pace.due(now):
             facts, self.scene.facts = tuple(self.scene.facts), []
             self.pace.settle(self.layouts.latest(), self.optimizers.reading_s, facts, applied=applied)
-            self._get_ready(again=False)
+            self._get_ready(again=False, at_once=not applied)
 
-    def _get_ready(self, *, again: bool = True) -> None:
-        """Decide how the next step is read, and hand on those that are over if it is time."""
+    def _get_ready(self, *, again: bool = True, at_once: bool = False) -> None:
+        """Decide how the next step is read, and hand on those that are over if it is time: what a device still holds
+        is waited for if ``at_once``, or where a breakpoint must stop at its step.
+        """
         governor = self.pace.governor
-        self.losses.usual, self.pace.usual_norm = governor.usual
+        self.pace.usual_loss, self.pace.usual_norm = governor.usual
+        self.losses.usual = self.pace.usual_loss
         self.optimizers.norms_every = governor.norms_every(self.optimizers.reading_s)
         read = governor.decide() or self.learning.reading(self.steps + again)
         self._prepare(full=read, next_step=again)
         if self.pace.deliver:
             self.pace.deliver = False
-            self.delivery.deliver()
+            self.delivery.deliver(wait=at_once or self.delivery.batch == 1)
 
-    def _full(self, stream: Stream | None) -> dict[str, float]:
-        """Sum up a step that was read in full."""
-        self.hooks.table.gather()
-        counted = scalars(self.scene, stream, closure=self._closure)
-        self.layouts.refresh_called()
+    def _heard(self, closed: Closed) -> bool:
+        """What a device held of a step has arrived."""
+        if closed.taken is not None:
+            self.layouts.refresh_called(closed.taken.raw)
+        return self.pace.watch(closed)
+
+    def _full(self, stream: Stream | None) -> tuple[dict[str, float], list[Awaited]]:
+        """Sum up a step that was read in full, as far as it is known by now."""
+        counted, awaited = scalars(self.scene, stream, closure=self._closure)
+        self.layouts.refresh_called(self.hooks.table.rows.values)
         self.learning.learn(self.steps, self._open, self.layout)
         self.readers.at("step_closes")
-        return {**counted, **self.scene.scalars}
+        return {**counted, **self.scene.scalars}, awaited
 
     def deliver_late(self) -> None:
         """Hand on steps that have waited too long: called by the writer's thread."""

@@ -1,5 +1,8 @@
 """Steps that are over, from the moment they close until they are handed on, derived and in order.
 
+What of a step is still on its way from a device is put in its place when it has arrived; till then the step waits, and
+those after it with it.
+
 Working on one step at a time finds every cache cold, so they are put aside and worked on together. None waits longer
 than a fraction of the second that a killed process may lose.
 """
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from neuraldbg.capture.guest import Tally
+    from neuraldbg.capture.late import Late
     from neuraldbg.capture.params import Watched
     from neuraldbg.capture.table import Raw, Table
     from neuraldbg.nouns import Fact, Layout
@@ -31,6 +35,8 @@ BATCH = 16
 """Steps that are worked on together."""
 
 
+_MOST_LATE = 64
+"""Steps that may be on their way from a device; the oldest of more is waited for."""
 _AT_ONCE = 32_768
 """Rows that are worked on at once, of all steps together: a few megabytes."""
 _NOTHING = np.zeros((0, len(STATS)))
@@ -51,6 +57,8 @@ class Closed(NamedTuple):
     """None of a light step."""
     stepped: tuple[Watched, ...] = ()
     """The parameters that were changed by it."""
+    late: Late | None = None
+    """What of it is on its way from a device, if it was when the step closed."""
 
 
 class Delivery:
@@ -60,21 +68,52 @@ class Delivery:
         self._table, self._tally, self._emit = table, tally, emit
         self.batch = BATCH
         """Steps after which those put aside are handed on."""
+        self.heard: Callable[[Closed], bool] = lambda closed: False
+        """Told of each late step when it has arrived, in order; returns whether it looks odd."""
         self._backlog: list[Closed] = []
+        self._whole = 0
+        """How many of the first of them have arrived."""
         self._lock = threading.RLock()
 
     def put(self, closed: Closed) -> bool:
         """Put a step aside. Returns whether it is time to hand on."""
         with self._lock:
             self._backlog.append(closed)
+            self.arrive()
         waited = closed.time - self._backlog[0].time if self._backlog else 0.0
         slow = max(waited, closed.scalars["duration"]) > BACKLOG_S
         return slow or not closed.applied or len(self._backlog) >= self.batch
 
-    def deliver(self) -> None:
-        """Hand on the steps that were put aside, in order."""
+    def arrive(self, *, wait: bool = False) -> bool:
+        """Put what has arrived of late steps in its place, in the order of the steps. Returns whether one looks odd.
+
+        Called by the thread that trains alone: while that captures a CUDA graph, no other may ask a device anything.
+        """
+        odd = False
         with self._lock:
-            backlog, self._backlog = self._backlog, []
+            while self._whole < len(self._backlog):
+                closed = self._backlog[self._whole]
+                if closed.late is not None:
+                    wait_now = wait or len(self._backlog) - self._whole > _MOST_LATE
+                    if not (wait_now or closed.late.ready()):
+                        break
+                    closed.scalars.update(closed.late.land(closed.taken))
+                    odd |= self.heard(closed)
+                self._whole += 1
+        return odd
+
+    @property
+    def awaits(self) -> bool:
+        """Whether a step is on its way from a device."""
+        return self._whole < len(self._backlog)
+
+    def deliver(self, *, wait: bool = False) -> None:
+        """Hand on the steps that were put aside and have arrived, in order; ``wait`` for all of them."""
+        with self._lock:
+            if wait:
+                self.arrive(wait=True)
+            backlog, self._backlog = self._backlog[: self._whole], self._backlog[self._whole :]
+            self._whole = 0
             for alike in _alike(backlog):
                 for closed, table in zip(alike, self._tables(alike), strict=True):
                     self._hand_on(closed, table)
@@ -97,7 +136,7 @@ class Delivery:
         ``now`` is in seconds since the run began.
         """
         backlog = self._backlog
-        if backlog and now - backlog[0].time > BACKLOG_S:
+        if backlog and self._whole and now - backlog[0].time > BACKLOG_S:
             self.deliver()
 
     def _hand_on(self, closed: Closed, table: npt.NDArray[np.float64]) -> None:

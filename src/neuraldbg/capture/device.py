@@ -110,11 +110,11 @@ class Kept:
         self.caps, self.updates = caps, updates
         self.by = by
         """The batch whose arena holds it, or the samples themselves."""
-        self._layouts = [_layout(x) for x in tensors]
+        self._layouts = [layout(x) for x in tensors]
 
     def still(self, tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Return tensors, None in place of those that are not laid out as they were: other places would be read."""
-        return [x if _layout(x) == was else None for x, was in zip(tensors, self._layouts, strict=True)]
+        return [x if layout(x) == was else None for x, was in zip(tensors, self._layouts, strict=True)]
 
 
 class DeviceTable:
@@ -129,7 +129,8 @@ class DeviceTable:
         self._blank = blank(rows, self.device)
         self._fetches = Fetches(self.table)
         self._batches: Batches | None = None
-        self._turn = 0
+        self.turn = 0
+        """Grows when the rows are cleared: what is read again meanwhile replaces what was read."""
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -158,14 +159,14 @@ class DeviceTable:
         read, for ``difference_many``; the next such reading of tensors of the same sizes and rows overwrites it.
         """
         caps = [cap] * len(tensors) if isinstance(cap, int) else list(cap)
-        if self.kind == "torch" or _capturing(self.device):  # a graph keeps addresses only as a launch's arguments
-            samples = self._set(tensors, rows, caps, keep=updates is not None)
+        if self.kind == "torch" or capturing(self.device):  # a graph keeps addresses only as a launch's arguments
+            samples = self.set_each(tensors, rows, caps, keep=updates is not None)
             return Kept(tensors, caps, updates, samples) if updates is not None else None
         from neuraldbg.capture import device_kernel  # noqa: PLC0415 (imports Triton)
 
         given = _memory(tensors, caps)
         batch = self._known().of(tensors, given, caps, rows, updates)
-        batch.launch(given, device_kernel.OBSERVE if updates is None else device_kernel.KEEP, self._turn)
+        batch.launch(given, device_kernel.OBSERVE if updates is None else device_kernel.KEEP, self.turn)
         return Kept(tensors, caps, updates, batch) if updates is not None else None
 
     def difference_many(self, tensors: Sequence[Tensor | None], kept: Kept) -> None:
@@ -179,11 +180,11 @@ class DeviceTable:
                 None if x is None or old is None else device_plan.sample(x, cap).to(old.dtype).sub(old)
                 for x, old, cap in zip(tensors, kept.by, kept.caps, strict=True)
             ]
-            self._set(news, kept.updates, [0] * len(news), totals=[0 if x is None else x.numel() for x in tensors])
+            self.set_each(news, kept.updates, [0] * len(news), totals=[0 if x is None else x.numel() for x in tensors])
             return
         from neuraldbg.capture import device_kernel  # noqa: PLC0415 (imports Triton)
 
-        kept.by.launch(_memory(tensors, kept.caps), device_kernel.SUBTRACT, self._turn)
+        kept.by.launch(_memory(tensors, kept.caps), device_kernel.SUBTRACT, self.turn)
 
     def _known(self) -> Batches:
         if self._batches is None:
@@ -192,7 +193,7 @@ class DeviceTable:
             self._batches = Batches(self.table)
         return self._batches
 
-    def _set(
+    def set_each(
         self,
         tensors: Sequence[Tensor | None],
         rows: Sequence[int],
@@ -226,8 +227,12 @@ class DeviceTable:
         """Start to bring the first rows over, and clear them: the step ends."""
         rows = len(self.table) if rows is None else rows
         self._fetches.start(rows)
+        self.clear(rows)
+
+    def clear(self, rows: int) -> None:
+        """Clear the first rows."""
         self.table[:rows].copy_(self._blank[:rows])
-        self._turn += 1
+        self.turn += 1
 
     def ready(self) -> bool:
         """Whether the oldest fetch that was not taken has arrived."""
@@ -251,7 +256,8 @@ class DeviceTable:
         return self._fetches.lost
 
 
-def _layout(x: Tensor | None) -> tuple[torch.dtype, torch.Size, tuple[int, ...]] | None:
+def layout(x: Tensor | None) -> tuple[torch.dtype, torch.Size, tuple[int, ...]] | None:
+    """Return how a tensor lies in memory."""
     return None if x is None else (x.dtype, x.shape, x.stride())
 
 
@@ -267,5 +273,6 @@ def _by_torch(x: Tensor, table: Tensor, row: int, cap: int, bound: float, centre
     op.observe_device(device_plan.in_order(x), table, row, cap if cap > 0 else x.numel(), bound, centre)
 
 
-def _capturing(device: torch.device) -> bool:
+def capturing(device: torch.device) -> bool:
+    """Whether a CUDA graph is captured there."""
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()

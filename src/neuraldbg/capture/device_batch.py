@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
 
 from neuraldbg.capture import device_kernel, device_plan
@@ -15,6 +16,7 @@ from neuraldbg.capture import device_kernel, device_plan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy.typing as npt
     from torch import Tensor
 
 
@@ -38,16 +40,17 @@ class _Group:
     def __init__(self, table: Tensor, dtype: torch.dtype, members: Sequence[Member], *, keep: bool) -> None:
         self._table, self._dtype = table, dtype
         plans: list[tuple[int, ...]] = []
-        work: list[tuple[int, int]] = []
+        work: list[npt.NDArray[np.int32]] = []
         kept = 0
         for number, member in enumerate(members):
             places = device_plan.blocks(member.size, member.cap)
             plans.append(device_kernel.plan_row(member.numel, places, (member.row, member.update), kept))
-            work += [(number, first) for first in device_kernel.spans(places)]
+            firsts = np.array(device_kernel.spans(places), np.int32)
+            work.append(np.stack([np.full_like(firsts, number), firsts], axis=1))
             kept += places.total * device_plan.LANES
         device = table.device
         self._plans = sent(torch.tensor(plans, dtype=torch.int64, device="cpu"), device)
-        self._work = sent(torch.tensor(work, dtype=torch.int32, device="cpu"), device)
+        self._work = sent(torch.from_numpy(np.concatenate(work)), device)
         self._addresses = torch.zeros(len(members), dtype=torch.int64, device=device)
         self._known: list[int] = [0] * len(members)
         wide = torch.float64 if dtype is torch.float64 else torch.float32
@@ -61,8 +64,8 @@ class _Group:
             )
             self._known = addresses
 
-    def launch(self, mode: int) -> None:
-        device_kernel.many(self._table, self._addresses, self._plans, self._work, self._kept, self._dtype, mode)
+    def launch(self, mode: int, moved: int) -> None:
+        device_kernel.many(self._table, self._addresses, self._plans, self._work, self._kept, self._dtype, mode, moved)
 
     def clear(self, mode: int) -> None:
         device_kernel.clear(self._table, self._addresses, self._plans, mode)
@@ -82,14 +85,16 @@ class Batch:
         ]
         self._read_in = dict.fromkeys((device_kernel.OBSERVE, device_kernel.KEEP, device_kernel.SUBTRACT), -1)
 
-    def launch(self, tensors: Sequence[Tensor | None], mode: int, turn: int) -> None:
-        """Read the tensors, one launch for each dtype; a second reading in one turn replaces the first."""
+    def launch(self, tensors: Sequence[Tensor | None], mode: int, turn: int, moved: int = 0) -> None:
+        """Read the tensors, one launch for each dtype; a second reading in one turn replaces the first. Of samples the
+        blocks are read that lie ``moved`` blocks further on.
+        """
         again, self._read_in[mode] = self._read_in[mode] == turn, turn
         for places, group in self._groups:
             group.point([x.data_ptr() if x is not None else 0 for x in (tensors[p] for p in places)])
             if again:
                 group.clear(mode)
-            group.launch(mode)
+            group.launch(mode, moved)
 
 
 class Batches:

@@ -1,4 +1,4 @@
-"""The way of a table's rows from a device to the CPU, without waiting: asked for at one step, taken at a later one."""
+"""The way of numbers from a device to the CPU, without waiting: asked for at one step, taken at a later one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 import torch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
     from torch import Tensor
 
@@ -16,38 +18,47 @@ _MOST = 64
 """Copies on their way at most. The program's launches fill the driver's queue long before that."""
 
 
-class _Slot:
-    """Pinned memory for one copy, and the event that tells when it has arrived."""
+class Sent:
+    """Tensors of one device on their way to the CPU: one asynchronous copy to pinned memory, of any shapes and dtypes.
 
-    def __init__(self, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> None:
-        cuda = device.type == "cuda"
-        self.host = torch.empty(shape, dtype=dtype, device="cpu", pin_memory=cuda)
-        self.event = torch.cuda.Event() if cuda else None
-        self.rows = 0
+    The memory is torch's to keep for as long as the copy may take, also where this object is dropped before.
+    """
 
-    def start(self, table: Tensor, rows: int) -> None:
-        self.rows = rows
-        self.host[:rows].copy_(table[:rows], non_blocking=self.event is not None)
-        if self.event is not None:
-            self.event.record(torch.cuda.current_stream(table.device))
+    def __init__(self, parts: Sequence[Tensor]) -> None:
+        self._shapes = [part.shape for part in parts]
+        flat = [part.detach().reshape(-1) for part in parts]
+        whole = torch.cat(flat) if len(flat) > 1 else flat[0]
+        cuda = whole.device.type == "cuda"
+        self._host = torch.empty(whole.shape, dtype=whole.dtype, device="cpu", pin_memory=cuda)
+        self._host.copy_(whole, non_blocking=cuda)
+        self._event = torch.cuda.Event() if cuda else None
+        if self._event is not None:
+            self._event.record(torch.cuda.current_stream(whole.device))
 
     def arrived(self) -> bool:
-        return self.event is None or self.event.query()
+        """Whether the copy is done; never so while a CUDA graph is captured, when nobody may ask."""
+        return self._event is None or (not torch.cuda.is_current_stream_capturing() and self._event.query())
 
-    def read(self) -> npt.NDArray[np.float64]:
-        """Return a copy of the rows; waits for them."""
-        if self.event is not None:
-            self.event.synchronize()
-        return self.host[: self.rows].numpy().astype(np.float64)
+    def wait(self) -> None:
+        """Wait for the copy."""
+        if self._event is not None:
+            self._event.synchronize()
+
+    def read(self) -> list[npt.NDArray[np.float64]]:
+        """Return a copy of each tensor; waits for them if they have not arrived."""
+        if not self.arrived():
+            self.wait()
+        flat = self._host.numpy().astype(np.float64)
+        ends = np.cumsum([shape.numel() for shape in self._shapes])[:-1]
+        return [part.reshape(tuple(shape)) for part, shape in zip(np.split(flat, ends), self._shapes, strict=True)]
 
 
 class Fetches:
-    """Copies of a table's rows on their way, first in, first out. Two slots serve a loop that takes at every step."""
+    """Copies of a table's rows on their way, first in, first out."""
 
     def __init__(self, table: Tensor) -> None:
         self._table = table
-        self._under_way: deque[_Slot] = deque()
-        self._free: list[_Slot] = []
+        self._under_way: deque[Sent] = deque()
         self.lost = 0
         """Copies that nobody took in time."""
 
@@ -56,12 +67,10 @@ class Fetches:
 
     def start(self, rows: int) -> None:
         """Copy the first rows, when the stream gets there."""
-        if len(self._under_way) == _MOST:  # its memory may be written again: the stream keeps the order
-            self._free.append(self._under_way.popleft())
+        if len(self._under_way) == _MOST:
+            self._under_way.popleft()
             self.lost += 1
-        slot = self._free.pop() if self._free else _Slot(self._table.shape, self._table.dtype, self._table.device)
-        slot.start(self._table, rows)
-        self._under_way.append(slot)
+        self._under_way.append(Sent([self._table[:rows]]))
 
     def ready(self) -> bool:
         """Whether the oldest copy has arrived."""
@@ -71,7 +80,4 @@ class Fetches:
         """Return the oldest copy, float64 (rows, op.WIDTH); None if there is none, or it has not arrived."""
         if not self._under_way or not (wait or self._under_way[0].arrived()):
             return None
-        slot = self._under_way.popleft()
-        found = slot.read()
-        self._free.append(slot)
-        return found
+        return self._under_way.popleft().read()[0]

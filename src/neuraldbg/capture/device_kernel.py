@@ -188,8 +188,18 @@ def spans(places: Blocks) -> range:
     return range(0, places.total, SPAN.value)
 
 
-@triton.jit
-def _many(table, addresses, plans, work, kept, DTYPE: tl.constexpr, WIDE: tl.constexpr, MODE: tl.constexpr):
+@triton.jit(do_not_specialize=["turn"])
+def _many(
+    table,
+    addresses,
+    plans,
+    work,
+    kept,
+    turn: tl.int64,
+    DTYPE: tl.constexpr,
+    WIDE: tl.constexpr,
+    MODE: tl.constexpr,
+):
     tensor = tl.load(work + 2 * tl.program_id(0)).to(tl.int64)
     begin = tl.load(work + 2 * tl.program_id(0) + 1)
     address = tl.load(addresses + tensor)
@@ -198,6 +208,12 @@ def _many(table, addresses, plans, work, kept, DTYPE: tl.constexpr, WIDE: tl.con
         plan = plans + tensor * PLAN
         size, step = tl.load(plan + 2), tl.load(plan + 3)
         end, total = tl.load(plan + 4), tl.load(plan + 5)
+        # The blocks of a sample move on from turn to turn by their size; then the last would reach beyond the end.
+        moved = turn % tl.maximum((step + size - 1) // size, 1)
+        moved = tl.where((total > 1) & (step > size), moved, 0)
+        less = (moved > 0).to(tl.int64)
+        x += tl.minimum(moved * size, step - size) * less
+        total -= less
         old = kept + tl.load(plan + 6)
         sums, squares, low, high, nonfinite, zeros, far, under, over = _begin(WIDE)
         for first in range(begin, tl.minimum(begin + SPAN, total), ROWS):
@@ -215,7 +231,7 @@ def _many(table, addresses, plans, work, kept, DTYPE: tl.constexpr, WIDE: tl.con
         _add(
             table + tl.load(plan + (8 if MODE == 2 else 7)) * WIDTH,
             once * tl.load(plan),
-            once * tl.load(plan + 1),
+            once * (tl.load(plan + 1) - less * size),
             sums,
             squares,
             low,
@@ -229,16 +245,17 @@ def _many(table, addresses, plans, work, kept, DTYPE: tl.constexpr, WIDE: tl.con
 
 
 def many(
-    table: Tensor, addresses: Tensor, plans: Tensor, work: Tensor, kept: Tensor, dtype: torch.dtype, mode: int
+    table: Tensor, addresses: Tensor, plans: Tensor, work: Tensor, kept: Tensor, dtype: torch.dtype, mode: int, turn: int
 ) -> None:
-    """Read many tensors of one dtype in one launch; an address 0 is passed over.
+    """Read many tensors of one dtype in one launch; an address 0 is passed over. Blocks of samples move on with
+    ``turn``, not from 0.
 
     ``addresses`` int64 (tensors,), ``plans`` int64 (tensors, PLAN), ``work`` int32 (programs, 2): tensor and first
     piece, ``kept`` float32 (float64 for that dtype), all on the table's device.
     """
     wide = dtype is torch.float64
     with _on(table.device):
-        args = (table, addresses, plans, work, kept, _DTYPES[dtype], wide, mode)
+        args = (table, addresses, plans, work, kept, turn, _DTYPES[dtype], wide, mode)
         _many[(work.shape[0],)](*args, **_OPTIONS)
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from neuraldbg.capture.losses import mean_loss
+from neuraldbg.capture.late import sent
+from neuraldbg.capture.losses import loss_of
 
 if TYPE_CHECKING:
+    from neuraldbg.capture.late import Late
     from neuraldbg.capture.losses import Kept
     from neuraldbg.capture.optimizers import Stream
 
@@ -27,15 +29,18 @@ class Glimpse(NamedTuple):
     backwards: int
     closure: bool
     norm: float | None
+    weighed: bool
+    """Whether its gradients were read."""
     own: float
     """Seconds that watching had taken by then."""
+    late: Late | None
+    """The loss and the norm, where they are on their way from a device."""
 
     def scalars(self) -> dict[str, float]:
         """Return the scalars of the step."""
         found: dict[str, float] = {"backwards": self.backwards}
-        loss = mean_loss(self.losses, closure=self.closure)
-        if loss is not None:
-            found["loss"], found["loss_nonfinite"] = loss
+        if self.losses:
+            found.update(loss_of(self.losses, closure=self.closure)[0])
         if self.lr is not None:
             found["lr"] = self.lr
         if self.norm is not None:
@@ -49,4 +54,9 @@ def glimpse_of(
     """Put down a step that has just ended."""
     index, lr, read = (stream.index, stream.lr, stream.glimpse) if stream is not None else (0, None, None)
     norm = read[0] if read is not None else None
-    return Glimpse(step, index, now, lr, losses, len(losses), closure, norm, own)
+    awaited = [stream.awaited_norm if stream is not None else None]
+    if any(not isinstance(value, float) for value, _ in losses):
+        awaited.append(loss_of(losses, closure=closure)[1])
+    late = sent([each for each in awaited if each is not None])
+    weighed = norm is not None or awaited[0] is not None
+    return Glimpse(step, index, now, lr, losses, len(losses), closure, norm, weighed, own, late)

@@ -158,7 +158,7 @@ class HookManager:
 
     def reset_step(self) -> None:
         """Start a new step: what was read before is forgotten."""
-        self.table.clear()
+        self.table.begin()
         self.passes += 1
         self.step += 1
         self.active = self.sampled = (self.step - 1) % self.settings.every == 0

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from neuraldbg.capture import op
 from neuraldbg.nouns import Layout
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from neuraldbg.capture.hooks import HookManager
     from neuraldbg.capture.losses import Losses
 
@@ -35,11 +39,11 @@ class Layouts:
             self._key = key
         return self._layout
 
-    def refresh_called(self) -> None:
-        """Layers inside a compiled graph do not say that they fired: their rows do."""
+    def refresh_called(self, raw: npt.NDArray[np.float64]) -> None:
+        """Layers inside a compiled graph do not say that they fired: their rows, shape (rows, op.WIDTH), do."""
         hooks = self._hooks
         if len(hooks.called) == len(hooks.probes):
             return
         for path, probe in hooks.probes.items():
-            if path not in hooks.called and probe.row >= 0 and hooks.table.raw_row(probe.row)[1] > 0:
+            if path not in hooks.called and 0 <= probe.row < len(raw) and raw[probe.row, op.COUNT] > 0:
                 hooks.called[path] = None

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch import Tensor
 
-from neuraldbg.capture import op
+from neuraldbg.capture import elsewhere, op
 from neuraldbg.capture.divergences import gaussian_kl
 from neuraldbg.capture.graph import follow, op_name, walk
 from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.kernel import native
+from neuraldbg.capture.late import Awaited
 from neuraldbg.capture.loss_terms import loss_terms
 from neuraldbg.capture.packed import saved
 from neuraldbg.capture.reader import Backward
@@ -209,6 +210,10 @@ class Losses:
         """
         return mean_loss(self.values or self.asides, closure=closure)
 
+    def kept(self) -> list[Kept]:
+        """Return the losses of the step so far."""
+        return self.values or self.asides
+
     def take(self) -> list[Kept]:
         """Return the losses of a light step, and begin the next."""
         kept, self.values, self.asides = self.values or self.asides, [], []
@@ -277,9 +282,26 @@ def mean_loss(kept: list[Kept], *, closure: bool) -> tuple[float, int] | None:
     """Return a step's loss, and how many of its losses were not finite; see ``Losses.loss``."""
     if not kept:
         return None
-    values = [float(value) / scale for value, scale in kept]
+    values = [float(value) / scale for value, scale in kept]  # of a device, this waits
     bad = sum(1 for value in values if not math.isfinite(value))
     return (values[0] if closure else sum(values) / len(values)), bad
+
+
+def loss_of(kept: list[Kept], *, closure: bool) -> tuple[dict[str, float], Awaited | None]:
+    """Return the scalars of a step's losses, or what they await from a device."""
+    there = tuple(value for value, _ in kept if isinstance(value, Tensor) and elsewhere.lies(value))
+
+    def land(values: list[Any], taken: object) -> dict[str, float]:
+        arrived = iter(values)
+        known = [(float(next(arrived)) if _late(value) else value, scale) for value, scale in kept]
+        loss = mean_loss(known, closure=closure)
+        return {"loss": loss[0], "loss_nonfinite": loss[1]} if loss is not None else {}
+
+    return ({}, Awaited(there, land)) if there else (land([], None), None)
+
+
+def _late(value: Tensor | float) -> bool:
+    return isinstance(value, Tensor) and elsewhere.lies(value)
 
 
 def _operand(root: Any, name: str, path: tuple[int, ...]) -> Tensor | None:
@@ -294,14 +316,14 @@ def _operand(root: Any, name: str, path: tuple[int, ...]) -> Tensor | None:
 
 def _value(root: Tensor) -> Tensor | float:
     """Return a number where that waits for no device, else a small tensor that the end of the step reads."""
-    if root.is_cpu and root.dim() == 0 and root.is_floating_point() and root.layout is torch.strided:
+    if not elsewhere.lies(root) and root.dim() == 0 and root.is_floating_point() and root.layout is torch.strided:
         return float(root.item())
     value = root.detach()
     value = value.real if value.is_complex() else value
     value = value.to_dense() if value.layout is not torch.strided else value
     if value.dim():
         return value.double().mean()
-    return float(value.item()) if value.is_cpu else value.clone()
+    return value.clone() if elsewhere.lies(value) else float(value.item())
 
 
 def _by_hand(root: Tensor) -> float:

@@ -16,14 +16,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from neuraldbg.capture import op
+from neuraldbg.capture import elsewhere, op
 from neuraldbg.capture.bulk import Gradients, plain
+from neuraldbg.capture.device_norm import ELEMENTS_A_SECOND as ON_A_DEVICE
+from neuraldbg.capture.device_norm import DeviceNorm, awaited
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from torch import Tensor
 
     from neuraldbg.capture.governor import Usual
+    from neuraldbg.capture.late import Awaited
     from neuraldbg.capture.params import Watched
 
 ELEMENTS_A_SECOND = 4e9
@@ -37,10 +40,11 @@ _FEW = 4
 class Norm:
     """The norm of the gradients of some parameters, the same at each step.
 
-    ``seconds`` may be spent on it; ``usual`` is what the norm of a few of them usually is.
+    ``seconds`` may be spent on it; ``usual`` is what the norm of a few of them usually is; ``before`` is the one in
+    whose place this stands.
     """
 
-    def __init__(self, watched: list[Watched], seconds: float, usual: Usual) -> None:
+    def __init__(self, watched: list[Watched], seconds: float, usual: Usual, before: Norm | None = None) -> None:
         self.outdated = False
         """Whether the parameters are no longer what they were: a new one of these is needed."""
         self._rows: list[npt.NDArray[np.float64]] = []
@@ -51,6 +55,7 @@ class Norm:
         self._usual = usual
         whole = sum(tensor.numel() for tensor in tensors) <= most
         self._gradients = self._some(tensors, 0 if whole else max(most // len(tensors), _LEAST))
+        self._devices = _on_devices([w.ref for w in watched if elsewhere.plain(w.ref)], seconds, before)
 
     def _some(self, tensors: list[Tensor], cap: int) -> Gradients:
         rows = np.tile(op.BLANK, (len(tensors), 1))
@@ -61,6 +66,23 @@ class Norm:
         """Look at a few of the gradients: whether they are larger than usual by far, or not finite."""
         found = self._few.read()
         return found is not None and (found[1] > 0 or self._usual.odd(math.sqrt(found[0])))
+
+    @property
+    def waits(self) -> bool:
+        """Whether gradients lie on other devices."""
+        return bool(self._devices)
+
+    def awaited(self, scale: Tensor | float) -> Awaited | None:
+        """Read all gradients, those of other devices by a launch whose numbers come over later. None for nothing.
+
+        ``scale`` divides the norm.
+        """
+        found = self.read()
+        by = scale if isinstance(scale, float) else 1.0
+        here = ((found[0] / by) ** 2, float(found[1])) if found is not None else None
+        there = [part for part in (each.read() for each in self._devices) if part is not None]
+        late = scale if not isinstance(scale, float) else None
+        return awaited(here, there, late) if there or here is not None else None
 
     def read(self) -> tuple[float, int] | None:
         """Return the L2 norm, NaN if an element is not finite, and how many are not; None where nothing was read."""
@@ -84,3 +106,22 @@ class Norm:
         norms = torch._foreach_norm(here, 2, dtype=torch.float32)  # noqa: SLF001 (as torch's clipping)
         total = float(torch.linalg.vector_norm(torch.stack(norms)))
         return (total, 0) if math.isfinite(total) else (math.nan, 1)
+
+
+def _on_devices(tensors: list[Tensor], seconds: float, before: Norm | None) -> list[DeviceNorm]:
+    """Return what reads gradients of other devices; what was planned before is kept where it still holds."""
+    by_device: dict[torch.device, list[Tensor]] = {}
+    for tensor in tensors:
+        by_device.setdefault(tensor.device, []).append(tensor)
+    known = {each.tensors[0].device: each for each in before._devices} if before is not None else {}  # noqa: SLF001
+    made = []
+    for device, some in by_device.items():
+        most = int(seconds * ON_A_DEVICE)
+        share = max(most // len(some), _LEAST)
+        # A power of two, so that a plan holds from one stretch of light steps to the next.
+        cap = 0 if sum(tensor.numel() for tensor in some) <= most else 1 << (share.bit_length() - 1)
+        old = known.get(device)
+        same = old is not None and old.cap == cap and len(old.tensors) == len(some)
+        same = same and old is not None and all(a is b for a, b in zip(old.tensors, some, strict=True))
+        made.append(old if old is not None and same else DeviceNorm(some, cap))
+    return made

@@ -162,8 +162,8 @@ def observe_device(x: Tensor, table: Tensor, row: int, cap: int, bound: float = 
     far = ((wide - centre).abs() > bound).sum() if bound else finite.new_zeros((), dtype=torch.int64)
     new = torch.stack(
         [
-            wide.new_tensor(float(x.numel())),
-            wide.new_tensor(float(flat.numel())),
+            wide.new_full((), float(x.numel())),  # a fill: a number sent over would be waited for
+            wide.new_full((), float(flat.numel())),
             (~finite).sum().to(wide.dtype),
             safe.sum(),
             (safe * safe).sum(),

@@ -19,7 +19,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from neuraldbg.capture import program
+from neuraldbg.capture import elsewhere, program
 from neuraldbg.capture.governor import Usual
 from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.norm import Norm
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
     from neuraldbg.capture.guest import Switch, Tally
+    from neuraldbg.capture.late import Awaited
 
 _ALWAYS_CHECKED = 16
 _CHECK_EVERY = 25
@@ -64,6 +65,8 @@ class Stream:
         """What the norm of a few of its gradients is in light steps."""
         self.glimpse: tuple[float, int] | None = None
         """Norm of the gradients of the current light step, and how many elements are not finite."""
+        self.awaited_norm: Awaited | None = None
+        """The same where gradients lie on another device."""
         self.held: list[Watched] | None = None
         """The watched parameters that its step under way changes."""
         self.new = True
@@ -206,14 +209,14 @@ class Optimizers:
         if self.reading or stream.new:
             stream.rates = program.learning_rates(opt)
         stream.stepped_with()
-        scale = getattr(opt, "grad_scale", None)
+        scale = self._scale_of(opt)
         watched = stream.held = self.params.owned(stream.tensors())
         known = len(self.watched)
         self.watched.update({id(w.ref): w for w in watched})
         again = len(self.watched) < known + len(watched)  # an optimizer that steps another one
         self._tell("step_begins", stream, opt)
         if closure is None:
-            self.params.read_before(watched, float(scale) if isinstance(scale, Tensor) else 1.0, again=again)
+            self.params.read_before(watched, scale, again=again)
             self._ready()
             return None
         self.params.read_weights(watched)
@@ -223,18 +226,24 @@ class Optimizers:
         """Read a light step: the learning rate and the norm of the gradients; all gradients where they are judged."""
         lrs = [group["lr"] for group in opt.param_groups if group.get("lr") is not None]
         stream.lr = float(max(lrs)) if lrs else None
-        stream.glimpse = None
+        stream.glimpse = stream.awaited_norm = None
         if self.judging:
             watched = self.params.owned(stream.tensors())
             self.watched.update({id(w.ref): w for w in watched})
+            self.params.table.begin()
             self.params.read_gradients(watched)
             self._ready()
         elif not closure:  # the gradients of a closure are still to come
             if stream.norm is None or stream.norm.outdated:
-                stream.norm = Norm(self.params.owned(stream.tensors()), self.allowed_s, stream.usual)
+                watched = self.params.owned(stream.tensors())
+                stream.norm = Norm(watched, self.allowed_s, stream.usual, stream.norm)
             if stream.steps % self.norms_every and not stream.norm.seems_odd():
                 return
             began = perf_counter()
+            if stream.norm.waits:
+                stream.awaited_norm = stream.norm.awaited(self._scale_of(opt))
+                self.reading_s += 0.1 * (perf_counter() - began - self.reading_s)
+                return
             stream.glimpse = stream.norm.read()
             self.reading_s += 0.1 * (perf_counter() - began - self.reading_s)
             scale = getattr(opt, "grad_scale", None)
@@ -243,6 +252,15 @@ class Optimizers:
             if stream.glimpse is not None and stream.glimpse[1]:
                 self._tell_of_call()
                 self._tell("backward_ends", Backward(_NONE, None, True, None, None))
+
+    def _scale_of(self, opt: Optimizer) -> Tensor | float:
+        """Return what a fused optimizer divides the gradients by inside of its step: a number, or a copy of one that a
+        device holds, unless gradients are judged now.
+        """
+        scale = getattr(opt, "grad_scale", None)
+        if not isinstance(scale, Tensor):
+            return 1.0
+        return scale.detach().clone() if elsewhere.lies(scale) and not self.judging else float(scale)
 
     def _with_closure(self, closure: Callable[[], Any], args: Any, kwargs: Any) -> Any:
         """Look at the gradients after each evaluation of a closure, so that a bad one can be halted in time."""
@@ -287,7 +305,9 @@ class Optimizers:
         """Begin a stretch of full steps: what was planned for light ones may no longer hold."""
         for stream in self.streams:
             self.begin_stream(stream, step)
-            stream.norm = stream.glimpse = None
+            stream.glimpse = stream.awaited_norm = None
+            if stream.norm is not None:
+                stream.norm.outdated = True
 
     def before_backward(self) -> bool:
         """Look for gradients that are left from the step before. Returns whether some were, and were cleared since."""

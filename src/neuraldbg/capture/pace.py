@@ -38,11 +38,15 @@ class Pace:
         """Light steps that wait."""
         self.usual_norm = math.inf
         """The gradient norm up to which nothing is special."""
+        self.usual_loss = math.inf
+        """The same of the size of a loss."""
         self.deliver = False
         """Whether it is time to hand on what was put aside."""
         self.began = 0.0
         self._last = self._spent = 0.0
         """When the newest step ended, and what watching had taken by then, in seconds."""
+        self._seen = 0
+        """How many of those that wait have been looked at since they arrived from a device."""
         self._settings, self._tally, self._delivery, self._background = settings, tally, delivery, background
 
     def start(self) -> None:
@@ -54,20 +58,47 @@ class Pace:
         waiting = self.waiting
         norm = waiting[-1].norm
         odd = norm is not None and not norm < self.usual_norm  # so that NaN is odd
+        if self._delivery.awaits:
+            odd |= self._delivery.arrive()
+        elif waiting[self._seen].late is not None:
+            odd |= self._arrived_odd()
         return odd or len(waiting) >= MOST or now - waiting[0].time > LONGEST_S
+
+    def _arrived_odd(self) -> bool:
+        """Look at the numbers that have arrived from a device since: whether one is special."""
+        while self._seen < len(self.waiting):
+            late = self.waiting[self._seen].late
+            if late is not None:
+                if not late.ready():
+                    break
+                found = late.land(None)
+                loss, norm = found.get("loss", 0.0), found.get("grad_norm", 0.0)
+                if not (-self.usual_loss < loss < self.usual_loss and norm < self.usual_norm):
+                    return True
+            self._seen += 1
+        self._seen = min(self._seen, len(self.waiting) - 1)
+        return False
 
     def settle(self, layout: Layout, reading: float, facts: tuple[Fact, ...] = (), *, applied: bool = True) -> None:
         """Book the light steps that wait. ``facts`` and ``applied`` are those of the last; to read a gradient took
         ``reading``.
         """
-        waiting, self.waiting = self.waiting, []
+        waiting, self.waiting, self._seen = self.waiting, [], 0
         for number, each in enumerate(waiting, 1):
             last = number == len(waiting)
             learnt = facts if last else ()
             closed = Closed(
-                each.step, each.stream, each.time, each.scalars(), learnt, applied or not last, layout, None
+                each.step,
+                each.stream,
+                each.time,
+                each.scalars(),
+                learnt,
+                applied or not last,
+                layout,
+                None,
+                late=each.late,
             )
-            self.book(closed, each.own, reading if each.norm is not None else 0.0)
+            self.book(closed, each.own, reading if each.weighed else 0.0)
 
     def book(self, closed: Closed, own: float, reading: float = 0.0) -> None:
         """Book a step that ended at ``closed.time``, by when watching had taken ``own`` seconds on the training's
@@ -80,9 +111,14 @@ class Pace:
         counted["duration"], counted["overhead"] = took, spent
         self.deliver |= self._delivery.put(closed._replace(time=closed.time - self.began))
         governor = self.governor
-        governor.watch(counted.get("loss"), counted.get("grad_norm"))
+        if closed.late is None:
+            self.watch(closed)
         # The first step holds the program's imports and its loading of data: that is no training.
         governor.book(took if closed.step else spent, spent, full=closed.taken is not None, reading=reading)
+
+    def watch(self, closed: Closed) -> bool:
+        """Look at the loss and the norm of a step, once all of it is here. Returns whether they are suspicious."""
+        return self.governor.watch(closed.scalars.get("loss"), closed.scalars.get("grad_norm"))
 
     def cost(self) -> dict[str, Any]:
         """Say what watching has cost so far: seconds by what was done, and how many steps were read in full."""

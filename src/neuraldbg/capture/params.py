@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 from torch.nn.parameter import is_lazy
 
-from neuraldbg.capture import op
+from neuraldbg.capture import elsewhere, op
 from neuraldbg.capture.bulk import Item, observe_many, plain
 from neuraldbg.capture.stepped import Stepped, cap_of, row_of
 from neuraldbg.nouns import Site
@@ -74,6 +74,8 @@ class Params:
         """Those of the step that is under way."""
         self._norm: float | None = None
         """The norm of all gradients of the step, infinite if they were not read in a single call."""
+        self.awaits = False
+        """Whether gradients of this step were read on another device."""
         self._dtypes: dict[torch.dtype, str] = {}
         self.outside = 0.0
         """The largest change of a small weight between its last step and this, relative to its size."""
@@ -113,11 +115,12 @@ class Params:
     def begin_step(self) -> None:
         """Start a new step."""
         self._norm = None
+        self.awaits = False
 
     def forget_samples(self) -> None:
         """Steps will go by unread: what the last one left says nothing of the next that is read."""
         for stepped in self._plans.values():
-            stepped.samples.forget()
+            stepped.forget()
 
     def refresh(self) -> None:
         """Follow parameters that were replaced: ``load_state_dict(assign=True)``, ``model.to`` of some versions."""
@@ -149,7 +152,7 @@ class Params:
         found = (self.by_id.get(id(t)) for t in tensors)
         return [w for w in found if w is not None]
 
-    def read_before(self, watched: list[Watched], scale: float = 1.0, *, again: bool = False) -> None:
+    def read_before(self, watched: list[Watched], scale: Tensor | float = 1.0, *, again: bool = False) -> None:
         """Read weights and gradients before the step, and keep a sample of the weights.
 
         ``scale`` divides the gradients, where a fused optimizer unscales only inside its step. ``again`` if some were
@@ -159,7 +162,7 @@ class Params:
         self.read_weights(watched, again=again)
         if self._open is not None and not again:
             self.outside = self._open.samples.change_outside(_SMALL)
-        self.read_gradients(watched, scale)
+        self.read_gradients(watched, scale, again=again)
 
     def read_weights(self, watched: list[Watched], *, again: bool = False) -> None:
         """Read the weights alone, and keep a sample of each for the update."""
@@ -167,13 +170,17 @@ class Params:
         self._let_go(stepped)
         self._open = stepped
         stepped.samples.take()
+        for each in stepped.devices:
+            if again:
+                self.table.reset(each.rows)
+            each.read_weights()
         for w in stepped.others:
             w.before = self._read_other_weight(w, again=again)
 
     def _let_go(self, stepped: Stepped | None) -> None:
         """What was kept for another step will not be compared: one that raised, or holds the step that begins now."""
         if self._open is not None and self._open is not stepped:
-            self._open.samples.forget()
+            self._open.forget()
         self._open = None
 
     def read_aside(self, watched: list[Watched]) -> None:
@@ -203,12 +210,15 @@ class Params:
         key = id(watched[0].ref) if watched else 0
         stepped = self._plans.get(key)
         if stepped is None or not stepped.holds(watched):
-            stepped = self._plans[key] = Stepped(watched, self.table.cap, self.table.rows)
+            stepped = self._plans[key] = Stepped(watched, self.table.cap, self.table)
         return stepped
 
-    def read_gradients(self, watched: list[Watched], scale: float = 1.0) -> None:
+    def read_gradients(self, watched: list[Watched], scale: Tensor | float = 1.0, *, again: bool = False) -> None:
         """Read the gradients alone, whole: no NaN hides between the blocks, and the norm is exact."""
         stepped = self._open if self._open is not None and self._open.watched == watched else self._stepped(watched)
+        if stepped.devices:
+            self._read_on_devices(stepped, scale, again=again)
+            return
         found = stepped.gradients.read() if not stepped.others else None
         if found is None:
             self._read_each_gradient(watched, scale)
@@ -218,13 +228,33 @@ class Params:
         for w in stepped.lookups:
             if w.ref.grad is not None:
                 self._keep_touched(w, w.ref.grad)
-        self._sum_up(squares, bad, alone=scale == 1.0)
-        if scale != 1.0:
-            missing = set(stepped.gradients.missing())
-            there = [w for i, w in enumerate(stepped.readable) if i not in missing]
-            self.table.scale([row_of(w.grad) for w in there], 1 / scale)
+        self._sum_up(squares, bad, alone=isinstance(scale, float) and scale == 1.0)
+        missing = set(stepped.gradients.missing())
+        self._unscale([row_of(w.grad) for i, w in enumerate(stepped.readable) if i not in missing], scale, here=True)
 
-    def _read_each_gradient(self, watched: list[Watched], scale: float = 1.0) -> None:
+    def _read_on_devices(self, stepped: Stepped, scale: Tensor | float, *, again: bool) -> None:
+        """Read the gradients of parameters on other devices, a launch for each device, and those that are left."""
+        left = [*stepped.readable, *stepped.others, *(w for w in stepped.watched if w.grad is None)]
+        for each in stepped.devices:
+            if again:
+                self.table.reset(each.gradient_rows)
+            self.table.replace(each.gradient_rows)
+            odd = each.read_gradients()
+            left += odd
+            self._unscale([row_of(w.grad) for w in each.members if w not in odd], scale, here=False)
+        self._read_each_gradient(left, scale)
+        self._norm, self.awaits = math.inf, True
+
+    def _unscale(self, rows: list[int], scale: Tensor | float, *, here: bool) -> None:
+        """Divide the gradients that were read into some rows, of the table here or of another device's."""
+        if isinstance(scale, float) and scale == 1.0:
+            return
+        if here and isinstance(scale, float):
+            self.table.divide(rows, scale)
+        else:
+            self.table.divide_later(rows, scale)
+
+    def _read_each_gradient(self, watched: list[Watched], scale: Tensor | float = 1.0) -> None:
         items, others = [], []
         for w in watched:
             grad = w.ref.grad
@@ -239,9 +269,8 @@ class Params:
             else:
                 others.append((w, grad, w.grad))
         squares, bad = observe_many(items, self.table.rows)
-        self._sum_up(squares, bad, alone=not others and scale == 1.0)
-        if scale != 1.0:
-            self.table.scale([item.row for item in items], 1 / scale)
+        self._sum_up(squares, bad, alone=not others and isinstance(scale, float) and scale == 1.0)
+        self._unscale([item.row for item in items], scale, here=True)
         if others:
             self._read_other_gradients(others, scale)
 
@@ -250,23 +279,24 @@ class Params:
         known = self._norm is None and alone
         self._norm = (math.nan if bad else math.sqrt(squares)) if known else math.inf
 
-    def _read_other_gradients(self, readings: list[Reading], scale: float) -> None:
-        """Read gradients on other devices, sparse or spread: a sample of each, and the norm of the whole where it
-        costs no wait.
-        """
+    def _read_other_gradients(self, readings: list[Reading], scale: Tensor | float) -> None:
+        """Read gradients that are sparse, spread or expanded: of one on another device a sample."""
         self.table.reset([row for _, _, row in readings])
         for w, grad, row in readings:
             value = _local(grad.coalesce().values() if grad.is_sparse else grad).detach()
             if not op.observable(value):
                 continue
-            self.table.observe(value if scale == 1.0 else value / scale, row, whole=value.is_cpu)
+            here = not elsewhere.lies(value)
+            self.awaits |= not here
+            self.table.observe(value, row, whole=here)
+            self._unscale([row], scale, here=here)
             self._keep_touched(w, grad)
 
     def _keep_touched(self, w: Watched, grad: Tensor) -> None:
         """Of a large embedding keep the rows that have a gradient: blocks that hit a frequent row say nothing of the
         others.
         """
-        if w.rows and grad.is_cpu and not grad.is_sparse and grad.numel() > self.table.cap:
+        if w.rows and not elsewhere.lies(grad) and not grad.is_sparse and grad.numel() > self.table.cap:
             rows = torch.linalg.vector_norm(grad.detach(), dim=-1).nonzero().squeeze(-1)
             if rows.numel() * grad.shape[-1] <= _TOUCHED:
                 w.touched = (rows, w.ref.detach()[rows])
@@ -277,6 +307,8 @@ class Params:
         self._let_go(stepped)
         if stepped is not None:
             stepped.samples.compare()
+            for each in stepped.devices:
+                each.compare()
         for w in watched:
             old, w.before = w.before, None
             if old is not None:
@@ -299,25 +331,31 @@ class Params:
         """L2 norm over the gradients read in this step; NaN if one is not finite. Call after ``Table.gather``."""
         if self._norm is not None and self._norm != math.inf:
             return self._norm
-        raw = self._raw([w.grad for w in watched])
-        if raw[:, op.NONFINITE].any():
-            return math.nan
-        return math.sqrt(float((raw[:, op.SQUARES] / raw[:, op.COUNT] * raw[:, op.TOTAL]).sum()))
+        return norm_of(self.table.rows.values, [w.grad for w in watched])
 
     def layer_norms(self, watched: Iterable[Watched]) -> dict[str, float]:
         """L2 norm of the gradients read in this step by layer; NaN where one is not finite."""
         squares: dict[str, float] = {}
         for w in watched:
-            raw = self._raw([w.grad])
+            raw = _seen(self.table.rows.values, [w.grad])
             if len(raw):
                 square = math.nan if raw[0, op.NONFINITE] else raw[0, op.SQUARES] / raw[0, op.COUNT] * raw[0, op.TOTAL]
                 squares[w.layer] = squares.get(w.layer, 0.0) + square
         return {layer: math.sqrt(square) for layer, square in squares.items()}
 
-    def _raw(self, rows: list[int | None]) -> npt.NDArray[np.float64]:
-        """Return the accumulators of the rows whose sites were seen in this step, shape (rows, op.WIDTH)."""
-        raw = self.table.rows.values[[row for row in rows if row is not None]]
-        return raw[raw[:, op.COUNT] > 0]
+
+def norm_of(raw: npt.NDArray[np.float64], rows: list[int | None]) -> float:
+    """Return the L2 norm over the gradients that were read into some rows; NaN if one is not finite."""
+    raw = _seen(raw, rows)
+    if raw[:, op.NONFINITE].any():
+        return math.nan
+    return math.sqrt(float((raw[:, op.SQUARES] / raw[:, op.COUNT] * raw[:, op.TOTAL]).sum()))
+
+
+def _seen(raw: npt.NDArray[np.float64], rows: list[int | None]) -> npt.NDArray[np.float64]:
+    """Return the accumulators of the rows whose sites were seen in this step, shape (rows, op.WIDTH)."""
+    raw = raw[[row for row in rows if row is not None]]
+    return raw[raw[:, op.COUNT] > 0]
 
 
 def stale_share(tensors: list[Tensor]) -> float:

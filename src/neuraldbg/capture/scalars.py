@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from neuraldbg.capture import elsewhere
+from neuraldbg.capture.late import Awaited
+from neuraldbg.capture.losses import loss_of
+from neuraldbg.capture.params import norm_of
 
 if TYPE_CHECKING:
     from neuraldbg.capture.losses import Losses
     from neuraldbg.capture.models import Models
     from neuraldbg.capture.optimizers import Optimizers, Stream
-    from neuraldbg.capture.params import Watched
+    from neuraldbg.capture.params import Params, Watched
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.table import Raw
 
 
-def scalars(scene: Scene, stream: Stream | None, *, closure: bool) -> dict[str, float]:
-    """Return the scalars of the step that is about to close: of its first stream where two optimizers stepped."""
+def scalars(scene: Scene, stream: Stream | None, *, closure: bool) -> tuple[dict[str, float], list[Awaited]]:
+    """Return the scalars of the step that is about to close, of its first stream where two optimizers stepped, and what
+    others of them await from a device.
+    """
     watched = list(scene.optimizers.watched.values())
-    return {
-        **_passes(scene.models, scene.losses, watched, closure=closure),
-        **({"grad_norm": scene.params.grad_norm(watched)} if watched else {}),
+    loss, late_loss = loss_of(scene.losses.kept(), closure=closure)
+    norm, late_norm = _gradients(scene.params, watched)
+    clipped, late_clipped = _clipped(scene.optimizers)
+    found = {
+        **_passes(scene.models, scene.losses, watched),
+        **loss,
+        **norm,
         **_optimizers(scene.optimizers, stream),
+        **clipped,
     }
+    return found, [each for each in (late_loss, late_norm, late_clipped) if each is not None]
 
 
-def _passes(models: Models, losses: Losses, watched: list[Watched], *, closure: bool) -> dict[str, float]:
+def _passes(models: Models, losses: Losses, watched: list[Watched]) -> dict[str, float]:
     found: dict[str, float] = {"backwards": losses.backwards, "forwards": models.forwards, "evals": models.evals}
-    loss = losses.loss(closure=closure)
-    if loss is not None:
-        found["loss"], found["loss_nonfinite"] = loss
     if models.passes:
         trained = {w.model for w in watched}
         passes = [p for p in models.passes if p.model.name in trained] or models.passes
@@ -35,15 +48,34 @@ def _passes(models: Models, losses: Losses, watched: list[Watched], *, closure: 
     return found
 
 
+def _gradients(params: Params, watched: list[Watched]) -> tuple[dict[str, float], Awaited | None]:
+    if not watched:
+        return {}, None
+    if not params.awaits:
+        return {"grad_norm": params.grad_norm(watched)}, None
+    rows = [w.grad for w in watched]
+
+    def land(values: list[Any], taken: Raw | None) -> dict[str, float]:
+        return {"grad_norm": norm_of(taken.raw, rows)} if taken is not None else {}
+
+    return {}, Awaited((), land)
+
+
+def _clipped(optimizers: Optimizers) -> tuple[dict[str, float], Awaited | None]:
+    if optimizers.clipped is None:
+        return {}, None
+    norm, limit = optimizers.clipped
+    if isinstance(norm, Tensor) and elsewhere.lies(norm):
+        return {"clip_limit": limit}, Awaited((norm,), lambda values, _: {"unclipped_norm": float(values[0])})
+    return {"unclipped_norm": float(norm), "clip_limit": limit}, None
+
+
 def _optimizers(optimizers: Optimizers, stream: Stream | None) -> dict[str, float]:
     found: dict[str, float] = {}
     if stream is not None and stream.lr is not None:
         found["lr"] = stream.lr
     if stream is not None and stream.stale is not None:
         found["stale_grad"] = stream.stale
-    if optimizers.clipped is not None:
-        norm, limit = optimizers.clipped
-        found["unclipped_norm"], found["clip_limit"] = float(norm), limit
     if optimizers.loss_scale is not None:
         found["loss_scale"], found["skipped"] = optimizers.loss_scale, optimizers.skipped
     return found

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.capture import op
+from neuraldbg.capture import elsewhere, op
 from neuraldbg.capture.bulk import Gradients, Item, Samples, plain
+from neuraldbg.capture.device_params import OnDevice, by_device
 
 if TYPE_CHECKING:
     from neuraldbg.capture.params import Watched
+    from neuraldbg.capture.table import Table
 
 
 def cap_of(w: Watched, most: int) -> int:
@@ -19,16 +21,23 @@ def cap_of(w: Watched, most: int) -> int:
 class Stepped:
     """Some parameters that are stepped together. ``most``: elements of one that are read at most."""
 
-    def __init__(self, watched: list[Watched], most: int, rows: op.Rows) -> None:
+    def __init__(self, watched: list[Watched], most: int, table: Table) -> None:
+        rows = table.rows
         self.watched = list(watched)
         self._tensors = [w.ref for w in watched]
         caps = self._caps = [cap_of(w, most) for w in watched]
         self._most = most
         held = [w for w in watched if w.param is not None]
         here = [w for w in held if plain(w.ref)]
-        self.others = [w for w in held if not plain(w.ref)]
-        """Those that cannot be read as they lie in memory: on another device, sharded, of a dtype that is not read."""
+        there = [w for w in held if elsewhere.plain(w.ref)]
+        self.others = [w for w in held if not plain(w.ref) and w not in there]
+        """Those that cannot be read as they lie in memory: sharded, sparse, of a dtype that is not read."""
         cap = {id(w): cap for w, cap in zip(watched, caps, strict=True)}  # once: the writer's thread may change it
+        self.devices = [
+            OnDevice(members, [cap[id(w)] for w in members], most, table.on(device))
+            for device, members in by_device(there).items()
+        ]
+        """Those on other devices."""
         items = [Item(w.ref, row_of(w.param), cap[id(w)]) for w in here]
         self.samples = Samples(items, [row_of(w.update) for w in here], rows)
         self.readable = here
@@ -39,6 +48,12 @@ class Stepped:
         """Whether each had a gradient at some time."""
         self.lookups = [w for w in here if w.rows and w.ref.numel() > most]
         """Large embeddings."""
+
+    def forget(self) -> None:
+        """What is kept of the weights says nothing of the step to come."""
+        self.samples.forget()
+        for each in self.devices:
+            each.forget()
 
     def note_gradients(self) -> None:
         """Note which parameters had a gradient, those that were just read."""
@@ -58,7 +73,8 @@ class Stepped:
             and all(tensor is w.ref for tensor, w in zip(self._tensors, watched, strict=True))
             and self._caps == [cap_of(w, self._most) for w in watched]
             and self.samples.follows()
-            and not any(plain(w.ref) for w in self.others)
+            and all(each.holds() for each in self.devices)
+            and not any(plain(w.ref) or elsewhere.plain(w.ref) for w in self.others)
         )
 
 

@@ -1,7 +1,8 @@
 """Rows of numbers, allocated once: raw accumulators in, one ``STATS`` table a step out.
 
 The raw buffer keeps its address for the whole session, so that a compiled graph can write into it. Tensors on another
-device write into a table of their own there; the step boundary brings each over with one copy.
+device write into a table of their own there, which the end of a step sends on its way with one copy and does not wait
+for: ``Table.send``.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from neuraldbg.capture import op
+from neuraldbg.capture import elsewhere, op
 from neuraldbg.capture.device import DeviceTable
+from neuraldbg.capture.late import Awaited, Late, sent
 from neuraldbg.capture.units import Units
 from neuraldbg.nouns import STATS, Site, column
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
     from torch import Tensor
 
@@ -52,6 +56,10 @@ class Table:
         self.rows = op.rows_of(self.raw)
         self._numpy = self.rows.values
         self._elsewhere: dict[torch.device, DeviceTable] = {}
+        self._scalings: dict[tuple[int, ...], Tensor | float] = {}
+        """By what some rows of this step are still to be divided: rows or numbers are on a device."""
+        self._gathered = False
+        """Whether rows of this step were brought over already."""
         self._numpy[:] = op.BLANK
         self.units = Units(window)
         self.clear()
@@ -85,7 +93,7 @@ class Table:
         if not self.sites[row].dtype:
             self.set_dtype(row, x.dtype)
         x = x.detach()
-        if not x.is_cpu:
+        if elsewhere.lies(x):
             self.on(x.device).observe(x, row, 0 if whole else self.cap, bound, centre)
             return
         op.observe_cpu(x, self.rows, row, 0 if whole else self.cap, bound, centre)
@@ -100,31 +108,46 @@ class Table:
         return table
 
     def gather(self) -> None:
-        """Make all rows readable: bring over what other devices hold, one copy each."""
-        for table in self._elsewhere.values():
-            table.fetch(len(self.sites))
-            there = table.take(wait=True)
-            if there is None:
-                continue
-            here = self._numpy[: len(there)]
-            here[:, op.MIN] = np.fmin(here[:, op.MIN], there[:, op.MIN])
-            here[:, op.MAX] = np.fmax(here[:, op.MAX], there[:, op.MAX])
-            for col in op.SUMMED:
-                here[:, col] += there[:, col]
+        """Make all rows readable now: bring over what other devices hold, and wait for it."""
+        late = self._sent(len(self.sites), [])
+        if late is not None:
+            late.land(Raw(self._numpy, None))
+            self._gathered = True
 
-    def raw_row(self, row: int) -> npt.NDArray[np.float64]:
-        """Return a row's accumulators, shape (op.WIDTH,)."""
-        found: npt.NDArray[np.float64] = self._numpy[row]
-        return found
+    def send(self, taken: Raw, scalars: Sequence[Awaited]) -> Late | None:
+        """Send on its way what devices hold of a step whose rows here were ``taken``, beside what its scalars await.
+
+        None where nothing is on another device.
+        """
+        return self._sent(len(taken.raw), [*self.units.awaited(), *scalars])
+
+    def _sent(self, rows: int, others: Sequence[Awaited]) -> Late | None:
+        awaited = [Awaited((table.table[:rows],), _merge) for table in self._elsewhere.values()]
+        awaited += [_division(list(some), by) for some, by in self._scalings.items()]
+        late = sent([*awaited, *others])
+        self._scalings.clear()
+        for table in self._elsewhere.values():
+            table.clear(rows)
+        return late
 
     def reset(self, rows: list[int]) -> None:
         """Forget what some rows have accumulated in this step."""
         self._numpy[rows] = op.BLANK
+        for table in self._elsewhere.values():
+            table.reset(rows)
 
-    def scale(self, rows: list[int], factor: float) -> None:
-        """Multiply what was read into some rows, as if the tensors had been multiplied. Counts stay."""
-        self._numpy[np.ix_(rows, (op.SUM, op.MIN, op.MAX))] *= factor
-        self._numpy[rows, op.SQUARES] *= factor * factor
+    def replace(self, rows: list[int]) -> None:
+        """Some rows of a device are read anew in this step: forget what was brought over from them."""
+        if self._gathered:
+            self._numpy[rows] = op.BLANK
+
+    def divide(self, rows: list[int], by: float) -> None:
+        """Divide what was read into some rows, as if the tensors had been divided. Counts stay."""
+        _divide(self._numpy, rows, by)
+
+    def divide_later(self, rows: list[int], by: Tensor | float) -> None:
+        """Do the same when the rows, or the number, have arrived from another device."""
+        self._scalings[tuple(rows)] = by
 
     def set_norm(self, row: int, norm: float) -> None:
         """Say what the L2 norm of the whole tensor is of which a row holds a sample."""
@@ -136,11 +159,19 @@ class Table:
         """Take nothing from compiled graphs in the steps to come, or begin anew."""
         op.rest(self.raw, self.handle, resting=resting)
         if not resting:
-            self.clear()
+            self.begin()  # the replay of a CUDA graph has asked nobody
+
+    def begin(self) -> None:
+        """Start a new step, whatever was gathered, here and on other devices."""
+        self.clear()
+        self._scalings.clear()
+        for table in self._elsewhere.values():
+            table.clear(len(self.sites))
 
     def clear(self) -> None:
-        """Start a new step."""
+        """Clear the rows here: those of other devices are cleared when they are sent."""
         self._numpy[: len(self.sites)] = op.BLANK
+        self._gathered = False
 
     def take(self) -> Raw:
         """Return a copy of what the step gathered, to be derived later, and start the next step."""
@@ -161,6 +192,34 @@ class Table:
         for step, one, table in zip(steps, taken, out, strict=True):
             self.units.derive(step, one.highest, table)
         return out
+
+
+def _merge(values: list[npt.NDArray[np.float64]], taken: Raw | None) -> dict[str, float]:
+    """Add the rows of a device to those of the step."""
+    (there,) = values
+    if taken is not None:
+        here = taken.raw[: len(there)]
+        here[:, op.MIN] = np.fmin(here[:, op.MIN], there[:, op.MIN])
+        here[:, op.MAX] = np.fmax(here[:, op.MAX], there[:, op.MAX])
+        for col in op.SUMMED:
+            here[:, col] += there[:, col]
+    return {}
+
+
+def _divide(raw: npt.NDArray[np.float64], rows: list[int], by: float) -> None:
+    raw[np.ix_(rows, (op.SUM, op.MIN, op.MAX))] /= by
+    raw[rows, op.SQUARES] /= by * by
+
+
+def _division(rows: list[int], by: Tensor | float) -> Awaited:
+    """Return what divides rows when all are there."""
+
+    def land(values: list[npt.NDArray[np.float64]], taken: Raw | None) -> dict[str, float]:
+        if taken is not None:
+            _divide(taken.raw, rows, by if isinstance(by, float) else float(values[0]))
+        return {}
+
+    return Awaited(() if isinstance(by, float) else (by,), land)
 
 
 def _derived(raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

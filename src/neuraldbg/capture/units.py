@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
+from neuraldbg.capture import elsewhere
 from neuraldbg.capture.kernel import native
+from neuraldbg.capture.late import Awaited
 from neuraldbg.nouns import column
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from torch import Tensor
+
+    from neuraldbg.capture.table import Raw
 
 _COUNT, _UNITS, _DEAD = map(column, ("count", "units", "dead"))
 
@@ -48,6 +52,8 @@ class Units:
         self._arrays: _Sites | None = None
         self._touched = False
         """Whether any units were read in this step."""
+        self._there: dict[int, Tensor] = {}
+        """What a device holds of this step: each unit's highest output, by row."""
 
     def add(self, row: int, units: int, step: int) -> None:
         """Begin to watch the units of a site."""
@@ -76,7 +82,7 @@ class Units:
             return
         self._touched = True
         axis %= x.dim()
-        if native is not None and x.is_cpu and x.dtype is torch.float32:
+        if native is not None and not elsewhere.lies(x) and x.dtype is torch.float32:
             shape = _as_units(x, axis)
             if shape is not None:
                 outer, inner = shape
@@ -87,7 +93,11 @@ class Units:
         if x.numel() > cap and x.shape[0] > 1 and axis != 0:
             x = x[:: -(-x.numel() // cap)]
         others = [d for d in range(x.dim()) if d != axis]
-        highest = x.amax(others) if others else x
+        highest = x.amax(others) if others else x.clone()
+        if elsewhere.lies(x):
+            before = self._there.get(row)
+            self._there[row] = highest.float() if before is None else torch.fmax(before, highest.float())
+            return
         np.fmax(view, highest.float().cpu().numpy(), out=view)
 
     def take(self) -> npt.NDArray[np.float32] | None:
@@ -98,6 +108,22 @@ class Units:
         highest = self._highest.copy()
         self._highest[:] = -np.inf
         return highest
+
+    def awaited(self) -> list[Awaited]:
+        """Return what devices hold of the step, to be added to its highest outputs here; call after ``take``."""
+        there, self._there = self._there, {}
+        return [self._landing(row, highest) for row, highest in there.items()]
+
+    def _landing(self, row: int, there: Tensor) -> Awaited:
+        start = self._starts[self._rows.index(row)]
+
+        def land(values: list[npt.NDArray[np.float64]], taken: Raw | None) -> dict[str, float]:
+            if taken is not None and taken.highest is not None:
+                view = taken.highest[start : start + len(values[0])]
+                np.fmax(view, values[0], out=view, casting="same_kind")
+            return {}
+
+        return Awaited((there,), land)
 
     def derive(self, step: int, highest: npt.NDArray[np.float32] | None, out: npt.NDArray[np.float64]) -> None:
         """Fill the columns ``units`` and ``dead`` of the sites seen in a step. Steps must come in order."""

@@ -1,0 +1,85 @@
+"""Tensors of one device that are read together step after step, by a plan that is made once and follows them.
+
+With Triton a reading is one launch for each dtype; without it torch reads one tensor after the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neuraldbg.capture import elsewhere
+from neuraldbg.capture.device import Kept, capturing, layout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from neuraldbg.capture.device import DeviceTable
+    from neuraldbg.capture.device_batch import Batch
+
+
+class Many:
+    """Some tensors, all ``elsewhere.plain``, and their rows in the table of their device.
+
+    ``like`` are tensors that lie as those to be read do; ``caps`` the elements to read of each at most, 0 for all;
+    ``updates`` the rows for what a step changes, where that is asked for.
+    """
+
+    def __init__(
+        self,
+        table: DeviceTable,
+        like: Sequence[Tensor],
+        rows: Sequence[int],
+        caps: Sequence[int],
+        updates: Sequence[int] | None = None,
+    ) -> None:
+        self._table, self._rows, self._caps, self._updates = table, list(rows), list(caps), updates
+        self._layouts = [layout(x) for x in like]
+        self._batch: Batch | None = None
+        self._kept: Kept | None = None
+
+    def observe(self, tensors: Sequence[Tensor | None], moved: int = 0) -> None:
+        """Set the rows; None is passed over. Keeps what was read where there are ``updates``. A second reading in one
+        step replaces the first. Of what is read by sample the blocks move on with ``moved``.
+        """
+        keep = self._updates is not None
+        if self._table.kind == "torch" or capturing(self._table.device):
+            samples = self._table.set_each(tensors, self._rows, self._caps, keep=keep)
+            self._kept = Kept(tensors, self._caps, self._updates, samples) if self._updates is not None else None
+            return
+        from neuraldbg.capture import device_kernel  # noqa: PLC0415 (imports Triton)
+
+        batch = self._planned(tensors)
+        batch.launch(tensors, device_kernel.KEEP if keep else device_kernel.OBSERVE, self._table.turn, moved)
+        self._kept = Kept(tensors, self._caps, self._updates, batch) if self._updates is not None else None
+
+    def compare(self, tensors: Sequence[Tensor | None]) -> None:
+        """Set the rows ``updates`` from what tensors are now less what was kept of them."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            self._table.difference_many(
+                [x if x is not None and elsewhere.plain(x) else None for x in tensors], kept
+            )
+
+    def forget(self) -> None:
+        """What is kept says nothing of the step to come."""
+        self._kept = None
+
+    def _planned(self, tensors: Sequence[Tensor | None]) -> Batch:
+        """Return the plan for the tensors, made anew where one does not lie as it did."""
+        layouts = [was if x is None else layout(x) for x, was in zip(tensors, self._layouts, strict=True)]
+        if self._batch is None or layouts != self._layouts:
+            self._layouts = layouts
+            self._batch = self._made()
+        return self._batch
+
+    def _made(self) -> Batch:
+        from neuraldbg.capture.device_batch import Batch, Member  # noqa: PLC0415 (imports Triton)
+
+        updates = self._updates if self._updates is not None else self._rows
+        members = [
+            Member(lies[0], lies[1].numel(), lies[1].numel(), cap, row, update) if lies is not None else None
+            for lies, cap, row, update in zip(self._layouts, self._caps, self._rows, updates, strict=True)
+        ]
+        return Batch(self._table.table, members, keep=self._updates is not None)

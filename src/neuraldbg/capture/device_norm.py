@@ -1,0 +1,82 @@
+"""The gradient norm of a light step whose gradients lie on a device: one launch, and numbers that come over later.
+
+With Triton all gradients are read by one launch into a small table, or blocks of them that move on from step to step
+where there are too many; torch reads them whole by its own operation for many norms.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from neuraldbg.capture import elsewhere, op
+from neuraldbg.capture.device import DeviceTable
+from neuraldbg.capture.device_many import Many
+from neuraldbg.capture.late import Awaited
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from neuraldbg.capture.table import Raw
+
+ELEMENTS_A_SECOND = 1e11
+"""What a device reads at least: 400 GB/s of float32. Not measured by us."""
+
+
+class DeviceNorm:
+    """Reads the gradients of some parameters of one device, all ``elsewhere.plain``, at most ``cap`` elements of each;
+    0 for all.
+    """
+
+    def __init__(self, tensors: list[Tensor], cap: int) -> None:
+        self.tensors, self.cap = tensors, cap
+        self._table = DeviceTable(tensors[0].device, len(tensors))
+        self._many = Many(self._table, tensors, range(len(tensors)), [cap] * len(tensors))
+        self._turn = 0
+
+    def read(self) -> Tensor | None:
+        """Queue the reading. Returns what ``squares`` is to be told when it has arrived, None where there is nothing."""
+        grads = [self._plain(tensor.grad) for tensor in self.tensors]
+        there = [grad for grad in grads if grad is not None]
+        if not there:
+            return None
+        if self._table.kind == "torch":
+            return torch.stack(torch._foreach_norm(there, 2, dtype=torch.float32))  # noqa: SLF001 (as torch's clipping)
+        self._turn += 1
+        self._table.clear(len(grads))
+        self._many.observe(grads, self._turn)
+        return self._table.table
+
+    def _plain(self, grad: Tensor | None) -> Tensor | None:
+        fits = grad is not None and grad.device == self._table.device and elsewhere.plain(grad)
+        return grad.detach() if grad is not None and fits else None
+
+
+def squares(found: Any) -> tuple[float, float]:
+    """Return the sum of squares over all gradients, and how many of what was read is not finite. ``found`` are rows,
+    shape (gradients, op.WIDTH), or norms, shape (gradients,).
+    """
+    if found.ndim == 1:
+        return float((found * found).sum()), float((found - found != 0).sum())
+    read = found[found[:, op.COUNT] > 0]
+    sizes = read[:, op.SQUARES] / read[:, op.COUNT] * read[:, op.TOTAL]
+    return float(sizes.sum()), float(read[:, op.NONFINITE].sum())
+
+
+def awaited(here: tuple[float, float] | None, there: list[Tensor], scale: Tensor | None) -> Awaited:
+    """Return the norm over what was read ``here``, as sum of squares and elements that are not finite, and ``there``.
+
+    ``scale`` divides it, where gradients are unscaled only inside of the step.
+    """
+
+    def land(values: list[Any], taken: Raw | None) -> dict[str, float]:
+        by = float(values[-1]) if scale is not None else 1.0
+        parts = [squares(value) for value in values[: len(there)]]
+        if here is not None:
+            parts.append(here)
+        bad = sum(part[1] for part in parts)
+        return {"grad_norm": math.nan if bad else math.sqrt(sum(part[0] for part in parts)) / by}
+
+    return Awaited((*there, *(() if scale is None else (scale,))), land)
