@@ -289,6 +289,7 @@ def mean_loss(kept: list[Kept], *, closure: bool) -> tuple[float, int] | None:
 
 def loss_of(kept: list[Kept], *, closure: bool) -> tuple[dict[str, float], Awaited | None]:
     """Return the scalars of a step's losses, or what they await from a device."""
+    kept = list(kept)  # the step's own list is cleared when the next begins
     there = tuple(value for value, _ in kept if isinstance(value, Tensor) and elsewhere.lies(value))
 
     def land(values: list[Any], taken: object) -> dict[str, float]:
