@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from neuraldbg.capture import op
+from neuraldbg.capture import elsewhere, op
 from neuraldbg.capture.label_fit import FEATURES
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.token_targets import SHORT
@@ -34,7 +34,7 @@ def features(inputs: Any, *, on_device: bool) -> tuple[np.ndarray[Any, Any] | No
                 continue
             if any(word in name for word in _NO_INPUT):
                 continue
-            if not (x.is_cpu or on_device):
+            if elsewhere.lies(x) and not on_device:
                 return None, None
             size = int(x.shape[0]) if size is None else size
             if x.shape[0] != size or (x.dim() == 1 and not x.is_floating_point()):

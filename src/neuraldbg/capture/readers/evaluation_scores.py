@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from neuraldbg.capture import op
+from neuraldbg.capture import elsewhere, op
 from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
@@ -81,7 +81,7 @@ class Evaluation(Reader):
         if not isinstance(value, Tensor) or op.wrapped(value) or value.numel() == 0 or len(self._losses) >= _BATCHES:
             return
         mean = value.detach() if value.dim() == 0 else value.detach().float().mean()
-        self._losses.append(float(mean) if mean.device.type == "cpu" else mean.clone())
+        self._losses.append(mean.clone() if elsewhere.lies(mean) else float(mean))
         if name in ("cross_entropy_loss", "nll_loss_nd"):
             given = args[0] if args else kwargs.get("input")
             target = args[1] if len(args) > 1 else kwargs.get("target")

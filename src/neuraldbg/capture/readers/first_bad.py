@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from neuraldbg.capture import elsewhere
 from neuraldbg.capture.birth import backward_birth, bad_input, bad_target, forward_birth, loss_birth
 from neuraldbg.capture.bulk import plain
 from neuraldbg.capture.experiment import Bench, rebuilt, undisturbed
@@ -111,7 +112,7 @@ class FirstBad(Reader):
             self._small[key] = self._front(model)
         small = self._small[key]
         grad = small.grad if small is not None else None
-        if grad is None or not grad.is_cpu or grad.layout is not torch.strided:
+        if grad is None or elsewhere.lies(grad) or grad.layout is not torch.strided:
             return
         if _finite(grad):
             return

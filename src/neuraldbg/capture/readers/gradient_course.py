@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from neuraldbg.capture import elsewhere
 from neuraldbg.capture.reader import Reader
 from neuraldbg.capture.sampling import STREAMS, chosen, cosine, joined
 from neuraldbg.nouns import FactKey
@@ -131,7 +132,7 @@ class GradientCourse(Reader):
         members = course.members
         if any(w.ref.grad is None for w in members):
             members = course.members = [w for w in members if w.ref.grad is not None]
-        if not members or not (members[0].ref.is_cpu or self.scene.reading):  # elsewhere to read is to wait
+        if not members or not (self.scene.reading or not elsewhere.lies(members[0].ref)):  # to read is to wait
             course.gradient = course.before = None
             return
         weights = [w.ref.detach() for w in members]

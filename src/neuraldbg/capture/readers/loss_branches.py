@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from neuraldbg.capture import op
+from neuraldbg.capture import elsewhere, op
 from neuraldbg.capture.branches import layer_of, meetings, terms
 from neuraldbg.capture.graph import op_name
 from neuraldbg.capture.reader import Backward, Reader
@@ -79,7 +79,7 @@ class LossBranches(Reader):
         if not self._members:
             return None
         grads = [w.ref.grad if w.ref.grad is not None else torch.zeros(w.ref.shape) for w in self._members]
-        if not all(op.observable(g) and g.is_contiguous() and g.is_cpu for g in grads):
+        if not all(op.observable(g) and g.is_contiguous() and not elsewhere.lies(g) for g in grads):
             return None
         return joined([g.detach() for g in grads])
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neuraldbg.capture import op
+from neuraldbg.capture import elsewhere, op
 from neuraldbg.capture.reader import Reader
 from neuraldbg.capture.sampling import ELEMENTS, STREAMS, chosen, joined
 from neuraldbg.nouns import FactKey
@@ -74,7 +74,7 @@ class SecondMoments(Reader):
         groups_now = opt.param_groups
         moments = (_moment(opt, w, groups_now[i]) for w, i in self._members[stream.index] if i < len(groups_now))
         found = [moment for moment in moments if moment is not None]
-        if found and (reading or found[0].state.is_cpu):
+        if found and (reading or not elsewhere.lies(found[0].state)):
             self._read(stream, found, reading=reading)
 
     @np.errstate(all="ignore")

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neuraldbg.capture import heads, op
+from neuraldbg.capture import elsewhere, heads, op
 from neuraldbg.capture.graph import follow, op_name
 from neuraldbg.capture.label_course import Classes, Numbers
 from neuraldbg.capture.label_fit import Reservoir
@@ -185,13 +185,13 @@ class TargetsReader(Reader):
         limit = _WHOLE if slot.classes else SAMPLE
         if some.numel() > limit:
             some = heads.spread(some.reshape(-1), limit)
-        if some.is_cpu:
+        if not elsewhere.lies(some):
             slot.course.add(step, (some if some.dtype != torch.bfloat16 else some.float()).numpy().flatten())
         elif len(slot.waiting) < _KEPT_ON_DEVICE:
             slot.waiting.append((step, some.flatten().clone()))
         if self._features is not None and not slot.reservoir.full and self._calls == 1:
             slot.paired = _keep(slot, self._features, target)
-        if rarely and (target.is_cpu or self.scene.reading):
+        if rarely and (self.scene.reading or not elsewhere.lies(target)):
             _predict(slot, node, target, step)
 
     def step_begins(self, stream: Stream, opt: Optimizer) -> None:
