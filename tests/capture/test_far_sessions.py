@@ -267,3 +267,211 @@ def test_one_copy_a_step_and_none_waits(monkeypatch):
     seen = ride(program, model, probes=False)
     assert len(seen.steps) == 24
     assert asking.found == []
+
+
+BAD = 61
+"""A light step whose loss or gradient is not as the others, and of which nothing is left in the weights."""
+
+
+def lightly(spoil: str = "") -> tuple[Ride, list[float], list[float]]:
+    """Train with light steps, but for those that must be full. Returns the losses and the norms of the gradients, too."""
+    torch.manual_seed(0)
+    model, losses, norms = mlp(), [], []
+
+    def train() -> None:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for step in range(100):
+            x, y = vectors()
+            before = [p.detach().clone() for p in model.parameters()]
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            if step == BAD:
+                loss = loss * {"a loss": 1e4, "a NaN loss": math.nan}.get(spoil, 1.0)
+            loss.backward()
+            if step == BAD:
+                model[2].weight.grad[1, 1] = {"a gradient": 1e6, "a NaN gradient": math.nan}.get(spoil, 0.0)
+            losses.append(loss.item())
+            norms.append(math.sqrt(sum(float(p.grad.double().square().sum()) for p in model.parameters())))
+            optimizer.step()
+            if step == BAD:
+                with torch.no_grad():
+                    torch._foreach_copy_(list(model.parameters()), before)
+
+    return ride(train, model, probes=False, overhead=1e-6, allowance_s=0.0), losses, norms
+
+
+@pytest.mark.budget
+@pytest.mark.skipif(INTERPRETED, reason="a program of the interpreter takes milliseconds: see the next test")
+@pytest.mark.parametrize("delay", [0, 1, 3])
+@pytest.mark.parametrize("spoil", ["", "a loss", "a NaN loss", "a gradient", "a NaN gradient"])
+def test_a_light_step_is_known_a_little_later(spoil, delay, monkeypatch):
+    monkeypatch.setattr(governor.Governor, "norms_every", lambda self, reading: 1)
+    far = Far(monkeypatch, delay)
+    seen, losses, norms = lightly(spoil)
+    assert far.waits <= delay
+    light = [step.index for step in seen.steps if step.light]
+    assert [step.index for step in seen.steps] == list(range(100))
+    assert len(light) > (70 if spoil else 85)
+    np.testing.assert_allclose(seen.scalars("loss"), losses, rtol=1e-5)
+    np.testing.assert_allclose(seen.scalars("grad_norm"), norms, rtol=1e-5)
+    assert BAD in light
+    alarmed = [index for index in range(BAD + 1, BAD + 12) if index not in light and index != 64]
+    if spoil:
+        assert BAD + 1 + delay <= min(alarmed) <= BAD + 2 + delay
+    else:
+        assert not alarmed
+
+
+@pytest.mark.budget
+def test_the_gradients_of_a_light_step_in_the_interpreter(monkeypatch):
+    """Blocks that move on from step to step, over gradients of different sizes."""
+    Far(monkeypatch, 0)
+    from neuraldbg.capture.device_norm import DeviceNorm, squares
+
+    tensors = [torch.zeros(n, requires_grad=True) for n in (40_000, 3, 1024, 5000)]
+    for tensor, many in zip(tensors, (40_000, 3, 1024, 5000), strict=True):
+        tensor.grad = torch.ones(many)
+    norm = DeviceNorm(tensors, 1024)
+    for _ in range(3):
+        total, bad = squares(norm.read().numpy())
+        assert total == pytest.approx(46_027)
+        assert bad == 0
+    tensors[0].grad[20_000] = math.inf
+    tensors[2].grad = None
+    turns = [squares(norm.read().numpy())[1] for _ in range(80)]
+    assert sum(turns) >= 1
+    if KIND == "triton":
+        assert sum(turns) <= 5  # blocks are read in turn, all of them within some steps
+
+
+def test_a_session_that_judges_waits_and_halts_in_time(monkeypatch):
+    Far(monkeypatch, 5)
+    torch.manual_seed(0)
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    dbg = NeuralDbg(model, halt=True, probes=False)
+    with pytest.raises(TrainingHalted) as halted, dbg:
+        for step in range(10):
+            x, y = vectors()
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            if step == 6:
+                model[2].weight.grad[0, 0] = math.nan
+            before = [p.detach().clone() for p in model.parameters()]
+            optimizer.step()
+    assert halted.value.step == 6
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
+    run = dbg.record()
+    assert list(run.scalar("loss").steps) == list(range(7))
+    assert ("2", 6) in [(event.layer, event.first_step) for event in run.events if event.kind == "nonfinite_gradient"]
+
+
+def test_judged_closures_count_no_gradient_twice(monkeypatch):
+    def rides() -> Ride:
+        torch.manual_seed(0)
+        program, models = closure()
+        found = Ride()
+        settings = CaptureSettings(probes=False)
+
+        def emit(step, layout):
+            found.steps.append(step)
+            found.layouts.append(layout)
+
+        capture = Capture(settings, emit, judge=lambda stream, loss, norms: None)
+        capture.start()
+        capture.models.watch(models[0])
+        program()
+        capture.stop()
+        return found
+
+    near = rides()
+    with monkeypatch.context() as patch:
+        Far(patch, 1)
+        far = rides()
+    compare(far, near)
+
+
+def test_what_is_under_way_when_a_program_raises_is_recorded(monkeypatch):
+    Far(monkeypatch, 40)
+    torch.manual_seed(0)
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    dbg = NeuralDbg(model, probes=False)
+    with pytest.raises(ZeroDivisionError), dbg:
+        for step in range(9):
+            x, y = vectors()
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            if step == 8:
+                _ = 1 / 0
+            optimizer.step()
+    run = dbg.record()
+    assert list(run.scalar("loss").steps) == list(range(8))
+    assert list(run.scalar("grad_norm").steps) == list(range(8))
+    assert run.history.read.all()
+
+
+def test_what_never_seems_to_arrive_is_waited_for_some_day(monkeypatch):
+    from neuraldbg.capture import delivery
+
+    monkeypatch.setattr(delivery, "_MOST_LATE", 4)
+    far = Far(monkeypatch, 10**6)
+    seen = run("mlp", probes=False)
+    assert [step.index for step in seen.steps] == list(range(STEPS))
+    assert far.waits == STEPS
+
+
+def test_a_breakpoint_stops_at_its_step(monkeypatch):
+    Far(monkeypatch, 3)
+    torch.manual_seed(0)
+    model, stopped = mlp(), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with NeuralDbg(model, probes=False) as dbg:
+        dbg.add_breakpoint("nonfinite_gradient", lambda event: stopped.append((event.first_step, now)))
+        for now in range(6):
+            x, y = vectors()
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            if now == 4:
+                model[2].weight.grad[0, 0] = math.nan
+            optimizer.step()
+    assert stopped[0] == (4, 4)
+
+
+def test_a_hook_manager_alone_waits_for_what_it_is_asked(monkeypatch):
+    from neuraldbg.capture.hooks import HookManager
+
+    def norms() -> list[dict[str, float]]:
+        torch.manual_seed(0)
+        model, found = mlp(), []
+        observer = HookManager().attach(model)
+        for step in range(4):
+            observer.reset_step()
+            for _ in range(2):
+                x, y = vectors()
+                F.cross_entropy(model(x), y).backward()
+            if step != 1:  # a step that nobody asks about leaves nothing behind
+                found += [observer.grad_norms, observer.act_norms, observer.grad_norms]
+        observer.detach()
+        return found
+
+    near = norms()
+    Far(monkeypatch, 2)
+    for there, here in zip(norms(), near, strict=True):
+        assert there == pytest.approx(here, rel=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not TRITON, reason="Triton is not installed")
+@pytest.mark.skipif(INTERPRETED, reason="this is that process")
+def test_all_of_this_with_the_kernels_in_the_interpreter():
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow"]
+    done = subprocess.run(
+        [*command, __file__],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout

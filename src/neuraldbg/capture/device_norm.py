@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from neuraldbg.capture import elsewhere, op
@@ -59,7 +60,7 @@ def squares(found: Any) -> tuple[float, float]:
     shape (gradients, op.WIDTH), or norms, shape (gradients,).
     """
     if found.ndim == 1:
-        return float((found * found).sum()), float((found - found != 0).sum())
+        return float(found @ found), float((~np.isfinite(found)).sum())
     read = found[found[:, op.COUNT] > 0]
     sizes = read[:, op.SQUARES] / read[:, op.COUNT] * read[:, op.TOTAL]
     return float(sizes.sum()), float(read[:, op.NONFINITE].sum())
