@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pytest
-
     from tests.capture.riding import Ride
 
 KIND = "triton" if os.environ.get("TRITON_INTERPRET") == "1" else "torch"
@@ -100,9 +99,7 @@ def compare(far: Ride, near: Ride, tables: Callable[[int], bool] = lambda step: 
     assert [(s.index, s.stream, s.applied) for s in far.steps] == [(s.index, s.stream, s.applied) for s in near.steps]
     assert far.layout.sites == near.layout.sites
     for a, b, layout in zip(far.steps, near.steps, far.layouts, strict=True):
-        there, here = (
-            {name: value for name, value in step.scalars.items() if name not in LEFT_OUT} for step in (a, b)
-        )
+        there, here = ({name: value for name, value in step.scalars.items() if name not in LEFT_OUT} for step in (a, b))
         assert there.keys() == here.keys(), (a.index, there.keys() ^ here.keys())
         for name, value in here.items():
             np.testing.assert_allclose(there[name], value, rtol=2e-5, atol=1e-12, err_msg=f"{name} of step {a.index}")

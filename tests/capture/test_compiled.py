@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.capture.far import Far
 from tests.capture.riding import ride
 from torch import nn
+
+from neuraldbg.capture import Capture, elsewhere
+from neuraldbg.capture.params import Params
 
 X, Y = torch.randn(32, 16, generator=torch.Generator().manual_seed(1)), torch.arange(32) % 4
 
@@ -115,3 +119,75 @@ def test_a_whole_training_function_compiled_is_still_seen() -> None:
     assert seen.scalars("loss") == pytest.approx(losses)
     assert seen.seen("activation", "0")
     assert not torch._dynamo.utils.counters["graph_break"]
+
+
+@pytest.mark.parametrize("when", ["attached before", "attached after", "moved after"])
+def test_on_another_device_a_compiled_model_is_seen_too(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = model()
+    eager = ride(lambda: train(plain, list(plain.parameters())), plain)
+    bare = model()
+    expected = train(torch.compile(bare, fullgraph=True), list(bare.parameters()))
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    net = model()
+    call = torch.compile(net, fullgraph=True)
+    if when == "attached after":
+        call(X).sum().backward()
+        net.zero_grad()
+    far = Far(monkeypatch, 1)
+    losses, first = [], 0
+    if when == "moved after":  # no table is made while a graph runs, which is what the first step does
+        first = 1
+        watch = Params._watch
+        monkeypatch.setattr(elsewhere, "plain", lambda x: False)
+        monkeypatch.setattr(Params, "_watch", lambda *args: watch(*args))
+
+    def program() -> None:
+        losses.extend(train(call, list(net.parameters())))
+        assert far.waits == 0
+
+    seen = ride(program, net, probes=False)
+    assert losses == pytest.approx(expected, rel=1e-6)
+    assert len(seen.steps) == 4
+    assert seen.scalars("loss") == pytest.approx(eager.scalars("loss"), rel=1e-5)
+    for kind in ("activation", "output_grad"):
+        for layer in ("0", "1", "2", "3"):
+            for step in range(first, 4):
+                there, here = (each.norm(kind, layer, step=step) for each in (seen, eager))
+                assert there == pytest.approx(here, rel=1e-4), (kind, layer, step)
+                count = seen.stat(kind, layer, "count", step=step)
+                assert count == eager.stat(kind, layer, "count", step=step)
+    assert not torch._dynamo.utils.counters["graph_break"]
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == (2 if when == "attached after" else 1)
+
+
+@pytest.mark.budget
+def test_on_another_device_a_compiled_graph_rests_in_light_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    far = Far(monkeypatch, 1)
+    net = model()
+    call = torch.compile(net, fullgraph=True)
+    read = []
+
+    def program() -> None:
+        train(call, list(net.parameters()), 4)
+        (table,) = seen_by.hooks.table._elsewhere.values()
+        sites = seen_by.hooks.table.sites
+        monkeypatch.setattr(table, "observe", lambda x, row, *args: read.append(sites[row].kind))
+        train(call, list(net.parameters()), 10)  # 4 and 8 are read, since they are powers of two
+        assert far.waits == 0
+
+    made = Capture.__init__
+
+    def note(self: Capture, *args: object, **kwargs: object) -> None:
+        nonlocal seen_by
+        seen_by = self
+        made(self, *args, **kwargs)
+
+    seen_by: Capture
+    monkeypatch.setattr(Capture, "__init__", note)
+    seen = ride(program, net, probes=False, overhead=1e-6, allowance_s=0.0)
+    full = [step.index for step in seen.steps if not step.light]
+    assert len(seen.steps) == 14
+    in_graph = [kind for kind in read if kind in ("activation", "output_grad")]
+    assert len(in_graph) == 8 * len([step for step in full if step >= 4])
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from neuraldbg.capture.device_batch import Batch, Batches
 
 Backend = Literal["triton", "torch"]
+_captured: dict[int, Tensor] = {}
+"""Tables by address that some CUDA graph writes to. They are never freed: nobody tells us when the last replay was, and
+the memory would be somebody else's by then.
+"""
 
 
 def backend(device: torch.device) -> Backend:
@@ -141,6 +145,8 @@ class DeviceTable:
         """
         if x.numel() == 0:
             return
+        if capturing(self.device):
+            _captured[self.table.data_ptr()] = self.table
         if self.kind == "triton":
             _launch(x, self.table, row, cap, bound, centre)
         else:

@@ -245,7 +245,14 @@ def _many(
 
 
 def many(
-    table: Tensor, addresses: Tensor, plans: Tensor, work: Tensor, kept: Tensor, dtype: torch.dtype, mode: int, turn: int
+    table: Tensor,
+    addresses: Tensor,
+    plans: Tensor,
+    work: Tensor,
+    kept: Tensor,
+    dtype: torch.dtype,
+    mode: int,
+    turn: int,
 ) -> None:
     """Read many tensors of one dtype in one launch; an address 0 is passed over. Blocks of samples move on with
     ``turn``, not from 0.

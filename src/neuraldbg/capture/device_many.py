@@ -58,9 +58,7 @@ class Many:
         """Set the rows ``updates`` from what tensors are now less what was kept of them."""
         kept, self._kept = self._kept, None
         if kept is not None:
-            self._table.difference_many(
-                [x if x is not None and elsewhere.plain(x) else None for x in tensors], kept
-            )
+            self._table.difference_many([x if x is not None and elsewhere.plain(x) else None for x in tensors], kept)
 
     def forget(self) -> None:
         """What is kept says nothing of the step to come."""

@@ -258,6 +258,11 @@ flag that the graph itself could see would have it compiled once more.
 """
 
 
+def resting(handle: int) -> bool:
+    """Whether the table of a handle takes nothing now."""
+    return handle in _resting
+
+
 def rest(table: Tensor, handle: int, *, resting: bool) -> None:
     """Let compiled graphs pass by a table for some steps, or write to it again."""
     for key in (table.data_ptr(), handle):

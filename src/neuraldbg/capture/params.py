@@ -89,6 +89,8 @@ class Params:
                 self._watch(path, name, parameter, module)
 
     def _watch(self, path: str, name: str, parameter: Tensor, module: nn.Module) -> None:
+        if elsewhere.plain(parameter):  # a compiled graph may run first, and makes no table
+            self.table.on(parameter.device)
         label = f"{path}.{name}" if path else name
         known = self.by_id.get(id(parameter))
         if known is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from neuraldbg.capture import kinds, op
+from neuraldbg.capture import device_op, elsewhere, kinds, op
 from neuraldbg.capture.guest import Tally, guarded, hook_of
 from neuraldbg.capture.kernel import native, set_hook
 from neuraldbg.capture.leaves import leaves
@@ -133,11 +133,14 @@ class Probe:
             return None
         if not isinstance(output, Tensor):
             for _, x in leaves(output):
-                if x.is_floating_point() and x.device.type == "cpu":
+                if x.is_floating_point() and not elsewhere.lies(x):
                     op.observe(x.detach(), self.raw, self.row, self.cap, self.graph_bound, self.graph_centre)
             return None
-        if not output.is_floating_point() or output.device.type != "cpu":
+        if not output.is_floating_point():
             return None
+        if elsewhere.lies(output):
+            rows, bounds = (self.row, self.grad_row), (self.graph_bound, self.graph_centre)
+            return device_op.tap(output, self.handle, rows, self.cap, bounds)
         op.observe(output.detach(), self.raw, self.row, self.cap, self.graph_bound, self.graph_centre)
         if output.requires_grad and self.grad_row >= 0:
             return op.tap(output, self.handle, self.grad_row, self.cap)

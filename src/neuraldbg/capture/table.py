@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from neuraldbg.capture import elsewhere, op
+from neuraldbg.capture import device_op, elsewhere, op
 from neuraldbg.capture.device import DeviceTable
 from neuraldbg.capture.late import Awaited, Late, sent
 from neuraldbg.capture.units import Units
@@ -53,9 +53,12 @@ class Table:
         self.raw = torch.zeros((rows, op.WIDTH), dtype=torch.float64, device="cpu")
         """Shape (rows, op.WIDTH), float64, on the CPU."""
         self.handle = op.handle_of(self.raw)
+        device_op.register(self.handle, self)
         self.rows = op.rows_of(self.raw)
         self._numpy = self.rows.values
         self._elsewhere: dict[torch.device, DeviceTable] = {}
+        self._wanted: set[torch.device] = set()
+        """Devices of compiled graphs that have no table yet."""
         self._scalings: dict[tuple[int, ...], Tensor | float] = {}
         """By what some rows of this step are still to be divided: rows or numbers are on a device."""
         self._gathered = False
@@ -107,6 +110,15 @@ class Table:
             table = self._elsewhere[device] = DeviceTable(device, len(self.raw))
         return table
 
+    def for_graph(self, device: torch.device) -> DeviceTable | None:
+        """Return the accumulator for a compiled graph; None at first, where there is none yet. It is made when the step
+        ends: what is allocated while a graph runs may lie in the memory of a CUDA graph, and be used again.
+        """
+        table = self._elsewhere.get(device)
+        if table is None:
+            self._wanted.add(device)
+        return table
+
     def gather(self) -> None:
         """Make all rows readable now: bring over what other devices hold, and wait for it."""
         late = self._sent(len(self.sites), [])
@@ -128,6 +140,8 @@ class Table:
         self._scalings.clear()
         for table in self._elsewhere.values():
             table.clear(rows)
+        while self._wanted:
+            self.on(self._wanted.pop())
         return late
 
     def reset(self, rows: list[int]) -> None:
