@@ -1,7 +1,7 @@
 """A device that is not there: tensors of the CPU are treated as if to look at their values were to wait.
 
-What is sent from it arrives when so many further things were sent; each wait is noted. ``KIND`` says what reads tensors:
-torch's operations, or Triton's kernels in its interpreter.
+What is sent from it arrives when so many further things were sent; each wait is noted. ``KIND`` says what reads
+tensors: torch's operations, or Triton's kernels in its interpreter.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from tests.capture.riding import ride
 from torch import nn
 
 from neuraldbg.capture import Capture, elsewhere
-from neuraldbg.capture.params import Params
 
 X, Y = torch.randn(32, 16, generator=torch.Generator().manual_seed(1)), torch.arange(32) % 4
 
@@ -138,9 +137,7 @@ def test_on_another_device_a_compiled_model_is_seen_too(when: str, monkeypatch: 
     losses, first = [], 0
     if when == "moved after":  # no table is made while a graph runs, which is what the first step does
         first = 1
-        watch = Params._watch
         monkeypatch.setattr(elsewhere, "plain", lambda x: False)
-        monkeypatch.setattr(Params, "_watch", lambda *args: watch(*args))
 
     def program() -> None:
         losses.extend(train(call, list(net.parameters())))

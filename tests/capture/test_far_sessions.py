@@ -274,7 +274,7 @@ BAD = 61
 
 
 def lightly(spoil: str = "") -> tuple[Ride, list[float], list[float]]:
-    """Train with light steps, but for those that must be full. Returns the losses and the norms of the gradients, too."""
+    """Train with light steps, but for those that must be full. Returns the losses and the gradients' norms, too."""
     torch.manual_seed(0)
     model, losses, norms = mlp(), [], []
 
@@ -323,6 +323,20 @@ def test_a_light_step_is_known_a_little_later(spoil, delay, monkeypatch):
 
 
 @pytest.mark.budget
+@pytest.mark.skipif(INTERPRETED, reason="a program of the interpreter takes milliseconds")
+@pytest.mark.parametrize("spoil", ["a loss", "a gradient", "a NaN gradient"])
+def test_a_spike_is_seen_where_not_all_gradients_are_read_at_each_step(spoil, monkeypatch):
+    monkeypatch.setattr(governor.Governor, "norms_every", lambda self, reading: 8)
+    far = Far(monkeypatch, 1)
+    seen, _, norms = lightly(spoil)
+    assert far.waits <= 1
+    at_bad = seen.steps[BAD].scalars["grad_norm"]
+    assert math.isnan(at_bad) if math.isnan(norms[BAD]) else at_bad > 100 * max(norms[20:60])
+    told = [step.index for step in seen.steps if step.light and "grad_norm" in step.scalars]
+    assert len(told) < 30
+    assert any(not step.light for step in seen.steps[BAD + 1 : BAD + 4])
+
+
 def test_the_gradients_of_a_light_step_in_the_interpreter(monkeypatch):
     """Blocks that move on from step to step, over gradients of different sizes."""
     Far(monkeypatch, 0)
@@ -350,15 +364,20 @@ def test_a_session_that_judges_waits_and_halts_in_time(monkeypatch):
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     dbg = NeuralDbg(model, halt=True, probes=False)
-    with pytest.raises(TrainingHalted) as halted, dbg:
+    before: list[Tensor] = []
+
+    def train() -> None:
         for step in range(10):
             x, y = vectors()
             optimizer.zero_grad()
             F.cross_entropy(model(x), y).backward()
             if step == 6:
                 model[2].weight.grad[0, 0] = math.nan
-            before = [p.detach().clone() for p in model.parameters()]
+            before[:] = [p.detach().clone() for p in model.parameters()]
             optimizer.step()
+
+    with pytest.raises(TrainingHalted) as halted, dbg:
+        train()
     assert halted.value.step == 6
     assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
     run = dbg.record()
@@ -397,14 +416,18 @@ def test_what_is_under_way_when_a_program_raises_is_recorded(monkeypatch):
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     dbg = NeuralDbg(model, probes=False)
-    with pytest.raises(ZeroDivisionError), dbg:
+
+    def train() -> None:
         for step in range(9):
             x, y = vectors()
             optimizer.zero_grad()
             F.cross_entropy(model(x), y).backward()
-            if step == 8:
-                _ = 1 / 0
             optimizer.step()
+            if step == 7:
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), dbg:
+        train()
     run = dbg.record()
     assert list(run.scalar("loss").steps) == list(range(8))
     assert list(run.scalar("grad_norm").steps) == list(range(8))

@@ -18,6 +18,8 @@ from neuraldbg.capture.device_many import Many
 from neuraldbg.capture.late import Awaited
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from neuraldbg.capture.table import Raw
@@ -38,7 +40,7 @@ class DeviceNorm:
         self._turn = 0
 
     def read(self) -> Tensor | None:
-        """Queue the reading. Returns what ``squares`` is to be told when it has arrived, None where there is nothing."""
+        """Queue the reading. Returns what ``squares`` is to be told when it has arrived, None if there is nothing."""
         grads = [self._plain(tensor.grad) for tensor in self.tensors]
         there = [grad for grad in grads if grad is not None]
         if not there:
@@ -66,10 +68,16 @@ def squares(found: Any) -> tuple[float, float]:
     return float(sizes.sum()), float(read[:, op.NONFINITE].sum())
 
 
-def awaited(here: tuple[float, float] | None, there: list[Tensor], scale: Tensor | None) -> Awaited:
+def awaited(
+    here: tuple[float, float] | None,
+    there: list[Tensor],
+    scale: Tensor | None,
+    tells: Callable[[float], bool] = lambda norm: True,
+) -> Awaited:
     """Return the norm over what was read ``here``, as sum of squares and elements that are not finite, and ``there``.
 
-    ``scale`` divides it, where gradients are unscaled only inside of the step.
+    ``scale`` divides it, where gradients are unscaled only inside of the step. ``tells`` says whether it is worth
+    telling.
     """
 
     def land(values: list[Any], taken: Raw | None) -> dict[str, float]:
@@ -78,6 +86,7 @@ def awaited(here: tuple[float, float] | None, there: list[Tensor], scale: Tensor
         if here is not None:
             parts.append(here)
         bad = sum(part[1] for part in parts)
-        return {"grad_norm": math.nan if bad else math.sqrt(sum(part[0] for part in parts)) / by}
+        norm = math.nan if bad else math.sqrt(sum(part[0] for part in parts)) / by
+        return {"grad_norm": norm} if tells(norm) else {}
 
     return Awaited((*there, *(() if scale is None else (scale,))), land)

@@ -58,5 +58,5 @@ def glimpse_of(
     if any(not isinstance(value, float) for value, _ in losses):
         awaited.append(loss_of(losses, closure=closure)[1])
     late = sent([each for each in awaited if each is not None])
-    weighed = norm is not None or awaited[0] is not None
+    weighed = stream is not None and stream.weighed
     return Glimpse(step, index, now, lr, losses, len(losses), closure, norm, weighed, own, late)

@@ -50,12 +50,13 @@ class Norm:
         self._rows: list[npt.NDArray[np.float64]] = []
         tensors = [w.ref for w in watched if plain(w.ref)]
         most = int(seconds * ELEMENTS_A_SECOND)
-        few = tensors[:: max(1, -(-len(tensors) // (_FEW - 1)))][: _FEW - 1] + tensors[-1:]
-        self._few = self._some(few, _LEAST)
+        self._few = self._some(_a_few(tensors), _LEAST)
+        there = [w.ref for w in watched if elsewhere.plain(w.ref)]
         self._usual = usual
         whole = sum(tensor.numel() for tensor in tensors) <= most
         self._gradients = self._some(tensors, 0 if whole else max(most // len(tensors), _LEAST))
-        self._devices = _on_devices([w.ref for w in watched if elsewhere.plain(w.ref)], seconds, before)
+        self._devices = _on_devices(there, seconds, before)
+        self._few_there = _on_devices(_a_few(there), 0.0, before, few=True)
 
     def _some(self, tensors: list[Tensor], cap: int) -> Gradients:
         rows = np.tile(op.BLANK, (len(tensors), 1))
@@ -84,6 +85,14 @@ class Norm:
         late = scale if not isinstance(scale, float) else None
         return awaited(here, there, late) if there or here is not None else None
 
+    def glance(self, scale: Tensor | float) -> Awaited | None:
+        """Look at a few of the gradients of other devices. If they are larger than usual by far when that is known, or
+        not finite, their norm stands for that of all, which is at least as large; else nothing is told.
+        """
+        there = [part for part in (each.read() for each in self._few_there) if part is not None]
+        late = None if isinstance(scale, float) else scale
+        return awaited(None, there, late, self._usual.odd) if there else None
+
     def read(self) -> tuple[float, int] | None:
         """Return the L2 norm, NaN if an element is not finite, and how many are not; None where nothing was read."""
         if not self._gradients.tensors:
@@ -108,12 +117,18 @@ class Norm:
         return (total, 0) if math.isfinite(total) else (math.nan, 1)
 
 
-def _on_devices(tensors: list[Tensor], seconds: float, before: Norm | None) -> list[DeviceNorm]:
+def _a_few(tensors: list[Tensor]) -> list[Tensor]:
+    """Return some tensors from the front to the end."""
+    return tensors[:: max(1, -(-len(tensors) // (_FEW - 1)))][: _FEW - 1] + tensors[-1:]
+
+
+def _on_devices(tensors: list[Tensor], seconds: float, before: Norm | None, *, few: bool = False) -> list[DeviceNorm]:
     """Return what reads gradients of other devices; what was planned before is kept where it still holds."""
     by_device: dict[torch.device, list[Tensor]] = {}
     for tensor in tensors:
         by_device.setdefault(tensor.device, []).append(tensor)
-    known = {each.tensors[0].device: each for each in before._devices} if before is not None else {}  # noqa: SLF001
+    planned = [] if before is None else before._few_there if few else before._devices  # noqa: SLF001
+    known = {each.tensors[0].device: each for each in planned}
     made = []
     for device, some in by_device.items():
         most = int(seconds * ON_A_DEVICE)

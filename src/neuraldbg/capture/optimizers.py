@@ -65,6 +65,8 @@ class Stream:
         """What the norm of a few of its gradients is in light steps."""
         self.glimpse: tuple[float, int] | None = None
         """Norm of the gradients of the current light step, and how many elements are not finite."""
+        self.weighed = False
+        """Whether all gradients of the current light step were read."""
         self.awaited_norm: Awaited | None = None
         """The same where gradients lie on another device."""
         self.held: list[Watched] | None = None
@@ -227,6 +229,7 @@ class Optimizers:
         lrs = [group["lr"] for group in opt.param_groups if group.get("lr") is not None]
         stream.lr = float(max(lrs)) if lrs else None
         stream.glimpse = stream.awaited_norm = None
+        stream.weighed = False
         if self.judging:
             watched = self.params.owned(stream.tensors())
             self.watched.update({id(w.ref): w for w in watched})
@@ -237,8 +240,13 @@ class Optimizers:
             if stream.norm is None or stream.norm.outdated:
                 watched = self.params.owned(stream.tensors())
                 stream.norm = Norm(watched, self.allowed_s, stream.usual, stream.norm)
-            if stream.steps % self.norms_every and not stream.norm.seems_odd():
+            stream.weighed = stream.steps % self.norms_every == 0
+            if not stream.weighed and stream.norm.waits:
+                stream.awaited_norm = stream.norm.glance(self._scale_of(opt))
                 return
+            if not stream.weighed and not stream.norm.seems_odd():
+                return
+            stream.weighed = True
             began = perf_counter()
             if stream.norm.waits:
                 stream.awaited_norm = stream.norm.awaited(self._scale_of(opt))

@@ -365,6 +365,7 @@ def stale_share(tensors: list[Tensor]) -> float:
     if not tensors:
         return 0.0
     nonzero = 0
+    there: dict[torch.device, list[Tensor]] = {}
     for tensor in tensors:
         grad = tensor.grad
         if grad is None:
@@ -372,8 +373,19 @@ def stale_share(tensors: list[Tensor]) -> float:
         if grad.is_sparse:
             grad = grad.coalesce().values()
         flat = _local(grad).detach().reshape(-1)
-        nonzero += bool(torch.count_nonzero(flat[:_STALE_HEAD])) or bool(torch.count_nonzero(flat))
-    return nonzero / len(tensors)
+        if elsewhere.lies(flat):
+            there.setdefault(flat.device, []).append(flat)
+        else:
+            nonzero += bool(torch.count_nonzero(flat[:_STALE_HEAD])) or bool(torch.count_nonzero(flat))
+    return (nonzero + sum(_nonzero_there(flats) for flats in there.values())) / len(tensors)
+
+
+def _nonzero_there(flats: list[Tensor]) -> int:
+    """Return how many tensors of a device, 1-D, are not zero. Waits once or twice, not once for each."""
+    heads = torch.stack([torch.count_nonzero(flat[:_STALE_HEAD]) for flat in flats]).tolist()
+    left = [flat for flat, head in zip(flats, heads, strict=True) if not head and len(flat) > _STALE_HEAD]
+    whole = torch.stack([torch.count_nonzero(flat) for flat in left]).tolist() if left else []
+    return sum(map(bool, heads)) + sum(map(bool, whole))
 
 
 def _local(x: Tensor) -> Tensor:
