@@ -5,12 +5,19 @@ Skipped where there is none. `python -m pytest tests/capture/test_device_cuda.py
 
 from __future__ import annotations
 
+import contextlib
+import math
+
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
+from tests.capture.far import compare
+from tests.capture.riding import Ride, ride
+from torch import nn
 
 from neuraldbg.capture import device as device_module
-from neuraldbg.capture import op
+from neuraldbg.capture import governor, op
 from neuraldbg.capture.device import DeviceTable
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA or ROCm device")
@@ -223,3 +230,95 @@ def test_a_tensor_of_another_than_the_current_device():
     table.observe_many([x], [1], 0)
     assert torch.cuda.current_device() == 0
     assert rows_of(table)[:, op.SUM].tolist() == [1000, 1000]
+
+
+# -- whole sessions ---------------------------------------------------------------------------------------------
+
+STEADY = range(17, 25)
+"""Full steps in which facts are not read and leftovers not looked for: in those a session may wait."""
+
+
+def net() -> nn.Sequential:
+    """In float64, so that a device and the CPU compute the same up to rounding far below what is compared."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(64, 8), nn.ReLU(),
+        nn.Linear(8, 3),
+    ).double()  # fmt: skip
+
+
+def session(device: str, *, mode: str | None = None, guard=contextlib.nullcontext, micro: int = 2, **settings) -> Ride:
+    """Train on batches that lie on the device already; ``guard`` is around each of the steady steps."""
+    model = net().to(device)
+    call = torch.compile(model, fullgraph=True, mode=mode) if mode is not None else model
+    draw = torch.Generator().manual_seed(1)
+    batches = [(torch.randn(4, 1, 6, 6, generator=draw).double(), torch.arange(4) % 3) for _ in range(26 * micro)]
+    batches = [(x.to(device), y.to(device)) for x, y in batches]
+
+    def program() -> None:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+        for step in range(26):
+            with guard() if step in STEADY else contextlib.nullcontext():
+                optimizer.zero_grad()
+                for x, y in batches[step * micro : (step + 1) * micro]:
+                    (F.cross_entropy(call(x), y) / micro).backward()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+
+    return ride(program, model, probes=False, **settings)
+
+
+@contextlib.contextmanager
+def no_sync():
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@KINDS
+def test_a_session_never_waits_and_records_what_the_cpu_does(kind, monkeypatch):
+    monkeypatch.setattr(device_module, "backend", lambda device: kind)
+    compare(session("cuda", guard=no_sync), session("cpu"), facts=False)
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_a_compiled_session_records_what_an_eager_one_does(mode):
+    torch._dynamo.reset()
+    seen, eager = session("cuda", mode=mode, guard=no_sync, micro=1), session("cuda", micro=1)
+    torch._dynamo.reset()
+    assert seen.scalars("loss") == pytest.approx(eager.scalars("loss"), rel=1e-6)
+    for kind in ("activation", "output_grad", "param_grad"):
+        for layer in ("0", "1", "4", "6"):
+            for step in (2, 10, 20, 25):
+                name = "weight" if kind == "param_grad" else ""
+                there, here = (each.norm(kind, layer, name=name, step=step) for each in (seen, eager))
+                assert there == pytest.approx(here, rel=1e-4), (kind, layer, step)
+
+
+@pytest.mark.budget
+@pytest.mark.parametrize("spoil", [math.nan, 1e6])
+def test_a_light_step_never_waits_and_its_gradient_is_known_later(spoil, monkeypatch):
+    monkeypatch.setattr(governor.Governor, "norms_every", lambda self, reading: 1)
+    model, norms, bad = net().cuda(), [], 41
+    x, y = torch.randn(4, 1, 6, 6, device="cuda", dtype=torch.float64), torch.arange(4, device="cuda") % 3
+
+    def program() -> None:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+        for step in range(60):
+            with no_sync() if step > 33 and step not in range(bad, bad + 20) else contextlib.nullcontext():
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                if step == bad:
+                    model[4].weight.grad[1, 1] = spoil
+                norms.append(torch.stack([p.grad.square().sum() for p in model.parameters()]).sum().sqrt())
+                optimizer.step()
+
+    seen = ride(program, model, probes=False, overhead=1e-6, allowance_s=0.0)
+    light = [step.index for step in seen.steps if step.light]
+    assert bad in light
+    np.testing.assert_allclose(
+        seen.scalars("grad_norm")[: bad + 1], [float(norm) for norm in norms[: bad + 1]], rtol=1e-5
+    )
+    assert any(index not in light for index in range(bad + 1, bad + 12))

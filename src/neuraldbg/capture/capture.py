@@ -103,12 +103,10 @@ class Capture:
         self.scene.models, self.scene.optimizers, self.scene.losses = self.models, self.optimizers, self.losses
         self.learning = Learning(self.scene)
         self.layouts = Layouts(self.hooks, self.losses)
-        self.steps = 0
-        self.backwards = 0
+        self.steps = self.backwards = 0
         self._judge, self._halt, self._note = judge, halt, note
         self.delivery = Delivery(self.hooks.table, self.tally, emit)
         self.pace = Pace(settings, self.tally, self.delivery, background)
-        self.delivery.heard = self._heard
         self._patches = Patches()
         self._open: list[Stream] = []
         self._pending = False
@@ -118,6 +116,7 @@ class Capture:
         self._by_hand: bool | None = None
         self._recompiled = False
         self._packed = 0  # regions of packed tensors that had begun before the session
+        self.delivery.heard = self._heard
 
     # -- lifecycle ----------------------------------------------------------------------------------------------
 
@@ -304,12 +303,11 @@ class Capture:
             self._get_ready(again=False, at_once=not applied)
 
     def _get_ready(self, *, again: bool = True, at_once: bool = False) -> None:
-        """Decide how the next step is read, and hand on those that are over if it is time: what a device still holds
-        is waited for if ``at_once``, or where a breakpoint must stop at its step.
+        """Decide how the next step is read, and hand on those that are over if it is time: all of them ``at_once``, or
+        where a breakpoint must stop at its step.
         """
         governor = self.pace.governor
-        self.pace.usual_loss, self.pace.usual_norm = governor.usual
-        self.losses.usual = self.pace.usual_loss
+        self.losses.usual, self.pace.usual_norm = self.pace.usual_loss, _ = governor.usual
         self.optimizers.norms_every = governor.norms_every(self.optimizers.reading_s)
         read = governor.decide() or self.learning.reading(self.steps + again)
         self._prepare(full=read, next_step=again)
@@ -399,13 +397,4 @@ class Capture:
 
     def coverage(self) -> dict[str, Any]:
         """Say how well the program could be seen."""
-        return {
-            **coverage(self.hooks, recompiled=self._recompiled, packed=REGIONS.entered > self._packed),
-            "cost": self.pace.cost(),
-            "backwards": self.backwards,
-            "models": len(self.models.found),
-            "optimizers": len(self.optimizers.streams) or sum(1 for _ in made()),
-            "passes": self.hooks.passes,
-            "graded": self.models.graded,
-            "reached": self.models.committed,
-        }
+        return coverage(self, recompiled=self._recompiled, packed=REGIONS.entered > self._packed)

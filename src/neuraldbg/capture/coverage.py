@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from neuraldbg.capture.optimizers import made
+
 if TYPE_CHECKING:
+    from neuraldbg.capture.capture import Capture
     from neuraldbg.capture.hooks import HookManager
 
 _FUSED = (nn.TransformerEncoderLayer, nn.TransformerEncoder)
 
 
-def coverage(hooks: HookManager, *, recompiled: bool, packed: bool) -> dict[str, Any]:
-    """Return the part of ``RunInfo.coverage`` that the hooks know."""
+def coverage(capture: Capture, *, recompiled: bool, packed: bool) -> dict[str, Any]:
+    """Return the part of ``RunInfo.coverage`` that capture knows."""
+    hooks, models = capture.hooks, capture.models
     silent = hooks.never_fired()
     return {
         "layers": len(hooks.probes),
@@ -22,6 +26,13 @@ def coverage(hooks: HookManager, *, recompiled: bool, packed: bool) -> dict[str,
         "never_fired": silent,
         "notes": _notes(hooks, recompiled=recompiled, packed=packed),
         "errors": hooks.tally.errors,
+        "cost": capture.pace.cost(),
+        "backwards": capture.backwards,
+        "models": len(models.found),
+        "optimizers": len(capture.optimizers.streams) or sum(1 for _ in made()),
+        "passes": hooks.passes,
+        "graded": models.graded,
+        "reached": models.committed,
     }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neuraldbg.capture import elsewhere
-from neuraldbg.capture.device import Kept, capturing, layout
+from neuraldbg.capture.device import Kept, capturing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ class Many:
         updates: Sequence[int] | None = None,
     ) -> None:
         self._table, self._rows, self._caps, self._updates = table, list(rows), list(caps), updates
-        self._layouts = [layout(x) for x in like]
+        self._forms = [(x.dtype, x.numel()) for x in like]
         self._batch: Batch | None = None
         self._kept: Kept | None = None
 
@@ -45,6 +45,7 @@ class Many:
         """
         keep = self._updates is not None
         if self._table.kind == "torch" or capturing(self._table.device):
+            tensors = [x.detach() if x is not None else None for x in tensors]
             samples = self._table.set_each(tensors, self._rows, self._caps, keep=keep)
             self._kept = Kept(tensors, self._caps, self._updates, samples) if self._updates is not None else None
             return
@@ -58,17 +59,21 @@ class Many:
         """Set the rows ``updates`` from what tensors are now less what was kept of them."""
         kept, self._kept = self._kept, None
         if kept is not None:
-            self._table.difference_many([x if x is not None and elsewhere.plain(x) else None for x in tensors], kept)
+            self._table.difference_many(
+                [x.detach() if x is not None and elsewhere.plain(x) else None for x in tensors], kept
+            )
 
     def forget(self) -> None:
         """What is kept says nothing of the step to come."""
         self._kept = None
 
     def _planned(self, tensors: Sequence[Tensor | None]) -> Batch:
-        """Return the plan for the tensors, made anew where one does not lie as it did."""
-        layouts = [was if x is None else layout(x) for x, was in zip(tensors, self._layouts, strict=True)]
-        if self._batch is None or layouts != self._layouts:
-            self._layouts = layouts
+        """Return the plan for the tensors, made anew where one is of another size or dtype. All fill their memory, and
+        are read in its order, so that nothing else matters.
+        """
+        forms = [was if x is None else (x.dtype, x.numel()) for x, was in zip(tensors, self._forms, strict=True)]
+        if self._batch is None or forms != self._forms:
+            self._forms = forms
             self._batch = self._made()
         return self._batch
 
@@ -77,7 +82,7 @@ class Many:
 
         updates = self._updates if self._updates is not None else self._rows
         members = [
-            Member(lies[0], lies[1].numel(), lies[1].numel(), cap, row, update) if lies is not None else None
-            for lies, cap, row, update in zip(self._layouts, self._caps, self._rows, updates, strict=True)
+            Member(dtype, numel, numel, cap, row, update)
+            for (dtype, numel), cap, row, update in zip(self._forms, self._caps, self._rows, updates, strict=True)
         ]
         return Batch(self._table.table, members, keep=self._updates is not None)

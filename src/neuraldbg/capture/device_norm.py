@@ -41,20 +41,17 @@ class DeviceNorm:
 
     def read(self) -> Tensor | None:
         """Queue the reading. Returns what ``squares`` is to be told when it has arrived, None if there is nothing."""
-        grads = [self._plain(tensor.grad) for tensor in self.tensors]
+        grads, _ = elsewhere.gradients(self.tensors)
         there = [grad for grad in grads if grad is not None]
         if not there:
             return None
         if self._table.kind == "torch":
+            there = [grad.detach() for grad in there]
             return torch.stack(torch._foreach_norm(there, 2, dtype=torch.float32))  # noqa: SLF001 (as torch's clipping)
         self._turn += 1
         self._table.clear(len(grads))
         self._many.observe(grads, self._turn)
         return self._table.table
-
-    def _plain(self, grad: Tensor | None) -> Tensor | None:
-        fits = grad is not None and grad.device == self._table.device and elsewhere.plain(grad)
-        return grad.detach() if grad is not None and fits else None
 
 
 def squares(found: Any) -> tuple[float, float]:

@@ -12,7 +12,6 @@ from neuraldbg.capture.device_many import Many
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
 
     from neuraldbg.capture.device import DeviceTable
     from neuraldbg.capture.params import Watched
@@ -29,7 +28,7 @@ class OnDevice:
         self.members = members
         self.gradient_rows = _rows([w.grad for w in members])
         rows, updates = _rows([w.param for w in members]), _rows([w.update for w in members])
-        tensors = [w.ref for w in members]
+        tensors = self._tensors = [w.ref for w in members]
         self._device = members[0].ref.device
         self._layouts = [layout(x) for x in tensors]
         self._table = table
@@ -41,33 +40,27 @@ class OnDevice:
     def holds(self) -> bool:
         """Whether the parameters still lie where and as they did."""
         return all(
-            w.ref.device == self._device and elsewhere.plain(w.ref) and layout(w.ref) == was
+            layout(w.ref) == was and w.ref.device == self._device and elsewhere.plain(w.ref)
             for w, was in zip(self.members, self._layouts, strict=True)
         )
 
     def read_weights(self) -> None:
         """Read the weights, and keep what is read for the update."""
-        self._weights.observe([w.ref.detach() for w in self.members])
+        self._weights.observe(self._tensors)
 
     def read_gradients(self) -> list[Watched]:
         """Read the gradients. Returns the parameters whose gradient cannot be read with the others: it is sparse,
         spread over devices, expanded.
         """
-        grads: list[Tensor | None] = []
-        odd = []
-        for w in self.members:
-            grad = w.ref.grad
+        grads, odd = elsewhere.gradients(self._tensors)
+        for w, grad in zip(self.members, grads, strict=True):
             w.had_grad |= grad is not None
-            if grad is not None and not (grad.device == self._device and elsewhere.plain(grad)):
-                odd.append(w)
-                grad = None
-            grads.append(grad)
         self._gradients.observe(grads)
-        return odd
+        return [self.members[place] for place in odd]
 
     def compare(self) -> None:
         """Read what the step has changed."""
-        self._weights.compare([w.ref.detach() for w in self.members])
+        self._weights.compare(self._tensors)
 
     def forget(self) -> None:
         """What is kept says nothing of the step to come."""

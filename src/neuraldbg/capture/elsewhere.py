@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+from torch import Tensor
+
 from neuraldbg.capture import device_plan, op
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from collections.abc import Sequence
 
 
 def lies(x: Tensor) -> bool:
@@ -21,3 +24,29 @@ def lies(x: Tensor) -> bool:
 def plain(x: Tensor) -> bool:
     """Whether one launch can read ``x`` together with others as it lies: ordinary, dense, of a dtype that we read."""
     return type(x) in op.ORDINARY and lies(x) and op.observable(x) and device_plan.dense(x)
+
+
+def gradients(tensors: Sequence[Tensor]) -> tuple[list[Tensor | None], list[int]]:
+    """Return the gradients of tensors that are ``plain``, None where there is none or one of another kind, and the
+    places of the latter.
+    """
+    found: list[Tensor | None] = []
+    odd: list[int] = []
+    careful = op.transforming()
+    for place, tensor in enumerate(tensors):
+        grad = tensor.grad
+        if grad is not None and (careful or not _usual(grad, tensor)) and not _plain_too(grad, tensor):
+            odd.append(place)
+            grad = None
+        found.append(grad)
+    return found, odd
+
+
+def _usual(grad: Tensor, tensor: Tensor) -> bool:
+    """Whether a gradient is what nearly all are. There are hundreds of them at each step, and this costs little."""
+    strided = type(grad) is Tensor and grad.layout is torch.strided
+    return strided and grad.dtype is tensor.dtype and grad.is_contiguous() and not grad.is_neg()
+
+
+def _plain_too(grad: Tensor, tensor: Tensor) -> bool:
+    return plain(grad) and grad.device == tensor.device
