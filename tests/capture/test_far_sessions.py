@@ -22,7 +22,7 @@ from tests.capture.riding import Ride, ride
 from torch import Tensor, nn
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture import Capture, governor
+from neuraldbg.capture import Capture, device_fetch, governor
 from neuraldbg.config import CaptureSettings
 from neuraldbg.errors import TrainingHalted
 
@@ -432,6 +432,44 @@ def test_what_is_under_way_when_a_program_raises_is_recorded(monkeypatch):
     assert list(run.scalar("loss").steps) == list(range(8))
     assert list(run.scalar("grad_norm").steps) == list(range(8))
     assert run.history.read.all()
+
+
+def test_what_was_recorded_before_a_device_died_is_kept(monkeypatch):
+    """As after an index out of range in a kernel: all that is asked of the device from then on raises."""
+    monkeypatch.delenv("NEURALDBG_STRICT")
+    Far(monkeypatch, 1)
+    torch.manual_seed(0)
+    model, dead = mlp(), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    dbg = NeuralDbg(model, probes=False)
+    arrived, wait, made = device_fetch.Sent.arrived, device_fetch.Sent.wait, device_fetch.Sent.__init__
+
+    def unless_dead(original: Callable[..., object]) -> Callable[..., object]:
+        def asked(*args: object) -> object:
+            if dead:
+                raise RuntimeError("CUDA error: device-side assert triggered")
+            return original(*args)
+
+        return asked
+
+    for name, original in (("arrived", arrived), ("wait", wait), ("__init__", made)):
+        monkeypatch.setattr(device_fetch.Sent, name, unless_dead(original))
+
+    def train() -> None:
+        for step in range(9):
+            if step == 8:
+                dead.append(True)
+                raise RuntimeError("CUDA error: device-side assert triggered")
+            x, y = vectors()
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+
+    with pytest.raises(RuntimeError, match="device-side"), dbg:
+        train()
+    run = dbg.record()
+    assert list(run.scalar("backwards").steps) == list(range(8))
+    assert list(run.scalar("loss").steps) == list(range(7))
 
 
 def test_what_never_seems_to_arrive_is_waited_for_some_day(monkeypatch):

@@ -112,9 +112,8 @@ class Capture:
         self._pending = False
         self._together = False
         """Whether two optimizers have ever stepped after one backward."""
-        self._closure = False
+        self._closure = self._recompiled = False
         self._by_hand: bool | None = None
-        self._recompiled = False
         self._packed = 0  # regions of packed tensors that had begun before the session
         self.delivery.heard = self._heard
 
@@ -153,9 +152,11 @@ class Capture:
 
     def flush(self) -> None:
         """Close the step that is open, and hand on all that are closed: whoever asks wants to see them, and waits."""
-        self._close_open()
-        self.pace.settle(self.layouts.latest(), self.optimizers.reading_s)
-        self.delivery.deliver(wait=True)
+        try:
+            self._close_open()
+            self.pace.settle(self.layouts.latest(), self.optimizers.reading_s)
+        finally:
+            self.delivery.deliver(wait=True)
 
     def summarise(self) -> None:
         """Hand on what only the whole run so far can tell."""
@@ -265,8 +266,7 @@ class Capture:
             self._close()
 
     def _scaled(self, tensor: Tensor, scale: float) -> None:
-        self.losses.scale_of = (weakref.ref(tensor), scale)
-        self.losses.scale_in_step = scale
+        self.losses.scale_of, self.losses.scale_in_step = (weakref.ref(tensor), scale), scale
 
     # -- a step ends --------------------------------------------------------------------------------------------
 
@@ -392,7 +392,7 @@ class Capture:
     # -- what is where ------------------------------------------------------------------------------------------
 
     def layout(self) -> Layout:
-        """Return the current layout; the same object until something new was seen."""
+        """Return the current layout."""
         return self.layouts.now()
 
     def coverage(self) -> dict[str, Any]:

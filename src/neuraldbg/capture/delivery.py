@@ -94,11 +94,14 @@ class Delivery:
             while self._whole < len(self._backlog):
                 closed = self._backlog[self._whole]
                 if closed.late is not None:
-                    wait_now = wait or len(self._backlog) - self._whole > _MOST_LATE
-                    if not (wait_now or closed.late.ready()):
-                        break
-                    closed.scalars.update(closed.late.land(closed.taken))
-                    odd |= self.heard(closed)
+                    try:
+                        wait_now = wait or len(self._backlog) - self._whole > _MOST_LATE
+                        if not (wait_now or closed.late.ready()):
+                            break
+                        closed.scalars.update(closed.late.land(closed.taken))
+                        odd |= self.heard(closed)
+                    except Exception:  # noqa: BLE001 (a device that died tells nothing more; what is here still counts)
+                        self._tally.caught()
                 self._whole += 1
         return odd
 
