@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from neuraldbg.capture.late import sent
-from neuraldbg.capture.losses import loss_of
+from neuraldbg.capture.losses import awaits, loss_of
 
 if TYPE_CHECKING:
     from neuraldbg.capture.late import Late
@@ -54,9 +54,8 @@ def glimpse_of(
     """Put down a step that has just ended."""
     index, lr, read = (stream.index, stream.lr, stream.glimpse) if stream is not None else (0, None, None)
     norm = read[0] if read is not None else None
-    awaited = [stream.awaited_norm if stream is not None else None]
-    if any(not isinstance(value, float) for value, _ in losses):
-        awaited.append(loss_of(losses, closure=closure)[1])
-    late = sent([each for each in awaited if each is not None])
-    weighed = stream is not None and stream.weighed
+    weighed, late_norm = (stream.weighed, stream.awaited_norm) if stream is not None else (False, None)
+    late = None
+    if late_norm is not None or awaits(losses):
+        late = sent([each for each in (late_norm, loss_of(losses, closure=closure)[1]) if each is not None])
     return Glimpse(step, index, now, lr, losses, len(losses), closure, norm, weighed, own, late)

@@ -289,20 +289,30 @@ def mean_loss(kept: list[Kept], *, closure: bool) -> tuple[float, int] | None:
 
 def loss_of(kept: list[Kept], *, closure: bool) -> tuple[dict[str, float], Awaited | None]:
     """Return the scalars of a step's losses, or what they await from a device."""
-    kept = list(kept)  # the step's own list is cleared when the next begins
-    there = tuple(value for value, _ in kept if isinstance(value, Tensor) and elsewhere.lies(value))
+    if not awaits(kept):
+        return _told(kept, closure=closure), None
+    there = tuple(value for value, _ in kept if isinstance(value, Tensor))
+    scales = [(isinstance(value, Tensor), value, scale) for value, scale in kept]
 
     def land(values: list[Any], taken: object) -> dict[str, float]:
         arrived = iter(values)
-        known = [(float(next(arrived)) if _late(value) else value, scale) for value, scale in kept]
-        loss = mean_loss(known, closure=closure)
-        return {"loss": loss[0], "loss_nonfinite": loss[1]} if loss is not None else {}
+        known: list[Kept] = [(float(next(arrived)) if late else value, scale) for late, value, scale in scales]
+        return _told(known, closure=closure)
 
-    return ({}, Awaited(there, land)) if there else (land([], None), None)
+    return {}, Awaited(there, land)
 
 
-def _late(value: Tensor | float) -> bool:
-    return isinstance(value, Tensor) and elsewhere.lies(value)
+def awaits(kept: list[Kept]) -> bool:
+    """Whether a loss of a step is on a device."""
+    for value, _ in kept:  # noqa: SIM110 (at every light step: a generator would cost more than the rest)
+        if type(value) is not float and isinstance(value, Tensor) and elsewhere.lies(value):
+            return True
+    return False
+
+
+def _told(kept: list[Kept], *, closure: bool) -> dict[str, float]:
+    loss = mean_loss(kept, closure=closure)
+    return {"loss": loss[0], "loss_nonfinite": loss[1]} if loss is not None else {}
 
 
 def _operand(root: Any, name: str, path: tuple[int, ...]) -> Tensor | None:

@@ -231,8 +231,10 @@ class Params:
             if w.ref.grad is not None:
                 self._keep_touched(w, w.ref.grad)
         self._sum_up(squares, bad, alone=isinstance(scale, float) and scale == 1.0)
-        missing = set(stepped.gradients.missing())
-        self._unscale([row_of(w.grad) for i, w in enumerate(stepped.readable) if i not in missing], scale, here=True)
+        if not (isinstance(scale, float) and scale == 1.0):
+            missing = set(stepped.gradients.missing())
+            there = [w for i, w in enumerate(stepped.readable) if i not in missing]
+            self._unscale([row_of(w.grad) for w in there], scale, here=True)
 
     def _read_on_devices(self, stepped: Stepped, scale: Tensor | float, *, again: bool) -> None:
         """Read the gradients of parameters on other devices, a launch for each device, and those that are left."""
