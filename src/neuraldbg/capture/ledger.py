@@ -10,8 +10,9 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
+from neuraldbg.capture import elsewhere
+from neuraldbg.capture.device_fetch import Sent
 from neuraldbg.capture.levels import columns, grid, middle, skewed
 from neuraldbg.capture.op import observable
 from neuraldbg.capture.repeats import Pass, Runs
@@ -48,6 +49,8 @@ class Ledger:
     def __init__(self, model: str) -> None:
         self.model = model
         self.pending: list[Pass] = []
+        self._away: tuple[list[Pass], Sent] | None = None
+        """Passes whose excerpts are on their way from a device."""
         self.sizes: dict[int, int] = {}
         """Batch size -> training passes of it."""
         self.odd: list[tuple[int, int]] = []
@@ -127,7 +130,9 @@ class Ledger:
         if self.columns is None and not evaluating and x.dim() == 2 and self.floating:
             self.columns = columns(x)
         if len(self.pending) >= TOGETHER:
-            self.work()
+            self._begin_work()
+        if self._away is not None and self._away[1].arrived():
+            self._take_back()
 
     def cut(self) -> None:
         """Passes went by unseen."""
@@ -135,13 +140,28 @@ class Ledger:
             self.work()
             self.runs.cut()
 
-    @np.errstate(all="ignore")  # infinities in the data are no news to numpy's reader
     def work(self) -> None:
-        """Work on the passes that were put aside."""
+        """Work on the passes that were put aside; waits for those whose excerpts a device holds."""
+        self._begin_work()
+        self._take_back()
+
+    def _begin_work(self) -> None:
+        """Work on the passes that were put aside, or send for their excerpts."""
+        self._take_back()
         pending, self.pending = self.pending, []
-        if not pending:
-            return
-        rows = _fetched([one.rows for one in pending])
+        if any(elsewhere.lies(one.rows) for one in pending):
+            self._away = pending, Sent([one.rows.float() for one in pending])
+        elif pending:
+            self._learn(pending, [one.rows.float().numpy() for one in pending])
+
+    def _take_back(self) -> None:
+        """Work on the passes whose excerpts were sent for."""
+        away, self._away = self._away, None
+        if away is not None:
+            self._learn(away[0], [rows.astype(np.float32) for rows in away[1].read()])
+
+    @np.errstate(all="ignore")  # infinities in the data are no news to numpy's reader
+    def _learn(self, pending: list[Pass], rows: list[Rows]) -> None:
         numbered = _numbered(rows)
         levels = _levels(rows) if self.floating else np.empty((len(rows), 0))
         for one, found, numbers, level in zip(pending, rows, numbered, levels, strict=True):
@@ -259,18 +279,6 @@ class Ledger:
             bursts.setdefault(source, set()).add(burst)
             one["bursts"] = len(bursts[source])
         return list(found.values())
-
-
-def _fetched(excerpts: list[Tensor]) -> list[Rows]:
-    """Bring all excerpts over, with one copy for those on another device."""
-    if all(x.device.type == "cpu" for x in excerpts):
-        return [x.float().numpy() for x in excerpts]
-    flat = torch.cat([x.float().reshape(-1) for x in excerpts]).cpu().numpy()
-    found, at = [], 0
-    for x in excerpts:
-        found.append(flat[at : at + x.numel()].reshape(x.shape))
-        at += x.numel()
-    return found
 
 
 def _levels(rows: list[Rows]) -> npt.NDArray[np.float64]:

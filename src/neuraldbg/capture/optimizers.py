@@ -233,7 +233,6 @@ class Optimizers:
         if self.judging:
             watched = self.params.owned(stream.tensors())
             self.watched.update({id(w.ref): w for w in watched})
-            self.params.table.begin()
             self.params.read_gradients(watched)
             self._ready()
         elif not closure:  # the gradients of a closure are still to come

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from neuraldbg.capture import elsewhere
 from neuraldbg.capture.graph import op_name
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.packed import saved
@@ -172,8 +173,10 @@ class Accumulation(Reader):
 
     def _look_back(self) -> None:
         gone = 0
-        for w, _, head in self._filled:
+        for w, left, head in self._filled:
             grad = w.ref.grad
+            if grad is not None and elsewhere.lies(grad) and _state(w.ref) == left:
+                return  # nobody has touched it, which needs no wait to know
             if grad is not None and (grad.is_sparse or bool(torch.count_nonzero(grad.detach()))):
                 return  # still there: it accumulates
             gone += 1
