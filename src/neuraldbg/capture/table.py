@@ -48,7 +48,6 @@ class Table:
         self._limit = rows
         self.raw = torch.zeros((rows, op.WIDTH), dtype=torch.float64, device="cpu")
         """Shape (rows, op.WIDTH), float64, on the CPU."""
-        self.handle = op.handle_of(self.raw)
         self.rows = op.rows_of(self.raw)
         self._numpy = self.rows.values
         self._elsewhere: dict[torch.device, DeviceTable] = {}
@@ -131,12 +130,6 @@ class Table:
         raw = self._numpy[row]
         if raw[op.COUNT] and math.isfinite(norm):
             raw[op.SQUARES] = norm**2 * raw[op.COUNT] / raw[op.TOTAL]
-
-    def rest(self, *, resting: bool) -> None:
-        """Take nothing from compiled graphs in the steps to come, or begin anew."""
-        op.rest(self.raw, self.handle, resting=resting)
-        if not resting:
-            self.clear()
 
     def clear(self) -> None:
         """Start a new step."""
