@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 import torch
 import torch.nn.functional as F
 from tests.capture.far import Far
 from tests.capture.riding import ride
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from neuraldbg.capture import Capture, elsewhere
+from neuraldbg.nouns import column
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 X, Y = torch.randn(32, 16, generator=torch.Generator().manual_seed(1)), torch.arange(32) % 4
 
@@ -188,3 +195,112 @@ def test_on_another_device_a_compiled_graph_rests_in_light_steps(monkeypatch: py
     in_graph = [kind for kind in read if kind in ("activation", "output_grad")]
     assert len(in_graph) == 8 * len([step for step in full if step >= 4])
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(16, 32), nn.Linear(32, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(torch.relu(self.up(x)))
+
+
+class Blocks(nn.Module):
+    """A model of a class of its own, whose hooks Dynamo calls outside of the graph."""
+
+    def __init__(self, *, checkpointed: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.blocks, self.head = nn.ModuleList(Block() for _ in range(10)), nn.Linear(16, 4)
+        self.checkpointed = checkpointed
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False) if self.checkpointed else block(x)
+        return self.head(x)
+
+
+def graphs() -> int:
+    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+
+
+LAYERS = ("blocks.0.up", "blocks.0", "blocks.9.down", "head")
+
+
+@pytest.mark.parametrize("how", ["whole", "checkpointed", "each block", "aot_eager", "eager", "in a loop of sizes"])
+def test_models_of_ones_own_are_seen_whole_and_make_no_more_graphs(how: str) -> None:
+    def call_of(net: Blocks) -> nn.Module:
+        if how == "each block":
+            for block in net.blocks:
+                block.compile(fullgraph=True)
+            return net
+        return torch.compile(net, fullgraph=True, backend=how if "eager" in how else "inductor")
+
+    def run(net: Blocks) -> None:
+        call = call_of(net) if net.head.weight.requires_grad else net
+        opt = torch.optim.SGD(net.parameters(), lr=0.01)
+        for step in range(5):
+            x, y = (X[: 32 - step], Y[: 32 - step]) if how == "in a loop of sizes" else (X, Y)
+            opt.zero_grad()
+            F.cross_entropy(call(x), y).backward()
+            opt.step()
+
+    checkpointed = how == "checkpointed"
+    run(Blocks(checkpointed=checkpointed))
+    bare = graphs()
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    net = Blocks(checkpointed=checkpointed)
+    seen = ride(lambda: run(net), net)
+    assert graphs() == bare
+    assert not torch._dynamo.utils.counters["graph_break"]
+    torch._dynamo.reset()
+    plain = Blocks(checkpointed=checkpointed)
+    eager = ride(lambda: with_disabled(run, plain), plain)
+    for kind in ("activation", "output_grad"):
+        for layer in LAYERS:
+            assert seen.norm(kind, layer) == pytest.approx(eager.norm(kind, layer), rel=1e-4), (kind, layer)
+
+
+def with_disabled(run: Callable[[nn.Module], None], net: nn.Module) -> None:
+    with torch.compiler.set_stance("force_eager"):
+        run(net)
+
+
+def test_of_a_large_output_a_sample_is_read_that_speaks_for_it() -> None:
+    def make() -> nn.Sequential:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Conv2d(3, 24, 3), nn.BatchNorm2d(24), nn.ReLU(), nn.Flatten(), nn.Linear(21_600, 4))
+
+    x = torch.rand(16, 3, 32, 32)
+
+    def program(call: nn.Module, net: nn.Module) -> None:
+        opt = torch.optim.SGD(net.parameters(), lr=0.001)
+        for _ in range(3):
+            opt.zero_grad()
+            F.cross_entropy(call(x), Y[:16]).backward()
+            opt.step()
+
+    whole, net = make(), make()
+    every = ride(lambda: program(whole, whole), whole, block_cap=10**9)
+    part = ride(lambda: program(torch.compile(net, fullgraph=True), net), net)
+    for layer in ("0", "1", "2"):
+        total = every.stat("activation", layer, "count")
+        assert part.stat("activation", layer, "count") <= 4096 < part.stat("activation", layer, "total") == total
+        for stat in ("mean", "std", "rms"):
+            found, expected = (each.stat("activation", layer, stat) for each in (part, every))
+            assert found == pytest.approx(expected, abs=0.05), (layer, stat)
+
+
+@pytest.mark.budget
+def test_steps_that_are_not_read_leave_the_table_alone_and_make_no_graph() -> None:
+    net = Blocks()
+    call = torch.compile(net, fullgraph=True)
+    settings = {"overhead": 1e-9, "allowance_s": 0.0}
+    seen = ride(lambda: train(call, list(net.parameters()), 90), net, **settings)
+    assert graphs() == 1
+    full = [step for step in seen.steps if len(step.table)]
+    assert 0 < len(full) < len(seen.steps) == 90
+    row = seen.row("activation", "head")
+    assert {step.table[row, column("count")] for step in full} == {128}

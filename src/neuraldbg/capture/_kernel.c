@@ -20,6 +20,7 @@
 #include <Python.h>
 #include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -324,6 +325,7 @@ static PyObject *highest(PyObject *self, PyObject *const *args, Py_ssize_t nargs
 }
 
 #include "_kernel_hooks.h"
+#include "_kernel_graph.h"
 
 static PyMethodDef methods[] = {
     {"observe", (PyCFunction)(void (*)(void))observe, METH_FASTCALL, observe_doc},
@@ -337,6 +339,9 @@ static PyMethodDef methods[] = {
     {"find_gradients", (PyCFunction)(void (*)(void))find_gradients, METH_FASTCALL, find_gradients_doc},
     {"hook", (PyCFunction)(void (*)(void))hook, METH_FASTCALL, hook_doc},
     {"meet", (PyCFunction)(void (*)(void))meet, METH_FASTCALL, meet_doc},
+    {"functions", functions, METH_NOARGS, functions_doc},
+    {"serve", serve, METH_O, serve_doc},
+    {"point", (PyCFunction)(void (*)(void))point, METH_FASTCALL, point_doc},
     {NULL, NULL, 0, NULL},
 };
 

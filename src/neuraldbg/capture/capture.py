@@ -147,7 +147,7 @@ class Capture:
             REGIONS.unwatch()
             self.readers.at("stop")
             self.hooks.detach()
-            self.hooks.table.rest(resting=False)
+            self.hooks.graph.close()
             self._recompiled |= forget_compiled(self.settings)
 
     def flush(self) -> None:
@@ -369,7 +369,7 @@ class Capture:
         self._read(on=False)
         self.hooks.active = False
         self.hooks.lift()
-        self.hooks.table.rest(resting=True)
+        self.hooks.rest(resting=True)
         self.params.forget_samples()
         self.optimizers.allowed_s = self.pace.governor.light_s
         self.switch.wake(awake=False)
@@ -379,7 +379,7 @@ class Capture:
         self.switch.wake(awake=True)
         if self.hooks.put_back():
             self._recompiled |= forget_compiled(self.settings)
-        self.hooks.table.rest(resting=False)
+        self.hooks.rest(resting=False)
         self.optimizers.wake(self.steps)
         self.scene.order.clear()
         self.readers.at("resumes")

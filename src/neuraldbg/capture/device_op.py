@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from neuraldbg.capture import device, op
+from neuraldbg.capture import device
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,7 +35,7 @@ def register(handle: int, table: Table) -> None:
 def _observe_there(x: Tensor, handle: int, row: int, cap: int, bound: float, centre: float) -> Tensor:
     table = _tables.get(handle)
     # What is captured while the session rests would never be read again.
-    awake = not op.resting(handle) or device.capturing(x.device)
+    awake = table is not None and (not table.resting or device.capturing(x.device))
     if table is not None and awake and x.numel() and x.dtype.is_floating_point:
         there = table.for_graph(x.device)
         if there is not None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from neuraldbg.capture import op
+from neuraldbg.capture import device_op, op
 from neuraldbg.capture.compiled import anything_compiled
 from neuraldbg.capture.graph import Marks
 from neuraldbg.capture.guest import Tally, guarded
 from neuraldbg.capture.names import layer_of, strip, wraps
 from neuraldbg.capture.probe import Probe, inert
 from neuraldbg.capture.table import Table
+from neuraldbg.capture.traced import Edge, Graph
 from neuraldbg.config import CaptureSettings
 from neuraldbg.errors import AttachError
 from neuraldbg.nouns import Layer, Site, column
@@ -60,6 +62,10 @@ class HookManager:
         self.settings = settings or CaptureSettings(every=log_every)
         self.tally = tally or Tally()
         self.table = Table(ROWS, self.settings.block_cap, self.settings.window)
+        seen = self.settings.compiled == "observe"
+        self.graph = Graph(self.table.raw, self.tally.clock, self.settings.block_cap, reads=seen)
+        device_op.register(self.graph.handle, self.table)
+        weakref.finalize(self, self.graph.close)
         self.step = 0
         self.active = True
         """Whether activations are read now: off in passes without gradients, and between logged steps."""
@@ -97,12 +103,14 @@ class HookManager:
             message = f"{type(root).__name__} is attached already; detach() it first"
             raise AttachError(message)
         self._attached.add(id(root))
+        self._handles.append(root.register_forward_pre_hook(Edge(self.graph, opens=True)))
         name = name or type(root).__name__
         for path, module in root.named_modules():
             self._add(_joined(prefix, strip(path)) or (name if not module._modules else ""), module, name)  # noqa: SLF001
         if self._param_grads:
             for path, module in self.modules.items():
                 self._hook_gradients(path, module)
+        self._handles.append(root.register_forward_hook(Edge(self.graph, opens=False)))  # behind that of a lone layer
         return self
 
     def sync(self, root: nn.Module, prefix: str, name: str) -> tuple[dict[str, nn.Module], list[nn.Module]]:
@@ -135,6 +143,13 @@ class HookManager:
             for path, probe in self.probes.items():
                 if probe.removable is not None:
                     self.modules[path]._forward_hooks.pop(probe.removable.id, None)  # noqa: SLF001
+
+    def rest(self, *, resting: bool) -> None:
+        """Take nothing from compiled graphs in the steps to come, or begin anew."""
+        self.graph.rest(resting=resting)
+        self.table.resting = resting
+        if not resting:
+            self.table.begin()  # the replay of a CUDA graph has asked nobody
 
     def put_back(self) -> bool:
         """Put lifted hooks back, behind those that the program has set. Returns whether something was compiled while

@@ -1,8 +1,7 @@
-"""The one statistics operation, ``neuraldbg::observe``: a tensor in, one row of a table grows.
+"""The one statistics operation: a tensor in, one row of a table grows.
 
-Eager hooks call ``observe_cpu`` or ``observe_device`` directly; a graph traced by torch.compile holds the operator,
-which declares that it mutates the table, so the compiler neither drops it nor breaks the graph. A row accumulates over
-the calls of one step, so micro-batches and repeated calls need no bookkeeping here.
+Eager hooks call ``observe_cpu`` or ``observe_device`` directly; what a graph of torch.compile holds stands in
+``traced.py``. A row accumulates over the calls of one step, so micro-batches and repeated calls need no bookkeeping.
 
 The raw columns, float64: total, count, nonfinite, sum, sum of squares, min, max, zeros, saturated, and the elements
 that half precision would round to zero (under) or to infinity (over).
@@ -10,9 +9,7 @@ that half precision would round to zero (under) or to infinity (over).
 
 from __future__ import annotations
 
-import itertools
-import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 import numpy as np
 import torch
@@ -180,97 +177,3 @@ def observe_device(x: Tensor, table: Tensor, row: int, cap: int, bound: float = 
     summed[MIN] = torch.minimum(old[MIN], new[MIN])
     summed[MAX] = torch.maximum(old[MAX], new[MAX])
     table[row] = summed
-
-
-def _observe_op(x: Tensor, table: Tensor, row: int, cap: int, bound: float, centre: float) -> None:
-    """Operator form for compiled graphs; ``table`` has shape (rows, WIDTH)."""
-    if table.data_ptr() in _resting or x.numel() == 0 or not x.dtype.is_floating_point:
-        return
-    if x.device.type == "cpu":
-        observe_cpu(x, rows_of(table), row, cap, bound, centre)
-    else:
-        observe_device(x, table, row, cap, bound, centre)
-
-
-def _observe_gradient_op(grad: Tensor, handle: int, row: int, cap: int) -> Tensor:
-    """Read a gradient on its way. Returns a zero to be subtracted from it, so that no compiler can leave this out.
-
-    The table is named by its handle: a tensor saved for backward may not be written to before it is used.
-    """
-    table = _tables.get(handle) if handle not in _resting else None
-    if table is not None and grad.numel() and grad.dtype.is_floating_point:
-        if grad.device.type == "cpu":
-            observe_cpu(grad, rows_of(table), row, cap)
-        elif table.device == grad.device:
-            observe_device(grad, table, row, cap)
-    return grad.new_zeros(())
-
-
-# Defined without torch.library.custom_op, whose checks at each call take several times as long as all that is done.
-_LIBRARY = torch.library.Library("neuraldbg", "DEF")
-# Both read any layout: told so, the compiler copies no activation into the layout that eager mode would give it.
-_TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout)
-_LIBRARY.define("observe(Tensor x, Tensor(a!) table, int row, int cap, float bound, float centre) -> ()", tags=_TAGS)
-_LIBRARY.define("observe_gradient(Tensor grad, int handle, int row, int cap) -> Tensor", tags=_TAGS)
-_LIBRARY.impl("observe", _observe_op, "CompositeExplicitAutograd")
-_LIBRARY.impl("observe_gradient", _observe_gradient_op, "CompositeExplicitAutograd")
-observe = torch.ops.neuraldbg.observe.default
-observe_gradient = torch.ops.neuraldbg.observe_gradient.default
-
-
-def _no_result(x: Tensor, table: Tensor, row: int, cap: int, bound: float, centre: float) -> None:
-    return None
-
-
-def _a_zero(grad: Tensor, handle: int, row: int, cap: int) -> Tensor:
-    return grad.new_empty(())
-
-
-torch.library.register_fake("neuraldbg::observe", _no_result, lib=_LIBRARY)
-torch.library.register_fake("neuraldbg::observe_gradient", _a_zero, lib=_LIBRARY)
-
-
-class _Tap(torch.autograd.Function):
-    """Identity whose backward reads the gradient: how a traced graph sees it, where a tensor hook would break it."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, handle: int, row: int, cap: int) -> Tensor:
-        ctx.handle, ctx.row, ctx.cap = handle, row, cap
-        return x.clone()  # returning the input itself would break in-place operations after it
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        # x - 0 is x for every x, -0 and NaN included, and costs nothing where the compiler fuses it with what follows.
-        return grad - observe_gradient(grad, ctx.handle, ctx.row, ctx.cap), None, None, None
-
-
-def tap(x: Tensor, handle: int, row: int, cap: int) -> Tensor:
-    """Return ``x`` unchanged, arranged so that its gradient is read in backward; for traced graphs."""
-    return _Tap.apply(x, handle, row, cap)  # type: ignore[no-any-return,no-untyped-call]
-
-
-# Tables by handle, for as long as their session keeps them: a compiled graph can hold a number, not an object.
-_tables: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
-_handles = itertools.count()
-_resting: set[int] = set()
-"""Handles and addresses of tables that take nothing now. A compiled graph holds the operator in light steps, too: a
-flag that the graph itself could see would have it compiled once more.
-"""
-
-
-def resting(handle: int) -> bool:
-    """Whether the table of a handle takes nothing now."""
-    return handle in _resting
-
-
-def rest(table: Tensor, handle: int, *, resting: bool) -> None:
-    """Let compiled graphs pass by a table for some steps, or write to it again."""
-    for key in (table.data_ptr(), handle):
-        _resting.add(key) if resting else _resting.discard(key)
-
-
-def handle_of(table: Tensor) -> int:
-    """Give a table the number by which compiled backward graphs find it."""
-    handle = next(_handles)
-    _tables[handle] = table
-    return handle

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from neuraldbg.capture import device_op, elsewhere, kinds, op
+from neuraldbg.capture import kinds, op, traced
 from neuraldbg.capture.guest import Tally, guarded, hook_of
 from neuraldbg.capture.kernel import native, set_hook
 from neuraldbg.capture.leaves import leaves
@@ -66,29 +66,28 @@ class Probe:
     def __init__(self, owner: HookManager, path: str, module: nn.Module) -> None:
         self.owner = owner
         self.path = path
-        self.raw, self.handle = owner.table.raw, owner.table.handle
         self.cap = owner.settings.block_cap
-        self.traced = owner.settings.compiled == "observe"
         self.bound, self.centre = kinds.saturation(module)
-        self.graph_bound, self.graph_centre = self.bound, self.centre  # constants: a change would recompile the graph
         self.counts_units = isinstance(module, (*kinds.RECTIFIERS, nn.Linear, *_conv_and_norm()))
         self.always_units = isinstance(module, kinds.RECTIFIERS)
         self.slots: dict[tuple[int, str], Slot] = {}
         self.first = self.slot(0, "")
         self.row = self.first.activation if self.first.activation is not None else -1
         self.grad_row = self.first.gradient if self.first.gradient is not None else -1
+        self.plan = traced.Plan(owner.graph, self.row, self.grad_row, self.bound, self.centre)
         self.removable: RemovableHandle | None = None
         self.calls = self.recalls = 0
         self.seen_pass = -1
         self.quick: Callable[[Any], int] | None = None
         """The native reader of the first call of a pass, once a first output was read."""
 
+    @traced.skipped
     def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
         """Read the output; in a traced graph, return it with a tap on its gradient."""
         if torch.compiler.is_exporting():  # what is exported is used without us
             return None
         if torch.compiler.is_compiling():
-            return self.in_graph(output) if self.traced else None
+            return traced.see(self.plan, output)
         owner = self.owner
         if not owner.active or _tracing() is not None:
             return None
@@ -126,25 +125,6 @@ class Probe:
     def tally(self) -> Tally:
         """Where errors and time are counted."""
         return self.owner.tally
-
-    def in_graph(self, output: Any) -> Any:
-        """What a compiled graph holds: the operator on the output, and a tap on its gradient."""
-        if self.row < 0 or not torch.is_grad_enabled():
-            return None
-        if not isinstance(output, Tensor):
-            for _, x in leaves(output):
-                if x.is_floating_point() and not elsewhere.lies(x):
-                    op.observe(x.detach(), self.raw, self.row, self.cap, self.graph_bound, self.graph_centre)
-            return None
-        if not output.is_floating_point():
-            return None
-        if elsewhere.lies(output):
-            rows, bounds = (self.row, self.grad_row), (self.graph_bound, self.graph_centre)
-            return device_op.tap(output, self.handle, rows, self.cap, bounds)
-        op.observe(output.detach(), self.raw, self.row, self.cap, self.graph_bound, self.graph_centre)
-        if output.requires_grad and self.grad_row >= 0:
-            return op.tap(output, self.handle, self.grad_row, self.cap)
-        return None
 
     @guarded
     def read(self, module: nn.Module, output: Any, *, again: bool = False) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from neuraldbg.capture import device_op, elsewhere, op
+from neuraldbg.capture import elsewhere, op
 from neuraldbg.capture.device import DeviceTable
 from neuraldbg.capture.late import Awaited, Late, sent
 from neuraldbg.capture.units import Units
@@ -52,8 +52,8 @@ class Table:
         self._limit = rows
         self.raw = torch.zeros((rows, op.WIDTH), dtype=torch.float64, device="cpu")
         """Shape (rows, op.WIDTH), float64, on the CPU."""
-        self.handle = op.handle_of(self.raw)
-        device_op.register(self.handle, self)
+        self.resting = False
+        """Whether compiled graphs of other devices are to leave it alone."""
         self.rows = op.rows_of(self.raw)
         self._numpy = self.rows.values
         self._elsewhere: dict[torch.device, DeviceTable] = {}
@@ -168,12 +168,6 @@ class Table:
         raw = self._numpy[row]
         if raw[op.COUNT] and math.isfinite(norm):
             raw[op.SQUARES] = norm**2 * raw[op.COUNT] / raw[op.TOTAL]
-
-    def rest(self, *, resting: bool) -> None:
-        """Take nothing from compiled graphs in the steps to come, or begin anew."""
-        op.rest(self.raw, self.handle, resting=resting)
-        if not resting:
-            self.begin()  # the replay of a CUDA graph has asked nobody
 
     def begin(self) -> None:
         """Start a new step, whatever was gathered, here and on other devices."""

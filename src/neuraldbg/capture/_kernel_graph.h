@@ -1,0 +1,241 @@
+/* The operators that graphs of torch.compile hold, traced.py, without Python in between: included by _kernel.c.
+
+   They are registered by torch's C interface that is stable over its versions, whose functions Python finds and hands
+   over as addresses: nothing is linked. What a call is given belongs to it and is deleted by it. */
+
+typedef uint64_t Value; /* an argument or a result: a number, or what a handle points to */
+typedef void *Handle;
+
+#define SHIM(X)                                                                                                        \
+    X(int32_t, aoti_torch_dtype_float32, (void))                                                                       \
+    X(int32_t, aoti_torch_dtype_float64, (void))                                                                       \
+    X(int32_t, aoti_torch_dtype_float16, (void))                                                                       \
+    X(int32_t, aoti_torch_dtype_bfloat16, (void))                                                                      \
+    X(int32_t, aoti_torch_device_type_cpu, (void))                                                                     \
+    X(int32_t, aoti_torch_get_data_ptr, (Handle, void **))                                                             \
+    X(int32_t, aoti_torch_get_dtype, (Handle, int32_t *))                                                              \
+    X(int32_t, aoti_torch_get_dim, (Handle, int64_t *))                                                                \
+    X(int32_t, aoti_torch_get_sizes, (Handle, int64_t **))                                                             \
+    X(int32_t, aoti_torch_get_strides, (Handle, int64_t **))                                                           \
+    X(int32_t, aoti_torch_empty_strided,                                                                               \
+      (int64_t, const int64_t *, const int64_t *, int32_t, int32_t, int32_t, Handle *))                                \
+    X(int32_t, aoti_torch_delete_tensor_object, (Handle))                                                              \
+    X(int32_t, torch_list_size, (Handle, size_t *))                                                                    \
+    X(int32_t, torch_list_get_item, (Handle, size_t, Value *))                                                         \
+    X(int32_t, torch_delete_list, (Handle))                                                                            \
+    X(int32_t, aoti_torch_library_init_impl, (const char *, const char *, const char *, uint32_t, Handle *))           \
+    X(int32_t, torch_library_impl, (Handle, const char *, void (*)(Value *, uint64_t, uint64_t), uint64_t))
+
+#define DECLARE(result, name, arguments) static result(*name) arguments;
+SHIM(DECLARE)
+#undef DECLARE
+
+#define BUILT_FOR (((uint64_t)2 << 56) | ((uint64_t)10 << 48)) /* torch 2.10: the first with all of these */
+
+/* Tables by handle: where the rows begin and the clock ticks, NULL while nothing is to be read. In pages that stay where
+   they are, since a graph may run on another thread meanwhile. */
+typedef struct { double *rows, *clock; } Place;
+enum { PAGE = 1024 };
+static Place *pages[PAGE];
+
+static Place *place_of(Value handle) {
+    Place *page = handle < (Value)PAGE * PAGE ? pages[handle / PAGE] : NULL;
+    return page ? page + handle % PAGE : NULL;
+}
+
+static int64_t code_of_handle(Handle x) {
+    int32_t found, (*known[DTYPES])(void) = {aoti_torch_dtype_float32, aoti_torch_dtype_float64,
+                                             aoti_torch_dtype_float16, aoti_torch_dtype_bfloat16};
+    if (aoti_torch_get_dtype(x, &found)) return -1;
+    for (int64_t i = 0; i < DTYPES; i++)
+        if (known[i]() == found) return i;
+    return -1;
+}
+
+/* Reads elements one by one along the axes of a tensor that has holes. */
+static void read_strided(const char *x, int64_t code, int64_t dim, const int64_t *sizes, const int64_t *strides,
+                         double bound, double centre, Stats *s) {
+    if (dim == 0) {
+        read_block(x, code, 1, bound, centre, NULL, 0, s);
+        return;
+    }
+    for (int64_t i = 0; i < sizes[0]; i++)
+        read_strided(x + i * strides[0] * SIZE[code], code, dim - 1, sizes + 1, strides + 1, bound, centre, s);
+}
+
+/* Whether the elements fill their memory, in whatever order. A tensor of more axes than are looked at does not. */
+static int fills(int64_t dim, const int64_t *sizes, const int64_t *strides) {
+    int64_t expected = 1, left = 0;
+    for (int64_t i = 0; i < dim; i++) left += sizes[i] != 1;
+    while (left > 0) {
+        int64_t before = left;
+        for (int64_t i = 0; i < dim; i++)
+            if (sizes[i] != 1 && strides[i] == expected) expected *= sizes[i], left--;
+        if (left == before) return 0;
+    }
+    return 1;
+}
+
+static void read_handle(Handle x, double *row, int64_t total, double bound, double centre) {
+    void *data;
+    int64_t dim, *sizes, *strides, numel = 1, code = code_of_handle(x);
+    if (code < 0 || aoti_torch_get_data_ptr(x, &data) || aoti_torch_get_dim(x, &dim) ||
+        aoti_torch_get_sizes(x, &sizes) || aoti_torch_get_strides(x, &strides))
+        return;
+    for (int64_t i = 0; i < dim; i++) numel *= sizes[i];
+    if (numel <= 0) return;
+    Stats s;
+    begin(&s);
+    if (fills(dim, sizes, strides))
+        read_block(data, code, numel, bound, centre, NULL, 0, &s);
+    else
+        read_strided(data, code, dim, sizes, strides, bound, centre, &s);
+    finish(&s, row, total, numel);
+}
+
+static Value item(Value list, size_t i) {
+    Value found = 0;
+    torch_list_get_item((Handle)(uintptr_t)list, i, &found);
+    return found;
+}
+
+static double real(Value bits) {
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* observe(Tensor[] xs, Tensor(a!) table, int handle, int[] rows, SymInt[] totals, float[] bounds) -> () */
+static void graph_observe(Value *stack, uint64_t arguments, uint64_t results) {
+    (void)arguments, (void)results;
+    Place *place = place_of(stack[2]);
+    void *rows = NULL; /* those of the argument: a compiler may have handed over a copy, and copy that back */
+    if (place && place->rows) aoti_torch_get_data_ptr((Handle)(uintptr_t)stack[1], &rows);
+    double began = rows ? seconds() : 0.0;
+    size_t n = 0;
+    torch_list_size((Handle)(uintptr_t)stack[0], &n);
+    for (size_t i = 0; i < n; i++) {
+        Handle x = (Handle)(uintptr_t)item(stack[0], i); /* the list does not delete what it holds */
+        if (rows)
+            read_handle(x, (double *)rows + (int64_t)item(stack[3], i) * WIDTH, (int64_t)item(stack[4], i),
+                        real(item(stack[5], 2 * i)), real(item(stack[5], 2 * i + 1)));
+        aoti_torch_delete_tensor_object(x);
+    }
+    if (rows) *place->clock += seconds() - began;
+    aoti_torch_delete_tensor_object((Handle)(uintptr_t)stack[1]);
+    torch_delete_list((Handle)(uintptr_t)stack[0]);
+    for (int i = 3; i < 6; i++) torch_delete_list((Handle)(uintptr_t)stack[i]);
+}
+
+/* Four doubles: row, row of the gradient, bound and centre of saturation. */
+static const double *places_of(Value places) {
+    void *data = NULL;
+    aoti_torch_get_data_ptr((Handle)(uintptr_t)places, &data);
+    return data;
+}
+
+/* observe_at(Tensor x, Tensor(a!) table, int handle, Tensor places, SymInt total) -> () */
+static void graph_observe_at(Value *stack, uint64_t arguments, uint64_t results) {
+    (void)arguments, (void)results;
+    Place *place = place_of(stack[2]);
+    void *rows = NULL;
+    const double *at = place && place->rows ? places_of(stack[3]) : NULL;
+    if (at && at[0] >= 0.0 && !aoti_torch_get_data_ptr((Handle)(uintptr_t)stack[1], &rows)) {
+        double began = seconds();
+        read_handle((Handle)(uintptr_t)stack[0], (double *)rows + (int64_t)at[0] * WIDTH, (int64_t)stack[4], at[2], at[3]);
+        *place->clock += seconds() - began;
+    }
+    aoti_torch_delete_tensor_object((Handle)(uintptr_t)stack[0]);
+    aoti_torch_delete_tensor_object((Handle)(uintptr_t)stack[1]);
+    aoti_torch_delete_tensor_object((Handle)(uintptr_t)stack[3]);
+}
+
+/* Reads a gradient and deletes it. Returns a zero. */
+static Value read_gradient(Value grad, Place *place, int64_t row, int64_t total) {
+    Handle zero = NULL;
+    void *data;
+    if (place && place->rows && row >= 0) {
+        double began = seconds();
+        read_handle((Handle)(uintptr_t)grad, place->rows + row * WIDTH, total, 0.0, 0.0);
+        *place->clock += seconds() - began;
+    }
+    aoti_torch_delete_tensor_object((Handle)(uintptr_t)grad);
+    aoti_torch_empty_strided(0, NULL, NULL, aoti_torch_dtype_float32(), aoti_torch_device_type_cpu(), 0, &zero);
+    if (zero && !aoti_torch_get_data_ptr(zero, &data)) *(float *)data = 0.0f;
+    return (Value)(uintptr_t)zero;
+}
+
+/* observe_gradient(Tensor grad, int handle, int row, SymInt total) -> Tensor */
+static void graph_observe_gradient(Value *stack, uint64_t arguments, uint64_t results) {
+    (void)arguments, (void)results;
+    stack[0] = read_gradient(stack[0], place_of(stack[1]), (int64_t)stack[2], (int64_t)stack[3]);
+}
+
+/* observe_gradient_at(Tensor grad, int handle, Tensor places, SymInt total) -> Tensor */
+static void graph_observe_gradient_at(Value *stack, uint64_t arguments, uint64_t results) {
+    (void)arguments, (void)results;
+    const double *at = places_of(stack[2]);
+    Value zero = read_gradient(stack[0], place_of(stack[1]), at ? (int64_t)at[1] : -1, (int64_t)stack[3]);
+    aoti_torch_delete_tensor_object((Handle)(uintptr_t)stack[2]);
+    stack[0] = zero;
+}
+
+PyDoc_STRVAR(serve_doc, "serve(addresses)\n--\n\n"
+"Register the operators for tensors of the CPU. `addresses` are those of the functions `SHIM`, a dict by name.");
+
+static PyObject *serve(PyObject *self, PyObject *addresses) {
+    (void)self;
+#define FIND(result, name, arguments)                                                                                  \
+    {                                                                                                                  \
+        PyObject *found = PyDict_GetItemString(addresses, #name);                                                      \
+        if (!found) return PyErr_Format(PyExc_KeyError, "no address of %s", #name);                                    \
+        name = (result(*) arguments)(intptr_t)whole(found);                                                            \
+        if (PyErr_Occurred()) return NULL;                                                                             \
+    }
+    SHIM(FIND)
+#undef FIND
+    Handle library = NULL;
+    if (aoti_torch_library_init_impl("neuraldbg", "CPU", __FILE__, __LINE__, &library) ||
+        torch_library_impl(library, "observe", graph_observe, BUILT_FOR) ||
+        torch_library_impl(library, "observe_at", graph_observe_at, BUILT_FOR) ||
+        torch_library_impl(library, "observe_gradient", graph_observe_gradient, BUILT_FOR) ||
+        torch_library_impl(library, "observe_gradient_at", graph_observe_gradient_at, BUILT_FOR)) {
+        PyErr_SetString(PyExc_RuntimeError, "torch has refused the operators of _kernel_graph.h");
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(point_doc, "point(handle, rows, clock)\n--\n\n"
+"Say where the operators write what is read for a table: the addresses of its rows and of the seconds spent, 0 for\n"
+"nowhere.");
+
+static PyObject *point(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    if (wrong(nargs, 3, "point")) return NULL;
+    int64_t handle = whole(args[0]);
+    double *rows = (double *)AT(args[1]), *clock = (double *)AT(args[2]);
+    if (PyErr_Occurred()) return NULL;
+    if (handle < 0 || handle >= (int64_t)PAGE * PAGE) return PyErr_Format(PyExc_ValueError, "too many tables");
+    Place **page = pages + handle / PAGE;
+    if (!*page && !(*page = calloc(PAGE, sizeof(Place)))) return PyErr_NoMemory();
+    Place *place = *page + handle % PAGE;
+    place->clock = clock; /* before the rows: who finds those uses it */
+    place->rows = rows;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(functions_doc, "functions()\n--\n\nReturn the names of the functions of torch that `serve` needs.");
+
+static PyObject *functions(PyObject *self, PyObject *none) {
+    (void)self, (void)none;
+#define NAME_OF(result, name, arguments) #name,
+    static const char *const names[] = {SHIM(NAME_OF)};
+#undef NAME_OF
+    PyObject *found = PyTuple_New(sizeof names / sizeof *names);
+    for (size_t i = 0; found && i < sizeof names / sizeof *names; i++) {
+        PyObject *name = PyUnicode_FromString(names[i]);
+        if (!name || PyTuple_SetItem(found, (Py_ssize_t)i, name)) Py_CLEAR(found);
+    }
+    return found;
+}

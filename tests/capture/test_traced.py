@@ -1,0 +1,118 @@
+"""What compiled graphs hold: samples, and operators in native code that do what the ones in Python do."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from neuraldbg.capture import op, traced
+from neuraldbg.capture.traced import Graph
+
+native = pytest.mark.skipif(not traced.NATIVE, reason="no native operators with this torch, or no kernel")
+shapes = st.lists(st.integers(1, 18), min_size=0, max_size=4)
+dtypes = st.sampled_from([torch.float32, torch.float64, torch.float16, torch.bfloat16])
+
+
+@pytest.fixture
+def graph():
+    made = Graph(table(), np.zeros(1), 64, reads=True)
+    yield made
+    made.close()
+
+
+def table() -> torch.Tensor:
+    return torch.from_numpy(np.tile(op.BLANK, (4, 1)))
+
+
+@given(shapes, dtypes, st.integers(1, 5000))
+@settings(max_examples=200, deadline=None)
+def test_a_sample_is_small_new_and_made_of_the_tensor(shape, dtype, cap):
+    numbers = torch.arange(math.prod(shape)).reshape(shape)
+    x = numbers.to(dtype)
+    taken = traced.sample(x, cap)
+    assert 1 <= taken.numel() <= cap
+    assert taken.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+    assert set(taken.double().flatten().tolist()) <= set(x.double().flatten().tolist())
+    if x.numel() <= cap:
+        assert torch.equal(taken.double(), x.double())
+    else:
+        places = traced.sample(numbers.double(), cap).flatten()
+        assert places.unique().numel() == places.numel()
+        assert taken.numel() >= min(cap, x.numel()) / 2 ** len(shape)
+
+
+def test_a_sample_keeps_channels_and_features_and_leaves_some_of_each_other_axis():
+    assert traced.sample(torch.zeros(32, 64, 32, 32), 4096).shape == (4, 64, 4, 4)
+    assert traced.sample(torch.zeros(128, 256), 4096).shape == (16, 256)
+    assert traced.sample(torch.zeros(8, 128, 256), 4096).shape == (4, 4, 256)
+    assert traced.sample(torch.zeros(100_000), 4096).shape == (4000,)
+    assert traced.sample(torch.zeros(2, 50_000), 4096).shape == (1, 3846)
+
+
+@native
+@given(shapes, dtypes, st.booleans(), st.sampled_from([0.0, 1.5]), st.integers(0, 7))
+@settings(max_examples=150, deadline=None)
+def test_native_operators_do_what_those_in_python_do(shape, dtype, strided, bound, odd):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(odd)).to(dtype)
+    if x.dim() and odd < 4:
+        x.view(-1)[0] = (math.nan, math.inf, 0.0, 1e-7)[odd]
+    if strided and x.dim() > 1:
+        x = x.transpose(0, 1)[:, ::2]
+    rows = []
+    for served in (True, False):
+        clock, graph_table = np.zeros(1), table()
+        made = Graph(graph_table, clock, 64, reads=True)
+        places = torch.tensor([2.0, 3.0, bound, 0.25], dtype=torch.float64)
+        totals, bounds = [x.numel() + 5, x.numel()], [bound, 0.25, 0.0, 0.0]
+        if served:
+            traced.observe([x, x], graph_table, made.handle, [0, 1], totals, bounds)
+            traced.observe_at(x, graph_table, made.handle, places, x.numel())
+            zero = traced.observe_gradient_at(x, made.handle, places, x.numel())
+            assert clock[0] > 0
+        else:
+            traced._observe([x, x], graph_table, made.handle, [0, 1], totals, bounds)
+            traced._observe_at(x, graph_table, made.handle, places, x.numel())
+            zero = traced._observe_gradient_at(x, made.handle, places, x.numel())
+        assert torch.equal(zero, torch.zeros(()))
+        rows.append(graph_table.numpy().copy())
+        made.close()
+    np.testing.assert_allclose(rows[0], rows[1], rtol=1e-6, atol=1e-4)  # float32 sums
+
+
+@pytest.mark.parametrize("served", [pytest.param(True, marks=native), False])
+def test_what_rests_or_is_closed_reads_nothing(graph, served):
+    observe = traced.observe if served else traced._observe
+    observe_gradient = traced.observe_gradient if served else traced._observe_gradient
+    x = torch.ones(8)
+    graph.rest(resting=True)
+    observe([x], graph.table, graph.handle, [0], [8], [0.0, 0.0])
+    assert observe_gradient(x, graph.handle, 1, 8).item() == 0.0
+    assert graph.table[0, op.COUNT] == 0
+    graph.rest(resting=False)
+    observe([x], graph.table, graph.handle, [0], [8], [0.0, 0.0])
+    observe_gradient(x, graph.handle, 1, 8)
+    assert graph.table[:2, op.COUNT].tolist() == [8, 8]
+    graph.close()
+    observe([x], graph.table, graph.handle, [0], [8], [0.0, 0.0])
+    observe_gradient(x, graph.handle, 1, 8)
+    observe_gradient(x, 2**40, 1, 8)
+    assert graph.table[:2, op.COUNT].tolist() == [8, 8]
+
+
+@native
+@pytest.mark.parametrize("resting", [True, False])
+def test_arguments_are_let_go(graph, resting):
+    graph.rest(resting=resting)
+    x, places = torch.randn(100), torch.zeros(4, dtype=torch.float64)
+    before = x._use_count(), graph.table._use_count(), places._use_count()
+    for _ in range(3):
+        traced.observe([x, x], graph.table, graph.handle, [0, 1], [100, 100], [0.0] * 4)
+        traced.observe_at(x, graph.table, graph.handle, places, 100)
+        traced.observe_gradient(x, graph.handle, 0, 100)
+        traced.observe_gradient_at(x, graph.handle, places, 100)
+    assert (x._use_count(), graph.table._use_count(), places._use_count()) == before
