@@ -103,14 +103,17 @@ class HookManager:
             message = f"{type(root).__name__} is attached already; detach() it first"
             raise AttachError(message)
         self._attached.add(id(root))
-        self._handles.append(root.register_forward_pre_hook(Edge(self.graph, opens=True)))
+        scripted = isinstance(root, torch.jit.ScriptModule)  # takes no hooks
+        if not scripted:
+            self._handles.append(root.register_forward_pre_hook(Edge(self.graph, opens=True)))
         name = name or type(root).__name__
         for path, module in root.named_modules():
             self._add(_joined(prefix, strip(path)) or (name if not module._modules else ""), module, name)  # noqa: SLF001
         if self._param_grads:
             for path, module in self.modules.items():
                 self._hook_gradients(path, module)
-        self._handles.append(root.register_forward_hook(Edge(self.graph, opens=False)))  # behind that of a lone layer
+        if not scripted:  # behind the hook of a lone layer
+            self._handles.append(root.register_forward_hook(Edge(self.graph, opens=False)))
         return self
 
     def sync(self, root: nn.Module, prefix: str, name: str) -> tuple[dict[str, nn.Module], list[nn.Module]]:
@@ -251,10 +254,10 @@ class HookManager:
         def script(obj: Any, *args: Any, **kwargs: Any) -> Any:
             lifted = []
             for module in obj.modules() if isinstance(obj, nn.Module) else ():
-                hooks = module._forward_hooks  # noqa: SLF001 (a handle would give the hook a new place)
-                lifted.append((hooks, dict(hooks)))
-                for key in [key for key, hook in hooks.items() if isinstance(hook, Probe) or inert(hook)]:
-                    del hooks[key]
+                for hooks in (module._forward_hooks, module._forward_pre_hooks):  # noqa: SLF001 (handles change places)
+                    lifted.append((hooks, dict(hooks)))
+                    for key in [key for key, hook in hooks.items() if isinstance(hook, (Probe, Edge)) or inert(hook)]:
+                        del hooks[key]
             try:
                 return original(obj, *args, **kwargs)
             finally:
