@@ -193,7 +193,7 @@ LOOP void NAME(chunk32)(const float *x, int64_t n, Stats *s) {
 #define SUM_HALVES(name, SPREAD, ONE, WIDEN, UNDER)                                                                    \
     LOOP void NAME(name)(const uint16_t *x, int64_t n, Stats *s) {                                                     \
         const Shorts magnitude = (Shorts){0} + 0x7fff, under = (Shorts){0} + (UNDER);                                  \
-        Floats sum = {0}, squares = {0}, low = (Floats){0} + ONE(x[0]), high = low;                                    \
+        Floats sum = {0}, squares = {0}, others = {0}, low = (Floats){0} + ONE(x[0]), high = low;                      \
         Shorts zeros = {0}, wide = {0}, top = {0};                                                                     \
         int64_t i = 0;                                                                                                 \
         for (; i + 2 * LANES <= n; i += 2 * LANES) {                                                                   \
@@ -204,11 +204,13 @@ LOOP void NAME(chunk32)(const float *x, int64_t n, Stats *s) {
             low = LEAST(low, LEAST(a, b));                                                                             \
             high = MOST(high, MOST(a, b));                                                                             \
             sum += a + b;                                                                                              \
-            squares += a * a + b * b;                                                                                  \
+            squares += a * a;                                                                                          \
+            others += b * b;                                                                                           \
             top = LARGEST16(top, k);                                                                                   \
             zeros += k == 0; /* at most CHUNK / 16 times */                                                            \
-            wide += k > under;                                                                                         \
+            if (UNDER) wide += k > under;                                                                              \
         }                                                                                                              \
+        squares += others;                                                                                             \
         Part part = {0, 0, ONE(x[0]), ONE(x[0]), 0, (int32_t)i, 0};                                                    \
         int16_t largest = 0;                                                                                           \
         NAME(add_lanes)(&part, &sum, &squares, &low, &high);                                                           \
@@ -217,6 +219,7 @@ LOOP void NAME(chunk32)(const float *x, int64_t n, Stats *s) {
             part.small += wide[k];                                                                                     \
             largest = top[k] > largest ? top[k] : largest;                                                             \
         }                                                                                                              \
+        if (!(UNDER)) part.small = part.zeros;                                                                         \
         part.top = (int32_t)bits32(ONE((uint16_t)largest));                                                            \
         for (; i < n; i++) NAME(add_one)(&part, ONE(x[i]));                                                            \
         if (!NAME(add_up)(&part, s)) {                                                                                 \
