@@ -293,6 +293,25 @@ def test_of_a_large_output_a_sample_is_read_that_speaks_for_it() -> None:
             assert found == pytest.approx(expected, abs=0.05), (layer, stat)
 
 
+def test_a_default_of_another_dtype_changes_nothing() -> None:
+    torch.set_default_dtype(torch.float64)
+    try:
+        net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+        call = torch.compile(net, fullgraph=True, backend="aot_eager")
+
+        def program() -> None:
+            opt = torch.optim.SGD(net.parameters(), lr=0.1)
+            for _ in range(2):
+                opt.zero_grad()
+                F.cross_entropy(call(X.double()), Y).backward()
+                opt.step()
+
+        seen = ride(program, net)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert seen.stat("activation", "1", "count") == seen.stat("output_grad", "1", "count") == 32 * 32
+
+
 @pytest.mark.budget
 def test_steps_that_are_not_read_leave_the_table_alone_and_make_no_graph() -> None:
     net = Blocks()

@@ -57,7 +57,7 @@ def _observe_gradient(grad: Tensor, handle: int, row: int, total: int) -> Tensor
     table = _open.get(handle)
     if table is not None and row >= 0:
         _read(grad, table, row, total)
-    return torch.zeros(())
+    return torch.zeros((), dtype=torch.float32, device="cpu")
 
 
 def _observe_at(x: Tensor, table: Tensor, handle: int, places: Tensor, total: int) -> None:
@@ -157,10 +157,16 @@ def _served() -> bool:
 
 NATIVE = _served()
 """Whether native code does what the operators do on tensors of the CPU."""
+
+
+def _a_zero(*_: object) -> Tensor:
+    return torch.empty((), dtype=torch.float32, device="cpu")
+
+
 for _name in ("observe", "observe_at"):
     torch.library.register_fake(f"neuraldbg::{_name}", lambda *_: None, lib=_LIBRARY)
 for _name in ("observe_gradient", "observe_gradient_at"):
-    torch.library.register_fake(f"neuraldbg::{_name}", lambda *_: torch.empty((), device="cpu"), lib=_LIBRARY)
+    torch.library.register_fake(f"neuraldbg::{_name}", _a_zero, lib=_LIBRARY)
 
 
 class _Tap(torch.autograd.Function):
@@ -206,7 +212,7 @@ class Graph:
         """Whether layers in a graph are read at all."""
         self.handle = next(_handles)
         self._clock = clock
-        self.leaf = torch.zeros((), requires_grad=True)
+        self.leaf = torch.zeros((), dtype=torch.float32, device="cpu", requires_grad=True)
         """Its gradient is a zero."""
         self.opened = False
         """Whether a watched model is being called in the graph."""
