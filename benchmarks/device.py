@@ -35,6 +35,8 @@ from rich.table import Table
 from neuraldbg import NeuralDbg
 from neuraldbg.capture import op
 from neuraldbg.capture.device import DeviceTable, why_torch
+from neuraldbg.capture.device_fetch import Sent
+from neuraldbg.capture.device_many import Many
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,9 +90,7 @@ def correctness(device: torch.device, longest: int) -> Table:
 def compared(x: torch.Tensor, cap: int) -> tuple[str, str, str]:
     table = DeviceTable(x.device, 1)
     table.observe(x, 0, cap)
-    table.fetch()
-    rows = table.take(wait=True)
-    assert rows is not None
+    (rows,) = Sent([table.table]).read()
     values = op.sample(x, cap or x.numel()).cpu().double().numpy()
     finite = values[np.isfinite(values)]
     size = np.abs(finite)
@@ -125,19 +125,22 @@ def launches(device: torch.device, numel: int, times: int) -> Table:
     sizes = [min(n, numel) for n in (768, 3072, 589_824, 2_359_296)]  # as in a GPT of this size
     grads = [torch.randn(n, device=device).to(torch.bfloat16) for n in sizes for _ in range(37)]
     table, plain = DeviceTable(device, 1024), DeviceTable(device, 1024, "torch")
-    rows = range(len(grads))
+    some, every = (Many(table, grads, range(len(grads)), [cap] * len(grads)) for cap in (4096, 0))
+    sent: list[Sent] = []
 
-    def fetch() -> None:
-        table.fetch(512)
-        table.take()
+    def send() -> None:
+        sent.append(Sent([table.table[:512]]))
+        table.clear(512)
+        if sent[0].arrived():
+            sent.pop(0).read()
 
     calls: dict[str, Callable[[], Any]] = {
         "observe, cap 4,096": lambda: table.observe(x, 0, 4096),
         f"observe, all of {numel:,}": lambda: table.observe(x, 0, 0),
         "the same by torch, cap 4,096": lambda: plain.observe(x, 0, 4096),
-        f"observe_many, {len(grads)} tensors, cap 4,096": lambda: table.observe_many(grads, rows, 4096),
-        f"observe_many, {len(grads)} tensors, all": lambda: table.observe_many(grads, rows, 0),
-        "fetch and take": fetch,
+        f"many: {len(grads)} tensors, cap 4,096": lambda: some.observe(grads),
+        f"many: {len(grads)} tensors, all": lambda: every.observe(grads),
+        "send and take": send,
     }
     for name, call in calls.items():
         out.add_row(name, *(f"{1e6 * seconds:.1f}" for seconds in timed_call(call, device, times)))

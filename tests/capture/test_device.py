@@ -10,6 +10,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -18,8 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuraldbg.capture import device as device_module
-from neuraldbg.capture import device_plan, op
+from neuraldbg.capture import device_plan, elsewhere, op
 from neuraldbg.capture.device import DeviceTable
+from neuraldbg.capture.device_fetch import Sent
+from neuraldbg.capture.device_many import Many
 
 TRITON = importlib.util.find_spec("triton") is not None
 INTERPRETED = TRITON and os.environ.get("TRITON_INTERPRET") == "1"
@@ -154,21 +157,24 @@ def test_a_row_accumulates(kind, xs):
 @KINDS
 @settings(max_examples=40)
 @given(
-    xs=st.lists(st.one_of(st.none(), tensors(longest=7)), min_size=1, max_size=6),
+    xs=st.lists(tensors(longest=7).filter(lambda x: x.numel() and device_plan.dense(x)), min_size=1, max_size=6),
+    absent=st.sets(st.integers(0, 5)),
     cap=st.sampled_from(CAPS),
     by=st.sampled_from([0.0, 0.25, 1e-3]),
 )
-def test_many_tensors_and_what_changed(kind, xs, cap, by):
+def test_many_tensors_and_what_changed(kind, xs, absent, cap, by):
     table = DeviceTable("cpu", 3 * len(xs), kind)
     rows = list(range(0, 3 * len(xs), 3))
-    updates = [row + 1 for row in rows]
+    many = Many(table, xs, rows, [cap] * len(xs), [row + 1 for row in rows])
+    xs = [None if i in absent else x for i, x in enumerate(xs)]
     empty = DeviceTable("cpu", 1, "torch").table[0].numpy()
     for turn in range(3):  # the third reading is a second one in its step: it replaces the other
-        kept = table.observe_many(xs, rows, cap, updates)
+        many.observe(xs)
         news = [None if x is None else changed(x, 1 + by) for x in xs]
-        table.difference_many(news, kept)
+        with patch.object(elsewhere, "lies", lambda x: True):
+            many.compare(news)
         for x, new, row in zip(xs, news, rows, strict=True):
-            if x is None or not x.numel():
+            if x is None:
                 np.testing.assert_array_equal(table.table[[row, row + 1]].numpy(), [empty, empty])
                 continue
             close(table.table[row].numpy(), oracle(read_of(x, cap), x.numel()))
@@ -177,17 +183,23 @@ def test_many_tensors_and_what_changed(kind, xs, cap, by):
             close(table.table[row + 1].numpy(), oracle(after.to(wide) - before.to(wide), x.numel()))
             np.testing.assert_array_equal(table.table[row + 2].numpy(), empty)
         if turn == 0:
-            table.fetch()
+            table.clear(len(table.table))
 
 
 @KINDS
 def test_what_is_laid_out_otherwise_than_it_was_is_passed_over(kind):
     x = torch.randn(30, 40)
-    table = DeviceTable("cpu", 4, kind)
-    kept = table.observe_many([x, x, x, x], [0, 0, 0, 0], 0, [0, 1, 2, 3])
-    table.fetch()
-    table.difference_many([x.clone(), x.clone().t(), x.double(), x[:0]], kept)
-    assert table.table[:, op.COUNT].tolist() == [1200, 0, 0, 0]
+    table = DeviceTable("cpu", 8, kind)
+    many = Many(table, [x] * 4, range(4), [0] * 4, range(4, 8))
+    many.observe([x] * 4)
+    with patch.object(elsewhere, "lies", lambda x: True):
+        many.compare([x.clone(), x.clone().t(), x.double(), x[:0]])
+    assert table.table[:, op.COUNT].tolist() == [1200] * 5 + [0, 0, 0]
+    many.compare([x] * 4)  # nothing is kept any more
+    many.observe([x.clone()] * 4)
+    many.forget()
+    many.compare([x] * 4)
+    assert table.table[:, op.COUNT].tolist() == [1200] * 5 + [0, 0, 0]
 
 
 @KINDS
@@ -203,7 +215,7 @@ def test_the_limits_of_half_precision(kind):
 def test_one_cap_for_each_of_many(kind):
     xs = [torch.randn(3000), torch.randn(3000), torch.randn(3000, dtype=torch.float64)]
     table = DeviceTable("cpu", 3, kind)
-    table.observe_many(xs, [2, 0, 1], [0, 256, 1000])
+    Many(table, xs, [2, 0, 1], [0, 256, 1000]).observe(xs)
     for x, row, cap in zip(xs, [2, 0, 1], [3000, 256, 1000], strict=True):
         close(table.table[row].numpy(), oracle(op.sample(x, cap), 3000))
 
@@ -214,65 +226,40 @@ def test_several_programs_share_a_tensor(kind):
     x[[5, 20_000, 39_999]] = torch.tensor([float("nan"), 100.0, -100.0])
     table = DeviceTable("cpu", 2, kind)
     table.observe(x, 0, 0)
-    table.observe_many([x], [1], 0)
+    Many(table, [x], [1], [0]).observe([x])
     for row in table.table.numpy():
         close(row, oracle(x, x.numel()))
 
 
 @KINDS
-def test_rows_are_taken_in_the_order_of_the_steps(kind):
+def test_rows_are_cleared_where_they_lie(kind):
     table = DeviceTable("cpu", 4, kind)
-    address = table.table.data_ptr()
-    assert table.take(wait=True) is None
-    for step in range(3):
-        table.observe(torch.full((2,), float(step)), 1, 0)
-        table.fetch(3)
-    assert table.under_way == 3
-    assert table.ready()
-    for step in range(3):
-        rows = table.take()
-        assert rows.shape == (3, op.WIDTH)
-        assert rows[1, op.SUM] == 2 * step
-        assert rows[0, op.COUNT] == 0
-        assert rows[0, op.MIN] == np.inf
-    assert table.take() is None
-    assert not table.ready()
-    assert table.table.data_ptr() == address
-    table.observe(torch.ones(2), 0, 0)
+    address, blank = table.table.data_ptr(), DeviceTable("cpu", 4, "torch").table
+    for row in range(4):
+        table.observe(torch.ones(2), row, 0)
     table.reset([0])
-    assert torch.equal(table.table, DeviceTable("cpu", 4, "torch").table)
+    assert table.table[:, op.COUNT].tolist() == [0, 2, 2, 2]
+    table.clear(3)
+    assert torch.equal(table.table[:3], blank[:3])
+    assert table.table[3, op.COUNT] == 2
+    assert table.table.data_ptr() == address
 
 
-def test_copies_that_nobody_takes_are_bounded():
-    table = DeviceTable("cpu", 1, "torch")
-    for step in range(70):
-        table.observe(torch.full((1,), float(step)), 0, 0)
-        table.fetch()
-    assert table.under_way == 64
-    assert table.lost == 6
-    assert table.take()[0, op.SUM] == 6
-
-
-@KINDS
-def test_inside_of_an_operator_of_a_compiled_graph(kind):
-    read = device_module._launch if kind == "triton" else device_module.observe_device
-
-    @torch.library.custom_op(f"neuraldbg_test::device_{kind}", mutates_args=("table",))
-    def observe(x: torch.Tensor, table: torch.Tensor, row: int) -> None:
-        read(x, table, row, 0, 0.0, 0.0)
-
-    observe.register_fake(lambda x, table, row: None)
-    table = DeviceTable("cpu", 2, kind)
-
-    @torch.compile(backend="aot_eager", fullgraph=True)
-    def model(x: torch.Tensor) -> torch.Tensor:
-        y = x * 2
-        observe(y, table.table, 1)
-        return y + 1
-
-    model(torch.ones(3, 4))
-    model(torch.ones(3, 4))
-    assert table.table[1, [op.COUNT, op.SUM]].tolist() == [24, 48]
+def test_what_is_sent_is_a_copy_in_float64():
+    parts = [
+        torch.arange(6.0).reshape(2, 3),
+        torch.tensor(7.0, dtype=torch.float64),
+        torch.ones(0),
+        torch.ones(2).half(),
+    ]
+    sent = Sent(parts)
+    for part in parts:
+        part.zero_()
+    assert sent.arrived()
+    first, second, third, fourth = sent.read()
+    np.testing.assert_array_equal(first, [[0, 1, 2], [3, 4, 5]])
+    assert (second.shape, float(second), third.shape, fourth.tolist()) == ((), 7.0, (0,), [1.0, 1.0])
+    assert {found.dtype for found in (first, second, third, fourth)} == {np.dtype(np.float64)}
 
 
 def test_what_reads_is_told_with_the_reason(monkeypatch):

@@ -19,6 +19,8 @@ from torch import nn
 from neuraldbg.capture import device as device_module
 from neuraldbg.capture import governor, op
 from neuraldbg.capture.device import DeviceTable
+from neuraldbg.capture.device_fetch import Sent
+from neuraldbg.capture.device_many import Many
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA or ROCm device")
 KINDS = pytest.mark.parametrize("kind", ["triton", "torch"])
@@ -62,9 +64,8 @@ def close(found: np.ndarray, expected: np.ndarray) -> None:
 
 
 def rows_of(table: DeviceTable) -> np.ndarray:
-    table.fetch()
-    rows = table.take(wait=True)
-    assert rows is not None
+    (rows,) = Sent([table.table]).read()
+    table.clear(len(table.table))
     return rows
 
 
@@ -112,47 +113,52 @@ def test_many_tensors_and_what_changed(kind, cap):
     xs = some()
     n = len(xs)
     table = DeviceTable("cuda", 2 * n, kind)
+    many = Many(table, xs, range(n), [cap] * n, range(n, 2 * n))
     for _ in range(3):
-        kept = table.observe_many(xs, range(n), cap, range(n, 2 * n))
+        many.observe(xs)
         news = [x + 0.01 * torch.randn_like(x) for x in xs]
-        table.difference_many(news, kept)
+        many.compare(news)
         rows = rows_of(table)
         for i, (x, new) in enumerate(zip(xs, news, strict=True)):
             before, after = (op.sample(y, cap or y.numel()) for y in (x, new))
             close(rows[i], oracle(before, x.numel()))
             close(rows[n + i], oracle(after.float() - before.float(), x.numel()))
         xs = news  # other addresses: they are sent anew
-        del kept
 
 
 def test_nothing_waits_for_the_device(never_waiting):
     xs, table = some(), DeviceTable("cuda", 64)
     n = len(xs)
-    odd = xs[-1][: 3_000_000 - 1][::3]
+    odd, sent = xs[-1][: 3_000_000 - 1][::3], []
+    weights, gradients = Many(table, xs, range(n), [4096] * n, range(n, 2 * n)), Many(table, xs, range(n), [0] * n)
     for on in (False, True, True):  # the first turn compiles
         never_waiting(on)
         for row, x in enumerate(xs):
             table.observe(x, row, 4096, 0.49, 0.5)
         table.observe(odd, 0, 4096)
-        kept = table.observe_many(xs, range(n), 4096, range(n, 2 * n))
-        table.difference_many([x.clone() for x in xs], kept)
-        table.observe_many([x.clone() for x in xs], range(n), 0)
-        table.fetch(2 * n)
-        table.ready()
-        table.take()
+        weights.observe(xs)
+        weights.compare([x.clone() for x in xs])
+        gradients.observe([x.clone() for x in xs])
+        sent.append(Sent([table.table[: 2 * n]]))
+        table.clear(2 * n)
+        sent[0].arrived()
     never_waiting(False)
+    for each in sent:
+        assert each.read()[0][:n, op.COUNT].tolist() == [x.numel() for x in xs]
 
 
 def test_a_reading_allocates_nothing_of_the_tensors_size():
     x = torch.randn(64, 1024, 1024, device="cuda", dtype=torch.bfloat16)
     table = DeviceTable("cuda", 2)
     for cap in (4096, 0):
+        many = Many(table, [x], [1], [cap])
         table.observe(x, 0, cap)
+        many.observe([x])
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         table.observe(x, 0, cap)
-        table.observe_many([x], [1], cap)
+        many.observe([x])
         assert torch.cuda.max_memory_allocated() - before < 100_000
 
 
@@ -166,7 +172,7 @@ def test_a_replayed_graph_grows_the_row():
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         table.observe(x * 2, 1, 0)
-        table.observe_many([x], [2], 0)
+        Many(table, [x], [2], [0]).observe([x])
     for _ in range(3):
         graph.replay()
     rows = rows_of(table)
@@ -191,35 +197,15 @@ def test_streams_add_to_one_row_at_the_same_time():
 
 def test_a_step_is_taken_while_the_next_is_on_its_way():
     table, x = DeviceTable("cuda", 1), torch.ones(10, device="cuda")
-    sums = []
+    sums, sent = [], []
     for step in range(100):
         table.observe(x * step, 0, 0)
-        table.fetch()
-        while table.under_way > 1 and (rows := table.take(wait=True)) is not None:
-            sums.append(rows[0, op.SUM])
-    sums += [table.take(wait=True)[0, op.SUM]]
+        sent.append(Sent([table.table]))
+        table.clear(1)
+        while len(sent) > 1:
+            sums.append(sent.pop(0).read()[0][0, op.SUM])
+    sums.append(sent.pop().read()[0][0, op.SUM])
     assert sums == [10.0 * step for step in range(100)]
-
-
-@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
-def test_inside_of_a_compiled_graph(mode):
-    @torch.library.custom_op(f"neuraldbg_test::cuda_{mode.replace('-', '_')}", mutates_args=("table",))
-    def observe(x: torch.Tensor, table: torch.Tensor, row: int) -> None:
-        device_module.observe_device(x, table, row, 4096)
-
-    observe.register_fake(lambda x, table, row: None)
-    table = DeviceTable("cuda", 2)
-    torch._dynamo.mark_static_address(table.table)
-
-    @torch.compile(fullgraph=True, mode=mode)
-    def model(x: torch.Tensor) -> torch.Tensor:
-        y = x * 2
-        observe(y, table.table, 1)
-        return y.sum()
-
-    for _ in range(5):
-        model(torch.ones(30, device="cuda"))
-    assert rows_of(table)[1, [op.COUNT, op.SUM]].tolist() == [150, 300]
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two devices")
@@ -227,7 +213,7 @@ def test_a_tensor_of_another_than_the_current_device():
     table = DeviceTable("cuda:1", 2)
     x = torch.ones(1000, device="cuda:1")
     table.observe(x, 0, 0)
-    table.observe_many([x], [1], 0)
+    Many(table, [x], [1], [0]).observe([x])
     assert torch.cuda.current_device() == 0
     assert rows_of(table)[:, op.SUM].tolist() == [1000, 1000]
 

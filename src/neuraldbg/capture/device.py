@@ -1,11 +1,11 @@
-"""The statistics table of one device. Tensors of that device in, rows of raw accumulators out, one step later.
+"""The statistics table of one device. Tensors of that device in, rows of raw accumulators out.
 
 On CUDA and ROCm a tensor costs one launch of a Triton kernel, and a step one asynchronous copy; nothing waits. Where
 Triton is not there or does not work, torch's own operations give the same rows with about thirty launches a tensor.
 ``backend`` says which of the two it is, ``why_torch`` the reason.
 
-Tensors must be ``op.observable`` and detached, and the launches of a step must come before its ``fetch`` on the stream
-that is then current, or on one that this waits for: so it is at an optimizer's step.
+Tensors must be ``op.observable`` and detached, and the launches of a step must come before its rows are sent
+(``late.py``) on the stream that is then current, or on one that this waits for: so it is at an optimizer's step.
 """
 
 from __future__ import annotations
@@ -20,14 +20,11 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from neuraldbg.capture import device_plan, op
-from neuraldbg.capture.device_fetch import Fetches
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     from torch import Tensor
 
-    from neuraldbg.capture.device_batch import Batch, Batches
+    from neuraldbg.capture.device_batch import Batch
 
 Backend = Literal["triton", "torch"]
 _captured: dict[int, Tensor] = {}
@@ -70,19 +67,6 @@ def _compared(device: torch.device) -> str:
     op.observe_device(x, by_torch, 0, x.numel())
     same = torch.allclose(by_triton.cpu(), by_torch.cpu(), rtol=1e-9, atol=1e-9)
     return "" if same else "Triton's kernel gives other results than torch here"
-
-
-def observe_device(x: Tensor, table: Tensor, row: int, cap: int, bound: float = 0.0, centre: float = 0.0) -> None:
-    """Add the statistics of a tensor to ``table[row]`` on the same device, without a synchronisation.
-
-    Stands for ``op.observe_device``, also inside of the custom operator.
-    """
-    if x.numel() == 0:
-        return
-    if x.device.type == "cuda" and table.dtype is torch.float64 and backend(x.device) == "triton":
-        _launch(x, table, row, cap, bound, centre)
-    else:
-        _by_torch(x, table, row, cap, bound, centre)
 
 
 def _launch(x: Tensor, table: Tensor, row: int, cap: int, bound: float, centre: float) -> None:
@@ -131,8 +115,6 @@ class DeviceTable:
         self.table = blank(rows, self.device)
         """Shape (rows, op.WIDTH)."""
         self._blank = blank(rows, self.device)
-        self._fetches = Fetches(self.table)
-        self._batches: Batches | None = None
         self.turn = 0
         """Grows when the rows are cleared: what is read again meanwhile replaces what was read."""
 
@@ -152,29 +134,6 @@ class DeviceTable:
         else:
             _by_torch(x, self.table, row, cap, bound, centre)
 
-    def observe_many(
-        self,
-        tensors: Sequence[Tensor | None],
-        rows: Sequence[int],
-        cap: int | Sequence[int],
-        updates: Sequence[int] | None = None,
-    ) -> Kept | None:
-        """Set the rows of many tensors, one launch for each dtype; None and empty ones are passed over.
-
-        A second reading of the same in one step replaces the first. ``updates``, rows too, has a copy kept of what is
-        read, for ``difference_many``; the next such reading of tensors of the same sizes and rows overwrites it.
-        """
-        caps = [cap] * len(tensors) if isinstance(cap, int) else list(cap)
-        if self.kind == "torch" or capturing(self.device):  # a graph keeps addresses only as a launch's arguments
-            samples = self.set_each(tensors, rows, caps, keep=updates is not None)
-            return Kept(tensors, caps, updates, samples) if updates is not None else None
-        from neuraldbg.capture import device_kernel  # noqa: PLC0415 (imports Triton)
-
-        given = _memory(tensors, caps)
-        batch = self._known().of(tensors, given, caps, rows, updates)
-        batch.launch(given, device_kernel.OBSERVE if updates is None else device_kernel.KEEP, self.turn)
-        return Kept(tensors, caps, updates, batch) if updates is not None else None
-
     def difference_many(self, tensors: Sequence[Tensor | None], kept: Kept) -> None:
         """Set the rows ``updates`` from what tensors are now less what was kept of them.
 
@@ -190,14 +149,7 @@ class DeviceTable:
             return
         from neuraldbg.capture import device_kernel  # noqa: PLC0415 (imports Triton)
 
-        kept.by.launch(_memory(tensors, kept.caps), device_kernel.SUBTRACT, self.turn)
-
-    def _known(self) -> Batches:
-        if self._batches is None:
-            from neuraldbg.capture.device_batch import Batches  # noqa: PLC0415 (imports Triton)
-
-            self._batches = Batches(self.table)
-        return self._batches
+        kept.by.launch(tensors, device_kernel.SUBTRACT, self.turn)
 
     def set_each(
         self,
@@ -229,50 +181,15 @@ class DeviceTable:
         for row in rows:
             self.table[row].copy_(self._blank[row])
 
-    def fetch(self, rows: int | None = None) -> None:
-        """Start to bring the first rows over, and clear them: the step ends."""
-        rows = len(self.table) if rows is None else rows
-        self._fetches.start(rows)
-        self.clear(rows)
-
     def clear(self, rows: int) -> None:
         """Clear the first rows."""
         self.table[:rows].copy_(self._blank[:rows])
         self.turn += 1
 
-    def ready(self) -> bool:
-        """Whether the oldest fetch that was not taken has arrived."""
-        return self._fetches.ready()
-
-    def take(self, *, wait: bool = False) -> npt.NDArray[np.float64] | None:
-        """Return the rows of the oldest fetch, float64 (rows, op.WIDTH); None if there is none, or it has not arrived.
-
-        ``wait`` waits for it: at the end of a run.
-        """
-        return self._fetches.take(wait=wait)
-
-    @property
-    def under_way(self) -> int:
-        """How many fetches were not taken yet."""
-        return len(self._fetches)
-
-    @property
-    def lost(self) -> int:
-        """How many fetches nobody took in time."""
-        return self._fetches.lost
-
 
 def layout(x: Tensor | None) -> tuple[torch.dtype, torch.Size, tuple[int, ...]] | None:
     """Return how a tensor lies in memory."""
     return None if x is None else (x.dtype, x.shape, x.stride())
-
-
-def _memory(tensors: Sequence[Tensor | None], caps: Sequence[int]) -> list[Tensor | None]:
-    """Return the dense memory that a launch reads of each."""
-    return [
-        None if x is None or x.numel() == 0 else device_plan.readable(x, cap)
-        for x, cap in zip(tensors, caps, strict=True)
-    ]
 
 
 def _by_torch(x: Tensor, table: Tensor, row: int, cap: int, bound: float, centre: float) -> None:

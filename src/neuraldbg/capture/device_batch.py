@@ -25,9 +25,6 @@ class Member(NamedTuple):
 
     dtype: torch.dtype
     numel: int
-    """Of the tensor that the row speaks of."""
-    size: int
-    """Of the memory that is read: the same, or that of a small dense sample of it."""
     cap: int
     row: int
     update: int
@@ -43,7 +40,7 @@ class _Group:
         work: list[npt.NDArray[np.int32]] = []
         kept = 0
         for number, member in enumerate(members):
-            places = device_plan.blocks(member.size, member.cap)
+            places = device_plan.blocks(member.numel, member.cap)
             plans.append(device_kernel.plan_row(member.numel, places, (member.row, member.update), kept))
             firsts = np.array(device_kernel.spans(places), np.int32)
             work.append(np.stack([np.full_like(firsts, number), firsts], axis=1))
@@ -74,13 +71,12 @@ class _Group:
 class Batch:
     """Tensors that are read together, step after step."""
 
-    def __init__(self, table: Tensor, members: Sequence[Member | None], *, keep: bool) -> None:
+    def __init__(self, table: Tensor, members: Sequence[Member], *, keep: bool) -> None:
         by_dtype: dict[torch.dtype, list[int]] = {}
         for place, member in enumerate(members):
-            if member is not None:
-                by_dtype.setdefault(member.dtype, []).append(place)
+            by_dtype.setdefault(member.dtype, []).append(place)
         self._groups = [
-            (places, _Group(table, dtype, [m for m in (members[p] for p in places) if m is not None], keep=keep))
+            (places, _Group(table, dtype, [members[place] for place in places], keep=keep))
             for dtype, places in by_dtype.items()
         ]
         self._read_in = dict.fromkeys((device_kernel.OBSERVE, device_kernel.KEEP, device_kernel.SUBTRACT), -1)
@@ -95,38 +91,6 @@ class Batch:
             if again:
                 group.clear(mode)
             group.launch(mode, moved)
-
-
-class Batches:
-    """The batches of one table, by what they hold: at most so many, the oldest goes."""
-
-    def __init__(self, table: Tensor, most: int = 32) -> None:
-        self._table, self._most = table, most
-        self._known: dict[object, Batch] = {}
-
-    def of(
-        self,
-        tensors: Sequence[Tensor | None],
-        given: Sequence[Tensor | None],
-        caps: Sequence[int],
-        rows: Sequence[int],
-        updates: Sequence[int] | None,
-    ) -> Batch:
-        """Return the batch for tensors of these sizes and rows; ``given`` is the memory that is read of each.
-
-        A sample of a tensor that is not dense is read whole.
-        """
-        members = tuple(
-            None if x is None or g is None else Member(x.dtype, x.numel(), g.numel(), cap if g is x else 0, row, update)
-            for x, g, cap, row, update in zip(tensors, given, caps, rows, updates or rows, strict=True)
-        )
-        key = (members, updates is not None)
-        batch = self._known.get(key)
-        if batch is None:
-            if len(self._known) >= self._most:
-                del self._known[next(iter(self._known))]
-            batch = self._known[key] = Batch(self._table, members, keep=updates is not None)
-        return batch
 
 
 def pinned(x: Tensor, device: torch.device) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,9 +12,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
     from torch import Tensor
-
-_MOST = 64
-"""Copies on their way at most. The program's launches fill the driver's queue long before that."""
 
 
 class Sent:
@@ -51,33 +47,3 @@ class Sent:
         flat = self._host.numpy().astype(np.float64)
         ends = np.cumsum([shape.numel() for shape in self._shapes])[:-1]
         return [part.reshape(tuple(shape)) for part, shape in zip(np.split(flat, ends), self._shapes, strict=True)]
-
-
-class Fetches:
-    """Copies of a table's rows on their way, first in, first out."""
-
-    def __init__(self, table: Tensor) -> None:
-        self._table = table
-        self._under_way: deque[Sent] = deque()
-        self.lost = 0
-        """Copies that nobody took in time."""
-
-    def __len__(self) -> int:
-        return len(self._under_way)
-
-    def start(self, rows: int) -> None:
-        """Copy the first rows, when the stream gets there."""
-        if len(self._under_way) == _MOST:
-            self._under_way.popleft()
-            self.lost += 1
-        self._under_way.append(Sent([self._table[:rows]]))
-
-    def ready(self) -> bool:
-        """Whether the oldest copy has arrived."""
-        return bool(self._under_way) and self._under_way[0].arrived()
-
-    def take(self, *, wait: bool = False) -> npt.NDArray[np.float64] | None:
-        """Return the oldest copy, float64 (rows, op.WIDTH); None if there is none, or it has not arrived."""
-        if not self._under_way or not (wait or self._under_way[0].arrived()):
-            return None
-        return self._under_way.popleft().read()[0]

@@ -82,7 +82,7 @@ class Many:
 
         updates = self._updates if self._updates is not None else self._rows
         members = [
-            Member(dtype, numel, numel, cap, row, update)
+            Member(dtype, numel, cap, row, update)
             for (dtype, numel), cap, row, update in zip(self._forms, self._caps, self._rows, updates, strict=True)
         ]
         return Batch(self._table.table, members, keep=self._updates is not None)
