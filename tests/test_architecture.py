@@ -52,6 +52,12 @@ def test_all_that_is_no_capture_runs_without_torch():
     assert done.returncode == 0, done.stderr
 
 
+def test_a_session_does_not_bring_the_compiler():
+    """Dynamo takes several times as long to import as all of ours, and most programs compile nothing."""
+    code = "import sys, torch; from neuraldbg import NeuralDbg; sys.exit('torch._dynamo' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=name)
 def test_each_file_says_first_what_it_is(path):
     assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), "a module starts with its docstring"

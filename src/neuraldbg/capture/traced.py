@@ -294,7 +294,18 @@ def _have_read(taken: list[Sample], graph: Graph) -> None:
         observe(xs, graph.table, graph.handle, rows, totals, [value for s in taken for value in s[3:]])
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def _constant(function: F) -> F:
+    """Have Dynamo take what a function returns as a constant, as ``torch.compiler.assume_constant_result`` does,
+    without importing Dynamo: that takes longer than all else that a session begins with.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]  # noqa: SLF001
+    return function
+
+
+@_constant
 def _keeps(handle: int) -> bool:
     """Whether samples of what is being traced can be kept until the watched model returns: its call is part of what is
     traced, or what is traced is its ``forward``. Not in the body of an operator, as activation checkpointing makes one,
@@ -312,13 +323,8 @@ def _keeps(handle: int) -> bool:
         return False
 
 
-F = TypeVar("F", bound="Callable[..., Any]")
-
-
 def skipped(function: F) -> F:
-    """Have Dynamo leave a function, and what it calls, as it is where it is not part of a graph. Without importing
-    Dynamo: that is slow.
-    """
+    """Have Dynamo leave a function, and what it calls, as it is where it is not part of a graph; not importing it."""
     with contextlib.suppress(AttributeError):  # another torch: then it compiles that, once
         dynamo = torch._C._dynamo.eval_frame  # noqa: SLF001
         skip = dynamo._FrameExecStrategy(dynamo._FrameAction.SKIP, dynamo._FrameAction.SKIP)  # noqa: SLF001
