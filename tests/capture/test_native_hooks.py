@@ -268,9 +268,16 @@ def test_a_subclass_without_memory_is_read_by_torch() -> None:
         def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             return func(*(a.inner if isinstance(a, Wrapper) else a for a in args), **(kwargs or {}))
 
-    assert first_bad._finite(Wrapper(torch.ones(4)))
-    assert not first_bad._finite(Wrapper(torch.tensor([1.0, float("inf")])))
-    assert kernel.native.finite(0, 0, 4)  # nowhere: nothing to say
+    weight = nn.Parameter(torch.zeros(2))
+    assert first_bad._finite(weight) is None
+    for values, finite in (([1.0, 2.0], True), ([1.0, float("inf")], False)):
+        for made in (torch.tensor, lambda x: Wrapper(torch.tensor(x)), lambda x: torch.tensor(x).repeat_interleave(2)[::2]):
+            weight.grad = None
+            weight.grad = made(values)  # type: ignore[no-untyped-call]
+            assert first_bad._finite(weight) is finite
+    weight.grad = torch.ones(2).to_sparse()
+    assert kernel.native.finite_gradient(weight) is None
+    assert first_bad._finite(weight) is None
 
 
 def test_parameters_without_a_row_have_had_their_gradients() -> None:

@@ -295,20 +295,6 @@ static PyObject *changed(PyObject *self, PyObject *const *args, Py_ssize_t nargs
     return PyFloat_FromDouble(largest);
 }
 
-PyDoc_STRVAR(finite_doc, "finite(address, dtype, numel)\n--\n\nWhether dense memory holds finite numbers only.");
-
-static PyObject *all_finite(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
-    (void)self;
-    if (wrong(nargs, 3, "finite")) return NULL;
-    char *x = AT(args[0]);
-    int64_t dtype = whole(args[1]), numel = whole(args[2]);
-    if (PyErr_Occurred() || wrong_dtype(dtype)) return NULL;
-    Stats s;
-    begin(&s);
-    if (numel > 0 && x) read_block(x, dtype, numel, 0.0, 0.0, NULL, 0, &s);
-    return PyBool_FromLong(s.nonfinite == 0);
-}
-
 PyDoc_STRVAR(highest_doc, "highest(address, outer, units, inner, step, out)\n--\n\n"
 "Raise each unit's highest value, float32 (units,) at the address `out`, by those of dense float32 memory of shape\n"
 "(outer, units, inner), of which every step-th outer index is read. NaN is no value.");
@@ -332,9 +318,9 @@ static PyMethodDef methods[] = {
     {"observe_many", (PyCFunction)(void (*)(void))observe_many, METH_FASTCALL, observe_many_doc},
     {"difference_many", (PyCFunction)(void (*)(void))difference_many, METH_FASTCALL, difference_many_doc},
     {"changed", (PyCFunction)(void (*)(void))changed, METH_FASTCALL, changed_doc},
-    {"finite", (PyCFunction)(void (*)(void))all_finite, METH_FASTCALL, finite_doc},
     {"highest", (PyCFunction)(void (*)(void))highest, METH_FASTCALL, highest_doc},
     {"loss", loss, METH_O, loss_doc},
+    {"finite_gradient", finite_gradient, METH_O, finite_gradient_doc},
     {"stand", (PyCFunction)(void (*)(void))stand, METH_FASTCALL, stand_doc},
     {"find_gradients", (PyCFunction)(void (*)(void))find_gradients, METH_FASTCALL, find_gradients_doc},
     {"hook", (PyCFunction)(void (*)(void))hook, METH_FASTCALL, hook_doc},

@@ -166,6 +166,24 @@ static int64_t gradient_of(PyObject *x, int64_t numel, int64_t dtype) {
     return address;
 }
 
+PyDoc_STRVAR(finite_gradient_doc, "finite_gradient(x)\n--\n\n"
+"Whether the gradient of a tensor holds finite numbers only. None where there is none, or no contiguous one on the CPU\n"
+"of a dtype that is read.");
+
+static PyObject *finite_gradient(PyObject *self, PyObject *x) {
+    PyObject *grad = PyObject_GetAttr(x, torch.grad);
+    int64_t code = grad ? code_of(grad) : -1, numel = code >= 0 ? number(grad, torch.numel) : 0;
+    int64_t address = numel > 0 ? gradient_of(x, numel, code) : -1;
+    (void)self;
+    Py_XDECREF(grad);
+    if (PyErr_Occurred()) PyErr_Clear();
+    if (address <= 0) Py_RETURN_NONE;
+    Stats s;
+    begin(&s);
+    read_block((const char *)(intptr_t)address, code, numel, 0.0, 0.0, NULL, 0, &s);
+    return PyBool_FromLong(s.nonfinite == 0);
+}
+
 PyDoc_STRVAR(find_gradients_doc, "find_gradients(plan, tensors)\n--\n\n"
 "Put the addresses of the gradients of the tensors of a tuple into a plan, 0 for none. Returns how many there are, -1\n"
 "where one is not contiguous, or not of the size and dtype in the plan.");

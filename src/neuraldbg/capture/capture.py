@@ -14,7 +14,6 @@ one step.
 
 from __future__ import annotations
 
-import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -273,7 +272,7 @@ class Capture:
     def _close(self, *, applied: bool = True) -> None:
         """End the step: put it aside, and get ready for the next."""
         self._pending = False
-        now = time.perf_counter()
+        now = self.pace.now()
         self.tally.collect()
         if not self.switch:
             self._close_light(now, applied=applied)
@@ -331,7 +330,7 @@ class Capture:
 
     def deliver_late(self) -> None:
         """Hand on steps that have waited too long: called by the writer's thread."""
-        self.delivery.deliver_late(time.perf_counter() - self.pace.began)
+        self.delivery.deliver_late(self.pace.now())
 
     def _prepare(self, *, full: bool = True, next_step: bool = False) -> None:
         """Clear what the step gathered, and get ready for the next."""

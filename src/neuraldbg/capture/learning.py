@@ -36,11 +36,11 @@ class Learning:
 
     def reading(self, step: int) -> bool:
         """Whether a step's graph and facts are read: the first steps of every optimizer, then at powers of two."""
-        many = min(max(1, len(self.optimizers.streams)), _OPTIMIZERS)
+        many = len(self.optimizers.streams) or 1
+        many = min(many, _OPTIMIZERS)
         if step <= self._until or step < _FIRST_READINGS * many:
             return True
-        below = 1 << (step.bit_length() - 1)
-        return step - below < many
+        return step - (1 << step.bit_length() - 1) < many
 
     def next_reading(self, step: int) -> int:
         """Return the next step from ``step`` on whose facts are read."""

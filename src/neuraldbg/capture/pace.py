@@ -42,16 +42,20 @@ class Pace:
         """The same of the size of a loss."""
         self.deliver = False
         """Whether it is time to hand on what was put aside."""
-        self.began = 0.0
-        self._last = self._spent = 0.0
-        """When the newest step ended, and what watching had taken by then, in seconds."""
+        self._began = self._last = self._spent = 0.0
+        """When the session began, by the clock; when the newest step ended after that, and what watching had taken by
+        then. Seconds."""
         self._seen = 0
         """How many of those that wait have been looked at since they arrived from a device."""
         self._settings, self._tally, self._delivery, self._background = settings, tally, delivery, background
 
     def start(self) -> None:
         """Begin to count."""
-        self.began = self._last = perf_counter()
+        self._began = perf_counter()
+
+    def now(self) -> float:
+        """Return the seconds since the session began."""
+        return perf_counter() - self._began
 
     def due(self, now: float) -> bool:
         """Whether it is time to settle."""
@@ -109,7 +113,7 @@ class Pace:
         self._last, self._spent = closed.time, own
         counted = closed.scalars
         counted["duration"], counted["overhead"] = took, spent
-        self.deliver |= self._delivery.put(closed._replace(time=closed.time - self.began))
+        self.deliver |= self._delivery.put(closed)
         governor = self.governor
         if closed.late is None:
             self.watch(closed)

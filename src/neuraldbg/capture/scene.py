@@ -61,11 +61,13 @@ class Scene:
         if order and order[-1] == token:
             return
         order.append(token)
+        count = len(order)
         for size in (2, 3, 4):
-            if order[-size:] == order[-2 * size : -size]:
+            # The last tokens are compared first: mostly they differ, and slices are dear at every token.
+            if count >= 2 * size and order[-1 - size] == token and order[-size:] == order[-2 * size : -size]:
                 del order[-size:]
                 return
-        if len(order) > _ORDER:
+        if count > _ORDER:
             order.pop()
 
     def log(self, key: FactKey, value: dict[str, Any], by: str = "") -> None:

@@ -24,15 +24,16 @@ class Stepped:
     def __init__(self, watched: list[Watched], most: int, table: Table) -> None:
         rows = table.rows
         self.watched = list(watched)
-        self._tensors = [w.ref for w in watched]
-        caps = self._caps = [cap_of(w, most) for w in watched]
-        self._most = most
+        self._tensors = [w.ref for w in watched]  # held, so that an identity stays theirs
+        self._ids = [id(tensor) for tensor in self._tensors]
+        self._whole = [w.whole for w in watched]  # once: the writer's thread may change it
+        caps = [0 if whole else most for whole in self._whole]
         held = [w for w in watched if w.param is not None]
         here = [w for w in held if plain(w.ref)]
         there = [w for w in held if elsewhere.plain(w.ref)]
         self.others = [w for w in held if not plain(w.ref) and w not in there]
         """Those that cannot be read as they lie in memory: sharded, sparse, of a dtype that is not read."""
-        cap = {id(w): cap for w, cap in zip(watched, caps, strict=True)}  # once: the writer's thread may change it
+        cap = {id(w): cap for w, cap in zip(watched, caps, strict=True)}
         self.devices = [
             OnDevice(members, [cap[id(w)] for w in members], most, table.on(device))
             for device, members in by_device(there).items()
@@ -70,11 +71,11 @@ class Stepped:
         """Whether these are the parameters, to be read as they were."""
         return (
             self.watched == watched
-            and all(tensor is w.ref for tensor, w in zip(self._tensors, watched, strict=True))
-            and self._caps == [cap_of(w, self._most) for w in watched]
+            and self._ids == [id(w.ref) for w in watched]
+            and self._whole == [w.whole for w in watched]
             and self.samples.follows()
-            and all(each.holds() for each in self.devices)
-            and not any(plain(w.ref) or elsewhere.plain(w.ref) for w in self.others)
+            and (not self.devices or all(each.holds() for each in self.devices))
+            and not (self.others and any(plain(w.ref) or elsewhere.plain(w.ref) for w in self.others))
         )
 
 

@@ -134,6 +134,8 @@ class Table:
         return self._sent(len(taken.raw), [*self.units.awaited(), *scalars])
 
     def _sent(self, rows: int, others: Sequence[Awaited]) -> Late | None:
+        if not (self._elsewhere or self._scalings or others or self._wanted):
+            return None
         awaited = [Awaited((table.table[:rows],), _merge) for table in self._elsewhere.values()]
         awaited += [_division(list(some), by) for some, by in self._scalings.items()]
         late = sent([*awaited, *others])

@@ -89,6 +89,8 @@ class Accumulation(Reader):
             return
         self._forwards += call.first
         given = call.args[0] if len(call.args) == 1 and isinstance(call.args[0], Tensor) else None
+        if given is not None and not given.requires_grad and not call.kwargs:  # what most models are given
+            return
         found = [given] if given is not None else [x for _, x in leaves((call.args, call.kwargs))]
         if any(x.requires_grad and self._foreign(x) for x in found):
             self._aside = True

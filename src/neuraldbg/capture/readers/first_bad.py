@@ -18,9 +18,8 @@ from torch import Tensor
 
 from neuraldbg.capture import elsewhere
 from neuraldbg.capture.birth import backward_birth, bad_input, bad_target, forward_birth, loss_birth
-from neuraldbg.capture.bulk import plain
 from neuraldbg.capture.experiment import Bench, rebuilt, undisturbed
-from neuraldbg.capture.kernel import CODES, native
+from neuraldbg.capture.kernel import native
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.names import wraps
 from neuraldbg.capture.purity import Unfit
@@ -54,6 +53,8 @@ class FirstBad(Reader):
         self.on = scene.settings.probes
         self._pass: tuple[Model, weakref.ref[nn.Module], Any, Any] | None = None
         self._recent: deque[float] = deque(maxlen=_RECENT)
+        self._least = 0.0
+        """No more than the smallest of their sizes."""
         self._jumps = 0
         self._done = False
         self._small: dict[int, Tensor | None] = {}
@@ -95,11 +96,13 @@ class FirstBad(Reader):
                 self._forward(root)
             return
         recent = self._recent
-        # The smallest is looked at first: a median is dear at every step.
-        above = len(recent) >= _ENOUGH and self._jumps < _ODD and value > _JUMP * min(map(abs, recent)) + 1e-6
-        if above and value > _JUMP * abs(statistics.median(recent)) + 1e-6:
-            self._jumps += 1
-            self._odd_sample()
+        # A bound is looked at first: a median is dear at every step.
+        if value > _JUMP * self._least + 1e-6 and len(recent) >= _ENOUGH and self._jumps < _ODD:
+            self._least = min(map(abs, recent))
+            if value > _JUMP * max(self._least, abs(statistics.median(recent))) + 1e-6:
+                self._jumps += 1
+                self._odd_sample()
+        self._least = min(self._least, abs(value)) if recent else abs(value)
         recent.append(value)
 
     def backward_ends(self, backward: Backward) -> None:
@@ -111,10 +114,7 @@ class FirstBad(Reader):
         if key not in self._small:
             self._small[key] = self._front(model)
         small = self._small[key]
-        grad = small.grad if small is not None else None
-        if grad is None or elsewhere.lies(grad) or grad.layout is not torch.strided:
-            return
-        if _finite(grad):
+        if small is None or _finite(small) is not False:
             return
         if self.scene.losses.scale_in_step or self.scene.optimizers.loss_scale:
             return
@@ -223,10 +223,16 @@ class FirstBad(Reader):
         self._small.clear()
 
 
-def _finite(grad: Tensor) -> bool:
-    """Whether all of a strided tensor on the CPU is finite. It is asked at every step, mostly of a few numbers."""
-    if native is not None and plain(grad):
-        return bool(native.finite(grad.data_ptr(), CODES[grad.dtype], grad.numel()))
+def _finite(x: Tensor) -> bool | None:
+    """Whether all of a gradient on the CPU is finite, None if there is none. It is asked at every step, mostly of a few
+    numbers.
+    """
+    found: bool | None = native.finite_gradient(x) if native is not None else None
+    if found is not None:
+        return found
+    grad = x.grad
+    if grad is None or elsewhere.lies(grad) or grad.layout is not torch.strided:
+        return None
     return math.isfinite(grad.sum().item())
 
 
