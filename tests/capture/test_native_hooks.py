@@ -271,7 +271,11 @@ def test_a_subclass_without_memory_is_read_by_torch() -> None:
     weight = nn.Parameter(torch.zeros(2))
     assert first_bad._finite(weight) is None
     for values, finite in (([1.0, 2.0], True), ([1.0, float("inf")], False)):
-        for made in (torch.tensor, lambda x: Wrapper(torch.tensor(x)), lambda x: torch.tensor(x).repeat_interleave(2)[::2]):
+        for made in (
+            torch.tensor,
+            lambda x: Wrapper(torch.tensor(x)),
+            lambda x: torch.tensor(x).repeat_interleave(2)[::2],
+        ):
             weight.grad = None
             weight.grad = made(values)  # type: ignore[no-untyped-call]
             assert first_bad._finite(weight) is finite

@@ -214,9 +214,7 @@ def observe_many(items: Sequence[Item], rows: op.Rows) -> tuple[float, float]:
         return found
     for item in items:
         _replace(_sample(item), item, rows)
-    raw = rows.values[[item.row for item in items]]
-    squares = raw[:, op.SQUARES] / np.maximum(raw[:, op.COUNT], 1) * raw[:, op.TOTAL]
-    return float(squares.sum()), float(raw[:, op.NONFINITE].sum())
+    return op.squares(rows.values[[item.row for item in items]])
 
 
 def _plan(items: Sequence[Item], rows: op.Rows, kept: list[int]) -> npt.NDArray[np.int64]:

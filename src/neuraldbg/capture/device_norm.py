@@ -58,11 +58,7 @@ def squares(found: Any) -> tuple[float, float]:
     """Return the sum of squares over all gradients, and how many of what was read is not finite. ``found`` are rows,
     shape (gradients, op.WIDTH), or norms, shape (gradients,).
     """
-    if found.ndim == 1:
-        return float(found @ found), float((~np.isfinite(found)).sum())
-    read = found[found[:, op.COUNT] > 0]
-    sizes = read[:, op.SQUARES] / read[:, op.COUNT] * read[:, op.TOTAL]
-    return float(sizes.sum()), float(read[:, op.NONFINITE].sum())
+    return (float(found @ found), float((~np.isfinite(found)).sum())) if found.ndim == 1 else op.squares(found)
 
 
 def awaited(

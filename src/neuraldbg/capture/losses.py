@@ -201,14 +201,14 @@ class Losses:
     @property
     def backwards(self) -> int:
         """Backward passes of this step that reached a watched model."""
-        return len(self.values or self.asides)
+        return len(self.kept())
 
     def loss(self, *, closure: bool) -> tuple[float, int] | None:
         """Return the step's loss and how many of its losses were not finite; None if there was none.
 
         Micro-batches are averaged; of a closure's evaluations the first counts, made at the step's own weights.
         """
-        return mean_loss(self.values or self.asides, closure=closure)
+        return mean_loss(self.kept(), closure=closure)
 
     def kept(self) -> list[Kept]:
         """Return the losses of the step so far."""
@@ -216,7 +216,7 @@ class Losses:
 
     def take(self) -> list[Kept]:
         """Return the losses of a light step, and begin the next."""
-        kept, self.values, self.asides = self.values or self.asides, [], []
+        kept, self.values, self.asides = self.kept(), [], []
         self.scale_in_step = 0.0
         self._number = 0
         self.odd = False

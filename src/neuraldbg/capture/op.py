@@ -52,6 +52,14 @@ def rows_of(table: Tensor) -> Rows:
     return Rows(table.numpy(), table.data_ptr())
 
 
+def squares(raw: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """Return the sum of squares over the tensors of some rows, shape (rows, WIDTH), estimated where samples were read,
+    and how many of the elements read are not finite.
+    """
+    read = raw[raw[:, COUNT] > 0]
+    return float((read[:, SQUARES] / read[:, COUNT] * read[:, TOTAL]).sum()), float(read[:, NONFINITE].sum())
+
+
 def sample(x: Tensor, cap: int) -> Tensor:
     """Return a 1-D tensor of at most about ``cap`` elements of ``x``, in evenly spaced contiguous blocks.
 

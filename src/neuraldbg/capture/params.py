@@ -339,27 +339,17 @@ class Params:
 
     def layer_norms(self, watched: Iterable[Watched]) -> dict[str, float]:
         """L2 norm of the gradients read in this step by layer; NaN where one is not finite."""
-        squares: dict[str, float] = {}
+        raw, rows = self.table.rows.values, dict[str, list[int | None]]()
         for w in watched:
-            raw = _seen(self.table.rows.values, [w.grad])
-            if len(raw):
-                square = math.nan if raw[0, op.NONFINITE] else raw[0, op.SQUARES] / raw[0, op.COUNT] * raw[0, op.TOTAL]
-                squares[w.layer] = squares.get(w.layer, 0.0) + square
-        return {layer: math.sqrt(square) for layer, square in squares.items()}
+            if w.grad is not None and raw[w.grad, op.COUNT] > 0:
+                rows.setdefault(w.layer, []).append(w.grad)
+        return {layer: norm_of(raw, seen) for layer, seen in rows.items()}
 
 
 def norm_of(raw: npt.NDArray[np.float64], rows: list[int | None]) -> float:
     """Return the L2 norm over the gradients that were read into some rows; NaN if one is not finite."""
-    raw = _seen(raw, rows)
-    if raw[:, op.NONFINITE].any():
-        return math.nan
-    return math.sqrt(float((raw[:, op.SQUARES] / raw[:, op.COUNT] * raw[:, op.TOTAL]).sum()))
-
-
-def _seen(raw: npt.NDArray[np.float64], rows: list[int | None]) -> npt.NDArray[np.float64]:
-    """Return the accumulators of the rows whose sites were seen in this step, shape (rows, op.WIDTH)."""
-    raw = raw[[row for row in rows if row is not None]]
-    return raw[raw[:, op.COUNT] > 0]
+    total, bad = op.squares(raw[[row for row in rows if row is not None]])
+    return math.nan if bad else math.sqrt(total)
 
 
 def stale_share(tensors: list[Tensor]) -> float:
