@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neuraldbg.capture import bulk, kernel, op, units
-from neuraldbg.capture.table import Table
+from neuraldbg.capture.table import Raw, Table
 from neuraldbg.nouns import Site, column
 
 if TYPE_CHECKING:
@@ -285,3 +285,39 @@ def test_a_unit_is_dead_only_after_the_whole_window() -> None:
         table.units.observe(row, x, 1, CAP)
         found.append(int(table.derive(step, table.take())[row, column("dead")]))
     assert found == [2, 2, 1, 1, 1, 1, 2, 2, 2, 2]
+
+
+def test_steps_that_are_derived_together_are_as_one_by_one() -> None:
+    """Units are read at some steps only, and a layer may be left out of a step."""
+    draw = np.random.default_rng(0)
+
+    def gathered() -> list[Raw]:
+        draws = torch.Generator().manual_seed(1)
+        return [step_of(table, rows, step, draws) for step in range(40)]
+
+    def step_of(table: Table, rows: list[int], step: int, draws: torch.Generator) -> Raw:
+        for row in rows:
+            x = torch.randn(6, 5, generator=draws) - 1
+            if (step + row) % 5:
+                table.observe(x, row)
+            if step % 3 == 0 and step >= 4 * row:
+                table.units.add(row, 5, step)
+                table.units.observe(row, x, 1, CAP)
+        return table.take()
+
+    def made() -> tuple[Table, list[int]]:
+        table = Table(8, CAP, window=4)
+        return table, [table.add(Site("activation", f"relu{i}")) or 0 for i in range(4)]
+
+    table, rows = made()
+    taken = gathered()
+    alone = np.stack([table.derive(step, raw) for step, raw in enumerate(taken)])
+    table, rows = made()
+    taken, together, begin = gathered(), [], 0
+    while begin < len(taken):
+        end = begin + int(draw.integers(1, 12))
+        steps = list(range(begin, min(end, len(taken))))
+        together.append(table.derive_all(steps, taken[begin:end]))
+        begin = end
+    assert alone[:, :, column("dead")].any()
+    np.testing.assert_array_equal(np.concatenate(together), alone)

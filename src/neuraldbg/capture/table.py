@@ -199,8 +199,7 @@ class Table:
     def derive_all(self, steps: list[int], taken: list[Raw]) -> npt.NDArray[np.float64]:
         """Return the tables of steps with the same sites, shape (steps, sites, len(STATS)). Steps come in order."""
         out = _derived(np.stack([one.raw for one in taken]))
-        for step, one, table in zip(steps, taken, out, strict=True):
-            self.units.derive(step, one.highest, table)
+        self.units.derive(steps, [one.highest for one in taken], out)
         return out
 
 

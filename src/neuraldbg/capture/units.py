@@ -125,16 +125,27 @@ class Units:
 
         return Awaited((there,), land)
 
-    def derive(self, step: int, highest: npt.NDArray[np.float32] | None, out: npt.NDArray[np.float64]) -> None:
-        """Fill the columns ``units`` and ``dead`` of the sites seen in a step. Steps must come in order."""
-        if highest is not None:
-            with self._lock:
-                self._learn(step, highest)
-        if len(self._known):  # units are not read at every step
+    def derive(
+        self, steps: list[int], highest: list[npt.NDArray[np.float32] | None], out: npt.NDArray[np.float64]
+    ) -> None:
+        """Fill the columns ``units`` and ``dead`` of the sites seen in steps, shape (steps, sites, len(STATS)). What is
+        known holds from one reading of units to the next. Steps must come in order.
+        """
+        filled = 0
+        for place, (step, read) in enumerate(zip(steps, highest, strict=True)):
+            if read is not None:
+                self._fill(out[filled:place])
+                filled = place
+                with self._lock:
+                    self._learn(step, read)
+        self._fill(out[filled:])
+
+    def _fill(self, out: npt.NDArray[np.float64]) -> None:
+        if len(self._known) and len(out):
             rows = self._known
-            seen = out[rows, _COUNT] > 0
-            out[rows, _UNITS] = np.where(seen, self._counts[0], 0.0)
-            out[rows, _DEAD] = np.where(seen, self._counts[1], 0.0)
+            seen = out[:, rows, _COUNT] > 0
+            out[:, rows, _UNITS] = np.where(seen, self._counts[0], 0.0)
+            out[:, rows, _DEAD] = np.where(seen, self._counts[1], 0.0)
 
     def _learn(self, step: int, highest: npt.NDArray[np.float32]) -> None:
         known = len(highest)
