@@ -165,6 +165,7 @@ class Capture:
             self._note(facts)
 
     def _close_open(self) -> None:
+        self._patches.follow_imports()
         if self._pending:
             self._close()
 

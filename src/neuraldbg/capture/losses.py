@@ -19,6 +19,7 @@ from neuraldbg.capture.late import Awaited
 from neuraldbg.capture.loss_terms import loss_terms
 from neuraldbg.capture.packed import saved
 from neuraldbg.capture.reader import Backward
+from neuraldbg.capture.unseen import passed_through
 from neuraldbg.nouns import Edge, Site
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ class Losses:
         backward.walk = None  # its nodes must not outlive the graph
         return value, self._scale(tensors[0]), backward
 
+    @passed_through
     def _lightly(self, original: Callable[..., Any], args: Any, kwargs: Any, accumulates: bool) -> Any:
         """Run a backward pass of a light step: its loss alone is read."""
         loss = self._glimpse(args[0], accumulates)

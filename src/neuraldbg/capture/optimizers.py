@@ -25,6 +25,7 @@ from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.norm import Norm
 from neuraldbg.capture.params import Params, Watched, stale_share
 from neuraldbg.capture.reader import Backward
+from neuraldbg.capture.unseen import passed_through
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -273,6 +274,7 @@ class Optimizers:
         """Look at the gradients after each evaluation of a closure, so that a bad one can be halted in time."""
         watched = list(self.watched.values())
 
+        @passed_through
         def evaluated() -> Any:
             value = closure()
             self._evaluated(watched)

@@ -6,6 +6,7 @@
     torch.autograd.graph.saved_tensors_hooks        where saved tensors are packed and must not be looked at
     torch.jit.script                                runs without our hooks, which it cannot compile
     torch.amp.GradScaler.scale, .step               the loss scale and skipped steps
+    torch._dynamo.utils.nnmodule_has_hooks          for what Dynamo does otherwise, since a layer has hooks
 
 A patch is removed only if it is still the one in place: a tool that patched after us keeps working, and our function
 stays harmless below it.
@@ -13,12 +14,14 @@ stays harmless below it.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from neuraldbg.capture.packed import wrap_enter, wrap_exit
+from neuraldbg.capture.unseen import leave_all, passed_through, wrap_has_hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,12 +39,13 @@ class Patches:
 
     def __init__(self) -> None:
         self._saved: list[tuple[Any, str, Any, Any, bool]] = []
+        self._followed = False
 
     def put(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         """Replace ``owner.name`` by ``make(original)``."""
         own = name in vars(owner)
         original = getattr(owner, name)
-        patched = make(original)
+        patched = passed_through(make(original))
         setattr(owner, name, patched)
         self._saved.append((owner, name, vars(owner).get(name, patched), original, own))
 
@@ -54,6 +58,7 @@ class Patches:
         scaled: Callable[[Tensor, float], None],
     ) -> None:
         """Put in place what the capture itself stands in for. ``scaled`` is told what a gradient scaler scaled."""
+        leave_all()
         self.put(torch.autograd, "backward", lambda f: losses.wrap(f, "tensors"))
         self.put(torch.autograd, "grad", lambda f: losses.wrap(f, "outputs"))
         self.put(nn.Module, "__call__", models.wrap_call)
@@ -64,6 +69,14 @@ class Patches:
         self.put(torch.jit, "script", hooks.wrap_script)
         self.put(torch.amp.GradScaler, "scale", optimizers.wrap_scaler_scale(scaled))
         self.put(torch.amp.GradScaler, "step", optimizers.wrap_scaler_step)
+
+    def follow_imports(self) -> None:
+        """Hide our hooks from Dynamo, once the program has brought it in."""
+        if not self._followed and "torch._dynamo.utils" in sys.modules:
+            utils = sys.modules["torch._dynamo.utils"]
+            if hasattr(utils, "nn_module_get_all_hooks") and hasattr(utils, "nnmodule_has_hooks"):
+                self._followed = True
+                self.put(utils, "nnmodule_has_hooks", wrap_has_hooks)
 
     def restore(self) -> None:
         """Put everything back."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -63,6 +63,8 @@ def _gradient_hook(owner: HookManager, row: int) -> Callable[[Tensor], None]:
 class Probe:
     """The forward hook of one module. A copy or a pickle of it does nothing, so models stay copyable and loadable."""
 
+    unseen: ClassVar[bool] = True
+
     def __init__(self, owner: HookManager, path: str, module: nn.Module) -> None:
         self.owner = owner
         self.path = path
@@ -81,7 +83,6 @@ class Probe:
         self.quick: Callable[[Any], int] | None = None
         """The native reader of the first call of a pass, once a first output was read."""
 
-    @traced.skipped
     def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
         """Read the output; in a traced graph, return it with a tap on its gradient."""
         if torch.compiler.is_exporting():  # what is exported is used without us

@@ -15,7 +15,7 @@ import importlib
 import itertools
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -323,15 +323,6 @@ def _keeps(handle: int) -> bool:
         return False
 
 
-def skipped(function: F) -> F:
-    """Have Dynamo leave a function, and what it calls, as it is where it is not part of a graph; not importing it."""
-    with contextlib.suppress(AttributeError):  # another torch: then it compiles that, once
-        dynamo = torch._C._dynamo.eval_frame  # noqa: SLF001
-        skip = dynamo._FrameExecStrategy(dynamo._FrameAction.SKIP, dynamo._FrameAction.SKIP)  # noqa: SLF001
-        dynamo.set_code_exec_strategy(function.__code__, skip)
-    return function
-
-
 class Edge:
     """A hook on a watched model, which opens the graph when that is called, and closes it when that returns. A copy
     does nothing.
@@ -340,10 +331,11 @@ class Edge:
     graph. Of any other Dynamo calls them outside: then the samples are results of its graph.
     """
 
+    unseen: ClassVar[bool] = True
+
     def __init__(self, graph: Graph, *, opens: bool) -> None:
         self.handle, self.opens = graph.handle, opens
 
-    @skipped
     def __call__(self, module: nn.Module, args: Any, output: Any = None) -> None:
         """Open the graph, or have read what was kept and close it."""
         graph = _graphs.get(self.handle)
