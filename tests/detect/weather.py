@@ -157,6 +157,12 @@ def _changed(**draws: Callable[[np.random.Generator], object]) -> Callable[..., 
     return phase
 
 
+def _unapplied(rng: np.random.Generator, stream: _Stream, n: int) -> list[Step]:
+    """Steps of a changing learning rate, of which some are halted."""
+    steps = _scalars(lr=_power(-4, -2))(rng, stream, n)
+    return [replace(s, applied=bool(rng.random() < 0.5)) for s in steps]
+
+
 def _light(rng: np.random.Generator, stream: _Stream, n: int) -> list[Step]:
     nothing = np.zeros((0, len(STATS)))
     return [
@@ -187,6 +193,7 @@ PHASES: tuple[Callable[..., list[Step]], ...] = (
     _put("param", rms=_of(0.0, 1e-8, 1e-7)),
     _put("param_grad", rms=_of(0.0, 1e-12, 1e-7, 1e-6)),
     _scaled("param_grad", -6, -2),
+    _scaled("param_grad", -4.3, -4.0),
     _scaled("param_grad", 0, 6),
     _scaled("update", 1.5, 4.5),
     _scaled("update", -6, -3),
@@ -205,7 +212,7 @@ PHASES: tuple[Callable[..., list[Step]], ...] = (
     _without("grad_norm", "update_ratio", "lr", "loss", "batch_size"),
     _changed(stream=lambda rng: int(rng.integers(2))),
     _changed(stream=lambda _: 1),
-    _changed(applied=lambda rng: bool(rng.random() < 0.5)),
+    _unapplied,
     _light,
 )
 """What may happen between two healthy phases."""

@@ -132,9 +132,7 @@ class GradientSpike:
                 break
             window.add(log)
             steps += 1
-        if steps:
-            stream.held = 0
-            follow(self._level, np.log(norms[:steps]), MEMORY)
+        follow(self._level, np.log(norms[:steps]), MEMORY)
         return steps
 
     def _synced(self, step: Step, layout: Layout) -> GradLayers:
