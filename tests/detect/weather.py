@@ -31,7 +31,7 @@ def weather(seed: int, n: int, *, faults: bool = True) -> list[tuple[Step, Layou
     rng = np.random.default_rng(seed)
     layouts = _layouts(rng, grows=faults and rng.random() < 0.3)
     stream = _Stream(layouts[0], seed, noise=float(rng.choice([0.05, 0.3])))
-    stream.fall = float(rng.choice([2.0, 0.0]))
+    stream.fall = float(rng.choice([2.0, 0.0, 0.0]))
     stream.gradients = float(rng.choice([1.0, 1e4]))
     found: list[tuple[Step, Layout]] = []
     if faults and rng.random() < 0.3:
@@ -39,7 +39,7 @@ def weather(seed: int, n: int, *, faults: bool = True) -> list[tuple[Step, Layou
     turn = seed * 5
     while len(found) < n:
         stream.layout = layouts[len(layouts) * len(found) // n]
-        phases = [_healthy(rng, stream, int(rng.integers(1, 60) if len(found) > 100 else 70))]
+        phases = [_healthy(rng, stream, int(rng.integers(1, 40) if len(found) > 100 else 70))]
         if faults:
             phases.append(PHASES[turn % len(PHASES)](rng, stream, int(rng.choice([1, 3, 12, 80]))))
         found += [(step, stream.layout) for phase in phases for step in phase]
@@ -101,11 +101,14 @@ def _put(kind: str, **draws: Callable[[np.random.Generator], float]) -> Callable
     return _fault(draw)
 
 
-def _scaled(kind: str, low: float, high: float) -> Callable[..., list[Step]]:
-    """RMS of some sites times a factor between two powers of ten."""
+def _scaled(kind: str, low: float, high: float, *, also: str = "") -> Callable[..., list[Step]]:
+    """RMS of some sites times a factor between two powers of ten; of another kind, those of the same parameters."""
 
     def draw(rng: np.random.Generator, stream: _Stream) -> Edit:
-        rows, factor = _some(rng, stream.layout.rows(kind)), 10.0 ** rng.uniform(low, high)
+        layout, factor = stream.layout, 10.0 ** rng.uniform(low, high)
+        rows = _some(rng, layout.rows(kind))
+        places = [layout.sites[row] for row in rows]
+        rows += [row for site in places for row in layout.rows(also, site.module, site.name)]
 
         def edit(s: Stream, table: np.ndarray) -> None:
             for row in rows:
@@ -123,6 +126,17 @@ def _steep(rng: np.random.Generator, stream: _Stream) -> Edit:
     def edit(s: Stream, table: np.ndarray) -> None:
         for place, row in enumerate(rows):
             s.put(table, row, rms=float(table[row, RMS] * gain ** (len(rows) - place)))
+
+    return edit
+
+
+def _fading(rng: np.random.Generator, stream: _Stream) -> Edit:
+    """Gradients that become geometrically smaller toward the loss, by three to four orders, none larger than usual."""
+    rows, loss = stream.layout.rows("param_grad"), 10.0 ** -rng.uniform(2.8, 4.2)
+
+    def edit(s: Stream, table: np.ndarray) -> None:
+        for place, row in enumerate(rows):
+            s.put(table, row, rms=float(table[row, RMS] * loss ** (place / (len(rows) - 1))))
 
     return edit
 
@@ -180,7 +194,7 @@ def _of(*values: float) -> Callable[[np.random.Generator], float]:
 
 
 def _share(of: float) -> Callable[[np.random.Generator], float]:
-    return lambda rng: float(rng.choice([0.3, 0.45, 0.5, 0.52, 1.0]) * of)
+    return lambda rng: float(rng.choice([0.3, 0.5, 0.52, 0.52, 1.0]) * of)
 
 
 PHASES: tuple[Callable[..., list[Step]], ...] = (
@@ -198,8 +212,10 @@ PHASES: tuple[Callable[..., list[Step]], ...] = (
     _scaled("update", 1.5, 4.5),
     _scaled("update", -6, -3),
     _scaled("param", -7, 2),
+    _scaled("param", -8, -6.5, also="update"),
     _scaled("activation", -8, 3),
     _fault(_steep),
+    _fault(_fading),
     _fault(_hidden),
     _scalars(grad_norm=_of(0.0, math.nan, math.inf, 0.3)),
     _scalars(grad_norm=_power(-1, 3)),
@@ -208,7 +224,7 @@ PHASES: tuple[Callable[..., list[Step]], ...] = (
     _scalars(loss_nonfinite=_of(0.0, 1.0)),
     _scalars(skipped=_of(0.0, 1.0, 16.0, 17.0)),
     _scalars(lr=_power(-4, -2)),
-    _scalars(update_ratio=_of(1e-6, 1e-6, 1e-3)),
+    _scalars(update_ratio=_of(1e-6)),
     _without("grad_norm", "update_ratio", "lr", "loss", "batch_size"),
     _changed(stream=lambda rng: int(rng.integers(2))),
     _changed(stream=lambda _: 1),

@@ -138,8 +138,8 @@ class UpdateRatio:
         if low is None or low.active or low.run or self._any_young or not self._idle:
             return 0
         weight, update = block.take(self._param, first), block.take(self._update, first)
-        seen = steps_before(~((weight > t.smallest) & (update >= 0)))
-        ratio = update[:seen] / weight[:seen]
+        usual = steps_before(~(weight > t.smallest))  # what was not seen is NaN, which compares as false
+        ratio = update[:usual] / weight[:usual]
         fine = steps_before(~((ratio <= t.high) & (ratio >= t.still)))
         steps, (top, before) = 0, self._lr[block.stream]
         for step in block.steps[first : first + fine]:
