@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 FIRST = 48
 """Events of one kind that are kept for good, the earliest."""
-SEVERAL = 4
-"""Steps from which it takes less time to look at them together than one by one."""
 LATEST = 16
 """Events of one kind kept beyond those, the latest seen."""
+SEVERAL = 4
+"""Steps from which it takes less time to look at them together than one by one."""
 
 
 class Watch:
