@@ -106,6 +106,7 @@ class NeuralDbg:
             note=self._noted,
             background=self._background,
         )
+        self._capture.delivery.expect = self._watch.expect
         self._snapshots = Snapshots(snapshots, snapshot_bytes, lambda: self._capture.steps) if snapshots else None
         if self._snapshots is not None and model is not None:
             self._snapshots.check(model)

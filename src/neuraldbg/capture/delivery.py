@@ -70,6 +70,11 @@ class Delivery:
         """Steps after which those put aside are handed on."""
         self.heard: Callable[[Closed], bool] = lambda closed: False
         """Told of each late step when it has arrived, in order; returns whether it looks odd."""
+        self.expect: Callable[[Sequence[Step], Layout, npt.NDArray[np.float64]], None] | None = None
+        """Told of full steps that are about to be handed on one by one, where they have one layout: with their tables,
+        shape (steps, sites, len(STATS)), which must not be kept
+        beyond the last of them."""
+        self._handing_on = False
         self._backlog: list[Closed] = []
         self._whole = 0
         """How many of the first of them have arrived."""
@@ -117,21 +122,41 @@ class Delivery:
                 self.arrive(wait=True)
             backlog, self._backlog = self._backlog[: self._whole], self._backlog[self._whole :]
             self._whole = 0
-            for alike in _alike(backlog):
-                for closed, table in zip(alike, self._tables(alike), strict=True):
-                    self._hand_on(closed, table)
+            # Whoever takes a step may ask for those that closed meanwhile: they come in between.
+            inner, self._handing_on = self._handing_on, True
+            try:
+                for alike in _alike(backlog):
+                    steps = self._steps(alike, expected=not inner)
+                    for closed, step in zip(alike, steps, strict=True):
+                        self._hand_on(step, closed.layout)
+            finally:
+                self._handing_on = inner
 
-    def _tables(self, alike: list[Closed]) -> Sequence[npt.NDArray[np.float64]]:
-        """Work out the tables of steps that are alike, and what follows from them."""
+    def _steps(self, alike: list[Closed], *, expected: bool) -> list[Step]:
+        """Make the steps, which are alike. They are ``expected`` by those who take them, unless they come in between
+        steps that are.
+        """
+        tables = self._tables(alike)
+        if tables is None:
+            return [_step(closed, _NOTHING) for closed in alike]
+        # Whoever keeps a step's table must not keep all.
+        steps = [_step(closed, table.copy()) for closed, table in zip(alike, tables, strict=True)]
+        layout = alike[0].layout
+        if self.expect is not None and expected and all(closed.layout is layout for closed in alike):
+            self.expect(steps, layout, tables)
+        return steps
+
+    def _tables(self, alike: list[Closed]) -> npt.NDArray[np.float64] | None:
+        """Work out the tables of steps that are alike, and what follows from them; None of light steps."""
         taken = [closed.taken for closed in alike if closed.taken is not None]
         if not taken:
-            return [_NOTHING] * len(alike)
+            return None
         tables = self._table.derive_all([closed.step for closed in alike], taken)
         if alike[0].stepped:
             for closed, ratio in zip(alike, update_ratios(alike[0].stepped, tables), strict=True):
                 if ratio is not None:
                     closed.scalars["update_ratio"] = ratio
-        return [table.copy() for table in tables]  # whoever keeps one must not keep all
+        return tables
 
     def deliver_late(self, now: float) -> None:
         """Hand on steps that have waited too long, where no step follows that would: called by the writer's thread.
@@ -142,16 +167,17 @@ class Delivery:
         if backlog and self._whole and now - backlog[0].time > BACKLOG_S:
             self.deliver()
 
-    def _hand_on(self, closed: Closed, table: npt.NDArray[np.float64]) -> None:
-        step = Step(
-            closed.step, closed.stream, closed.time, table, closed.scalars, closed.facts, applied=closed.applied
-        )
+    def _hand_on(self, step: Step, layout: Layout) -> None:
         try:
-            self._emit(step, closed.layout)
+            self._emit(step, layout)
         except Exception as error:
             if isinstance(error, TrainingHalted):
                 raise
             self._tally.caught()  # the steps after this one are still handed on
+
+
+def _step(closed: Closed, table: npt.NDArray[np.float64]) -> Step:
+    return Step(closed.step, closed.stream, closed.time, table, closed.scalars, closed.facts, applied=closed.applied)
 
 
 def _alike(backlog: list[Closed]) -> Iterator[list[Closed]]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from neuraldbg.detect.block import Block
     from neuraldbg.nouns import Event, Layout, Step
 
     Floats = npt.NDArray[np.float64]
@@ -115,6 +116,12 @@ class ActivationScale(Synced):
             if model.seen < self.thresholds.steps:
                 events += self._judge(step, model)
         return events
+
+    def pass_over(self, block: Block, first: int) -> int:
+        """Pass over all steps once every model has been judged."""
+        self.sync(block.steps[first], block.layout)
+        done = all(model.seen >= self.thresholds.steps for model in self._models.values())
+        return len(block) - first if done else 0
 
     def ongoing(self) -> Iterable[Event]:
         """The events as they were last seen in the first steps."""

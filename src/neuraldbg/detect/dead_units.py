@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from neuraldbg.config import Thresholds
+from neuraldbg.detect.block import steps_before
 from neuraldbg.detect.episodes import Episodes, carry
 from neuraldbg.detect.places import COUNT, DEAD, NONFINITE, UNITS, ZEROS, Synced, flat, flow
 from neuraldbg.detect.readings import Readings
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from neuraldbg.detect.block import Block
     from neuraldbg.nouns import Event, Layout, Step
 
     Floats = npt.NDArray[np.float64]
@@ -102,8 +104,7 @@ class DeadUnits(Synced):
         t = self.thresholds
         count, units, dead, zeros = (step.table.take(places) for places in self._places)
         if self._young:
-            self._seen += (count > 0) & (units > 0)
-            self._young = bool((self._seen < t.window).any())
+            self._age((count > 0) & (units > 0))
         full = zeros >= count
         if (
             self._episodes.idle
@@ -127,6 +128,27 @@ class DeadUnits(Synced):
             return min(0.98, 0.6 + 0.38 * (part - t.share) / max(1.0 - t.share, 1e-9)), details
 
         return self._episodes.observe(step.index, bad, calm, describe, missed=self.readings.missed(step))
+
+    def pass_over(self, block: Block, first: int) -> int:
+        """Pass over the leading steps in which no layer has many dead units or is silent."""
+        self.sync(block.steps[first], block.layout)
+        if not len(self._picked):
+            return len(block) - first
+        if not self._episodes.idle:
+            return 0
+        count, units, dead, zeros = (block.take(places, first) for places in self._places)
+        loud = (dead > self.thresholds.share * units) | (self._module & (zeros >= count) & (count > 0))
+        steps = steps_before(loud)
+        for seen in ((count > 0) & (units > 0))[:steps]:
+            if not self._young:
+                break
+            self._age(seen)
+        return steps
+
+    def _age(self, seen: npt.NDArray[np.bool_]) -> None:
+        """Count in how many steps each layer was seen."""
+        self._seen += seen
+        self._young = bool((self._seen < self.thresholds.window).any())
 
     def ongoing(self) -> Iterable[Event]:
         """The events that still last."""

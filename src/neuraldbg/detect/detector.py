@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from neuraldbg.config import Thresholds
+    from neuraldbg.detect.block import Block
     from neuraldbg.nouns import Event, Layout, Step
 
 
@@ -46,4 +47,16 @@ class Detector(Protocol):
 
     def ongoing(self) -> Iterable[Event]:
         """The events that still last, each with the last step at which it was seen."""
+        ...
+
+
+class Passing(Detector, Protocol):
+    """A detector that can look at many full steps at once; `Watch` asks it to wherever it can."""
+
+    def pass_over(self, block: Block, first: int) -> int:
+        """Pass over the leading ones of ``block.steps[first:]``, which come next, and say how many.
+
+        These are steps of which `observe` would give no event. All that it would have learnt of them has been learnt,
+        to the bit. 0 where a step must be observed to be sure.
+        """
         ...

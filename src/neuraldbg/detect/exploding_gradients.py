@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from neuraldbg.config import Thresholds
+from neuraldbg.detect.block import follow, steps_before
 from neuraldbg.detect.episodes import Episodes, carry
 from neuraldbg.detect.readings import Readings
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from neuraldbg.detect.block import Block
+    from neuraldbg.detect.places import GradLayers
     from neuraldbg.detect.progress import Progress
     from neuraldbg.nouns import Event, Layout, Step
 
@@ -96,10 +99,7 @@ class ExplodingGradients:
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
         """Take one step."""
-        progress, grads = self.readings.progress.observe(step), self.readings.layers
-        grads.sync(step, layout)
-        if grads.layers is not self._layers:
-            self._grow(grads.layers)
+        progress, grads = self.readings.progress.observe(step), self._synced(step, layout)
         if not self._layers:
             return []
         t = self.thresholds
@@ -130,6 +130,34 @@ class ExplodingGradients:
         calm = usable & ~bad & (rise < 0.5 * np.log(t.growth)) & ~self._still_steep(log)
         certain = bad & grads.nonfinite(step)
         return self._episodes.observe(step.index, bad, calm, describe, certain, missed=self.readings.missed(step))
+
+    def pass_over(self, block: Block, first: int) -> int:
+        """Pass over the leading steps that are calm, as `_calm` says of one."""
+        self._synced(block.steps[first], block.layout)
+        if not self._layers:
+            return len(block) - first
+        if not (self._old and self._episodes.idle):
+            return 0
+        t, norms, peak = self.thresholds, block.norms[first:], self._peak.get(block.stream, 0.0)
+        fine, steps = steps_before(~(norms > 0.0)), 0
+        if len(self._layers) > 4:
+            fine = min(fine, steps_before(norms[:, 1:2] >= 0.99 * t.depth_ratio * norms[:, -1:]))
+        for top in norms[:fine].max(axis=1).tolist():
+            if not top <= t.above_peak * peak:
+                break
+            if top > peak:
+                peak = self._peak[block.stream] = top
+            steps += 1
+        follow(self._level, np.log(norms[:steps]), t.memory)
+        return steps
+
+    def _synced(self, step: Step, layout: Layout) -> GradLayers:
+        """The layers of the layout, judged from now on."""
+        grads = self.readings.layers
+        grads.sync(step, layout)
+        if grads.layers is not self._layers:
+            self._grow(grads.layers)
+        return grads
 
     def ongoing(self) -> Iterable[Event]:
         """The events that still last."""

@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from neuraldbg.config import Thresholds
+from neuraldbg.detect.block import follow, steps_before
 from neuraldbg.detect.episodes import Episode, carry
 from neuraldbg.detect.progress import Window
 from neuraldbg.detect.readings import Readings
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from neuraldbg.detect.block import Block
+    from neuraldbg.detect.places import GradLayers
     from neuraldbg.nouns import Event, Layout, Step
 
     Floats = npt.NDArray[np.float64]
@@ -74,6 +77,11 @@ class _Stream:
         self.held = 0
         self.episode = Episode("gradient_spike", "gradient_health", leave_steps=2)
 
+    @property
+    def settled(self) -> bool:
+        """Whether its norms are judged, and no spike is there."""
+        return not (math.isnan(self.start) or self.episode.run or self.episode.active)
+
 
 class GradientSpike:
     """Watches for gradient spikes."""
@@ -96,7 +104,7 @@ class GradientSpike:
         """Take one step."""
         norm, norms = step.scalars.get("grad_norm"), None
         if len(step.table):
-            norms = self._norms(step, layout)
+            norms = self._synced(step, layout).norms(step)
             if norm is None:
                 norm = float(np.sqrt(np.nansum(norms * norms)))
         if norm is None or not 0.0 < norm < math.inf:
@@ -106,15 +114,36 @@ class GradientSpike:
             stream = self._streams[step.stream] = _Stream(self.thresholds)
         return self._judge(step, stream, norm, norms)
 
-    def _norms(self, step: Step, layout: Layout) -> Floats:
-        """The layers' norms in a full step."""
+    def pass_over(self, block: Block, first: int) -> int:
+        """Pass over the leading steps whose norm does not stand out, once there is a baseline."""
+        self._synced(block.steps[first], block.layout)
+        stream = self._streams.get(block.stream)
+        if stream is None or not self._old or not stream.settled or len(stream.window) < self.thresholds.history:
+            return 0
+        norms = block.norms[first:]
+        seen = steps_before(~(norms > 0.0))
+        window, ordered, steps = stream.window, stream.window.ordered, 0
+        for step in block.steps[first : first + seen]:
+            norm = step.scalars.get("grad_norm")
+            if norm is None or not 0.0 < norm < math.inf:
+                break
+            log = math.log(norm)
+            if not log - ordered[len(ordered) >> 1] < stream.least:
+                break
+            window.add(log)
+            steps += 1
+        follow(self._level, np.log(norms[:steps]), MEMORY)
+        return steps
+
+    def _synced(self, step: Step, layout: Layout) -> GradLayers:
+        """The layers of the layout, learnt from now on."""
         grads = self.readings.layers
         grads.sync(step, layout)
         if grads.layers is not self._layers:
             self._level = carry(self._layers, grads.layers, self._level, 0.0)
             self._seen = carry(self._layers, grads.layers, self._seen, 0.0)
             self._layers, self._old = grads.layers, False
-        return grads.norms(step)
+        return grads
 
     def ongoing(self) -> Iterable[Event]:
         """The events that still last."""

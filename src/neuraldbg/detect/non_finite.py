@@ -22,6 +22,7 @@ import numpy as np
 from pydantic import Field
 
 from neuraldbg.config import Thresholds
+from neuraldbg.detect.block import steps_before
 from neuraldbg.detect.episodes import Episode
 from neuraldbg.detect.places import COUNT, FAR, MAX, MIN, NONFINITE, RMS, Synced, flow
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from neuraldbg.detect.block import Block
     from neuraldbg.nouns import Event, Layout, Step
 
 KIND_OF = {
@@ -107,8 +109,7 @@ class NonFinite(Synced):
             return self._observe_light(step)
         self.sync(step, layout)
         column = step.table[: self._rows, NONFINITE]
-        loss = step.loss
-        loss_bad = step.scalars.get("loss_nonfinite", 0.0) > 0 or (loss is not None and not math.isfinite(loss))
+        loss, loss_bad = step.loss, _loss_bad(step)
         skips = step.scalars.get("skipped", 0.0)
         any_bad = bool(column.any())
         previous, self._table = self._table, step.table
@@ -128,6 +129,20 @@ class NonFinite(Synced):
         for kind in ORDER:
             events += self._judge(kind, step, layout, bad[kind], found, contained=contained, previous=previous)
         return events
+
+    def pass_over(self, block: Block, first: int) -> int:
+        """Pass over the leading steps in which all numbers are finite."""
+        self.sync(block.steps[first], block.layout)
+        if self._details:
+            return 0
+        most, last = self.thresholds.max_skips, first
+        finite = steps_before(block.tables[first:, : self._rows, NONFINITE] != 0)
+        for step in block.steps[first : first + finite]:
+            if _loss_bad(step) or not step.scalars.get("skipped", 0.0) <= most:
+                break
+            self._table = step.table
+            last += 1
+        return last - first
 
     def _observe_light(self, step: Step) -> list[Event]:
         """Judge the loss and the norm of all gradients: where it began is not known, what else is broken neither."""
@@ -262,6 +277,11 @@ class NonFinite(Synced):
         if any(layout.sites[row].kind == "param_grad" for row in rows.tolist()):
             return rows
         return rows[:0]
+
+
+def _loss_bad(step: Step) -> bool:
+    loss = step.loss
+    return step.scalars.get("loss_nonfinite", 0.0) > 0 or (loss is not None and not math.isfinite(loss))
 
 
 def _absmax(table: npt.NDArray[np.float64] | None, row: int) -> float | None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from neuraldbg.detect.block import Block
     from neuraldbg.nouns import Layout, Site, Step
 
     Rows = npt.NDArray[np.intp]
@@ -141,9 +142,17 @@ class GradLayers(Synced):
             self._norms = self._largest(step.table.take(self._rms) * np.sqrt(step.table.take(self._total)))
         return self._norms
 
+    def rms_of(self, block: Block, first: int) -> npt.NDArray[np.float64]:
+        """`rms` of the steps of a block from ``first`` on, shape (steps - first, layers)."""
+        return self._largest(block.take(self._rms, first))
+
+    def norms_of(self, block: Block) -> npt.NDArray[np.float64]:
+        """`norms` of the steps of a block, shape (steps, layers)."""
+        return self._largest(block.take(self._rms) * np.sqrt(block.take(self._total)))
+
     def nonfinite(self, step: Step) -> npt.NDArray[np.bool_]:
         """Whether a layer's gradients hold NaN or Inf, shape (layers,)."""
         return self._largest(step.table.take(self._rms + (NONFINITE - RMS))) > 0
 
     def _largest(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        return np.fmax.reduceat(values, self.starts) if len(self.starts) else np.zeros(0)
+        return np.fmax.reduceat(values, self.starts, axis=-1) if len(self.starts) else np.zeros((*values.shape[:-1], 0))

@@ -13,8 +13,9 @@ import numpy as np
 from pydantic import Field
 
 from neuraldbg.config import Thresholds
+from neuraldbg.detect.block import steps_before
 from neuraldbg.detect.episodes import Episodes
-from neuraldbg.detect.places import COUNT, NONFINITE, SATURATED, Synced, flow
+from neuraldbg.detect.places import COUNT, NONFINITE, SATURATED, Synced, flat, flow
 from neuraldbg.detect.readings import Readings
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from neuraldbg.detect.block import Block
     from neuraldbg.nouns import Event, Layer, Layout, Step
 
     Floats = npt.NDArray[np.float64]
@@ -58,6 +60,8 @@ class Saturation(Synced):
         super().__init__()
         self.thresholds = t = thresholds or SaturationThresholds()
         self._picked: npt.NDArray[np.intp] = np.zeros(0, np.intp)
+        self._count = self._saturated = self._picked
+        """Places in a table that is read flat."""
         self._types: tuple[str, ...] = ()
         self.readings = Readings()
         self._episodes = Episodes("saturated_units", "activation_regime", enter_steps=t.steps, leave_steps=3)
@@ -81,6 +85,7 @@ class Saturation(Synced):
         sites = [layout.sites[row] for _, row, _ in picked]
         self._episodes.resize([(site.module, f"activation/{site.label}") for site in sites])
         self._picked = np.array([row for _, row, _ in picked], np.intp)
+        self._count, self._saturated = flat(self._picked, COUNT), flat(self._picked, SATURATED)
         self._types = tuple(name for _, _, name in picked)
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
@@ -103,6 +108,16 @@ class Saturation(Synced):
             return 0.6 + 0.35 * float(share[i] - t.share) / max(1.0 - t.share, 1e-9), details
 
         return self._episodes.observe(step.index, bad, calm, describe, missed=self.readings.missed(step))
+
+    def pass_over(self, block: Block, first: int) -> int:
+        """Pass over the leading steps in which no layer is saturated."""
+        self.sync(block.steps[first], block.layout)
+        if not len(self._picked):
+            return len(block) - first
+        if not self._episodes.idle:
+            return 0
+        full = block.take(self._saturated, first) >= self.thresholds.share * block.take(self._count, first)
+        return steps_before(full)
 
     def ongoing(self) -> Iterable[Event]:
         """The events that still last."""

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from neuraldbg.config import Thresholds
+from neuraldbg.detect.block import steps_before
 from neuraldbg.detect.episodes import Episodes
 from neuraldbg.detect.places import COUNT, MAX, MIN, NONFINITE, RMS, TOTAL
 from neuraldbg.detect.readings import Readings
@@ -22,6 +23,8 @@ from neuraldbg.detect.readings import Readings
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from neuraldbg.detect.block import Block
+    from neuraldbg.detect.matrices import Parameters
     from neuraldbg.nouns import Event, Layout, Step
 
 
@@ -65,12 +68,7 @@ class UnchangedParameters:
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
         """Take one step."""
         progress = self.readings.progress.observe(step)
-        p, t = self.readings.parameters, self.thresholds
-        p.sync(step, layout)
-        if p.version != self._version:
-            self._version = p.version
-            self._lost.resize(p.places)
-            self._zero.resize(p.places)
+        p, t = self._synced(step, layout), self.thresholds
         if not step.applied or not len(p.update):
             return []
         table, missed = step.table, self.readings.missed(step)
@@ -102,6 +100,25 @@ class UnchangedParameters:
 
         events = self._lost.observe(step.index, lost, seen & ~lost, describe, missed=missed)
         return events + self._zero.observe(step.index, zero, seen & ~zero, describe, missed=missed)
+
+    def pass_over(self, block: Block, first: int) -> int:
+        """Pass over the leading steps in which every parameter changed."""
+        p = self._synced(block.steps[first], block.layout)
+        if not len(p.update):
+            return len(block) - first
+        if not (self._lost.idle and self._zero.idle):
+            return 0
+        return steps_before(block.take(p.update_rms, first) == 0)
+
+    def _synced(self, step: Step, layout: Layout) -> Parameters:
+        """The parameters of the layout, judged from now on."""
+        p = self.readings.parameters
+        p.sync(step, layout)
+        if p.version != self._version:
+            self._version = p.version
+            self._lost.resize(p.places)
+            self._zero.resize(p.places)
+        return p
 
     def ongoing(self) -> Iterable[Event]:
         """The events that still last."""

@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from neuraldbg.config import Thresholds
+from neuraldbg.detect.block import steps_before
 from neuraldbg.detect.episodes import Episode, Episodes, carry
 from neuraldbg.detect.places import COUNT, RMS, flat
 from neuraldbg.detect.readings import Readings
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from neuraldbg.detect.block import Block
     from neuraldbg.nouns import Event, Layout, Step
 
     Floats = npt.NDArray[np.float64]
@@ -102,9 +104,7 @@ class UpdateRatio:
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
         """Take one step."""
         progress = self.readings.progress.observe(step)
-        self.readings.parameters.sync(step, layout)
-        if self.readings.parameters.version != self._version:
-            self._grow()
+        self._sync(step, layout)
         if not step.applied or not len(self._update):
             return []
         table, t = step.table, self.thresholds
@@ -125,18 +125,47 @@ class UpdateRatio:
             self._any_young = bool(self._young.any())
         improving = progress is not None and progress.learned()
         events = self._judge_median(step, ratio, improving=improving)
-        idle = self._over.idle and self._high.idle and self._still.idle
-        if idle and np.fmax.reduce(ratio) <= t.high and np.fmin.reduce(ratio) >= t.still:
+        if self._idle and np.fmax.reduce(ratio) <= t.high and np.fmin.reduce(ratio) >= t.still:
             return events
         return events + self._judge_high(step, ratio, improving=improving) + self._judge_still(step, ratio)
+
+    def pass_over(self, block: Block, first: int) -> int:
+        """Pass over the leading steps in which every ratio, and their median, is where it belongs."""
+        self._sync(block.steps[first], block.layout)
+        if not len(self._update):
+            return len(block) - first
+        low, t = self._low.get(block.stream), self.thresholds
+        if low is None or low.active or low.run or self._any_young or not self._idle:
+            return 0
+        weight, update = block.take(self._param, first), block.take(self._update, first)
+        usual = steps_before(~(weight > t.smallest))  # what was not seen is NaN, which compares as false
+        ratio = update[:usual] / weight[:usual]
+        fine = steps_before(~((ratio <= t.high) & (ratio >= t.still)))
+        steps, (top, before) = 0, self._lr[block.stream]
+        for step in block.steps[first : first + fine]:
+            median = step.scalars.get("update_ratio")
+            if median is None or 0.0 < median < t.low:
+                break
+            before = step.scalars.get("lr", np.nan)
+            top = max(top, before)
+            steps += 1
+        self._lr[block.stream] = (top, before)
+        return steps
+
+    @property
+    def _idle(self) -> bool:
+        return self._over.idle and self._high.idle and self._still.idle
 
     def ongoing(self) -> Iterable[Event]:
         """The events that still last."""
         low = [event for episode in self._low.values() for event in episode.ongoing()]
         return self._merged(self._over.ongoing(), self._high.ongoing()) + self._still.ongoing() + low
 
-    def _grow(self) -> None:
+    def _sync(self, step: Step, layout: Layout) -> None:
         p = self.readings.parameters
+        p.sync(step, layout)
+        if p.version == self._version:
+            return
         self._version = p.version
         picked = p.matrix & (p.param >= 0)
         self._update, self._param = flat(p.update[picked], RMS), flat(p.param[picked], RMS)

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from neuraldbg.config import Thresholds
+from neuraldbg.detect.block import steps_before
 from neuraldbg.detect.episodes import Episodes, carry
 from neuraldbg.detect.readings import Readings
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from neuraldbg.detect.block import Block
+    from neuraldbg.detect.places import GradLayers
     from neuraldbg.nouns import Event, Layout, Step
 
     Floats = npt.NDArray[np.float64]
@@ -95,16 +98,13 @@ class VanishingGradients:
 
     def observe(self, step: Step, layout: Layout) -> Iterable[Event]:
         """Take one step."""
-        progress, grads = self.readings.progress.observe(step), self.readings.matrices
-        grads.sync(step, layout)
-        if grads.layers is not self._layers:
-            self._grow(grads.layers)
+        progress, grads = self.readings.progress.observe(step), self._synced(step, layout)
         if not self._layers:
             return []
         t = self.thresholds
         rms = grads.rms(step)
         bottom = float(np.fmin.reduce(rms))
-        if self._learned and self._episodes.idle and bottom > max(t.ratio_floor, t.floor, t.drop * self._early_top):
+        if self._learned and self._episodes.idle and bottom > self._least:
             return []
         if grads.nonfinite(step).any():
             return []  # moments are over the finite gradients: what is left of them tells nothing
@@ -137,6 +137,30 @@ class VanishingGradients:
             return self._describe(i, how, rms, reference, deepest)
 
         return self._episodes.observe(step.index, bad, calm, describe, missed=self.readings.missed(step))
+
+    def pass_over(self, block: Block, first: int) -> int:
+        """Pass over the leading steps in which no gradient is small."""
+        grads = self._synced(block.steps[first], block.layout)
+        if not self._layers:
+            return len(block) - first
+        if not (self._learned and self._episodes.idle):
+            return 0
+        # A layer that was not seen is NaN, and is not small.
+        return steps_before(grads.rms_of(block, first) <= self._least)
+
+    @property
+    def _least(self) -> float:
+        """RMS above which no gradient has vanished in any way."""
+        t = self.thresholds
+        return max(t.ratio_floor, t.floor, t.drop * self._early_top)
+
+    def _synced(self, step: Step, layout: Layout) -> GradLayers:
+        """The layers of the layout, judged from now on."""
+        grads = self.readings.matrices
+        grads.sync(step, layout)
+        if grads.layers is not self._layers:
+            self._grow(grads.layers)
+        return grads
 
     def ongoing(self) -> Iterable[Event]:
         """The events that still last."""

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg.config import validated
 from neuraldbg.detect import DETECTORS
+from neuraldbg.detect.block import Ahead, Block
 from neuraldbg.detect.places import FAR, flow
 from neuraldbg.detect.readings import Readings
 from neuraldbg.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
 
     from neuraldbg.detect.detector import Detector
     from neuraldbg.nouns import Event, Layout, Step
@@ -22,6 +26,8 @@ FIRST = 48
 """Events of one kind that are kept for good, the earliest."""
 LATEST = 16
 """Events of one kind kept beyond those, the latest seen."""
+SEVERAL = 4
+"""Steps from which it takes less time to look at them together than one by one."""
 
 
 class Watch:
@@ -51,11 +57,25 @@ class Watch:
         self._light = tuple(detector.observe for detector in self.detectors if detector.light)
         self._layout: Layout | None = None
         self._read = -1
+        self._ahead: Ahead | None = None
 
     @property
     def needs(self) -> frozenset[str]:
         """Kinds of sites that the detectors read."""
         return frozenset().union(*(detector.needs for detector in self.detectors))
+
+    def expect(self, steps: Sequence[Step], layout: Layout, tables: npt.NDArray[np.float64]) -> None:
+        """Hear which full steps will be observed next, so that they can be looked at together.
+
+        ``tables`` holds theirs, shape (steps, sites, STATS). They must still be observed, one by one, and give then
+        what they would have given without. The arrays are let go with the last of them.
+        """
+        stream, count = steps[0].stream, 0
+        while count < len(steps) and steps[count].stream == stream and steps[count].applied:
+            count += 1
+        self._ahead = None
+        if count >= SEVERAL and tables.shape[1]:
+            self._ahead = Ahead(Block(steps[:count], layout, tables[:count], self._readings), self.detectors)
 
     def observe(self, step: Step, layout: Layout) -> list[Event]:
         """Take one step and give the events that began or were brought up to date with it."""
@@ -68,12 +88,23 @@ class Watch:
                     events += found
         else:
             self._read = step.index
-            for detector in self.detectors:
+            self._readings.progress.observe(step)  # those who ask for it may have passed over this step
+            for detector in self._due(step):
                 if found := detector.observe(step, layout):
                     events += found
         for event in events:
             self._keep(event)
         return events
+
+    def _due(self, step: Step) -> Sequence[Detector]:
+        """The detectors that have not passed over this step."""
+        ahead = self._ahead
+        if ahead is None or ahead.next is not step:
+            return self.detectors
+        due = ahead.due(self.detectors)
+        if ahead.next is None:
+            self._ahead = None
+        return due
 
     @property
     def read(self) -> int:
