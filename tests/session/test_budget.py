@@ -240,13 +240,22 @@ def test_layers_compiled_while_their_hooks_are_lifted_are_seen_when_reading_goes
     assert 64 in run.series(row, "rms").steps
 
 
+class Own(nn.Sequential):
+    """With a ``forward`` of its own: of torch's containers Dynamo compiles nothing in place."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self:
+            x = layer(x)
+        return x
+
+
 @pytest.mark.parametrize("how", ["wrapped", "in place", "forward", "a part"])
 def test_a_compiled_model_is_not_compiled_again_when_reading_goes_on_and_off(how: str) -> None:
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     torch.manual_seed(0)
     # Norms and dropouts are what readers visit with hooks of their own in the first steps.
-    layers = nn.Sequential(nn.Linear(8, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 3))
+    layers = Own(nn.Linear(8, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 3))
     model: nn.Module = nn.Sequential(nn.Linear(8, 8), layers) if how == "a part" else layers
     call: Any = model
     if how == "wrapped":
@@ -266,7 +275,7 @@ def test_a_compiled_model_is_not_compiled_again_when_reading_goes_on_and_off(how
             opt.step()
             graphs.append(torch._dynamo.utils.counters["stats"]["unique_graphs"])
     torch._dynamo.reset()
-    assert graphs[0] == graphs[-1]
+    assert graphs[0] == graphs[-1] > 0
     full = read(dbg)
     assert 64 in full
     assert len(full) < 40
