@@ -24,6 +24,7 @@ typedef void *Handle;
     X(int32_t, torch_list_get_item, (Handle, size_t, Value *))                                                         \
     X(int32_t, torch_delete_list, (Handle))                                                                            \
     X(int32_t, aoti_torch_library_init_impl, (const char *, const char *, const char *, uint32_t, Handle *))           \
+    X(int32_t, aoti_torch_delete_library_object, (Handle))                                                             \
     X(int32_t, torch_library_impl, (Handle, const char *, void (*)(Value *, uint64_t, uint64_t), uint64_t))
 
 #define DECLARE(result, name, arguments) static result(*name) arguments;
@@ -150,34 +151,46 @@ static void graph_observe_at(Value *stack, uint64_t arguments, uint64_t results)
     aoti_torch_delete_tensor_object((Handle)(uintptr_t)stack[3]);
 }
 
-/* Reads a gradient and deletes it. Returns a zero. */
-static Value read_gradient(Value grad, Place *place, int64_t row, int64_t total) {
-    Handle zero = NULL;
-    void *data;
+/* Reads a gradient, if there is a place to write to, and deletes it. */
+static void read_gradient(Handle grad, Place *place, int64_t row, int64_t total) {
     if (place && place->rows && row >= 0) {
         double began = seconds();
-        read_handle((Handle)(uintptr_t)grad, place->rows + row * WIDTH, total, 0.0, 0.0);
+        read_handle(grad, place->rows + row * WIDTH, total, 0.0, 0.0);
         *place->clock += seconds() - began;
     }
-    aoti_torch_delete_tensor_object((Handle)(uintptr_t)grad);
+    aoti_torch_delete_tensor_object(grad);
+}
+
+static Value a_zero(void) {
+    Handle zero = NULL;
+    void *data;
     aoti_torch_empty_strided(0, NULL, NULL, aoti_torch_dtype_float32(), aoti_torch_device_type_cpu(), 0, &zero);
     if (zero && !aoti_torch_get_data_ptr(zero, &data)) *(float *)data = 0.0f;
     return (Value)(uintptr_t)zero;
 }
 
-/* observe_gradient(Tensor grad, int handle, int row, SymInt total) -> Tensor */
-static void graph_observe_gradient(Value *stack, uint64_t arguments, uint64_t results) {
+/* observe_gradients(Tensor[] grads, int handle, int[] rows, SymInt[] totals) -> Tensor */
+static void graph_observe_gradients(Value *stack, uint64_t arguments, uint64_t results) {
     (void)arguments, (void)results;
-    stack[0] = read_gradient(stack[0], place_of(stack[1]), (int64_t)stack[2], (int64_t)stack[3]);
+    Place *place = place_of(stack[1]);
+    size_t n = 0;
+    torch_list_size((Handle)(uintptr_t)stack[0], &n);
+    for (size_t i = 0; i < n; i++)
+        read_gradient((Handle)(uintptr_t)item(stack[0], i), place, (int64_t)item(stack[2], i),
+                      (int64_t)item(stack[3], i));
+    torch_delete_list((Handle)(uintptr_t)stack[0]);
+    torch_delete_list((Handle)(uintptr_t)stack[2]);
+    torch_delete_list((Handle)(uintptr_t)stack[3]);
+    stack[0] = a_zero();
 }
 
 /* observe_gradient_at(Tensor grad, int handle, Tensor places, SymInt total) -> Tensor */
 static void graph_observe_gradient_at(Value *stack, uint64_t arguments, uint64_t results) {
     (void)arguments, (void)results;
     const double *at = places_of(stack[2]);
-    Value zero = read_gradient(stack[0], place_of(stack[1]), at ? (int64_t)at[1] : -1, (int64_t)stack[3]);
+    read_gradient((Handle)(uintptr_t)stack[0], place_of(stack[1]), at ? (int64_t)at[1] : -1, (int64_t)stack[3]);
     aoti_torch_delete_tensor_object((Handle)(uintptr_t)stack[2]);
-    stack[0] = zero;
+    stack[0] = a_zero();
 }
 
 PyDoc_STRVAR(serve_doc, "serve(addresses)\n--\n\n"
@@ -198,8 +211,9 @@ static PyObject *serve(PyObject *self, PyObject *addresses) {
     if (aoti_torch_library_init_impl("neuraldbg", "CPU", __FILE__, __LINE__, &library) ||
         torch_library_impl(library, "observe", graph_observe, BUILT_FOR) ||
         torch_library_impl(library, "observe_at", graph_observe_at, BUILT_FOR) ||
-        torch_library_impl(library, "observe_gradient", graph_observe_gradient, BUILT_FOR) ||
+        torch_library_impl(library, "observe_gradients", graph_observe_gradients, BUILT_FOR) ||
         torch_library_impl(library, "observe_gradient_at", graph_observe_gradient_at, BUILT_FOR)) {
+        if (library) aoti_torch_delete_library_object(library); /* or those it has taken would be found, and read nothing */
         PyErr_SetString(PyExc_RuntimeError, "torch has refused the operators of _kernel_graph.h");
         return NULL;
     }

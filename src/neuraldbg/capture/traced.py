@@ -3,8 +3,9 @@
 A sample is taken by operations that the compiler knows, so that it fuses them with what made the tensor, and writes
 down no more than the sample. Samples of outputs are kept until the outermost watched module returns, and read by one
 operator there: an operator in the middle would keep apart what the compiler fuses, and have it save for the backward
-pass what it would compute again. Gradients are read by one operator each, whose result is the gradient of a ``leaf``
-of ours: nothing of the program's waits for it, and no compiler can leave it out.
+pass what it would compute again. Gradients are read by one operator, too (``gathered``), whose result is the gradient
+of a ``leaf`` of ours: nothing of the program's waits for it, and no compiler can leave it out. Where a part of a model
+is compiled by itself, each is read at once.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 
 from neuraldbg.capture import device_op, elsewhere, op
+from neuraldbg.capture.gathered import gather, token
 from neuraldbg.capture.kernel import native
 from neuraldbg.capture.leaves import leaves
 
@@ -49,14 +51,16 @@ def _observe(
         _read(x, table, row, total, bound, centre)
 
 
-def _observe_gradient(grad: Tensor, handle: int, row: int, total: int) -> Tensor:
-    """Read a sample of a gradient. Returns a zero, the gradient of the leaf.
+def _observe_gradients(grads: list[Tensor], handle: int, rows: list[int], totals: list[int]) -> Tensor:
+    """Read samples of gradients. Returns a zero, the gradient of the leaf.
 
     The table is named by its handle: a tensor saved for backward may not be written to before it is used.
     """
     table = _open.get(handle)
-    if table is not None and row >= 0:
-        _read(grad, table, row, total)
+    if table is not None:
+        for grad, row, total in zip(grads, rows, totals, strict=True):
+            if row >= 0:
+                _read(grad, table, row, total)
     return torch.zeros((), dtype=torch.float32, device="cpu")
 
 
@@ -68,7 +72,7 @@ def _observe_at(x: Tensor, table: Tensor, handle: int, places: Tensor, total: in
 
 
 def _observe_gradient_at(grad: Tensor, handle: int, places: Tensor, total: int) -> Tensor:
-    return _observe_gradient(grad, handle, int(places[1]), total)
+    return _observe_gradients([grad], handle, [int(places[1])], [total])
 
 
 def _read(x: Tensor, table: Tensor, row: int, total: int, bound: float = 0.0, centre: float = 0.0) -> None:
@@ -90,7 +94,7 @@ def _sample(x: Tensor, cap: int) -> Tensor:
             start = min(step // 2, size - 1) if fixed[axis] else 0
             x = torch.ops.aten.slice.Tensor(x, axis, start, None, step)
     # Else a sample would be a view, and what it is a view of would have to be written down.
-    return x.double() if x.dtype is torch.float32 else x.float() if x.dtype is not torch.float64 else x.neg().neg()
+    return x.float() if x.dtype in _HALVES else x.neg().neg()
 
 
 def _size(n: Any) -> int:
@@ -114,6 +118,7 @@ def _steps(sizes: Sequence[int], cap: int) -> list[int]:
     return steps
 
 
+_HALVES = (torch.float16, torch.bfloat16)
 _IMAGES = 4
 """Axes from which on the second is one of channels."""
 _FEW = 4
@@ -128,17 +133,17 @@ _LIBRARY.define("sample(Tensor x, int cap) -> Tensor", tags=(torch.Tag.pt2_compl
 _LIBRARY.define(
     "observe(Tensor[] xs, Tensor(a!) table, int handle, int[] rows, SymInt[] totals, float[] bounds) -> ()", tags=_TAGS
 )
-_LIBRARY.define("observe_gradient(Tensor grad, int handle, int row, SymInt total) -> Tensor", tags=_TAGS)
+_LIBRARY.define("observe_gradients(Tensor[] grads, int handle, int[] rows, SymInt[] totals) -> Tensor", tags=_TAGS)
 _LIBRARY.define("observe_at(Tensor x, Tensor(a!) table, int handle, Tensor places, SymInt total) -> ()", tags=_TAGS)
 _LIBRARY.define("observe_gradient_at(Tensor grad, int handle, Tensor places, SymInt total) -> Tensor", tags=_TAGS)
 _LIBRARY.impl("sample", _sample, "CompositeImplicitAutograd")
 _LIBRARY.impl("observe", _observe, "CompositeExplicitAutograd")
-_LIBRARY.impl("observe_gradient", _observe_gradient, "CompositeExplicitAutograd")
+_LIBRARY.impl("observe_gradients", _observe_gradients, "CompositeExplicitAutograd")
 _LIBRARY.impl("observe_at", _observe_at, "CompositeExplicitAutograd")
 _LIBRARY.impl("observe_gradient_at", _observe_gradient_at, "CompositeExplicitAutograd")
 sample = torch.ops.neuraldbg.sample.default
 observe = torch.ops.neuraldbg.observe.default
-observe_gradient = torch.ops.neuraldbg.observe_gradient.default
+observe_gradients = torch.ops.neuraldbg.observe_gradients.default
 observe_at = torch.ops.neuraldbg.observe_at.default
 observe_gradient_at = torch.ops.neuraldbg.observe_gradient_at.default
 
@@ -165,26 +170,25 @@ def _a_zero(*_: object) -> Tensor:
 
 for _name in ("observe", "observe_at"):
     torch.library.register_fake(f"neuraldbg::{_name}", lambda *_: None, lib=_LIBRARY)
-for _name in ("observe_gradient", "observe_gradient_at"):
+for _name in ("observe_gradients", "observe_gradient_at"):
     torch.library.register_fake(f"neuraldbg::{_name}", _a_zero, lib=_LIBRARY)
 
 
 class _Tap(torch.autograd.Function):
-    """Identity whose backward reads the gradient: how a traced graph sees it, where a tensor hook would break it."""
+    """Identity whose backward samples the gradient: how a traced graph sees it, where a tensor hook would break it."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, leaf: Tensor, handle: int, row: int, cap: int) -> Tensor:
+    def forward(ctx: Any, x: Tensor, token: Tensor, handle: int, row: int, cap: int) -> Tensor:
         ctx.handle, ctx.row, ctx.cap = handle, row, cap
         return x.clone()  # returning the input itself would break in-place operations after it
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        read = observe_gradient(sample(grad, ctx.cap), ctx.handle, ctx.row, grad.numel())
-        return grad, read, None, None, None
+        return grad, gather(grad, ctx.handle, ctx.row, ctx.cap), None, None, None
 
 
 class _TapAt(torch.autograd.Function):
-    """The same where the row is data."""
+    """The same where the row is data, and the gradient is read at once."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, leaf: Tensor, places: Tensor, handle: int, cap: int) -> Tensor:
@@ -278,7 +282,7 @@ def see(plan: Plan, output: Any) -> Any:
         graph.samples.append((sample(found, graph.cap), int(row), found.numel(), float(bound), float(centre)))
     if not whole or int(grad_row) < 0:
         return None
-    return _Tap.apply(output, graph.leaf, graph.handle, int(grad_row), graph.cap)  # type: ignore[no-untyped-call]
+    return _Tap.apply(output, token(graph.leaf, graph.handle), graph.handle, int(grad_row), graph.cap)  # type: ignore[no-untyped-call]
 
 
 def _see_there(plan: Plan, output: Tensor, graph: Graph) -> Tensor:
