@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 OURS = ("bare again", "NeuralDBG", "NeuralDBG, all")
 PEERS = tuple(kind.name for kind in KINDS.values() if kind.peer)
-COMPILED = ("MLP", "ConvNet", "GPT")
+COMPILED = ("MLP", "Narrow", "ConvNet", "LSTM", "GPT")
 QUICK = Effort(rounds=2, peer_rounds=1, opening_s=2.0)
 
 

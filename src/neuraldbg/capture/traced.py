@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import importlib
 import itertools
 import math
@@ -25,6 +26,7 @@ from neuraldbg.capture import device_op, elsewhere, op
 from neuraldbg.capture.gathered import gather, token
 from neuraldbg.capture.kernel import native
 from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.quiet import quieten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -280,9 +282,10 @@ def see(plan: Plan, output: Any) -> Any:
     for x in tensors:
         found = x.detach()
         graph.samples.append((sample(found, graph.cap), int(row), found.numel(), float(bound), float(centre)))
-    if not whole or int(grad_row) < 0:
-        return None
-    return _Tap.apply(output, token(graph.leaf, graph.handle), graph.handle, int(grad_row), graph.cap)  # type: ignore[no-untyped-call]
+    if whole and int(grad_row) >= 0:
+        output = _Tap.apply(output, token(graph.leaf, graph.handle), graph.handle, int(grad_row), graph.cap)  # type: ignore[no-untyped-call]
+    _quieten(plan.handle)
+    return output
 
 
 def _see_there(plan: Plan, output: Tensor, graph: Graph) -> Tensor:
@@ -319,12 +322,25 @@ def _keeps(handle: int) -> bool:
         traced = importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslator.current_tx().output
         if not traced.is_root_tracer():
             return False
-        if not _graphs[handle].opened:  # as of before the trace began: it was opened in it
-            return True
-        hooks = getattr(traced.root_tx.f_locals.get("self"), "_forward_pre_hooks", {})
-        return any(isinstance(hook, Edge) and hook.handle == handle for hook in hooks.values())
+        # As of before the trace began: it was opened in it.
+        return not _graphs[handle].opened or _watched(traced.root_tx.f_locals.get("self"), handle)
     except AttributeError:  # another torch: to keep nothing is always right
         return False
+
+
+@_constant
+def _quieten(handle: int) -> None:
+    """Drop conditions that the graph has because of the hook that is being traced, and is done."""
+    with contextlib.suppress(AttributeError):  # another torch
+        traced = importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslator.current_tx().output
+        if traced.is_root_tracer():
+            quieten(traced, functools.partial(_watched, handle=handle))
+
+
+def _watched(module: Any, handle: int) -> bool:
+    """Whether a module is a watched model of a graph."""
+    hooks = getattr(module, "_forward_pre_hooks", {})
+    return any(isinstance(hook, Edge) and hook.handle == handle for hook in hooks.values())
 
 
 class Edge:
@@ -349,6 +365,8 @@ class Edge:
             _have_read(graph.samples, graph)
         graph.samples.clear()
         graph.opened = self.opens
+        if torch.compiler.is_compiling():
+            _quieten(self.handle)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (getattr, (contextlib.nullcontext(), "__exit__"))  # as of a Probe

@@ -1,0 +1,107 @@
+"""What a compiled graph is compared by at each call: no more for our hooks than that the model is the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tests.capture.riding import ride
+from torch import nn
+
+X = torch.randn(8, 16, generator=torch.Generator().manual_seed(1))
+
+
+class Own(nn.Module):
+    """A model of a class of its own."""
+
+    def __init__(self, layers: int = 2) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList(nn.Linear(16, 16) for _ in range(layers))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x).relu()
+        return x
+
+
+def chain(layers: int = 2) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(*(nn.Linear(16, 16) for _ in range(layers)))
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler() -> None:
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    yield
+    torch._dynamo.reset()
+
+
+def conditions(net: nn.Module, *, watched: bool) -> list[Any]:
+    found: list[Any] = []
+
+    def note(entries: list[Any]) -> list[bool]:
+        found.extend(entries)
+        return [True] * len(entries)
+
+    def program() -> None:
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        call = torch.compile(net, backend="aot_eager", options={"guard_filter_fn": note})
+        for _ in range(2):
+            call(X).sum().backward()
+            opt.step()
+
+    if watched:
+        ride(program, net, probes=False)
+    else:
+        program()
+    torch._dynamo.reset()
+    return found
+
+
+@pytest.mark.parametrize("make", [chain, Own])
+def test_a_layer_more_adds_no_condition_of_ours(make: type[nn.Module]) -> None:
+    more = [len(conditions(make(n), watched=True)) - len(conditions(make(n), watched=False)) for n in (2, 6)]
+    assert more[0] == more[1]
+    names = [entry.name for entry in conditions(make(), watched=True)]
+    assert not [name for name in names if "neuraldbg" in name or "_forward_hooks[" in name]
+
+
+@pytest.mark.parametrize("make", [chain, Own])
+def test_a_model_of_the_same_kind_is_not_taken_for_the_watched_one(make: type[nn.Module]) -> None:
+    def program(net: nn.Module, other: nn.Module, call: Any) -> None:
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+        call(net, X).sum().backward()
+        call(other, 100 * X).sum().backward()
+        opt.step()
+
+    whole = torch.compile(lambda net, x: net(x), fullgraph=True, backend="aot_eager")
+    seen = []
+    for call in (lambda net, x: net(x), whole):
+        net, other = make(), make()
+        seen.append(ride(lambda net=net, other=other, call=call: program(net, other, call), net, probes=False))
+    path = "1" if make is chain else "layers.1"
+    for kind in ("activation", "output_grad"):
+        found, expected = (each.norm(kind, path) for each in (seen[1], seen[0]))
+        assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_hooks_of_the_program_are_still_conditions() -> None:
+    net = Own()
+    calls = []
+    net.layers[0].register_forward_hook(lambda module, args, output: calls.append(1))
+    names = [entry.name for entry in conditions(net, watched=True)]
+    assert [name for name in names if "_forward_hooks[" in name]
+
+
+def test_another_torch_keeps_all_conditions_and_the_same_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    from neuraldbg.capture import quiet
+
+    def odd(frame: object) -> None:
+        raise AttributeError(frame)
+
+    quietly, net = len(conditions(Own(), watched=True)), Own()
+    monkeypatch.setattr(quiet, "_frames", odd)
+    assert len(conditions(net, watched=True)) > quietly
