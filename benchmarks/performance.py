@@ -1,11 +1,11 @@
 """Measures what watching costs, and writes docs/performance.md and its picture: `make bench`.
 
     python benchmarks/performance.py [--quick] [--cached] [--models MLP,GPT] [--no-peers] [--no-compiled]
-                                     [--again compiled|kernel]
+                                     [--again eager|compiled|kernel]
 
 About forty minutes. The numbers are kept in .cache/bench/performance.json: ``--cached`` writes the page from them
-anew. ``--again`` measures the compiled models or the kernel anew and keeps the rest. ``--quick`` writes the page to
-.cache/bench instead of docs, since its numbers mean nothing.
+anew. ``--again`` measures the models, eager or compiled, or the kernel anew and keeps the rest. ``--quick`` writes the
+page to .cache/bench instead of docs, since its numbers mean nothing.
 """
 
 from __future__ import annotations
@@ -93,18 +93,20 @@ def measure_kernel(seconds: float) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def measure_compiled(models: list[str], effort: Effort, kept: Path) -> None:
-    """Measure the compiled workloads anew, in place of what was kept of them."""
+def measure_again(models: list[str], effort: Effort, kept: Path, *, compiled: bool, peers: bool) -> None:
+    """Measure workloads anew, eager or compiled, in place of what was kept of them."""
     numbers = json.loads(kept.read_text(encoding="utf-8"))
-    for result in run(models, effort, peers=False, eager=False):
+    for result in run(models, effort, peers=peers, eager=not compiled, compiled=compiled):
         Console(width=150).print(table([result]))
-        numbers["again"] = {**numbers.get("again", {}), "the compiled models": time.strftime("%d %B %Y")}
+        what = f"{result.workload} {'compiled' if compiled else 'eager'}"
+        numbers["again"] = {**numbers.get("again", {}), what: time.strftime("%d %B %Y")}
         every = numbers["results"]
-        same = [i for i, old in enumerate(every) if old["compiled"] and old["workload"] == result.workload]
+        same = [i for i, old in enumerate(every) if (old["workload"], old["compiled"]) == (result.workload, compiled)]
         if same:
             every[same[0]] = asdict(result)
         else:
             every.append(asdict(result))
+            every.sort(key=lambda one: (one["compiled"], list(WORKLOADS).index(one["workload"])))
         kept.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
 
 
@@ -116,11 +118,12 @@ def main() -> None:
     parser.add_argument("--cached", action="store_true", help="write the page from what was measured before")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--no-compiled", action="store_true")
-    parser.add_argument("--again", choices=("compiled", "kernel"), help="measure this anew, keep the rest")
+    parser.add_argument("--again", choices=("eager", "compiled", "kernel"), help="measure this anew, keep the rest")
     args = parser.parse_args()
     kept = CACHE / "quick.json" if args.quick else KEPT
-    if args.again == "compiled":
-        measure_compiled(args.models.split(","), Effort(rounds=args.rounds), kept)
+    if args.again in ("eager", "compiled"):
+        models, compiled = args.models.split(","), args.again == "compiled"
+        measure_again(models, Effort(rounds=args.rounds), kept, compiled=compiled, peers=not args.no_peers)
     elif args.again == "kernel":
         numbers = json.loads(kept.read_text(encoding="utf-8"))
         numbers["kernel"] = measure_kernel(kernel.REPEAT_S)

@@ -47,6 +47,13 @@ def grid(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
+def again(what: dict[str, str]) -> str:
+    """Say what was measured once more after the rest, and when."""
+    days = dict.fromkeys(what.values())
+    told = [f"{', '.join(name for name, when in what.items() if when == day)} ({day})" for day in days]
+    return f"Measured once more, after the rest: {'; '.join(told)}."
+
+
 def page(numbers: dict[str, Any]) -> str:
     """Return the whole page."""
     where = numbers["machine"]
@@ -62,7 +69,7 @@ def page(numbers: dict[str, Any]) -> str:
         head,
         f"<!-- begin:short -->\n{short(eager, trial.strip())}\n<!-- end:short -->",
         "Ratios of step times to the bare training, 1 is free; in brackets how far bare against bare strays.",
-        *(f"Measured once more, after the rest: {what}, {when}." for what, when in numbers.get("again", {}).items()),
+        *([again(numbers["again"])] if numbers.get("again") else []),
         f"## What was aimed at\n\n{judged}",
         HOW.format(rounds=numbers["rounds"][0], peers=numbers["rounds"][1]).strip(),
         "## What each row is\n\n" + grid(("row", "what"), ((k.name, k.what) for k in KINDS.values())),
@@ -70,7 +77,8 @@ def page(numbers: dict[str, Any]) -> str:
     ]
     if compiled:
         parts.append("## Compiled\n\n`torch.compile(model)`; graphs are those of dynamo in the whole process, *later*"
-                     " those made after the first seconds, while reading went on and off.\n\n"
+                     " those made after the first seconds, while reading went on and off. The LSTM has none, bare or"
+                     " watched: Dynamo leaves it in Python.\n\n"
                      + "\n\n".join(workload(result) for result in compiled))  # fmt: skip
     parts += [
         "## The kernel\n\n" + kernel(numbers["kernel"]),

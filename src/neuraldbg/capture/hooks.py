@@ -88,6 +88,7 @@ class HookManager:
         self.modules: dict[str, nn.Module] = {}
         self.probes: dict[str, Probe] = {}
         self._handles: list[RemovableHandle] = []
+        self._edges: list[tuple[nn.Module, str, RemovableHandle, Edge]] = []
         self._report = layers
         self._param_grads = param_grads
         self._attached: set[int] = set()
@@ -105,7 +106,8 @@ class HookManager:
         self._attached.add(id(root))
         scripted = isinstance(root, torch.jit.ScriptModule)  # takes no hooks
         if not scripted:
-            self._handles.append(root.register_forward_pre_hook(Edge(self.graph, opens=True)))
+            opens = Edge(self.graph, opens=True)
+            self._edges.append((root, "_forward_pre_hooks", root.register_forward_pre_hook(opens), opens))
         name = name or type(root).__name__
         for path, module in root.named_modules():
             self._add(_joined(prefix, strip(path)) or (name if not module._modules else ""), module, name)  # noqa: SLF001
@@ -113,7 +115,8 @@ class HookManager:
             for path, module in self.modules.items():
                 self._hook_gradients(path, module)
         if not scripted:  # behind the hook of a lone layer
-            self._handles.append(root.register_forward_hook(Edge(self.graph, opens=False)))
+            closes = Edge(self.graph, opens=False)
+            self._edges.append((root, "_forward_hooks", root.register_forward_hook(closes), closes))
         return self
 
     def sync(self, root: nn.Module, prefix: str, name: str) -> tuple[dict[str, nn.Module], list[nn.Module]]:
@@ -137,7 +140,7 @@ class HookManager:
         return added, dropped
 
     def lift(self) -> None:
-        """Take the hooks off the layers for some steps: a hook that does nothing still costs a microsecond or two.
+        """Take the hooks off the layers for some steps: one that does nothing still costs a microsecond or two.
 
         Not where layers were compiled with them: what is compiled does not ask for hooks.
         """
@@ -146,6 +149,8 @@ class HookManager:
             for path, probe in self.probes.items():
                 if probe.removable is not None:
                     self.modules[path]._forward_hooks.pop(probe.removable.id, None)  # noqa: SLF001
+            for root, hooks, handle, _ in self._edges:
+                getattr(root, hooks).pop(handle.id, None)
 
     def rest(self, *, resting: bool) -> None:
         """Take nothing from compiled graphs in the steps to come, or begin anew."""
@@ -164,13 +169,16 @@ class HookManager:
         for path, probe in self.probes.items():
             if probe.removable is not None:
                 self.modules[path]._forward_hooks[probe.removable.id] = probe  # noqa: SLF001
+        for root, hooks, handle, edge in self._edges:
+            getattr(root, hooks)[handle.id] = edge
         return anything_compiled()
 
     def detach(self) -> None:
         """Remove every hook that this manager has set."""
-        for handle in self._handles:
+        for handle in (*self._handles, *(edge[2] for edge in self._edges)):
             handle.remove()
         self._handles.clear()
+        self._edges.clear()
         self._attached.clear()
         self.nodes = None
 
