@@ -2,5 +2,8 @@
 
 from neuraldbg.capture.capture import Capture
 from neuraldbg.capture.hooks import HookManager
+from neuraldbg.capture.unseen import leave_all
 
 __all__ = ["Capture", "HookManager"]
+
+leave_all()  # here, and not when a session begins: there it would be a tenth of the time
