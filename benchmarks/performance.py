@@ -1,11 +1,11 @@
 """Measures what watching costs, and writes docs/performance.md and its picture: `make bench`.
 
     python benchmarks/performance.py [--quick] [--cached] [--models MLP,GPT] [--no-peers] [--no-compiled]
-                                     [--again eager|compiled|kernel]
+                                     [--again eager|compiled|kernel|starting]
 
 About forty minutes. The numbers are kept in .cache/bench/performance.json: ``--cached`` writes the page from them
-anew. ``--again`` measures the models, eager or compiled, or the kernel anew and keeps the rest. ``--quick`` writes the
-page to .cache/bench instead of docs, since its numbers mean nothing.
+anew. ``--again`` measures the models, eager or compiled, the kernel or starting anew and keeps the rest. ``--quick``
+writes the page to .cache/bench instead of docs, since its numbers mean nothing.
 """
 
 from __future__ import annotations
@@ -118,16 +118,21 @@ def main() -> None:
     parser.add_argument("--cached", action="store_true", help="write the page from what was measured before")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--no-compiled", action="store_true")
-    parser.add_argument("--again", choices=("eager", "compiled", "kernel"), help="measure this anew, keep the rest")
+    parser.add_argument(
+        "--again", choices=("eager", "compiled", "kernel", "starting"), help="measure this anew, keep the rest"
+    )
     args = parser.parse_args()
     kept = CACHE / "quick.json" if args.quick else KEPT
     if args.again in ("eager", "compiled"):
         models, compiled = args.models.split(","), args.again == "compiled"
         measure_again(models, Effort(rounds=args.rounds), kept, compiled=compiled, peers=not args.no_peers)
-    elif args.again == "kernel":
+    elif args.again:
         numbers = json.loads(kept.read_text(encoding="utf-8"))
-        numbers["kernel"] = measure_kernel(kernel.REPEAT_S)
-        numbers["again"] = {**numbers.get("again", {}), "the kernel": time.strftime("%d %B %Y")}
+        if args.again == "kernel":
+            numbers["kernel"] = measure_kernel(kernel.REPEAT_S)
+        else:
+            numbers["startup"] = startup.run(startup.REPEATS)
+        numbers["again"] = {**numbers.get("again", {}), args.again: time.strftime("%d %B %Y")}
         kept.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
     elif not args.cached:
         measure(args, kept)

@@ -205,3 +205,14 @@ def left_modes(before: dict[str, tuple[Any, Callable[[Any], Any] | None]]) -> li
             if restore is not None:
                 restore(old)
     return leaks
+
+
+@pytest.fixture
+def fresh_compiler():
+    """No graph of torch.compile from before, none left behind, and what Dynamo counts at zero."""
+    import torch
+
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    yield
+    torch._dynamo.reset()

@@ -18,6 +18,8 @@ from neuraldbg.nouns import column
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.usefixtures("fresh_compiler")
+
 X, Y = torch.randn(32, 16, generator=torch.Generator().manual_seed(1)), torch.arange(32) % 4
 
 
@@ -44,14 +46,6 @@ def train(call: nn.Module, parameters: list[nn.Parameter], steps: int = 4) -> li
         opt.step()
         losses.append(loss.item())
     return losses
-
-
-@pytest.fixture(autouse=True)
-def fresh_compiler() -> None:
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
-    yield
-    torch._dynamo.reset()
 
 
 @pytest.mark.parametrize("when", ["attached before", "attached after", "compiled in place", "discovered"])

@@ -14,6 +14,8 @@ from neuraldbg.capture import gathered
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.usefixtures("fresh_compiler")
+
 X = torch.randn(8, 16, generator=torch.Generator().manual_seed(1))
 LAYERS = ("body", "act", "head", "aside", "unused")
 
@@ -31,13 +33,6 @@ class Net(nn.Module):
         x = self.act(self.body(x))
         self.unused(x)
         return self.head(x) + self.aside(x).detach()
-
-
-@pytest.fixture(autouse=True)
-def fresh_compiler() -> None:
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
 
 
 def program(call: Callable[[torch.Tensor], torch.Tensor], net: Net, *, twice: bool) -> None:

@@ -9,6 +9,8 @@ import torch
 from tests.capture.riding import ride
 from torch import nn
 
+pytestmark = pytest.mark.usefixtures("fresh_compiler")
+
 X = torch.randn(8, 16, generator=torch.Generator().manual_seed(1))
 
 
@@ -29,14 +31,6 @@ class Own(nn.Module):
 def chain(layers: int = 2) -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(*(nn.Linear(16, 16) for _ in range(layers)))
-
-
-@pytest.fixture(autouse=True)
-def fresh_compiler() -> None:
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
-    yield
-    torch._dynamo.reset()
 
 
 def conditions(net: nn.Module, *, watched: bool) -> list[Any]:

@@ -72,8 +72,7 @@ class Delivery:
         """Told of each late step when it has arrived, in order; returns whether it looks odd."""
         self.expect: Callable[[Sequence[Step], Layout, npt.NDArray[np.float64]], None] | None = None
         """Told of full steps that are about to be handed on one by one, where they have one layout: with their tables,
-        shape (steps, sites, len(STATS)), which must not be kept
-        beyond the last of them."""
+        shape (steps, sites, len(STATS)), which must not be kept beyond the last of them."""
         self._handing_on = False
         self._backlog: list[Closed] = []
         self._whole = 0

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from neuraldbg.capture.packed import wrap_enter, wrap_exit
-from neuraldbg.capture.unseen import leave_all, passed_through, wrap_has_hooks
+from neuraldbg.capture.unseen import passed_through, wrap_has_hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +58,6 @@ class Patches:
         scaled: Callable[[Tensor, float], None],
     ) -> None:
         """Put in place what the capture itself stands in for. ``scaled`` is told what a gradient scaler scaled."""
-        leave_all()
         self.put(torch.autograd, "backward", lambda f: losses.wrap(f, "tensors"))
         self.put(torch.autograd, "grad", lambda f: losses.wrap(f, "outputs"))
         self.put(nn.Module, "__call__", models.wrap_call)
@@ -80,6 +79,7 @@ class Patches:
 
     def restore(self) -> None:
         """Put everything back."""
+        self._followed = False
         while self._saved:
             owner, name, patched, original, own = self._saved.pop()
             if vars(owner).get(name) is not patched:

@@ -25,8 +25,6 @@ _ROOM = __name__.rpartition(".")[0]
 _FOLDER = str(Path(__file__).parent)
 _passed_through: dict[int, CodeType] = {}
 """By identity: to compare code is slow."""
-_left: set[str] = set()
-"""The modules whose functions are left as they are."""
 
 
 def passed_through(function: F) -> F:
@@ -39,10 +37,11 @@ def passed_through(function: F) -> F:
 
 
 def leave_all() -> None:
-    """Leave all other functions of this stage as they are, with all that they call. Does not import Dynamo."""
+    """Leave all other functions of this stage as they are, with all that they call; those of modules that are imported
+    later are called by these. Does not import Dynamo.
+    """
     for name, module in list(sys.modules.items()):
-        if name.startswith(_ROOM) and name not in _left:
-            _left.add(name)
+        if name.startswith(_ROOM):
             codes = _codes(vars(module), name)
             for code in codes:
                 codes += [inner for inner in code.co_consts if type(inner) is CodeType]  # and so on: it grows meanwhile

@@ -152,12 +152,7 @@ class ExplodingGradients:
         return steps
 
     def _synced(self, step: Step, layout: Layout) -> GradLayers:
-        """The layers of the layout, judged from now on."""
-        grads = self.readings.layers
-        grads.sync(step, layout)
-        if grads.layers is not self._layers:
-            self._grow(grads.layers)
-        return grads
+        return self.readings.layers.synced(step, layout, self._layers, self._grow)
 
     def ongoing(self) -> Iterable[Event]:
         """The events that still last."""

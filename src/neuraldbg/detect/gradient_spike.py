@@ -136,14 +136,12 @@ class GradientSpike:
         return steps
 
     def _synced(self, step: Step, layout: Layout) -> GradLayers:
-        """The layers of the layout, learnt from now on."""
-        grads = self.readings.layers
-        grads.sync(step, layout)
-        if grads.layers is not self._layers:
-            self._level = carry(self._layers, grads.layers, self._level, 0.0)
-            self._seen = carry(self._layers, grads.layers, self._seen, 0.0)
-            self._layers, self._old = grads.layers, False
-        return grads
+        return self.readings.layers.synced(step, layout, self._layers, self._grow)
+
+    def _grow(self, layers: tuple[str, ...]) -> None:
+        self._level = carry(self._layers, layers, self._level, 0.0)
+        self._seen = carry(self._layers, layers, self._seen, 0.0)
+        self._layers, self._old = layers, False
 
     def ongoing(self) -> Iterable[Event]:
         """The events that still last."""

@@ -10,7 +10,7 @@ import numpy as np
 from neuraldbg.nouns import STATS, column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import numpy.typing as npt
 
@@ -127,6 +127,15 @@ class GradLayers(Synced):
         self.layers = tuple(modules[i] for i in starts)
         self._rms, self._total = flat(self.rows, RMS), flat(self.rows, TOTAL)
         self._step = None
+
+    def synced(
+        self, step: Step, layout: Layout, known: tuple[str, ...], grow: Callable[[tuple[str, ...]], None]
+    ) -> GradLayers:
+        """Bring the layers up to date, and have whoever keeps numbers for ``known`` ones grow with them."""
+        self.sync(step, layout)
+        if self.layers is not known:
+            grow(self.layers)
+        return self
 
     def rms(self, step: Step) -> npt.NDArray[np.float64]:
         """Largest RMS gradient of each layer's parameters, shape (layers,); NaN where none was seen."""

@@ -112,8 +112,6 @@ class Saturation(Synced):
     def pass_over(self, block: Block, first: int) -> int:
         """Pass over the leading steps in which no layer is saturated."""
         self.sync(block.steps[first], block.layout)
-        if not len(self._picked):
-            return len(block) - first
         if not self._episodes.idle:
             return 0
         full = block.take(self._saturated, first) >= self.thresholds.share * block.take(self._count, first)

@@ -155,12 +155,7 @@ class VanishingGradients:
         return max(t.ratio_floor, t.floor, t.drop * self._early_top)
 
     def _synced(self, step: Step, layout: Layout) -> GradLayers:
-        """The layers of the layout, judged from now on."""
-        grads = self.readings.matrices
-        grads.sync(step, layout)
-        if grads.layers is not self._layers:
-            self._grow(grads.layers)
-        return grads
+        return self.readings.matrices.synced(step, layout, self._layers, self._grow)
 
     def ongoing(self) -> Iterable[Event]:
         """The events that still last."""
