@@ -86,7 +86,7 @@ def test_nothing_of_one_machine_is_written_down():
 def test_everything_that_is_installed_for_the_tests_is_pinned():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    asked = project["dependencies"] + extras["plot"] + extras["dev"]
+    asked = project["dependencies"] + [one for name in ("plot", "dashboard", "export", "dev") for one in extras[name]]
     asked = {re.match(r"[\w.-]+", line).group().lower().replace("_", "-") for line in asked} - {"neuraldbg"}
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pins = dict(line.lower().replace("_", "-").split("==") for line in lines if line and not line.startswith("#"))

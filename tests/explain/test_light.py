@@ -14,8 +14,8 @@ from neuraldbg import answers
 from neuraldbg.explain import diagnose
 from neuraldbg.explain.case import Case
 from neuraldbg.nouns import STATS, Event, RunRecord, Series, column
-from neuraldbg.show.curves import picture
-from neuraldbg.show.figures import _x_label
+from neuraldbg.show.static.crash import _x_label
+from neuraldbg.show.views.crash import picture
 
 LIGHT = ("loss", "loss_nonfinite", "lr", "grad_norm", "duration", "overhead")
 UNSEEN = np.full(len(STATS), np.nan, np.float32)

@@ -12,7 +12,7 @@ from rich.console import Console
 from tests.show.samples import EXPLODING, HEALTHY
 
 from neuraldbg.nouns import Chain, ChainEdge, ChainNode, Diagnosis, Evidence, Hypothesis, Remedy, Unjudged
-from neuraldbg.show.terminal import percent, print_diagnosis, render
+from neuraldbg.show.terminal.diagnosis import percent, print_diagnosis, render
 
 
 def shown(diagnosis, width=80, encoding="utf-8", **settings):
@@ -217,7 +217,7 @@ def test_an_empty_diagnosis_can_be_shown():
 
 def test_no_torch_and_no_matplotlib_are_imported():
     code = (
-        "import sys, neuraldbg.show.terminal, neuraldbg.show.figures, neuraldbg.show.curves\n"
+        "import sys, neuraldbg.show.terminal.diagnosis, neuraldbg.show.static.crash, neuraldbg.show.views.crash\n"
         "sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

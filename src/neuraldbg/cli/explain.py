@@ -20,7 +20,7 @@ def COMMAND(run: str, json_to: str | None, fail_on: str | None) -> Result:  # no
     from rich.console import Console  # noqa: PLC0415 (see command.py)
 
     from neuraldbg.saved import Run  # noqa: PLC0415
-    from neuraldbg.show.terminal import print_diagnosis  # noqa: PLC0415
+    from neuraldbg.show.terminal.diagnosis import print_diagnosis  # noqa: PLC0415
 
     target = json_target(json_to)
     diagnosis = Run.load(run).diagnose()

@@ -22,7 +22,7 @@ from neuraldbg.cli.command import OK, Result
 def COMMAND(run: str, out: str) -> Result:  # noqa: N802 (the name is the contract)
     """Draw RUN: the loss, every layer's gradient and activation on a log axis, and the moment of failure."""
     from neuraldbg.saved import Run  # noqa: PLC0415 (see command.py)
-    from neuraldbg.show.figures import save_crash  # noqa: PLC0415
+    from neuraldbg.show.static.crash import save_crash  # noqa: PLC0415
 
     record = Run.load(run)
     save_crash(record, record.diagnose(), Path(out))

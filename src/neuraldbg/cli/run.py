@@ -172,7 +172,7 @@ def _show(request: Request, watch: Watch, diagnosis: Diagnosis | None, stderr: T
 def _print(diagnosis: Diagnosis, out: TextIO, folder: Path | None, home: Path) -> None:
     from rich.console import Console  # noqa: PLC0415 (only now, and never with --quiet)
 
-    from neuraldbg.show.terminal import print_diagnosis  # noqa: PLC0415
+    from neuraldbg.show.terminal.diagnosis import print_diagnosis  # noqa: PLC0415
 
     console = Console(file=out)
     out.write("\n")

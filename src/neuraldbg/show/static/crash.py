@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from neuraldbg.errors import ConfigError, MissingExtra
-from neuraldbg.show.curves import Picture, picture
-from neuraldbg.show.panels import draw_layers, draw_loss, mark_failure
+from neuraldbg.show.static.panels import draw_layers, draw_loss, mark_failure
 from neuraldbg.show.text import plain
+from neuraldbg.show.views.crash import Picture, picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.nouns import Series
+from neuraldbg.show.views.moments import failure_of, guilty_of
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord
@@ -72,7 +73,7 @@ class Picture:
 
 def picture(run: RunRecord, diagnosis: Diagnosis) -> Picture:
     """Choose what to show of a run."""
-    failure, label = _failure(run, diagnosis)
+    failure, label = failure_of(run, diagnosis)
     first, last = _window(run, failure, over=label.startswith("loss not finite"))
     rank = run.layout.depth
     rows: dict[str, dict[str, int]] = {"param_grad": {}, "activation": {}}
@@ -90,7 +91,7 @@ def picture(run: RunRecord, diagnosis: Diagnosis) -> Picture:
         )
         for kind, found in rows.items()
     }
-    guilty, charge = _marked(diagnosis, {c.layer for found in curves.values() for c in found})
+    guilty, charge = guilty_of(diagnosis, {c.layer for found in curves.values() for c in found})
     return Picture(
         loss=run.scalar("loss").between(first, last),
         gradients=curves["param_grad"],
@@ -139,28 +140,6 @@ def _leaves(run: RunRecord, curves: tuple[Curve, ...]) -> tuple[Curve, ...]:
     return kept or curves
 
 
-def _failure(run: RunRecord, diagnosis: Diagnosis) -> tuple[int | None, str]:
-    """The moment that a person would call the failure: the loss's end, or else the first thing that went wrong."""
-    if diagnosis.verdict not in ("failing", "suspect"):
-        return None, ""
-    loss = run.scalar("loss")
-    broken = np.flatnonzero(~np.isfinite(loss.values))
-    if len(broken):
-        step = int(loss.steps[broken[0]])
-        return step, f"loss not finite from step {step:,}"
-    if run.info.outcome.kind in ("raised", "halted") and run.steps:
-        word = {"raised": "error", "halted": "halted"}[run.info.outcome.kind]
-        return run.steps - 1, f"{word} after step {run.steps - 1:,}"
-    if diagnosis.events:
-        event = min(diagnosis.events, key=lambda e: (e.transition != "loss", e.first_step))
-        where = f" in {event.layer}" if event.layer else ""
-        return event.first_step, f"{event.kind.replace('_', ' ')}{where}, step {event.first_step:,}"
-    if diagnosis.hypotheses and diagnosis.hypotheses[0].step is not None:
-        step = diagnosis.hypotheses[0].step
-        return step, f"{diagnosis.hypotheses[0].cause.replace('_', ' ')}, step {step:,}"
-    return None, ""
-
-
 def _window(run: RunRecord, failure: int | None, *, over: bool) -> tuple[int, int]:
     """The steps to show: those that lead to the failure, and some after it; few when the loss is gone for good."""
     steps = run.history.steps
@@ -173,25 +152,3 @@ def _window(run: RunRecord, failure: int | None, *, over: bool) -> tuple[int, in
         first = failure - BEFORE
     end = failure + max(10 if over else AFTER, (failure - first) // 2)
     return first, last if last - end < TRIM * (last - first) else end
-
-
-def _marked(diagnosis: Diagnosis, drawn: set[str]) -> tuple[tuple[str, ...], str]:
-    """The layers to draw strongly and the word for them: what the cause names, else where its effect was seen first."""
-    if diagnosis.verdict not in ("failing", "suspect"):
-        return (), ""
-    for hypothesis in diagnosis.hypotheses[:1]:
-        if found := _drawn(hypothesis.layer, drawn):
-            return found, "guilty"
-    events = sorted(diagnosis.events, key=lambda event: event.first_step)
-    for layer in [node.layer for node in diagnosis.chain.nodes] + [event.layer for event in events]:
-        if found := _drawn(layer, drawn):
-            return found, "hit first"
-    return (), ""
-
-
-def _drawn(layer: str | None, drawn: set[str]) -> tuple[str, ...]:
-    """The curves that a name stands for: its own, that of a parameter's layer, or those of all layers in it."""
-    if not layer:
-        return ()
-    own = [one for one in sorted(drawn) if one == layer or (one and layer.startswith(f"{one}."))]
-    return tuple(own or [one for one in sorted(drawn) if one.startswith(f"{layer}.")])

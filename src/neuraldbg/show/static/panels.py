@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from neuraldbg.nouns import Series
-    from neuraldbg.show.curves import Curve, Picture
+    from neuraldbg.show.views.crash import Curve, Picture
 
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]

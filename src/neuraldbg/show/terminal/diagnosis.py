@@ -16,9 +16,9 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from neuraldbg.show.chain import chain_lines
 from neuraldbg.show.facts import facts_line
-from neuraldbg.show.marks import ASCII, UNICODE, VERDICT_STYLE, Marks
+from neuraldbg.show.terminal.chain import chain_lines
+from neuraldbg.show.terminal.marks import ASCII, UNICODE, VERDICT_STYLE, Marks
 from neuraldbg.show.text import listed, number, plain, says, sentence, shortest
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from neuraldbg.nouns import Chain, ChainNode
-    from neuraldbg.show.marks import Marks
+    from neuraldbg.show.terminal.marks import Marks
 
 FIRST, LAST = 6, 3
 """Nodes shown of a long chain: its beginning, where the cause is, and its end, what the user saw."""

@@ -1,0 +1,25 @@
+"""RunRecord, Diagnosis -> View. One file a view, registered in VIEWS; see ``view.py`` for the contract."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neuraldbg.errors import ConfigError
+from neuraldbg.show.views import heatmap, loss
+from neuraldbg.show.views.view import Choice, Member, View
+
+if TYPE_CHECKING:
+    from neuraldbg.nouns import Diagnosis, RunRecord
+
+VIEWS: tuple[Member, ...] = (
+    heatmap.VIEW,
+    loss.VIEW,
+)
+
+
+def view(name: str, run: RunRecord, diagnosis: Diagnosis, choice: Choice | None = None) -> View:
+    """Compute a view by its name. ConfigError for an unknown one; see ``view.py`` for what a choice may hold."""
+    for member in VIEWS:
+        if member.name == name:
+            return member.compute(run, diagnosis, choice or Choice())
+    raise ConfigError(f"there is no view {name!r}: {', '.join(member.name for member in VIEWS)} are")

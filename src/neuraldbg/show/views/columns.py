@@ -1,0 +1,71 @@
+"""Many steps as few columns, honestly: a spike of one step is seen in whatever column it falls into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from neuraldbg.nouns import History
+    from neuraldbg.show.views.view import Choice, Floats, Ints
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which rows of time form which column: those of column c are ``rows[starts[c]:starts[c + 1]]``."""
+
+    rows: npt.NDArray[np.intp]
+    """Rows of the history in which sites were read, in order of time."""
+    starts: npt.NDArray[np.intp]
+    steps: Ints
+    """Shape (C,)."""
+    width: Ints
+    """Shape (C,)."""
+    note: str
+    """How steps were put together, "" where each column is one row of the record."""
+
+    def reduce(self, values: Floats, how: str) -> Floats:
+        """Put values of shape (T, ...) together to (C, ...): ``max``, ``min``, ``mean``, or ``extreme``: the value of
+        the largest size with its sign. NaN is what was not read, and is left out.
+        """
+        picked = values[self.rows]
+        if not len(self.starts):
+            return picked
+        if how == "extreme":
+            high, low = (f.reduceat(picked, self.starts, axis=0) for f in (np.fmax, np.fmin))
+            return np.where(np.abs(low) > np.abs(high), low, high)
+        if how == "mean":
+            there = np.isfinite(picked)
+            count = np.add.reduceat(there, self.starts, axis=0, dtype=np.int64)
+            total = np.add.reduceat(np.where(there, picked, 0.0), self.starts, axis=0)
+            return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+        reduced: Floats = {"max": np.fmax, "min": np.fmin}[how].reduceat(picked, self.starts, axis=0)
+        return reduced
+
+
+def columns_of(history: History, choice: Choice) -> Columns:
+    """Lay the steps at which sites were read out in at most ``choice.columns`` columns of equal length."""
+    ends = history.steps + history.width
+    keep = history.read.copy()
+    if choice.first is not None:
+        keep &= ends > choice.first
+    if choice.last is not None:
+        keep &= history.steps <= choice.last
+    rows = np.flatnonzero(keep)
+    if not len(rows):
+        nothing = np.zeros(0, np.int64)
+        return Columns(rows, rows, nothing, nothing, "")
+    steps, ends = history.steps[rows], ends[rows]
+    if len(rows) <= choice.columns:
+        return Columns(rows, np.arange(len(rows)), steps, ends - steps, "")
+    first, span = int(steps[0]), int(ends[-1] - steps[0])
+    place = (steps - first) * choice.columns // span
+    starts = np.flatnonzero(np.diff(place, prepend=-1))
+    lasts = np.append(starts[1:], len(rows)) - 1
+    each = -(-span // choice.columns)
+    note = f"{span:,} steps are put together in columns of about {each:,} each"
+    return Columns(rows, starts, steps[starts], ends[lasts] - steps[starts], note)
