@@ -1,0 +1,1 @@
+"""Views as plotly figures, for notebooks and the dashboard (the extra ``dashboard``)."""
