@@ -5,15 +5,36 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neuraldbg.errors import ConfigError
-from neuraldbg.show.views import heatmap, loss
+from neuraldbg.show.views import (
+    chain,
+    dataflow,
+    distribution,
+    flow,
+    heatmap,
+    loss,
+    memory,
+    series,
+    trace,
+    units,
+    updates,
+)
 from neuraldbg.show.views.view import Choice, Member, View
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord
 
 VIEWS: tuple[Member, ...] = (
+    chain.VIEW,
+    dataflow.VIEW,
+    distribution.VIEW,
+    flow.VIEW,
     heatmap.VIEW,
     loss.VIEW,
+    memory.VIEW,
+    series.VIEW,
+    trace.VIEW,
+    units.VIEW,
+    updates.VIEW,
 )
 
 

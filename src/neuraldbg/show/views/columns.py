@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from neuraldbg.nouns import History
+    from neuraldbg.nouns import History, Series
     from neuraldbg.show.views.view import Choice, Floats, Ints
 
 
@@ -28,16 +28,19 @@ class Columns:
     note: str
     """How steps were put together, "" where each column is one row of the record."""
 
+    def only(self, *places: int) -> Columns:
+        """Return some of the columns, in order and each once."""
+        ends = np.append(self.starts[1:], len(self.rows))
+        at = sorted(set(places))
+        parts = [self.rows[self.starts[c] : ends[c]] for c in at]
+        starts = np.cumsum([0, *(len(part) for part in parts[:-1])])
+        return Columns(np.concatenate(parts), starts, self.steps[at], self.width[at], self.note)
+
     def reduce(self, values: Floats, how: str) -> Floats:
-        """Put values of shape (T, ...) together to (C, ...): ``max``, ``min``, ``mean``, or ``extreme``: the value of
-        the largest size with its sign. NaN is what was not read, and is left out.
-        """
+        """Put values of shape (T, ...) together to (C, ...) by ``max``, ``min`` or ``mean``; NaN was not read."""
         picked = values[self.rows]
         if not len(self.starts):
             return picked
-        if how == "extreme":
-            high, low = (f.reduceat(picked, self.starts, axis=0) for f in (np.fmax, np.fmin))
-            return np.where(np.abs(low) > np.abs(high), low, high)
         if how == "mean":
             there = np.isfinite(picked)
             count = np.add.reduceat(there, self.starts, axis=0, dtype=np.int64)
@@ -69,3 +72,11 @@ def columns_of(history: History, choice: Choice) -> Columns:
     each = -(-span // choice.columns)
     note = f"{span:,} steps are put together in columns of about {each:,} each"
     return Columns(rows, starts, steps[starts], ends[lasts] - steps[starts], note)
+
+
+def within(series: Series, choice: Choice) -> Series:
+    """Return the part of a series that lies in the chosen steps."""
+    if choice.first is None and choice.last is None:
+        return series
+    last = np.iinfo(np.int64).max if choice.last is None else choice.last
+    return series.between(choice.first or 0, int(last))

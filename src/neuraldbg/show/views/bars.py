@@ -1,0 +1,53 @@
+"""What the views over layers at one step share: the step that is shown, and the table that was read in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.show.views.moments import failure_of
+from neuraldbg.show.views.picking import pick, touched
+from neuraldbg.show.views.view import Bar
+
+if TYPE_CHECKING:
+    from neuraldbg.nouns import Diagnosis, RunRecord
+    from neuraldbg.show.views.columns import Columns
+    from neuraldbg.show.views.view import Choice, Floats
+
+
+def place_of(run: RunRecord, diagnosis: Diagnosis, choice: Choice, columns: Columns) -> int | None:
+    """Return the column to show: that of the chosen step, of the failure, or the last; None where nothing was read.
+
+    It is the last in which sites were read at that step or before it, else the first.
+    """
+    if not len(columns.steps):
+        return None
+    step = choice.step if choice.step is not None else failure_of(run, diagnosis)[0]
+    if step is None:
+        return len(columns.steps) - 1
+    return max(0, int(np.searchsorted(columns.steps, step, side="right")) - 1)
+
+
+def said_of(columns: Columns, at: int, choice: Choice) -> tuple[str, ...]:
+    """Say which steps the column stands for where that is not the step that was chosen."""
+    first, width = int(columns.steps[at]), int(columns.width[at])
+    if width > 1:
+        return (f"the largest of steps {first:,} to {first + width - 1:,}, which the record holds as one",)
+    if choice.step is not None and choice.step != first:
+        return (f"layers were read in step {first:,}, not in step {choice.step:,}",)
+    return ()
+
+
+def fewer(
+    layers: tuple[str, ...],
+    bars: list[tuple[str, Floats]],
+    diagnosis: Diagnosis,
+    choice: Choice,
+    guilty: tuple[str, ...],
+) -> tuple[tuple[str, ...], tuple[Bar, ...], tuple[str, ...]]:
+    """Return the layers that fit, their bars, and a note where some were left out."""
+    values = np.stack([values for _, values in bars], axis=1) if bars else np.zeros((len(layers), 0))
+    rows, note = pick(layers, {*guilty, *touched(diagnosis)}, values, np.zeros(values.shape, bool), choice.rows)
+    kept = tuple(Bar(name, values[rows]) for name, values in bars)
+    return tuple(layers[i] for i in rows), kept, (note,) if note else ()

@@ -1,0 +1,100 @@
+"""The model as data flows through it, with the health of each layer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neuraldbg.show.views.moments import guilty_of
+from neuraldbg.show.views.picking import touched
+from neuraldbg.show.views.places import places
+from neuraldbg.show.views.view import Choice, Graph, Link, Member, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from neuraldbg.nouns import Diagnosis, RunRecord
+
+LOSS = "loss"
+WORST = ("guilty", "bad", "healthy", "unseen")
+"""Of a group of layers, the first that one of them is."""
+
+
+def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Graph:
+    """Return the layers and the edges read from the autograd graph. Of too many layers, groups are one node each."""
+    health = _health(run, diagnosis)
+    within = _groups(list(health), choice.rows - 1)
+    names = list(dict.fromkeys(within[path] for path in health))
+    links: dict[tuple[str, str], tuple[str, ...]] = {}
+    for edge in run.layout.edges:
+        source, target = within.get(edge.source), LOSS if edge.target == LOSS else within.get(edge.target)
+        if source is not None and target is not None and source != target:
+            links.setdefault((source, target), edge.ops)
+    names += [LOSS] if any(target == LOSS for _, target in links) else []
+    at = places(names, links)
+    members: dict[str, list[str]] = {}
+    for path, name in within.items():
+        members.setdefault(name, []).append(path)
+    nodes = tuple(_node(run, diagnosis, name, members.get(name, []), health, at[name]) for name in names)
+    grouped = any(len(paths) > 1 for paths in members.values())
+    return Graph(
+        name="dataflow",
+        title="Data flow of the model",
+        nodes=nodes,
+        links=tuple(Link(source, target, ", ".join(ops)) for (source, target), ops in links.items()),
+        guilty=tuple(path for path, state in health.items() if state == "guilty"),
+        notes=(f"{len(health):,} layers are shown as {len(names):,} groups",) if grouped else (),
+        empty="" if nodes else "no layer of a model was seen",
+    )
+
+
+def _health(run: RunRecord, diagnosis: Diagnosis) -> dict[str, str]:
+    """The state of each layer without child layers, in data-flow order."""
+    layout, rank = run.layout, run.layout.depth
+    leaves = [layer.path for layer in layout.layers if layer.leaf] or [layer.path for layer in layout.layers]
+    ordered = sorted(leaves, key=lambda path: rank.get(path, len(rank)))
+    guilty, bad = set(guilty_of(diagnosis, set(ordered))[0]), touched(diagnosis)
+
+    def state(path: str) -> str:
+        if path in guilty:
+            return "guilty"
+        if path in bad:
+            return "bad"
+        return "healthy" if path in layout.called else "unseen"
+
+    return {path: state(path) for path in ordered}
+
+
+def _groups(paths: list[str], most: int) -> dict[str, str]:
+    """The node of each layer: itself, or its longest common container that makes few enough of them."""
+    deepest = max((path.count(".") for path in paths), default=0)
+    for depth in range(deepest, -1, -1):
+        found = {path: ".".join(path.split(".")[: depth + 1]) for path in paths}
+        if len(set(found.values())) <= most:
+            return found
+    # Neighbours in the order of data flow, where no container holds few enough.
+    each = -(-len(paths) // max(1, most))
+    blocks = [paths[i : i + each] for i in range(0, len(paths), each)]
+    return {path: f"{block[0]} … {block[-1]}" for block in blocks for path in block}
+
+
+def _node(
+    run: RunRecord,
+    diagnosis: Diagnosis,
+    name: str,
+    paths: list[str],
+    health: Mapping[str, str],
+    at: tuple[float, float],
+) -> Node:
+    if not paths:
+        return Node(name, name, "symptom" if diagnosis.verdict == "failing" else "healthy", *at)
+    state = min((health[path] for path in paths), key=WORST.index)
+    worst = next(path for path in paths if health[path] == state)
+    events = [event for event in diagnosis.events if event.layer in paths]
+    said = [f"{event.kind.replace('_', ' ')} from step {event.first_step:,}" for event in events]
+    layer = run.layout.by_path[worst]
+    detail = "; ".join([layer.type if len(paths) == 1 else f"{len(paths)} layers", *said])
+    step = min((event.first_step for event in events), default=None)
+    return Node(name, name or layer.type, state, *at, worst, step, detail)
+
+
+VIEW = Member("dataflow", "the model's layers and their health", compute)

@@ -1,0 +1,75 @@
+"""How the values of one site are distributed, over time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.nouns import resolve
+from neuraldbg.show.views.columns import columns_of
+from neuraldbg.show.views.moments import guilty_of, marks_of
+from neuraldbg.show.views.reading import KINDS, check
+from neuraldbg.show.views.view import Choice, Member, Scale, Spread
+
+if TYPE_CHECKING:
+    from neuraldbg.nouns import Diagnosis, RunRecord
+
+
+def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Spread:
+    """Return the distribution of the chosen layer's first site of a kind, of the guilty layer, or of the first one."""
+    kind = choice.kind or "param_grad"
+    check(kind, "rms")
+    row = _row(run, diagnosis, choice, kind)
+    columns = columns_of(run.history, choice)
+    layer = "" if row is None else run.layout.sites[row].module
+    nothing = np.zeros(0)
+    mean = std = low = high = nothing
+    if row is not None and len(columns.steps):
+        mean, std = (columns.reduce(run.history.stat(row, stat), "mean") for stat in ("mean", "std"))
+        low = columns.reduce(run.history.stat(row, "min", "min"), "min")
+        high = columns.reduce(run.history.stat(row, "max", "max"), "max")
+    of = run.layout.sites[row].label if row is not None else resolve(run.layout, choice.layer) if choice.layer else ""
+    note = f"{columns.note}; the extremes are those of all of them" if columns.note else ""
+    seen = bool(np.isfinite(mean).any())
+    return Spread(
+        name="distribution",
+        title=f"Distribution over time: {KINDS[kind]} of {of or 'the model'}",
+        layer=layer,
+        steps=columns.steps if seen else np.zeros(0, np.int64),
+        width=columns.width if seen else np.zeros(0, np.int64),
+        scale=Scale("value"),
+        mean=mean,
+        std=std,
+        low=low,
+        high=high,
+        marks=marks_of(run, diagnosis, choice),
+        guilty=guilty_of(diagnosis, {layer})[0] if layer else (),
+        notes=tuple(one for one in (note, *_sampled(run, row)) if one),
+        empty="" if seen else f"nothing finite was read of the {KINDS[kind]} of {of or 'any layer'} in these steps",
+    )
+
+
+def _row(run: RunRecord, diagnosis: Diagnosis, choice: Choice, kind: str) -> int | None:
+    layer = None if choice.layer is None else resolve(run.layout, choice.layer)
+    rank = run.layout.depth
+    rows = run.layout.rows(kind)
+    guilty = guilty_of(diagnosis, {run.layout.sites[row].module for row in rows})[0]
+    rows = tuple(row for row in rows if layer is None or run.layout.sites[row].module == layer)
+
+    def order(row: int) -> tuple[bool, int, bool, int]:
+        site = run.layout.sites[row]
+        return (site.module not in guilty, rank.get(site.module, len(rank)), site.name != "weight", row)
+
+    return min(rows, key=order, default=None)
+
+
+def _sampled(run: RunRecord, row: int | None) -> tuple[str, ...]:
+    """Say so where not all elements were read."""
+    if row is None or not len(run.history):
+        return ()
+    count, total = (float(np.max(run.history.stat(row, stat, "max"), initial=0)) for stat in ("count", "total"))
+    return (f"{int(count):,} of {int(total):,} elements were read at a step, evenly spaced",) if count < total else ()
+
+
+VIEW = Member("distribution", "how a layer's values spread, over time", compute, takes=("layer", "kind", "step"))

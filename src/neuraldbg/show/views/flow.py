@@ -1,0 +1,53 @@
+"""The flow of gradients through the depth of the model at one step, beside the first step that was read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.show.views.bars import fewer, place_of, said_of
+from neuraldbg.show.views.columns import columns_of
+from neuraldbg.show.views.moments import guilty_of, marks_of
+from neuraldbg.show.views.reading import KINDS, NORM, check, group, scale_of
+from neuraldbg.show.views.view import Bars, Choice, Member
+
+if TYPE_CHECKING:
+    from neuraldbg.nouns import Diagnosis, RunRecord
+    from neuraldbg.show.views.view import Floats
+
+
+def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
+    """Return ``stat`` of each layer (default: the norm of its gradient) at the chosen step and at the first."""
+    kind, stat = choice.kind or "param_grad", choice.stat or NORM
+    check(kind, stat)
+    columns = columns_of(run.history, replace(choice, columns=len(run.history)))
+    sites, at = group(run, kind, choice.layer), place_of(run, diagnosis, choice, columns)
+    bars: list[tuple[str, Floats]] = []
+    notes: tuple[str, ...] = ()
+    if at is not None and sites.layers:
+        values = sites.values(columns.only(0, at), stat)
+        notes = said_of(columns, at, choice)
+        shown = [at] if at == 0 else [0, at]
+        bars = [(f"step {int(columns.steps[c]):,}", values[:, i]) for i, c in enumerate(shown)]
+    guilty, _ = guilty_of(diagnosis, set(sites.layers))
+    layers, kept, left_out = fewer(sites.layers, bars, diagnosis, choice, guilty)
+    scale = scale_of(stat)
+    found = [bar.values[np.isfinite(bar.values)] for bar in kept]
+    positive = any(len(values) and (values > 0).any() for values in found)
+    return Bars(
+        name="flow",
+        title=f"{scale.label[:1].upper()}{scale.label[1:]}: {KINDS[kind]} of each layer",
+        layers=layers,
+        bars=kept,
+        scale=replace(scale, log=scale.log and positive),
+        step=None if at is None else int(columns.steps[at]),
+        marks=marks_of(run, diagnosis, choice),
+        guilty=guilty,
+        notes=(*notes, *left_out),
+        empty="" if any(map(len, found)) else f"nothing was read of the {KINDS[kind]} in these steps",
+    )
+
+
+VIEW = Member("flow", "gradients through the depth at a step", compute, takes=("layer", "stat", "kind", "step"))

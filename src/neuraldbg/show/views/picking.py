@@ -1,0 +1,46 @@
+"""Which layers are shown where there are more than fit: the guilty, those with events, those that vary most."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from neuraldbg.nouns import Diagnosis
+    from neuraldbg.show.views.view import Bools, Floats
+
+
+def touched(diagnosis: Diagnosis) -> set[str]:
+    """Return the layers that an event names."""
+    found = {event.layer for event in diagnosis.events if event.layer}
+    return found.union(*(event.details.get("affected", ()) for event in diagnosis.events))
+
+
+def pick(
+    layers: Sequence[str], first: Collection[str], values: Floats, nonfinite: Bools, most: int
+) -> tuple[list[int], str]:
+    """Return the positions of at most ``most`` layers in their order, and a sentence where some were left out.
+
+    ``values`` and ``nonfinite`` have the shape (layers, C). Kept are the layers named ``first``, then those with values
+    that are not finite, then those with the largest value against their own median, so that no spike gets lost.
+    """
+    if len(layers) <= most:
+        return list(range(len(layers))), ""
+    sizes = np.abs(values)
+    seen = np.isfinite(sizes)
+    largest = np.where(seen, sizes, 0).max(axis=1, initial=0)
+    usual = np.array([np.median(row[there]) if there.any() else 0.0 for row, there in zip(sizes, seen, strict=True)])
+    stands_out = np.divide(largest, usual, out=np.zeros(len(layers)), where=usual > 0)
+    order = [i for i, layer in enumerate(layers) if layer in first]
+    order += np.flatnonzero(nonfinite.any(axis=1)).tolist()
+    spikes = np.argsort(-stands_out, kind="stable").tolist()
+    # An even part shows how things go with depth.
+    order += [*spikes[: most // 4], *np.linspace(0, len(layers) - 1, most // 2).astype(int).tolist(), *spikes]
+    kept = sorted(list(dict.fromkeys(order))[:most])
+    return (
+        kept,
+        f"{len(kept)} of {len(layers):,} layers are shown: those with findings or spikes, some of each depth",
+    )

@@ -1,0 +1,120 @@
+"""Layers by columns of time: a statistic of all sites of a kind, put together by layer, read at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.errors import ConfigError
+from neuraldbg.nouns import STATS, resolve
+from neuraldbg.show.views.view import Scale
+
+if TYPE_CHECKING:
+    from neuraldbg.nouns import RunRecord
+    from neuraldbg.show.views.columns import Columns
+    from neuraldbg.show.views.view import Bools, Floats
+
+KINDS = {
+    "param_grad": "gradient of the parameters",
+    "output_grad": "gradient at the output",
+    "activation": "output",
+    "param": "parameters",
+    "update": "update of the parameters",
+    "input": "input of the model",
+    "op": "operand in the loss",
+}
+"""The kinds of sites that have tables, in words."""
+SHARES = {"nonfinite": "count", "zeros": "count", "saturated": "count", "under": "count", "over": "count"}
+SHARES |= {"dead": "units"}
+"""Counts, shown as a share of what they are counted among: layers differ in size."""
+NORM = "norm"
+"""L2 norm of all sites of a layer together: it is in no column of a table, but follows from rms and total."""
+EXTREMES = {"min": "min", "mean": "extreme"}
+"""How steps, and sites of a layer, are put together where it is not by the largest value."""
+
+
+def check(kind: str, stat: str) -> None:
+    """Raise ConfigError for a kind or a statistic that no record has."""
+    if kind not in KINDS:
+        raise ConfigError(f"there is no kind of sites {kind!r}: {', '.join(KINDS)} are")
+    if stat != NORM and stat not in STATS:
+        raise ConfigError(f"there is no statistic {stat!r}: {NORM}, {', '.join(STATS)} are")
+
+
+def scale_of(stat: str) -> Scale:
+    """Return the axis of a statistic."""
+    if stat in SHARES:
+        return Scale(f"{stat}, share of the {'units' if SHARES[stat] == 'units' else 'elements read'}", "%")
+    words = {NORM: "L2 norm", "rms": "root mean square", "std": "standard deviation"}
+    return Scale(words.get(stat, stat), log=stat in words)
+
+
+@dataclass(frozen=True)
+class Group:
+    """The sites of one kind, by layer in data-flow order."""
+
+    run: RunRecord
+    kind: str
+    layers: tuple[str, ...]
+    rows: tuple[int, ...]
+    """Rows of the tables, layer by layer."""
+    starts: tuple[int, ...]
+    """Where in ``rows`` each layer begins."""
+
+    def values(self, columns: Columns, stat: str) -> Floats:
+        """Return a statistic of each layer, shape (layers, C): a share in per cent; NaN where it was not read."""
+        if not self.layers:
+            return np.zeros((0, len(columns.steps)))
+        if stat == NORM:
+            square = self._stored("rms", "max") ** 2 * self._stored("total", "max")
+            return np.sqrt(columns.reduce(self._sum(square), "max").T)
+        if stat in SHARES:
+            among, counted = self._sum(self._stored(SHARES[stat], "max")), self._sum(self._stored(stat, "max"))
+            share = np.divide(100.0 * counted, among, out=np.full(among.shape, np.nan), where=among > 0)
+            return columns.reduce(share, "max").T
+        high = np.fmax.reduceat(columns.reduce(self._stored(stat, "max"), "max"), self.starts, axis=1).T
+        if stat not in EXTREMES:
+            return high
+        low = np.fmin.reduceat(columns.reduce(self._stored(stat, "min"), "min"), self.starts, axis=1).T
+        return low if stat == "min" else np.where(np.abs(low) > np.abs(high), low, high)
+
+    def nonfinite(self, columns: Columns) -> Bools:
+        """Where NaN or infinite values were found, shape (layers, C)."""
+        if not self.layers:
+            return np.zeros((0, len(columns.steps)), bool)
+        found = columns.reduce(self._sum(self._stored("nonfinite", "max")), "max").T
+        return np.asarray(found > 0)
+
+    def _sum(self, values: Floats) -> Floats:
+        """Over the sites of each layer; NaN where none of them was read."""
+        seen = np.isfinite(values)
+        total = np.add.reduceat(np.where(seen, values, 0.0), self.starts, axis=1)
+        return np.where(np.logical_or.reduceat(seen, self.starts, axis=1), total, np.nan)
+
+    def _stored(self, stat: str, end: str) -> Floats:
+        """Shape (T, sites); NaN where a site was not read: there is a count of zero, which is no finding."""
+        values = self.run.history.stat(self.rows, stat, "min" if end == "min" else "max")
+        return np.where(self._seen, values, np.nan)
+
+    @cached_property
+    def _seen(self) -> Bools:
+        return np.asarray(self.run.history.stat(self.rows, "count", "max") > 0)
+
+
+def group(run: RunRecord, kind: str, layer: str | None = None) -> Group:
+    """Return the sites of a kind, those in one layer if it is named. UnknownLayer for a name that is none."""
+    only = None if layer is None else resolve(run.layout, layer)
+    found: dict[str, list[int]] = {}
+    for row in run.layout.rows(kind):
+        path = run.layout.sites[row].module
+        if not only or path == only or path.startswith(f"{only}."):
+            found.setdefault(path, []).append(row)
+    rank = run.layout.depth
+    ordered = sorted(found, key=lambda path: rank.get(path, len(rank)))
+    rows = tuple(row for path in ordered for row in found[path])
+    lengths = [len(found[path]) for path in ordered]
+    starts = tuple(int(n) for n in np.cumsum([0, *lengths[:-1]])) if lengths else ()
+    return Group(run, kind, tuple(ordered), rows, starts)

@@ -1,0 +1,42 @@
+"""How large the updates of each layer are against its weights: about a thousandth is usual (Karpathy, makemore 4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.show.views.columns import columns_of
+from neuraldbg.show.views.heatmap import heat_of
+from neuraldbg.show.views.reading import NORM, group
+from neuraldbg.show.views.view import Choice, Heat, Member, Scale
+
+if TYPE_CHECKING:
+    from neuraldbg.nouns import Diagnosis, RunRecord
+
+
+def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Heat:
+    """Return norm(update) / norm(parameters) of each layer; of several steps, the largest update over the weights."""
+    columns = columns_of(run.history, choice)
+    updates, weights = group(run, "update", choice.layer), group(run, "param", choice.layer)
+    changed, sizes = updates.values(columns, NORM), weights.values(columns, NORM)
+    at = [weights.layers.index(layer) if layer in weights.layers else -1 for layer in updates.layers]
+    known = np.array(at, int) >= 0
+    size = np.where(known[:, None], sizes[at], np.nan) if len(sizes) else np.full(changed.shape, np.nan)
+    return heat_of(
+        run,
+        diagnosis,
+        choice,
+        name="updates",
+        title="Update ratio of each layer: norm of the update over norm of the parameters",
+        layers=updates.layers,
+        columns=columns,
+        values=np.divide(changed, size, out=np.full(changed.shape, np.nan), where=size > 0),
+        nonfinite=updates.nonfinite(columns),
+        scale=Scale("update ratio", log=True),
+        reduce="max",
+        missing="updates",
+    )
+
+
+VIEW = Member("updates", "how large updates are against the weights", compute, takes=("layer", "step"))

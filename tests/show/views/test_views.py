@@ -1,0 +1,322 @@
+"""Views against what the record holds, looked up cell by cell in plain python."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.show.samples import EXPLODING, HEALTHY, record
+
+from neuraldbg.errors import ConfigError, UnknownLayer
+from neuraldbg.nouns import (
+    STATS,
+    Chain,
+    ChainEdge,
+    ChainNode,
+    Diagnosis,
+    Edge,
+    Event,
+    History,
+    Layer,
+    Layout,
+    RunRecord,
+    Site,
+    column,
+)
+from neuraldbg.show.views import VIEWS, view
+from neuraldbg.show.views.view import Choice
+
+KINDS = ("activation", "param_grad", "param", "update")
+PLAIN = replace(HEALTHY, events=())
+
+
+def made(layers=4, rows=40, *, seed=0, light=0.3, thinned=10):
+    """A record of random numbers: some rows are thinned, some light, some sites unseen, some values not finite."""
+    random = np.random.default_rng(seed)
+    paths = [f"block{i}.fc" for i in range(layers)]
+    sites = [Site("activation", p, dtype="float32") for p in paths]
+    sites += [Site(k, p, name=n, dtype="float32") for k in KINDS[1:] for p in paths for n in ("weight", "bias")]
+    width = np.ones(rows, np.int64)
+    width[:thinned] = random.integers(2, 9, thinned)
+    steps = np.concatenate([[0], np.cumsum(width)[:-1]])
+    mean = random.standard_normal((rows, len(sites), len(STATS))).astype(np.float32)
+    mean[:, :, column("rms")] = np.abs(mean[:, :, column("rms")])
+    total = random.integers(1, 50, len(sites)).astype(np.float32)
+    mean[:, :, column("total")] = mean[:, :, column("count")] = total
+    mean[:, :, column("units")] = 16
+    for stat in ("zeros", "dead", "saturated", "under", "over"):
+        mean[:, :, column(stat)] = random.integers(0, 10, (rows, len(sites)))
+    mean[:, :, column("nonfinite")] = random.random((rows, len(sites))) < 0.02
+    unseen = random.random((rows, len(sites))) < 0.1
+    unseen[random.random(rows) < light] = True
+    mean[unseen] = 0
+    moments = [column(s) for s in ("mean", "std", "rms", "min", "max")]
+    mean[np.ix_(*map(range, mean.shape[:2]), moments)] = np.where(unseen[..., None], np.nan, mean[:, :, moments])
+    spread = np.where(width[:, None, None] > 1, random.random(mean.shape), 0).astype(np.float32)
+    spread[:, :, [column("total"), column("count"), column("units"), column("nonfinite")]] = 0
+    spread[unseen] = 0
+    low, high = mean - spread, mean + spread
+    scalars = {"loss": random.random(rows), "duration": random.random(rows)}
+    history = History(steps, width, steps * 0.1, steps * 0, np.ones(rows, bool), mean, low, high, scalars)
+    layout = Layout(
+        tuple(Layer(p, "Linear", "Net", leaf=True, params=("weight", "bias")) for p in paths),
+        tuple(sites),
+        tuple(Edge(a, b) for a, b in zip(paths, [*paths[1:], "loss"], strict=True)),
+        frozenset(paths),
+    )
+    return RunRecord(layout=layout, history=history, steps=int(width.sum()))
+
+
+def cell(run, kind, layer, stat, first, last):
+    """What the steps first..last hold of a layer, by looking at every row and site."""
+    found = []
+    h = run.history
+    for t in range(len(h)):
+        if not (first <= h.steps[t] <= last):
+            continue
+        row = []
+        for i, site in enumerate(run.layout.sites):
+            if site.kind != kind or site.module != layer or h.high[t, i, column("count")] == 0:
+                continue
+            row.append({s: (float(h.low[t, i, k]), float(h.high[t, i, k])) for k, s in enumerate(STATS)})
+        if not row:
+            continue
+        if stat == "norm":
+            found.append(math.sqrt(sum(r["rms"][1] ** 2 * r["total"][1] for r in row)))
+        elif stat in {"nonfinite", "zeros", "saturated", "under", "over", "dead"}:
+            among = "units" if stat == "dead" else "count"
+            found.append(100 * sum(r[stat][1] for r in row) / sum(r[among][1] for r in row))
+        elif stat == "min":
+            found.append(min(r["min"][0] for r in row))
+        elif stat == "mean":
+            found.append(max((v for r in row for v in r["mean"]), key=abs))
+        else:
+            found.append(max(r[stat][1] for r in row))
+    if not found:
+        return math.nan
+    return min(found) if stat == "min" else max(found, key=abs) if stat == "mean" else max(found)
+
+
+@pytest.mark.parametrize("stat", ["norm", "mean", "min", "max", "rms", "zeros", "dead", "nonfinite"])
+@pytest.mark.parametrize("columns", [500, 7])
+def test_a_heat_map_holds_what_the_record_holds(stat, columns):
+    run = made()
+    shown = view("heatmap", run, PLAIN, Choice(kind="param_grad", stat=stat, columns=columns))
+    assert shown.layers == tuple(layer.path for layer in run.layout.layers)
+    assert len(shown.steps) <= columns
+    for i, layer in enumerate(shown.layers):
+        for c, (first, width) in enumerate(zip(shown.steps, shown.width, strict=True)):
+            expected = cell(run, "param_grad", layer, stat, first, first + width - 1)
+            assert shown.values[i, c] == pytest.approx(expected, rel=1e-5, nan_ok=True)
+            assert shown.nonfinite[i, c] == (cell(run, "param_grad", layer, "nonfinite", first, first + width - 1) > 0)
+
+
+@pytest.mark.parametrize("columns", [3, 10, 37, 240])
+def test_columns_cover_every_step_that_was_read_once(columns):
+    run = made(rows=200, thinned=50)
+    shown = view("heatmap", run, PLAIN, Choice(columns=columns))
+    read = run.history.steps[run.history.read]
+    covered = [int(((shown.steps <= s) & (s < shown.steps + shown.width)).sum()) for s in read]
+    assert covered == [1] * len(read)
+
+
+@pytest.mark.parametrize("columns", [2, 9, 60])
+def test_a_spike_of_one_step_never_disappears(columns):
+    grad = np.ones((400, 3))
+    grad[217, 1] = 5e6
+    run = record(("a", "b", "c"), np.ones(400), grad, grad * 0 + 1)
+    shown = view("heatmap", run, PLAIN, Choice(columns=columns))
+    at = np.unravel_index(np.argmax(shown.values), shown.values.shape)
+    assert shown.layers[at[0]] == "b"
+    assert shown.values[at] == pytest.approx(5e6)
+    assert shown.steps[at[1]] <= 217 < shown.steps[at[1]] + shown.width[at[1]]
+
+
+def test_of_many_layers_those_that_matter_are_kept():
+    names = tuple(f"layer{i}" for i in range(300))
+    grad = np.ones((50, 300))
+    grad[20, 123] = 1e4
+    run = record(names, np.ones(50), grad, grad, nonfinite_from={"layer77": 40})
+    event = Event("gradient_spike", "gradient_health", 3, 3, "layer211")
+    shown = view("heatmap", run, replace(HEALTHY, events=(event,)), Choice(rows=12))
+    assert len(shown.layers) == 12
+    assert {"layer123", "layer77", "layer211", "layer0", "layer299"} <= set(shown.layers)
+    assert list(shown.layers) == sorted(shown.layers, key=names.index)
+    assert "12 of 300 layers" in " ".join(shown.notes)
+
+
+def test_update_ratios_are_norms_over_norms():
+    run = made(light=0, thinned=0)
+    shown = view("updates", run, PLAIN)
+    for i, layer in enumerate(shown.layers):
+        for c, step in enumerate(shown.steps):
+            size = cell(run, "param", layer, "norm", step, step)
+            expected = cell(run, "update", layer, "norm", step, step) / size if size > 0 else math.nan
+            assert shown.values[i, c] == pytest.approx(expected, rel=1e-5, nan_ok=True)
+
+
+def test_the_flow_is_that_of_the_step_or_the_last_read_before_it():
+    run = made(thinned=0)
+    read = run.history.steps[run.history.read]
+    unread = int(next(s for s in run.history.steps if s > read[3] and s not in read))
+    shown = view("flow", run, PLAIN, Choice(step=unread))
+    before = int(read[read < unread][-1])
+    assert shown.step == before
+    assert [bar.name for bar in shown.bars] == [f"step {read[0]}", f"step {before}"]
+    assert f"step {before}, not in step {unread}" in shown.notes[0]
+    for i, layer in enumerate(shown.layers):
+        assert shown.bars[1].values[i] == pytest.approx(
+            cell(run, "param_grad", layer, "norm", before, before), rel=1e-5, nan_ok=True
+        )
+
+
+def test_the_flow_without_a_choice_is_that_of_the_failure():
+    loss = np.array([2.0, 2.0, 2.0, np.nan, np.nan])
+    run = record(("a", "b"), loss, np.ones((5, 2)), np.ones((5, 2)))
+    assert view("flow", run, EXPLODING).step == 3
+    assert view("flow", run, HEALTHY).step == 4
+
+
+def test_units_are_shares_in_per_cent():
+    run = made(light=0, thinned=0)
+    shown = view("units", run, PLAIN, Choice(step=5))
+    dead, saturated = shown.bars
+    for i, layer in enumerate(shown.layers):
+        assert dead.values[i] == pytest.approx(cell(run, "activation", layer, "dead", 5, 5), rel=1e-5, nan_ok=True)
+        assert saturated.values[i] == pytest.approx(
+            cell(run, "activation", layer, "saturated", 5, 5), rel=1e-5, nan_ok=True
+        )
+    assert shown.scale.unit == "%"
+
+
+def test_memory_knows_the_size_of_a_dtype_and_leaves_out_what_it_does_not():
+    run = made(thinned=0)
+    sites = (replace(run.layout.sites[0], dtype="float16"), replace(run.layout.sites[1], dtype="quint4"))
+    run = replace(run, layout=replace(run.layout, sites=(*sites, *run.layout.sites[2:])))
+    shown = view("memory", run, PLAIN)
+    params, _, outputs = shown.bars
+    total = run.history.high[:, :, column("total")].max(axis=0)
+    assert outputs.values[0] == 2 * total[0]
+    assert math.isnan(outputs.values[1])
+    assert "quint4" in " ".join(shown.notes)
+    rows = run.layout.rows("param", shown.layers[2])
+    assert params.values[2] == 4 * sum(total[row] for row in rows)
+
+
+def test_a_series_is_that_of_the_record_with_its_range():
+    run = made()
+    shown = view("series", run, PLAIN, Choice(layer="block1.fc", kind="param_grad", stat="rms"))
+    assert [line.name for line in shown.lines] == ["block1.fc.weight", "block1.fc.bias"]
+    (row,) = run.layout.rows("param_grad", "block1.fc", "weight")
+    for values, reduce in ((shown.lines[0].values, "mean"), (shown.lines[0].low, "min"), (shown.lines[0].high, "max")):
+        np.testing.assert_array_equal(values, run.series(row, "rms", reduce).values)
+    assert "thinned" in shown.notes[0]
+
+
+def test_only_the_chosen_steps_are_shown():
+    run = made(thinned=0)
+    choice = Choice(first=10, last=19)
+    assert all(10 <= s <= 19 for s in view("heatmap", run, PLAIN, choice).steps)
+    (line,) = view("loss", run, PLAIN, choice).lines
+    assert line.steps.tolist() == list(range(10, 20))
+
+
+def test_the_losses_of_two_optimizers_are_two_lines():
+    run = made(thinned=0)
+    stream = np.arange(len(run.history)) % 2
+    run = replace(run, history=replace(run.history, stream=stream))
+    shown = view("loss", run, PLAIN)
+    assert [line.name for line in shown.lines] == ["loss, optimizer 0", "loss, optimizer 1"]
+    assert [line.steps[0] for line in shown.lines] == [0, 1]
+
+
+def test_a_loss_that_is_not_finite_is_a_mark_not_a_gap():
+    loss = np.array([2.0, 1.0, np.nan, np.inf, 1.0])
+    run = record(("a",), loss, np.ones((5, 1)), np.ones((5, 1)))
+    (line,) = view("loss", run, EXPLODING).lines
+    assert line.nonfinite.tolist() == [2, 3]
+    assert np.isnan(line.values[2:4]).all()
+    marks = view("loss", run, EXPLODING).marks
+    assert [(m.role, m.step) for m in marks][:1] == [("failure", 2)]
+    assert {m.label for m in marks if m.role == "event"} == {e.kind.replace("_", " ") for e in EXPLODING.events}
+
+
+def test_a_distribution_gives_moments_and_extremes():
+    run = made()
+    shown = view("distribution", run, PLAIN, Choice(layer="block2.fc", kind="param", columns=5))
+    (row,) = run.layout.rows("param", "block2.fc", "weight")
+    h = run.history
+    for c, (first, width) in enumerate(zip(shown.steps, shown.width, strict=True)):
+        inside = h.read & (h.steps >= first) & (h.steps < first + width)
+        for values, found in (
+            (shown.low, np.nanmin(h.low[inside, row, column("min")])),
+            (shown.high, np.nanmax(h.high[inside, row, column("max")])),
+            (shown.mean, np.nanmean(h.mean[inside, row, column("mean")])),
+        ):
+            assert values[c] == pytest.approx(found, rel=1e-5)
+
+
+def test_the_chain_runs_downwards():
+    chain = Chain(
+        (
+            ChainNode("a", "cause", "A"),
+            ChainNode("b", "event", "B"),
+            ChainNode("c", "event", "C"),
+            ChainNode("d", "symptom", "D"),
+        ),
+        (ChainEdge("a", "b"), ChainEdge("a", "c"), ChainEdge("b", "d"), ChainEdge("c", "d")),
+    )
+    shown = view("chain", made(), replace(PLAIN, chain=chain))
+    at = {node.id: (node.x, node.y) for node in shown.nodes}
+    assert at["a"][1] < at["b"][1] == at["c"][1] < at["d"][1]
+    assert at["b"][0] != at["c"][0]
+    assert all(0 <= value <= 1 for place in at.values() for value in place)
+
+
+def test_the_data_flow_says_what_is_wrong_where():
+    run = made()
+    event = Event("dead_units", "activation_regime", 7, 9, "block2.fc")
+    shown = view("dataflow", run, replace(PLAIN, events=(event,)))
+    assert [(node.id, node.role) for node in shown.nodes] == [
+        ("block0.fc", "healthy"),
+        ("block1.fc", "healthy"),
+        ("block2.fc", "bad"),
+        ("block3.fc", "healthy"),
+        ("loss", "healthy"),
+    ]
+    assert [(link.source, link.target) for link in shown.links][-1] == ("block3.fc", "loss")
+    assert shown.nodes[2].step == 7
+    assert "dead units from step 7" in shown.nodes[2].detail
+
+
+@pytest.mark.parametrize(("layers", "most"), [(500, 60), (40, 10)])
+def test_a_deep_model_is_grouped_and_says_so(layers, most):
+    shown = view("dataflow", made(layers=layers, rows=3, thinned=0), PLAIN, Choice(rows=most))
+    assert len(shown.nodes) <= most
+    assert f"{layers} layers" in shown.notes[0]
+    assert {link.target for link in shown.links} <= {node.id for node in shown.nodes}
+
+
+@pytest.mark.parametrize("member", VIEWS, ids=lambda member: member.name)
+def test_an_empty_run_says_what_is_missing(member):
+    nothing = Diagnosis("inconclusive", "nothing was seen")
+    shown = view(member.name, RunRecord(), nothing)
+    assert shown.name == member.name
+    assert shown.empty
+    assert shown.title
+
+
+@pytest.mark.parametrize("member", [m for m in VIEWS if "layer" in m.takes], ids=lambda member: member.name)
+def test_a_name_that_is_no_layer_is_an_error_with_the_nearest(member):
+    with pytest.raises(UnknownLayer, match=r"block1\.fc"):
+        view(member.name, made(), PLAIN, Choice(layer="block1.fd"))
+
+
+@pytest.mark.parametrize("choice", [Choice(stat="nrom"), Choice(kind="weights")])
+def test_an_unknown_choice_lists_what_there_is(choice):
+    with pytest.raises(ConfigError, match=r"norm, total|param_grad, output_grad"):
+        view("heatmap", made(), PLAIN, choice)
+    with pytest.raises(ConfigError, match="chain, dataflow, distribution"):
+        view("pie", made(), PLAIN)
