@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+from tests.browser import browser  # noqa: F401 (a fixture)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
