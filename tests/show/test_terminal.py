@@ -12,7 +12,8 @@ from rich.console import Console
 from tests.show.samples import EXPLODING, HEALTHY
 
 from neuraldbg.nouns import Chain, ChainEdge, ChainNode, Diagnosis, Evidence, Hypothesis, Remedy, Unjudged
-from neuraldbg.show.terminal.diagnosis import percent, print_diagnosis, render
+from neuraldbg.show.phrases import percent
+from neuraldbg.show.terminal.diagnosis import print_diagnosis, render
 
 
 def shown(diagnosis, width=80, encoding="utf-8", **settings):

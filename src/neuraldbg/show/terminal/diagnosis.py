@@ -17,16 +17,17 @@ from rich.table import Table
 from rich.text import Text
 
 from neuraldbg.show.facts import facts_line
+from neuraldbg.show.phrases import percent, place, statement
 from neuraldbg.show.terminal.chain import chain_lines
 from neuraldbg.show.terminal.marks import ASCII, UNICODE, VERDICT_STYLE, Marks
-from neuraldbg.show.text import listed, number, plain, says, sentence, shortest
+from neuraldbg.show.text import listed, number, plain, sentence, shortest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.console import Console, ConsoleOptions, OverflowMethod, RenderableType, RenderResult
 
-    from neuraldbg.nouns import Diagnosis, Evidence, Hypothesis
+    from neuraldbg.nouns import Diagnosis, Hypothesis
 
 WIDEST = 100
 """Columns; longer lines are hard to read."""
@@ -118,12 +119,12 @@ class _Writer:
 
     def cause(self, cause: Hypothesis, rank: int) -> Iterator[RenderableType]:
         """A block: name, probability, place, sentence, evidence for and against, and the fix."""
-        place = "".join(f" {self.marks.dot} {part}" for part in _place(cause))
+        where = "".join(f" {self.marks.dot} {part}" for part in place(cause))
         yield Text.assemble(
             (f"{rank}. ", "bold"),
             (self.clean(cause.cause), "bold"),
             f"  {percent(cause.confidence)} sure",
-            (self.clean(place), "dim"),
+            (self.clean(where), "dim"),
         )
         failure = cause.failure[:1].upper() + cause.failure[1:]
         yield self.indented(self.text(sentence(f"{failure}, likely due to {cause.sentence}")))
@@ -133,7 +134,7 @@ class _Writer:
         for supports, sign, style, most in ((True, "+", "green", FOR), (False, "-", "red", AGAINST)):
             evidence = [e for e in cause.evidence if e.supports is supports]
             for one in evidence[:most]:
-                yield self.item(sign, _statement(one), sign_style=style, indent=3)
+                yield self.item(sign, statement(one), sign_style=style, indent=3)
             yield from self.cut(len(evidence) - most, indent=5)
         if cause.equivalent:
             names = listed(list(cause.equivalent), EQUIVALENT)
@@ -163,8 +164,8 @@ class _Writer:
         table.add_column(no_wrap=True, overflow=cut)
         table.add_column(ratio=1, no_wrap=True, overflow=cut)
         for cause in causes[:BRIEF]:
-            place = ", ".join(_place(cause))
-            table.add_row(percent(cause.confidence), self.text(cause.cause), self.text(place, "dim"))
+            where = ", ".join(place(cause))
+            table.add_row(percent(cause.confidence), self.text(cause.cause), self.text(where, "dim"))
         yield Padding(table, (0, 0, 0, 1))
         yield from self.cut(len(causes) - BRIEF, indent=3)
 
@@ -206,27 +207,3 @@ def _without_trailing_blanks(line: list[Segment]) -> list[Segment]:
         last = line[-1]
         line = [*line[:-1], Segment(last.text.rstrip(" "), last.style)]
     return line
-
-
-def percent(confidence: float) -> str:
-    """Return a probability in per cent; what is not certain never reads as 100 % or 0 %."""
-    shown = round(100 * confidence)
-    if shown >= 100 and confidence < 1:
-        return ">99%"
-    return "<1%" if shown <= 0 < confidence else f"{shown}%"
-
-
-def _place(cause: Hypothesis) -> list[str]:
-    layer = [cause.layer] if cause.layer else []
-    return layer + ([f"step {cause.step:,}"] if cause.step is not None else [])
-
-
-def _statement(evidence: Evidence) -> str:
-    """The statement with its measured numbers, those that it does not give itself."""
-    value, threshold = evidence.value, evidence.threshold
-    told = []
-    if value is not None and not says(evidence.statement, value):
-        told.append(number(value))
-    if threshold is not None and not says(evidence.statement, threshold):
-        told.append(f"limit {number(threshold)}")
-    return evidence.statement + (f" [{', '.join(told)}]" if told else "")
