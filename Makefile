@@ -15,7 +15,7 @@ JOBS ?= 2
 .DEFAULT_GOAL := help
 # In their order, also under make -j: the tests already use all cores.
 .NOTPARALLEL:
-.PHONY: help demo test lint types arrows fast slow bench accuracy docs pins clean
+.PHONY: help demo test browser lint types arrows fast slow bench accuracy docs pins clean
 
 help: ## List what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST)
@@ -36,6 +36,14 @@ $(VENV)/.base: $(PINS) | $(BIN)/python
 $(VENV)/.dev: pyproject.toml $(PINS) $(VENV)/.base
 	$(PIP) install --constraint $(PINS) --no-build-isolation --editable '.[dev]'
 	@touch $@
+
+# The tests of pages drive a real browser. Without one, and no right to install it, they are skipped and say so.
+BROWSER := chromium
+browser:
+	@command -v $(BROWSER) >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+		&& echo "Installing $(BROWSER) for the tests of pages ..." && apt-get -qq update >/dev/null \
+		&& DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $(BROWSER) >/dev/null; } \
+		|| echo "PAGES WILL NOT BE TESTED: there is no $(BROWSER), and it could not be installed" >&2
 
 # Only the benchmark needs these. The pins hold, so that no tool brings another torch with it.
 $(VENV)/.peers: $(VENV)/.dev
@@ -66,12 +74,12 @@ types: $(VENV)/.dev
 arrows: $(VENV)/.dev
 	$(BIN)/lint-imports --no-logo
 
-fast: $(VENV)/.dev ## The tests that take no training of more than a few seconds
+fast: $(VENV)/.dev browser ## The tests that take no training of more than a few seconds
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) --dist loadfile --ignore=tests/faults
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -m "not slow" -n $(JOBS) tests/faults
 
 # Exit status 5 is "no test selected".
-slow: $(VENV)/.dev ## The tests that train for longer
+slow: $(VENV)/.dev browser ## The tests that train for longer
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -m slow -n $(JOBS) || [ $$? -eq 5 ]
 
 # ---------------------------------------------------------------- rest
