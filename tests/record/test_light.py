@@ -102,7 +102,7 @@ def test_a_light_step_takes_few_bytes(tmp_path):
     assert len(full) / 64 > 100 * 5 * 4
 
 
-def test_what_is_asked_for_is_what_the_whole_table_holds(tmp_path):
+def test_what_is_asked_for_is_what_the_whole_table_holds(tmp_path, monkeypatch):
     recorder = Recorder(tmp_path, RecordSettings(full_steps=64), INFO)
     for i in range(3000):
         recorder.put(mixed(i, 5, sites=2 if i < 1500 else 5, nonfinite=float(i % 7 == 0)), layout(5))
@@ -124,12 +124,19 @@ def test_what_is_asked_for_is_what_the_whole_table_holds(tmp_path):
     with pytest.raises(IndexError):
         history.stat(5, "rms")
     assert_same(pickle.loads(pickle.dumps(history)), dense)
-    for i in range(200):  # who asks that often has all of it unpacked
-        np.testing.assert_array_equal(history.stat(i % 5, "rms"), dense.stat(i % 5, "rms"))
-    assert "mean" in history.__dict__
-    assert "high" not in history.__dict__
+    for reduce in ("min", "mean", "max"):
+        for i in range(200):  # who asks that often has this statistic of all sites unpacked
+            np.testing.assert_array_equal(history.stat(i % 5, "rms", reduce), dense.stat(i % 5, "rms", reduce))
+        np.testing.assert_array_equal(history.stat([3, 0], "rms", reduce), dense.stat([3, 0], "rms", reduce))
+    assert set(history.__dict__["_planes"]) == {(name, column("rms")) for name in ("low", "mean", "high")}
+    assert not {"mean", "low", "high"} & set(history.__dict__)
     with pytest.raises(IndexError):
         history.stat(5, "rms")
+    monkeypatch.setattr("neuraldbg.record.history._MOST", 3 * history.__dict__["_planes"]["mean", column("rms")].nbytes)
+    for name in STATS:
+        for i in range(20):
+            np.testing.assert_array_equal(history.stat(i % 5, name), dense.stat(i % 5, name))
+    assert set(history.__dict__["_planes"]) == {("mean", k) for k in range(len(STATS) - 3, len(STATS))}
     assert_same(replace(history, low=dense.mean).low, dense.mean)
     np.testing.assert_array_equal(replace(history, low=dense.mean).stat(3, "rms", "min"), dense.stat(3, "rms"))
 

@@ -186,7 +186,7 @@ class RunRecord:
         """Events of these kinds, earliest first."""
         return tuple(e for e in self.events if e.kind in kinds)
 
-    @property
+    @cached_property
     def streams(self) -> tuple[int, ...]:
         """The optimizers that stepped."""
         return tuple(int(s) for s in np.unique(self.history.stream))

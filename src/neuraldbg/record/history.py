@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from neuraldbg.record.block import Block
 
 _NAMES = {"min": "low", "mean": "mean", "max": "high"}
-_OFTEN = 64
-"""Questions after which everything is unpacked at once: a diagnosis of thousands of sites asks ten thousand."""
-_MOST = 64 * 2**20
-"""Bytes that this may take."""
+_OFTEN = 16
+"""Questions about one statistic after which it is unpacked for all sites: a diagnosis of thousands of sites asks ten
+thousand times."""
+_MOST, _LARGEST = 64 * 2**20, 8 * 2**20
+"""Bytes that all of these may take, and one: with few of them, they would take turns."""
 _ROWS = ("ordinal", "folded", "steps", "width", "time", "stream", "applied")
 
 
@@ -40,8 +41,6 @@ class StoredHistory(History):
     _packed: tuple[tuple[npt.NDArray[np.intp], codec.Blob], ...] | None = None
     """Blocks of tables, each with the rows of time that it is about; None where the arrays were given."""
     _sites = 0
-    _asked = 0
-    """Questions about single statistics so far."""
 
     @classmethod
     def of(
@@ -54,7 +53,7 @@ class StoredHistory(History):
         """Build one from the columns of its rows and from packed tables."""
         made = object.__new__(cls)
         fields = {name: plain[name] for name in ("steps", "width", "time", "stream", "applied")}
-        made.__dict__.update(fields, scalars=scalars, _packed=tuple(packed), _sites=sites)
+        made.__dict__.update(fields, scalars=scalars, _packed=tuple(packed), _sites=sites, _asked={}, _planes={})
         return made
 
     @cached_property
@@ -97,7 +96,7 @@ class StoredHistory(History):
         self, rows: int | list[int] | tuple[int, ...], name: str, reduce: Reduce = "mean"
     ) -> npt.NDArray[np.float64]:
         """Return one statistic of one site, shape (T,), or of several, shape (T, len(rows))."""
-        if self._packed is None or self._whole(_NAMES[reduce]):
+        if self._packed is None or self._laid(_NAMES[reduce]) in self.__dict__:
             return super().stat(rows, name, reduce)
         sites = np.atleast_1d(np.asarray(rows, np.int64))
         if len(sites) and not -self._sites <= sites.min() <= sites.max() < self._sites:
@@ -105,18 +104,45 @@ class StoredHistory(History):
         sites %= max(1, self._sites)
         k = column(name)
         laid = np.full((len(self), len(sites)), UNSEEN[k], np.float64)
-        for at, blob in self._packed:
-            known = np.flatnonzero(sites < blob.sites)
-            laid[at[:, None], known] = blob.columns(_NAMES[reduce], sites[known] * len(STATS) + k)
+        plane = self._plane(self._laid(_NAMES[reduce]), k)
+        if plane is not None:
+            laid[self._tabled] = plane[:, sites]
+        else:
+            for at, blob in self._packed:
+                known = np.flatnonzero(sites < blob.sites)
+                laid[at[:, None], known] = blob.columns(_NAMES[reduce], sites[known] * len(STATS) + k)
         return laid[:, 0] if isinstance(rows, int) else laid
 
-    def _whole(self, name: str) -> bool:
-        """Whether a table is unpacked as a whole, or asked about so often that it had better be."""
-        if (name if self._binned else "mean") in self.__dict__:
-            return True
-        self.__dict__["_asked"] = self._asked + 1
-        tables = 3 if self._binned else 1
-        return self._asked > _OFTEN and tables * len(self) * self._sites * len(STATS) * 4 <= _MOST
+    def _laid(self, name: str) -> str:
+        """Which of ``mean``, ``low`` and ``high`` holds it: without bins they are the same."""
+        return name if self._binned else "mean"
+
+    def _plane(self, name: str, k: int) -> npt.NDArray[np.float32] | None:
+        """One statistic of all sites, shape (rows with tables, sites), once it was asked for often; else None."""
+        planes: dict[tuple[str, int], npt.NDArray[np.float32]] = self.__dict__["_planes"]
+        asked: dict[tuple[str, int], int] = self.__dict__["_asked"]
+        if (name, k) in planes:
+            planes[name, k] = planes.pop((name, k))  # the oldest goes first
+            return planes[name, k]
+        asked[name, k] = asked.get((name, k), 0) + 1
+        size = len(self._tabled) * self._sites * 4
+        if asked[name, k] <= _OFTEN or size > _LARGEST:
+            return None
+        while planes and (len(planes) + 1) * size > _MOST:
+            del planes[next(iter(planes))]
+        plane = np.full((len(self._tabled), self._sites), UNSEEN[k], np.float32)
+        start = 0
+        for at, blob in self._packed or ():
+            wanted = np.arange(blob.sites) * len(STATS) + k
+            plane[start : start + len(at), : blob.sites] = blob.columns(name, wanted)
+            start += len(at)
+        planes[name, k] = plane
+        return plane
+
+    @cached_property
+    def _tabled(self) -> npt.NDArray[np.intp]:
+        """The rows of time of all tables, in the order in which they are stored."""
+        return np.concatenate([np.zeros(0, np.intp), *(at for at, _ in self._packed or ())])
 
     @cached_property
     def _binned(self) -> bool:
