@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from neuraldbg.nouns import Chain, ChainNode
     from neuraldbg.show.terminal.marks import Marks
@@ -13,6 +13,28 @@ if TYPE_CHECKING:
 FIRST, LAST = 6, 3
 """Nodes shown of a long chain: its beginning, where the cause is, and its end, what the user saw."""
 STYLE = {"cause": "bold", "event": "", "symptom": "bold red"}
+
+
+class Point(Protocol):
+    """A node of a Chain, or of a view that is a Graph."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def layer(self) -> str | None: ...
+    @property
+    def step(self) -> int | None: ...
+
+
+class Arrow(Protocol):
+    """What leads from one node to another."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def why(self) -> str: ...
 
 
 def chain_lines(chain: Chain, marks: Marks) -> Iterator[tuple[str, str]]:
@@ -25,8 +47,9 @@ def chain_lines(chain: Chain, marks: Marks) -> Iterator[tuple[str, str]]:
             before = None
             continue
         if before is not None or node is not chain.nodes[0]:
-            yield from _link(chain, nodes, before, node, marks)
-        yield f"{marks.role.get(node.role, marks.dot)} {_label(node, marks)}", STYLE.get(node.role, "")
+            edges = [edge for edge in chain.edges if edge.target == node.id and edge.source in nodes]
+            yield link_line(edges, nodes, before, marks), "dim"
+        yield f"{marks.role.get(node.role, marks.dot)} {label(node, marks)}", STYLE.get(node.role, "")
         before = node
 
 
@@ -39,23 +62,18 @@ def _cut(nodes: tuple[ChainNode, ...]) -> Iterator[ChainNode | None]:
     yield from nodes[-LAST:]
 
 
-def _link(
-    chain: Chain, nodes: dict[str, ChainNode], before: ChainNode | None, node: ChainNode, marks: Marks
-) -> Iterator[tuple[str, str]]:
-    """The line between two nodes; where the later follows from an earlier one than its neighbour, say from which."""
-    edges = [edge for edge in chain.edges if edge.target == node.id and edge.source in nodes]
-    direct = next((edge for edge in edges if before is not None and edge.source == before.id), None)
-    if direct is not None:
-        yield f"{marks.line} {direct.why}".rstrip(), "dim"
-    elif edges:
-        edge = edges[0]
-        why = f" ({edge.why})" if edge.why else ""
-        yield f"{marks.gap} from: {nodes[edge.source].label}{why}", "dim"
-    else:
-        yield marks.gap, "dim"
+def link_line(links: Sequence[Arrow], nodes: Mapping[str, Point], before: Point | None, marks: Marks) -> str:
+    """The line above a node that ``links`` lead to; where none comes from its neighbour, it says from which."""
+    if any(before is not None and link.source == before.id for link in links):
+        direct = next(link for link in links if before is not None and link.source == before.id)
+        return f"{marks.line} {direct.why}".rstrip()
+    if links:
+        why = f" ({links[0].why})" if links[0].why else ""
+        return f"{marks.gap} from: {nodes[links[0].source].label}{why}"
+    return marks.gap
 
 
-def _label(node: ChainNode, marks: Marks) -> str:
+def label(node: Point, marks: Marks) -> str:
     """The label, with the layer and the step that it does not name itself."""
     parts = [node.label]
     if node.layer and node.layer not in node.label:

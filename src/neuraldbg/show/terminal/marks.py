@@ -30,6 +30,30 @@ class Marks:
     rule: str
     sigil: str
     """Before a list item."""
+    encoding: str
+    """What names are written in."""
+    cut: str
+    """Where a name was cut."""
+    levels: str
+    """From the least to the largest value, each with more ink than the one before."""
+    unread: str
+    bad: str
+    """NaN or infinite."""
+    guilty: str
+    moment: dict[str, str]
+    """By the role of a mark over time."""
+    stretch: str
+    """A mark that lasts."""
+    dots: bool
+    """Whether a cell can show 2 x 4 dots (Braille); else it shows the letter of its line."""
+    fills: str
+    """Of the groups of bars, in turn."""
+    edge: str
+    corner: str
+    tick: str
+    limit: str
+    span: str
+    """Between a least and a largest value."""
 
 
 UNICODE = Marks(
@@ -41,6 +65,21 @@ UNICODE = Marks(
     dot="·",
     rule="─",
     sigil="•",
+    encoding="utf-8",
+    cut="…",
+    levels="▁▂▃▄▅▆▇█",
+    unread="·",
+    bad="✗",
+    guilty="▶",
+    moment={"failure": "▼", "cause": "◆", "event": "●", "chosen": "◇"},
+    stretch="─",
+    dots=True,
+    fills="█▒▓░",
+    edge="│",
+    corner="└",
+    tick="┬",
+    limit="┊",
+    span="…",
 )
 ASCII = Marks(
     verdict={"failing": "x", "suspect": "!", "healthy": "+", "inconclusive": "?"},
@@ -51,4 +90,19 @@ ASCII = Marks(
     dot="|",
     rule="-",
     sigil="*",
+    encoding="ascii",
+    cut="~",
+    levels=":-=+*%#@",
+    unread=".",
+    bad="!",
+    guilty=">",
+    moment={"failure": "X", "cause": "#", "event": "o", "chosen": "^"},
+    stretch="-",
+    dots=False,
+    fills="#=%-",
+    edge="|",
+    corner="+",
+    tick="+",
+    limit=":",
+    span="..",
 )

@@ -1,0 +1,30 @@
+"""Which stretch of time a column stands for in a picture, where layers were not read in every step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from neuraldbg.show.views.view import Ints
+
+USUAL = 2
+"""A gap of less than so many usual distances between columns is the pace of reading, a longer one is shown as a gap."""
+
+
+def seen_until(steps: Ints, width: Ints) -> Ints:
+    """Return where each column ends, shape (C,): at the next one, if it follows at the usual pace.
+
+    Where one step in twenty is read, columns of their true width would be slivers that nobody sees.
+    """
+    if not len(steps):
+        return steps
+    ends = steps + width
+    if len(steps) == 1:
+        return ends
+    distance = np.diff(steps)
+    usual = int(np.median(distance))
+    last = int(max(ends[-1], steps[-1] + min(usual, distance[-1])))
+    near = distance < USUAL * usual
+    return np.append(np.where(near, steps[1:], np.maximum(ends[:-1], steps[:-1] + usual)), last)

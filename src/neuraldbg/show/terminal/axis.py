@@ -1,0 +1,72 @@
+"""Numbers along an axis: which of the cells a value falls into, and where ticks stand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from neuraldbg.show.views.view import Floats, Ints
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A range of numbers, linear or logarithmic. ``low`` is less than ``high``, and above 0 where it is logarithmic."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def place(self, values: Floats | Ints, cells: int) -> Ints:
+        """Return the cell of each value, 0 to cells - 1; -1 for what is not finite or cannot be on the axis."""
+        values = np.asarray(values, np.float64)
+        low, high = self._scaled(np.array([self.low, self.high]))
+        scaled = self._scaled(values)
+        found = np.full(values.shape, -1, np.int64)
+        there = np.isfinite(scaled)
+        share = (scaled[there] - low) / (high - low)
+        found[there] = np.clip(np.rint(share * (cells - 1)), 0, cells - 1)
+        return found
+
+    def ticks(self, most: int, *, whole: bool = False) -> list[float]:
+        """Return at most so many round numbers within the range; the ends where no round number is."""
+        if self.log and math.log10(self.high / self.low) >= 1:
+            first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
+            every = max(1, -(-(last - first + 1) // max(1, most)))
+            return [10.0**power for power in range(first, last + 1, every)]
+        step = _round((self.high - self.low) / max(1, most))
+        step = max(1.0, step) if whole else step
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [float(f"{step * i:.12g}") for i in range(first, last + 1)] or [self.low]
+
+    def _scaled(self, values: Floats) -> Floats:
+        if not self.log:
+            return values
+        return np.log10(np.where(values > 0, values, np.nan))
+
+
+def axis_of(parts: Iterable[Floats | Ints], *, log: bool = False) -> Axis:
+    """Return the axis that holds all finite numbers, those above 0 where it is logarithmic."""
+    found = [np.asarray(part, np.float64).ravel() for part in parts]
+    values = np.concatenate(found) if found else np.zeros(0)
+    values = values[np.isfinite(values)]
+    values = values[values > 0] if log else values
+    if not len(values):
+        return Axis(0.1, 1.0, log=True) if log else Axis(0.0, 1.0)
+    low, high = float(values.min()), float(values.max())
+    if low < high:
+        return Axis(low, high, log=log)
+    if log:
+        return Axis(low / 2, high * 2, log=True)
+    return Axis(low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2)
+
+
+def _round(size: float) -> float:
+    """Return the next larger of 1, 2, 5, 10, ... times a power of ten."""
+    base = 10.0 ** math.floor(math.log10(size))
+    return next(base * times for times in (1, 2, 5, 10) if base * times >= size * (1 - 1e-9))

@@ -1,0 +1,87 @@
+"""Values of each layer as text: a bar a layer, or one for each group, with the number beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.cells import cell_len
+from rich.text import Text
+
+from neuraldbg.show.terminal.axis import Axis, axis_of
+from neuraldbg.show.terminal.frame import cut, labels, marks_told, named, padded, quantity, safe, worst, wrapped
+
+if TYPE_CHECKING:
+    from neuraldbg.show.terminal.marks import Marks
+    from neuraldbg.show.views.view import Bars
+
+STYLES = ("blue", "yellow", "magenta", "cyan")
+
+
+def drawn(view: Bars, width: int, height: int | None, marks: Marks) -> list[Text]:
+    """Return the bars, top to bottom in data-flow order, and below them what limits and groups are."""
+    below = _signs(view, width, marks)
+    each = max(1, len(view.bars))
+    room = len(view.layers) if height is None else max(1, (height - len(below)) // each)
+    values = np.array([bar.values for bar in view.bars], np.float64).reshape(each, -1)
+    sizes = np.fmax.reduce(np.where(np.isnan(values), -np.inf, np.abs(values)), axis=0, initial=-np.inf)
+    kept = worst(view.layers, view.guilty, sizes, room)
+    if len(kept) < len(view.layers):
+        kept = worst(view.layers, view.guilty, sizes, max(1, (room * each - 1) // each))
+        words = f"{len(kept)} of {len(view.layers)} layers are shown: the guilty, then those of the largest values"
+        below = [*below, *wrapped(words, width, "dim", marks)[:1]]
+    names = labels(view.layers, view.guilty, width, marks)
+    left = max((name.cell_len for name in names), default=0)
+    told = [[_told(value, view, marks) for value in bar.values] for bar in view.bars]
+    wide = max((cell_len(words) for row in told for words in row), default=0)
+    cells = max(4, width - left - wide - 2)
+    axis = _axis(view)
+    stops = axis.place(np.array([value for _, value in view.limits]), cells).tolist()
+    found = []
+    for i in kept:
+        for group, bar in enumerate(view.bars):
+            name = names[i] if group == 0 else Text(" " * left)
+            drawing = _bar(float(bar.values[i]), axis, cells, group, stops, marks)
+            number = padded(told[group][i], wide, marks, right=True)
+            found.append(name + Text(marks.edge, "dim") + drawing + Text(f" {number}"))
+    return [*found, *below]
+
+
+def _axis(view: Bars) -> Axis:
+    """From 0 where it is linear; where it is logarithmic, from below the least value, which still has a bar then."""
+    limits = np.array([value for _, value in view.limits])
+    axis = axis_of([*(bar.values for bar in view.bars), limits], log=view.scale.log)
+    if view.scale.log:
+        return Axis(axis.low / (axis.high / axis.low) ** 0.1, axis.high, log=True)
+    low, high = min(0.0, axis.low), max(0.0, axis.high)
+    return Axis(low, high if high > low else 1.0)
+
+
+def _bar(value: float, axis: Axis, cells: int, group: int, stops: list[int], marks: Marks) -> Text:
+    """One bar: from 0 to its value, limits visible through what is empty."""
+    row = [(" ", "")] * cells
+    (end,) = axis.place(np.array([value]), cells).tolist()
+    start = 0 if axis.log else int(axis.place(np.zeros(1), cells)[0])
+    if np.isinf(value):
+        row[0] = (marks.bad, "bold red")
+    elif end >= 0 and value:
+        low, high = min(start, end), max(start, end)
+        row[low : high + 1] = [(marks.fills[group % len(marks.fills)], STYLES[group % len(STYLES)])] * (high + 1 - low)
+    for stop in stops:
+        if stop >= 0:
+            row[stop] = (marks.limit, "bold red") if row[stop][0] == " " else (row[stop][0], "red")
+    return Text.assemble(*row)
+
+
+def _told(value: float, view: Bars, marks: Marks) -> str:
+    return f"{marks.unread} not read" if np.isnan(value) else quantity(value, view.scale)
+
+
+def _signs(view: Bars, width: int, marks: Marks) -> list[Text]:
+    told = [named(view.scale) + (f", step {view.step:,}" if view.step is not None else "")]
+    if len(view.bars) > 1:
+        told += [f"{marks.fills[i % len(marks.fills)] * 2} {bar.name}" for i, bar in enumerate(view.bars)]
+    told += [f"{marks.limit} {name} {quantity(value, view.scale)}" for name, value in view.limits]
+    told += [f"{marks.guilty} guilty layer"] * bool(view.guilty)
+    told = [cut(safe(words, marks), width, marks) for words in told]
+    return [*wrapped("   ".join(told), width, "dim", marks), *marks_told(view.marks, width, marks)]

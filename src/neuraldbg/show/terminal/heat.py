@@ -1,0 +1,113 @@
+"""A heat map as text: a row a layer, a cell a stretch of steps, the more ink the larger the value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.text import Text
+
+from neuraldbg.show.spans import seen_until
+from neuraldbg.show.terminal.axis import Axis, axis_of
+from neuraldbg.show.terminal.frame import labels, lane, marks_told, named, quantity, steps_below, worst, wrapped
+
+if TYPE_CHECKING:
+    from neuraldbg.show.terminal.marks import Marks
+    from neuraldbg.show.views.view import Bools, Floats, Heat, Ints
+
+STYLES = ("blue", "blue", "cyan", "cyan", "yellow", "yellow", "red", "red")
+"""Of the levels, from cold to hot: the sixteen colours of the terminal's own theme."""
+BAD = "bold reverse red"
+
+
+def drawn(view: Heat, width: int, height: int | None, marks: Marks) -> list[Text]:
+    """Return the map with the lane of marks above, steps and signs below."""
+    names = labels(view.layers, view.guilty, width, marks)
+    left = max((name.cell_len for name in names), default=0)
+    grid = Grid(view.steps, view.width, width - left - 1)
+    shown = grid.reduced(view.values, view.reduce)
+    bad = grid.reduced(view.nonfinite.astype(np.float64), "max") > 0
+    above = lane(view.marks, grid.at, grid.cells, left, marks)
+    below = [
+        *steps_below(
+            grid.at, Axis(grid.first, max(grid.last, grid.first + 1)), grid.cells, left, "optimizer step", marks
+        ),
+        *_signs(view, width, marks, bad=bool(bad.any()), gaps=bool(np.isnan(shown).any())),
+        *marks_told(view.marks, width, marks),
+    ]
+    room = len(names) if height is None else max(1, height - len(above) - len(below))
+    kept = worst(view.layers, view.guilty, _sizes(shown, bad), room)
+    if len(kept) < len(names):
+        kept = worst(view.layers, view.guilty, _sizes(shown, bad), max(1, room - 1))
+        words = f"{len(kept)} of {len(names)} layers are shown: the guilty, then those of the largest values"
+        below = [*below, *wrapped(words, width, "dim", marks)[:1]]
+    rows = cells(shown[kept], bad[kept], axis_of([view.values], log=view.scale.log), marks)
+    edge = Text(marks.edge, "dim")
+    return [*above, *(names[i] + edge + row for i, row in zip(kept, rows, strict=True)), *below]
+
+
+def cells(values: Floats, bad: Bools, axis: Axis, marks: Marks) -> list[Text]:
+    """Return each row of values as one sign a value."""
+    level = axis.place(values, len(marks.levels))
+    if axis.log:  # a value of 0 is less than all that the axis holds
+        level = np.where(values <= 0, 0, level)
+    found = []
+    for row, wrong in zip(level.tolist(), bad.tolist(), strict=True):
+        line = Text()
+        for one, not_finite in zip(row, wrong, strict=True):
+            if not_finite:
+                line.append(marks.bad, BAD)
+            else:
+                line.append(marks.unread if one < 0 else marks.levels[one], "dim" if one < 0 else STYLES[one])
+        found.append(line)
+    return found
+
+
+class Grid:
+    """Columns of a view laid out over the cells of a line, each at its true steps."""
+
+    def __init__(self, steps: Ints, width: Ints, most: int) -> None:
+        self.first = int(steps[0]) if len(steps) else 0
+        self._steps, self._ends = steps, seen_until(steps, width)
+        self._span = int(self._ends[-1]) - self.first if len(steps) else 1
+        self.last = self.first + self._span - 1
+        self.cells = max(1, most // self._span) * self._span if self._span <= most else most
+
+    def at(self, step: float) -> int:
+        """Return the cell of a step, the middle one if it has several; outside of 0 to cells - 1 if it is not shown."""
+        each = max(1, self.cells // self._span)
+        return int((int(step) - self.first) * self.cells // self._span) + (each - 1) // 2
+
+    def reduced(self, values: Floats, how: str) -> Floats:
+        """Put columns of shape (R, C) together to (R, cells), by the way in which the view put steps together."""
+        found = np.full((len(values), self.cells), np.nan)
+        starts = (self._steps - self.first) * self.cells // self._span
+        ends = np.maximum(starts + 1, -((self.first - self._ends) * self.cells // self._span))
+        for c, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+            here, there = found[:, start:end], values[:, c : c + 1]
+            if how == "min":
+                found[:, start:end] = np.fmin(here, there)
+            elif how in ("mean", "extreme"):  # of several, the one of the largest size: means are not made anew
+                found[:, start:end] = np.where(~(np.abs(here) >= np.abs(there)) & ~np.isnan(there), there, here)
+            else:
+                found[:, start:end] = np.fmax(here, there)
+        return found
+
+
+def _sizes(values: Floats, bad: Bools) -> Floats:
+    """How much each row asks to be seen, shape (R,)."""
+    sizes: Floats = np.fmax.reduce(np.where(np.isnan(values), -np.inf, values), axis=1, initial=-np.inf)
+    return np.where(bad.any(axis=1), np.inf, sizes)
+
+
+def _signs(view: Heat, width: int, marks: Marks, *, bad: bool, gaps: bool) -> list[Text]:
+    finite = view.values[np.isfinite(view.values)]
+    told = []
+    zeros = view.scale.log and bool((finite <= 0).any())
+    finite = finite[finite > 0] if view.scale.log else finite
+    if len(finite):
+        low, high = quantity(float(finite.min()), view.scale), quantity(float(finite.max()), view.scale)
+        told.append(f"{marks.levels} {low} to {high}{', 0 as the least' * zeros}: {named(view.scale)}")
+    told += [f"{marks.bad} NaN or infinite"] * bad + [f"{marks.unread} not read"] * gaps
+    told += [f"{marks.guilty} guilty layer"] * bool(view.guilty)
+    return wrapped("   ".join(told), width, "dim", marks)

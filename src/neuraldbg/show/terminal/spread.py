@@ -1,0 +1,83 @@
+"""How values are distributed over time, as text: the histograms as a heat map, or else extremes and mean as curves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.text import Text
+
+from neuraldbg.show.terminal import lines
+from neuraldbg.show.terminal.axis import Axis
+from neuraldbg.show.terminal.frame import lane, marks_told, named, padded, quantity, steps_below, wrapped
+from neuraldbg.show.terminal.heat import Grid, cells
+from neuraldbg.show.views.view import Line, Lines
+
+if TYPE_CHECKING:
+    from neuraldbg.show.terminal.marks import Marks
+    from neuraldbg.show.views.view import Floats, Spread
+
+BINS, LEAST = 24, 3
+"""Rows of the map where no height is asked for, and where too little is."""
+
+
+def drawn(view: Spread, width: int, height: int | None, marks: Marks) -> list[Text]:
+    """Return the map of shares, the largest values on top, where there are histograms; else the curves."""
+    if view.edges is None or view.shares is None:
+        return lines.drawn(_curves(view), width, height, marks)
+    left = lines.TICK_WIDTH + 3
+    grid = Grid(view.steps, view.width, width - left - 1)
+    top = float(np.nanmax(view.shares)) if np.isfinite(view.shares).any() else 1.0
+    signs = f"{marks.levels} 0 to {100 * top:.0f}% of the values in a bin   {marks.unread} no histogram"
+    above = lane(view.marks, grid.at, grid.cells, left, marks)
+    below = [
+        *steps_below(
+            grid.at,
+            Axis(grid.first, grid.first + max(1, grid.last - grid.first)),
+            grid.cells,
+            left,
+            "optimizer step",
+            marks,
+        ),
+        *wrapped(f"rows: {named(view.scale)}, each from the number on", width, "dim", marks),
+        *wrapped(signs, width, "dim", marks),
+        *marks_told(view.marks, width, marks),
+    ]
+    room = BINS if height is None else max(LEAST, height - len(above) - len(below))
+    edges, shares = fewer(view.edges, view.shares, room)
+    rows = cells(grid.reduced(shares, "max"), np.zeros((len(shares), grid.cells), bool), Axis(0.0, top or 1.0), marks)
+    found = [
+        Text(padded(quantity(float(edge), view.scale), left, marks, right=True) + marks.edge, "dim") + row
+        for edge, row in zip(edges[:-1], rows, strict=True)
+    ]
+    return [*above, *found[::-1], *below]
+
+
+def fewer(edges: Floats, shares: Floats, most: int) -> tuple[Floats, Floats]:
+    """Put neighbouring bins together to at most ``most``; shares are added. Empty bins at both ends are left out."""
+    used = np.flatnonzero(np.nan_to_num(shares).max(axis=1, initial=0.0) > 0)
+    if len(used):
+        shares, edges = shares[used[0] : used[-1] + 1], edges[used[0] : used[-1] + 2]
+    each = -(-len(shares) // most)
+    starts = np.arange(0, len(shares), each)
+    return np.append(edges[starts], edges[-1]), np.add.reduceat(shares, starts, axis=0)
+
+
+def _curves(view: Spread) -> Lines:
+    """Mean with the band between least and largest, one standard deviation above and below it."""
+    around = [
+        Line(name, view.steps, values)
+        for name, values in (("mean + std", view.mean + view.std), ("mean - std", view.mean - view.std))
+    ]
+    return Lines(
+        name=view.name,
+        title=view.title,
+        lines=(
+            Line("mean", view.steps, view.mean),
+            *around,
+            Line("least", view.steps, view.low),
+            Line("largest", view.steps, view.high),
+        ),
+        y=view.scale,
+        marks=view.marks,
+    )
