@@ -14,7 +14,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from neuraldbg.show.terminal.axis import Axis
+    from neuraldbg.show.axis import Axis
     from neuraldbg.show.terminal.marks import Marks
     from neuraldbg.show.views.view import Floats, Ints
 

@@ -17,7 +17,7 @@ from neuraldbg.show.text import number, plain
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from neuraldbg.show.terminal.axis import Axis
+    from neuraldbg.show.axis import Axis
     from neuraldbg.show.terminal.marks import Marks
     from neuraldbg.show.views.view import Floats, Mark, Scale
 

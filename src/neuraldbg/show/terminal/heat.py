@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.text import Text
 
+from neuraldbg.show.axis import Axis, axis_of
 from neuraldbg.show.spans import seen_until
-from neuraldbg.show.terminal.axis import Axis, axis_of
 from neuraldbg.show.terminal.frame import labels, lane, marks_told, named, quantity, steps_below, worst, wrapped
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 STYLES = ("blue", "blue", "cyan", "cyan", "yellow", "yellow", "red", "red")
 """Of the levels, from cold to hot: the sixteen colours of the terminal's own theme."""
 BAD = "bold reverse red"
+ZERO = "0"
+"""Where a log scale has no place for a value."""
 
 
 def drawn(view: Heat, width: int, height: int | None, marks: Marks) -> list[Text]:
@@ -49,18 +51,13 @@ def drawn(view: Heat, width: int, height: int | None, marks: Marks) -> list[Text
 def cells(values: Floats, bad: Bools, axis: Axis, marks: Marks) -> list[Text]:
     """Return each row of values as one sign a value."""
     level = axis.place(values, len(marks.levels))
-    if axis.log:  # a value of 0 is less than all that the axis holds
-        level = np.where(values <= 0, 0, level)
-    found = []
-    for row, wrong in zip(level.tolist(), bad.tolist(), strict=True):
-        line = Text()
-        for one, not_finite in zip(row, wrong, strict=True):
-            if not_finite:
-                line.append(marks.bad, BAD)
-            else:
-                line.append(marks.unread if one < 0 else marks.levels[one], "dim" if one < 0 else STYLES[one])
-        found.append(line)
-    return found
+    signs = [*zip(marks.levels, STYLES, strict=True), (ZERO, "dim"), (marks.bad, BAD), (marks.unread, "dim")]
+    unread, not_finite, zero = len(signs) - 1, len(signs) - 2, len(signs) - 3
+    level = np.where(level < 0, unread, level)
+    if axis.log:
+        level = np.where(values <= 0, zero, level)
+    level = np.where(bad, not_finite, level)
+    return [Text.assemble(*(signs[one] for one in row)) for row in level.tolist()]
 
 
 class Grid:
@@ -107,7 +104,8 @@ def _signs(view: Heat, width: int, marks: Marks, *, bad: bool, gaps: bool) -> li
     finite = finite[finite > 0] if view.scale.log else finite
     if len(finite):
         low, high = quantity(float(finite.min()), view.scale), quantity(float(finite.max()), view.scale)
-        told.append(f"{marks.levels} {low} to {high}{', 0 as the least' * zeros}: {named(view.scale)}")
+        told.append(f"{marks.levels} {low} to {high}: {named(view.scale)}")
+    told += [f"{ZERO} exactly 0"] * zeros
     told += [f"{marks.bad} NaN or infinite"] * bad + [f"{marks.unread} not read"] * gaps
     told += [f"{marks.guilty} guilty layer"] * bool(view.guilty)
     return wrapped("   ".join(told), width, "dim", marks)

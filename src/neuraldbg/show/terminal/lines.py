@@ -9,7 +9,7 @@ import numpy as np
 from rich.cells import cell_len
 from rich.text import Text
 
-from neuraldbg.show.terminal.axis import Axis, axis_of
+from neuraldbg.show.axis import Axis, axis_of
 from neuraldbg.show.terminal.canvas import Canvas
 from neuraldbg.show.terminal.frame import (
     cut,

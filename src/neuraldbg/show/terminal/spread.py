@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.text import Text
 
+from neuraldbg.show.axis import Axis
 from neuraldbg.show.terminal import lines
-from neuraldbg.show.terminal.axis import Axis
 from neuraldbg.show.terminal.frame import lane, marks_told, named, padded, quantity, steps_below, wrapped
 from neuraldbg.show.terminal.heat import Grid, cells
 from neuraldbg.show.views.view import Line, Lines

@@ -1,4 +1,4 @@
-"""Numbers along an axis: which of the cells a value falls into, and where ticks stand."""
+"""Numbers along an axis of a text or a figure: which of the cells a value falls into, and where ticks stand."""
 
 from __future__ import annotations
 

@@ -1,0 +1,118 @@
+"""Columns of steps as cells of a figure: their true borders, the gaps between them, colours on a log scale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuraldbg.show.axis import axis_of
+from neuraldbg.show.interactive.frame import graph_objects
+from neuraldbg.show.interactive.look import axis_title
+from neuraldbg.show.spans import seen_until
+from neuraldbg.show.text import number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import plotly.graph_objects as go
+
+    from neuraldbg.show.interactive.look import Look
+    from neuraldbg.show.views.view import Bools, Floats, Ints, Scale
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of a view with a column for every gap between them."""
+
+    edges: Floats
+    """Shape (C + 1,): a step is as wide as 1, and stands in its middle."""
+    which: Ints
+    """Shape (C,): the column of the view, -1 for a gap."""
+    first: Ints
+    last: Ints
+    """Shape (C,): the steps that were read, or of the gap."""
+
+    def spread(self, values: Floats, gap: float = np.nan) -> Floats:
+        """Return values of shape (R, columns of the view) as (R, C)."""
+        padded = np.concatenate([values, np.full((len(values), 1), gap)], axis=1)
+        found: Floats = padded[:, self.which]
+        return found
+
+
+def columns_of(steps: Ints, width: Ints) -> Columns:
+    """Lay the columns of a view out with their gaps."""
+    ends = seen_until(steps, width)
+    gaps = np.flatnonzero(ends[:-1] < steps[1:])
+    at = gaps + 1
+    which = np.insert(np.arange(len(steps)), at, -1)
+    first = np.insert(steps, at, ends[gaps])
+    last = np.insert(steps + width - 1, at, steps[at] - 1)
+    edges: Floats = np.append(first, ends[-1:]).astype(np.float64) - 0.5
+    return Columns(edges, which, first, last)
+
+
+def coloured(values: Floats, scale: Scale) -> tuple[Floats, dict[str, Any]]:
+    """Return the numbers that colours stand for, powers of ten on a log scale, with the bar that explains them.
+
+    What is 0 or less has the least colour of a log scale.
+    """
+    title = {"text": axis_title(scale), "side": "right"}
+    bar: dict[str, Any] = {"title": title, "thickness": 14, "outlinewidth": 0}
+    finite = values[np.isfinite(values)]
+    if not scale.log or not (finite > 0).any():
+        return values, bar
+    axis = axis_of([finite], log=True)
+    ticks = axis.ticks(8)
+    ticks = ticks if len(ticks) > 1 else [axis.low, axis.high]
+    bar |= {"tickvals": [float(np.log10(tick)) for tick in ticks], "ticktext": [number(tick) for tick in ticks]}
+    least = float(finite[finite > 0].min())
+    return np.log10(np.where(values <= 0, least, values)), bar
+
+
+def in_words(values: Floats, unit: str = "") -> Any:
+    """Return each value as text of four digits, "not read" for NaN: an array of strings."""
+    told = np.char.add(np.char.mod("%.4g", values), f" {unit}" if unit else "")
+    return np.where(np.isnan(values), "not read", told)
+
+
+def places(layers: Sequence[str], columns: Columns, told: Any) -> Any:
+    """Return what a cell carries for a click and the pointer: layer, first step, last step, value in words."""
+    found = np.empty((len(layers), len(columns.first), 4), object)
+    found[:, :, 0] = np.array([*layers, ""], object)[:-1, None]  # never read as an array of fixed length
+    found[:, :, 1], found[:, :, 2], found[:, :, 3] = columns.first.tolist(), columns.last.tolist(), told
+    return found
+
+
+def cell_map(columns: Columns, rows: Any, z: Floats, bar: dict[str, Any], look: Look, **more: Any) -> go.Heatmap:
+    """Return the trace of a map; what is NaN shows the ground and still answers the pointer."""
+    finite = z[np.isfinite(z)]
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
+    return graph_objects().Heatmap(
+        x=columns.edges,
+        y=rows,
+        z=z.astype(np.float32),
+        zmin=low,
+        zmax=high if high > low else low + 1.0,
+        colorscale=look.cells,
+        colorbar=bar,
+        **more,
+    )
+
+
+def flat_map(columns: Columns, rows: Any, where: Bools, colour: str, name: str, sign: str = "") -> go.Heatmap:
+    """Return the trace of cells of one colour, which the legend names and the pointer passes through."""
+    return graph_objects().Heatmap(
+        x=columns.edges,
+        y=rows,
+        z=np.where(where, 1.0, np.nan).astype(np.float32),
+        colorscale=[[0, colour], [1, colour]],
+        zmin=0,
+        zmax=1,
+        showscale=False,
+        showlegend=True,
+        name=name,
+        hoverinfo="skip",
+        texttemplate=sign,
+    )

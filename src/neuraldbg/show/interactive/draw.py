@@ -1,0 +1,43 @@
+"""A view as a plotly figure: what enters is any form and a theme, what leaves is a figure to zoom and click in.
+
+What a click means is in the point's ``customdata``: item 0 is the layer's path as the record has it, "" where it is of
+no layer; item 1 is the first step that it stands for, None where it is of no step. What follows (the last step, the
+value in words) is for the pointer alone. All cells, points, bars, events and nodes carry it. A layer's path there is
+data: escape it before it becomes HTML. Everywhere else in the figure names are escaped already, since plotly reads a
+little HTML in all of its texts.
+
+``uirevision`` is that of the view and what it shows, so that drawing it anew keeps a person's zoom. Needs the extra
+``dashboard``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.show.interactive import bars, graph, heat, lines, spread
+from neuraldbg.show.interactive.frame import framed, say_empty
+from neuraldbg.show.interactive.look import Look, look_of
+from neuraldbg.show.views.view import Bars, Graph, Heat, Lines, Spread, View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import plotly.graph_objects as go
+
+FORMS: tuple[tuple[type[View], Callable[[Any, Look], Any]], ...]
+FORMS = (
+    (Bars, bars.figure),
+    (Graph, graph.figure),
+    (Heat, heat.figure),
+    (Lines, lines.figure),
+    (Spread, spread.figure),
+)
+
+
+def figure(view: View, *, theme: str = "light") -> go.Figure:
+    """Return a view as a figure. ``theme`` is ``light`` or ``dark``; ConfigError for another, MissingExtra."""
+    look = look_of(theme)
+    if view.empty:
+        return say_empty(framed(view, look, "empty"), view, look)
+    drawn: go.Figure = next(draw for form, draw in FORMS if isinstance(view, form))(view, look)
+    return drawn

@@ -1,0 +1,188 @@
+"""What figures have in common: title, notes, ground, the moment of failure, and the lane of events below the data."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.errors import MissingExtra
+from neuraldbg.show.interactive.look import safe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import plotly.graph_objects as go
+
+    from neuraldbg.show.interactive.look import Look
+    from neuraldbg.show.views.view import Mark, View
+
+TITLE, NOTE = 90, 110
+"""Characters of a line of the title and of the notes."""
+LANES = 7
+"""Rows of the lane of events; events of more kinds share the last one."""
+LANE_SHARE = 0.055
+"""Of the height, each row."""
+DASHES = {"failure": "dash", "chosen": "dot"}
+
+
+def graph_objects() -> Any:
+    """Return plotly's module. MissingExtra where it is not installed."""
+    try:
+        import plotly.graph_objects as found  # noqa: PLC0415 (an extra)
+    except ImportError:
+        raise MissingExtra("a figure to click in", "dashboard") from None
+    return found
+
+
+def framed(view: View, look: Look, revision: str) -> go.Figure:
+    """Return an empty figure with title and ground. A figure of the same ``revision`` keeps what a person zoomed to."""
+    go = graph_objects()
+    title = "<br>".join(safe(line) for line in textwrap.wrap(view.title, TITLE, max_lines=2, placeholder=" …"))
+    return go.Figure(
+        layout={
+            "template": go.layout.Template(),  # plotly's own would add 7 kB to every figure
+            "title": {"text": title, "x": 0.0, "xref": "paper", "xanchor": "left", "font": {"size": 15}},
+            "font": {"color": look.ink, "size": 12, "family": "system-ui, sans-serif"},
+            "paper_bgcolor": look.ground,
+            "plot_bgcolor": look.ground,
+            "colorway": list(look.calm),
+            "margin": {"l": 60, "r": 20, "t": 64 if title else 28, "b": 50},
+            "hovermode": "closest",
+            "hoverlabel": {"bgcolor": look.ground, "font": {"color": look.ink}, "align": "left", "namelength": -1},
+            "legend": {"font": {"size": 11}, "itemsizing": "constant"},
+            "uirevision": f"{view.name} {revision}",
+        }
+    )
+
+
+def axis(look: Look, title: str = "", **more: Any) -> dict[str, Any]:
+    """Return an axis as all figures have it."""
+    return {
+        "title": {"text": title, "standoff": 8},
+        "gridcolor": look.grid,
+        "linecolor": look.muted,
+        "zerolinecolor": look.grid,
+        "tickfont": {"size": 11},
+        "automargin": True,
+        **more,
+    }
+
+
+def with_notes(title: str, view: View, look: Look) -> str:
+    """Return the title of the lower axis with the notes of the view below it, in small type."""
+    lines = [safe(line) for note in view.notes for line in textwrap.wrap(note, NOTE)]
+    return "<br>".join([title, *(f'<span style="font-size:11px;color:{look.muted}">{line}</span>' for line in lines)])
+
+
+def say_empty(figure: go.Figure, view: View, look: Look) -> go.Figure:
+    """Write into an empty figure why it is."""
+    words = "<br>".join(safe(line) for line in textwrap.wrap(view.empty, 60))
+    figure.add_annotation(
+        text=words, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font={"color": look.muted, "size": 14}
+    )
+    figure.update_layout(xaxis={"visible": False}, yaxis={"visible": False})
+    return figure
+
+
+def mark_moments(figure: go.Figure, view: View, look: Look, first: float, last: float) -> None:
+    """Draw failure and chosen step as lines from top to bottom, named above the data."""
+    span = (last - first) or 1.0
+    for mark in view.marks:
+        if mark.role not in DASHES or not first <= mark.step <= last:
+            continue
+        share = (mark.step - first) / span
+        figure.add_shape(
+            type="line",
+            name=mark.role,
+            x0=mark.step,
+            x1=mark.step,
+            y0=0,
+            y1=1,
+            yref="paper",
+            line={"color": look.ink, "width": 1.3, "dash": DASHES[mark.role]},
+        )
+        figure.add_annotation(
+            x=mark.step,
+            y=1,
+            yref="paper",
+            yanchor="bottom",
+            yshift=2 if mark.role == "failure" else -14,
+            xanchor="left" if share < 0.5 else "right",
+            text=f"<b>{safe(mark.label)}</b>",
+            showarrow=False,
+            font={"size": 11, "color": look.ink},
+            bgcolor=look.ground,
+        )
+
+
+def event_lane(figure: go.Figure, view: View, look: Look, bad: Sequence[tuple[str, str | None, int]] = ()) -> None:
+    """Draw events as stretches of time in rows below the data; ``bad``: name, layer and step of what was not finite."""
+    events = [mark for mark in view.marks if mark.role not in DASHES]
+    rows = list(dict.fromkeys(mark.label for mark in events))
+    if len(rows) > LANES:
+        rows = [*rows[: LANES - 1], "other events"]
+    names = [*(["NaN or infinite"] if bad else []), *rows]
+    if not names:
+        figure.update_layout(yaxis={"domain": [0, 1]})
+        return
+    top = LANE_SHARE * len(names)
+    place = {name: i for i, name in enumerate(names)}
+    spare = len(names) - 1
+    x: list[int | None] = []
+    y: list[int | None] = []
+    told: list[str] = []
+    data: list[list[str | int] | None] = []
+    for mark in events:
+        row = place.get(mark.label, spare)
+        for step in (mark.step, mark.step if mark.last is None else mark.last):
+            x.append(step)
+            y.append(row)
+            told.append(_told(mark))
+            data.append([mark.layer or "", mark.step])
+        x.append(None)
+        y.append(None)
+        told.append("")
+        data.append(None)
+    go = graph_objects()
+    lane = {"yaxis": "y2", "showlegend": False, "hovertemplate": "%{text}<extra></extra>"}
+    if events:
+        figure.add_trace(
+            go.Scatter(
+                x=x,
+                y=y,
+                text=told,
+                customdata=data,
+                mode="lines+markers",
+                line={"color": look.calm[4], "width": 5},
+                marker={"size": 8, "color": look.calm[4], "line": {"color": look.ink, "width": 1}},
+                name="events",
+                **lane,
+            )
+        )
+    if bad:
+        figure.add_trace(
+            go.Scatter(
+                x=[step for _, _, step in bad],
+                y=[place["NaN or infinite"]] * len(bad),
+                text=[f"{safe(name)}<br>NaN or infinite at step {step:,}" for name, _, step in bad],
+                customdata=[[layer or "", step] for _, layer, step in bad],
+                mode="markers",
+                marker={"symbol": "x", "size": 7, "color": look.strong},
+                name="NaN or infinite",
+                **lane,
+            )
+        )
+    ticks: dict[str, Any] = {"tickvals": list(range(len(names))), "ticktext": [safe(name) for name in names]}
+    figure.update_layout(
+        yaxis={"domain": [min(0.6, top + 0.04), 1]},
+        yaxis2=axis(
+            look, domain=[0, min(0.55, top)], range=[len(names) - 0.5, -0.5], fixedrange=True, zeroline=False, **ticks
+        ),
+        xaxis={"anchor": "y2"},
+    )
+
+
+def _told(mark: Mark) -> str:
+    where = f"<br>layer {safe(mark.layer)}" if mark.layer else ""
+    last = f" to {mark.last:,}" if mark.last is not None and mark.last != mark.step else ""
+    return f"<b>{safe(mark.label)}</b>{where}<br>step {mark.step:,}{last}"

@@ -1,0 +1,135 @@
+"""Series over steps: lines with their bands, and below them the events and what was not finite."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuraldbg.show.interactive.frame import axis, event_lane, framed, graph_objects, mark_moments, with_notes
+from neuraldbg.show.interactive.look import axis_title, faded, safe
+from neuraldbg.show.views.view import Line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import plotly.graph_objects as go
+
+    from neuraldbg.show.interactive.look import Look
+    from neuraldbg.show.views.view import Ints, Lines, Scale
+
+NAMED = 12
+"""With more lines than this only the guilty, the first and the last are named; the rest is a grey crowd."""
+MOST = 2_000
+"""Values drawn of a line, about one for each pixel; of more, the least and the largest of each stretch."""
+MOST_BAD = 500
+"""Marks of steps that were not finite, of a line."""
+DASHES = ("solid", "dash", "dashdot", "dot")
+
+
+def figure(view: Lines, look: Look) -> go.Figure:
+    """Return the lines. A guilty layer's is thick, one of a crowd is grey; the pointer names each."""
+    made = framed(view, look, view.y.label)
+    crowd = len(view.lines) > NAMED
+    others = calm = 0
+    for i, line in enumerate(view.lines):
+        guilty = line.layer is not None and line.layer in view.guilty
+        named = guilty or not crowd or i in (0, len(view.lines) - 1)
+        if guilty:
+            colour, pen = look.strong, {"color": look.strong, "width": 3}
+        elif named:
+            colour = look.calm[calm % len(look.calm)]
+            pen = {"color": colour, "width": 1.6, "dash": DASHES[(calm // len(look.calm)) % len(DASHES)]}
+            calm += 1
+        else:
+            colour, pen = look.crowd, {"color": look.crowd, "width": 0.8}
+            others += 1
+        name = f"▶ {safe(line.name)}" if guilty else safe(line.name)
+        _draw(made, thinned(line), view.y, name, pen, colour if named else "", legend=named)
+    if others:
+        made.add_trace(_key(f"{others} other lines", look.crowd))
+    bad = [
+        (line.name, line.layer, int(step))
+        for line in view.lines
+        if line.nonfinite is not None
+        for step in _some(np.unique(line.nonfinite))
+    ]
+    first, last = _range(view)
+    made.update_layout(
+        xaxis=axis(look, with_notes(safe(view.x.label), view, look), zeroline=False),
+        yaxis=axis(look, axis_title(view.y), type="log" if view.y.log else "linear", exponentformat="power"),
+        showlegend=len(view.lines) > 1,
+    )
+    event_lane(made, view, look, bad)
+    mark_moments(made, view, look, first, last)
+    return made
+
+
+def thinned(line: Line) -> Line:
+    """Return a line of at most MOST values: of equal stretches the least and the largest, each at its own step."""
+    count = len(line.steps)
+    if count <= MOST:
+        return line
+    starts = np.unique(np.linspace(0, count, MOST // 2, endpoint=False).astype(np.int64))
+    group = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, count)))
+    # NaN sorts last: for the largest, the order is that of the negated values.
+    least, largest = (np.lexsort((sign * line.values, group))[starts] for sign in (1, -1))
+    kept = np.unique(np.concatenate([least, largest]))
+    low, high = line.low, line.high
+    if low is not None and high is not None:
+        low = np.fmin.reduceat(low, starts)[group[kept]]
+        high = np.fmax.reduceat(high, starts)[group[kept]]
+    return Line(line.name, line.steps[kept], line.values[kept], low, high, line.layer, line.nonfinite)
+
+
+def _draw(
+    made: go.Figure, line: Line, scale: Scale, name: str, pen: dict[str, Any], band: str, *, legend: bool
+) -> None:
+    go = graph_objects()
+    if band and line.low is not None and line.high is not None:
+        low = np.where(line.low > 0, line.low, np.nan) if scale.log else line.low
+        edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False, "legendgroup": name}
+        there = np.isfinite(low) & np.isfinite(line.high)
+        steps = line.steps[there]
+        made.add_trace(go.Scatter(x=steps, y=low[there], **edge))
+        made.add_trace(go.Scatter(x=steps, y=line.high[there], fill="tonexty", fillcolor=faded(band, 0.18), **edge))
+    finite = np.isfinite(line.values)
+    alone = finite & ~np.append(finite[1:], False) & ~np.insert(finite[:-1], 0, False)  # a line would not show it
+    data = np.empty((len(line.steps), 2), object)
+    data[:, 0], data[:, 1] = line.layer or "", line.steps.tolist()
+    made.add_trace(
+        go.Scatter(
+            x=line.steps,
+            y=line.values,
+            customdata=data,
+            mode="lines+markers" if alone.any() else "lines",
+            line=pen,
+            marker={"size": np.where(alone, 6, 0)} if alone.any() else None,
+            name=name,
+            legendgroup=name,
+            showlegend=legend,
+            hovertemplate=f"%{{fullData.name}}<br>step %{{x}}<br>{axis_title(scale)}: %{{y:.4g}}<extra></extra>",
+        )
+    )
+
+
+def _key(name: str, colour: str) -> go.Scatter:
+    return graph_objects().Scatter(x=[None], y=[None], mode="lines", line={"color": colour, "width": 0.8}, name=name)
+
+
+def _some(steps: Ints) -> Sequence[int]:
+    """All of few steps; of many, the first of each stretch, so that beginning and end are seen."""
+    if len(steps) > MOST_BAD:
+        steps = steps[np.unique(np.linspace(0, len(steps) - 1, MOST_BAD).astype(np.int64))]
+    found: list[int] = steps.tolist()
+    return found
+
+
+def _range(view: Lines) -> tuple[float, float]:
+    steps = [np.zeros(0), *(part for line in view.lines for part in (line.steps[:1], line.steps[-1:], *_ends(line)))]
+    both = np.concatenate(steps)
+    return (float(both.min()), float(both.max())) if len(both) else (0.0, 0.0)
+
+
+def _ends(line: Line) -> tuple[Ints, ...]:
+    return () if line.nonfinite is None else (line.nonfinite[:1], line.nonfinite[-1:])

@@ -1,0 +1,94 @@
+"""How the values of a site are distributed over time: the share in each bin, or else extremes, mean and deviation."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.show.interactive.cells import cell_map, coloured, columns_of, in_words, places
+from neuraldbg.show.interactive.frame import axis, framed, graph_objects, mark_moments, with_notes
+from neuraldbg.show.interactive.look import axis_title, faded
+from neuraldbg.show.text import number
+from neuraldbg.show.views.view import Scale
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from neuraldbg.show.interactive.look import Look
+    from neuraldbg.show.views.view import Floats, Spread
+
+TICKS = 12
+"""Borders of bins that are named."""
+SHARE = Scale("share of the values", "%")
+
+
+def figure(view: Spread, look: Look) -> go.Figure:
+    """Return the histograms as a map where there are some, all bins equally tall; else bands."""
+    made = framed(view, look, f"{view.layer} {view.scale.label}")
+    if view.edges is not None and view.shares is not None:
+        _histograms(made, view, view.edges, view.shares, look)
+    else:
+        _bands(made, view, look)
+    first, last = float(view.steps[0]) - 0.5, float(view.steps[-1] + view.width[-1]) - 0.5
+    mark_moments(made, view, look, first, last)
+    made.update_layout(xaxis=axis(look, with_notes("optimizer step", view, look), zeroline=False))
+    return made
+
+
+def _histograms(made: go.Figure, view: Spread, edges: Floats, shares: Floats, look: Look) -> None:
+    columns = columns_of(view.steps, view.width)
+    percent = 100 * columns.spread(shares)
+    z, bar = coloured(percent, SHARE)
+    data = places([view.layer] * len(shares), columns, in_words(percent, "%"))
+    bins = [f"{number(low)} to {number(high)}" for low, high in itertools.pairwise(edges.tolist())]
+    told = np.repeat(np.array(bins)[:, None], percent.shape[1], axis=1)
+    pointer = "%{customdata[3]} are %{text}<br>steps %{customdata[1]} to %{customdata[2]}<extra></extra>"
+    borders = np.arange(len(edges)) - 0.5
+    made.add_trace(cell_map(columns, borders, z, bar, look, customdata=data, text=told, hovertemplate=pointer))
+    every = -(-len(edges) // TICKS)
+    named = list(range(0, len(edges), every))
+    made.update_layout(
+        plot_bgcolor=look.unread,
+        yaxis=axis(
+            look,
+            axis_title(view.scale),
+            showgrid=False,
+            tickvals=[i - 0.5 for i in named],
+            ticktext=[number(float(edges[i])) for i in named],
+        ),
+    )
+
+
+def _bands(made: go.Figure, view: Spread, look: Look) -> None:
+    go = graph_objects()
+    colour = look.calm[0]
+    data = [[view.layer, step] for step in view.steps.tolist()]
+    bands = (
+        ("least to largest", view.low, view.high, 0.15),
+        ("mean ± one standard deviation", view.mean - view.std, view.mean + view.std, 0.3),
+    )
+    for name, low, high, share in bands:
+        there = np.isfinite(low) & np.isfinite(high)
+        edge = {"x": view.steps[there], "mode": "lines", "line": {"width": 0.5, "color": colour}, "legendgroup": name}
+        made.add_trace(go.Scatter(y=low[there], showlegend=False, hoverinfo="skip", **edge))
+        made.add_trace(
+            go.Scatter(
+                y=high[there], name=name, fill="tonexty", fillcolor=faded(colour, share), hoverinfo="skip", **edge
+            )
+        )
+    told = np.stack([in_words(part) for part in (view.low, view.high, view.std)], axis=1)
+    made.add_trace(
+        go.Scatter(
+            x=view.steps,
+            y=view.mean,
+            name="mean",
+            customdata=[[*place, *words] for place, words in zip(data, told.tolist(), strict=True)],
+            mode="lines" if len(view.steps) > 1 else "markers",
+            line={"color": colour, "width": 2},
+            hovertemplate="step %{x}<br>mean %{y:.4g}<br>%{customdata[2]} to %{customdata[3]}"
+            "<br>standard deviation %{customdata[4]}<extra></extra>",
+        )
+    )
+    made.update_layout(yaxis=axis(look, axis_title(view.scale)))
