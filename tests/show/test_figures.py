@@ -13,7 +13,9 @@ from tests.show.samples import EXPLODING, HEALTHY, record
 from neuraldbg.errors import ConfigError, MissingExtra
 from neuraldbg.nouns import Event, RunRecord
 from neuraldbg.show.static.crash import crash_figure, save_crash
-from neuraldbg.show.static.panels import GREY, STRONG
+from neuraldbg.show.static.theme import LIGHT
+
+GREY, STRONG = LIGHT.crowd, LIGHT.strong
 from neuraldbg.show.views.crash import picture
 
 SIX = ("conv1", "conv2", "conv3", "fc1", "fc2", "head")

@@ -1,0 +1,100 @@
+"""What all panels have in common: scales that fit their values, axes in the theme's colours, legends beside the data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.transforms import ScaledTranslation
+
+from neuraldbg.show.static.labels import POINTS, literal
+from neuraldbg.show.text import number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+
+    from neuraldbg.show.static.theme import Theme
+    from neuraldbg.show.views.view import Floats, Scale
+
+LABEL_PT, TICK_PT = 9.0, 8.0
+ROOMY_IN = 7.5
+"""A picture at least so wide has its legend to the right of the data, a narrower one below."""
+
+
+def named(scale: Scale) -> str:
+    """Return the label of an axis, with its unit."""
+    return literal(f"{scale.label} ({scale.unit})" if scale.unit else scale.label)
+
+
+def dress(axes: Axes, theme: Theme, *, grid: str = "both") -> None:
+    """Give the axes the colours of the theme and a quiet grid; both rulers at the right and the top go."""
+    axes.set_facecolor(theme.ground)
+    axes.tick_params(which="both", colors=theme.ink, labelcolor=theme.ink, labelsize=TICK_PT)
+    for label in (axes.xaxis.label, axes.yaxis.label):
+        label.set(color=theme.ink, fontsize=LABEL_PT)
+    for text in (axes.xaxis.get_offset_text(), axes.yaxis.get_offset_text()):
+        text.set(color=theme.ink, fontsize=TICK_PT)
+    axes.spines[:].set_color(theme.ink)
+    if grid:
+        axes.grid(visible=True, which="major", axis=grid, color=theme.grid, linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+
+
+def scaled(axes: Axes, direction: str, values: Floats, *, log: bool) -> bool:
+    """Set a log scale where it is wanted and can be, symmetric around zero if values are negative.
+
+    Return whether the scale is a plain log scale, which has no place for zero.
+    """
+    sizes = np.abs(values[np.isfinite(values) & (values != 0)])
+    if not log or not len(sizes):
+        return False
+    set_scale = axes.set_yscale if direction == "y" else axes.set_xscale
+    if np.nanmin(values) < 0:  # linear around zero, where the small values are
+        set_scale("symlog", linthresh=float(np.quantile(sizes, 0.1)))
+        return False
+    set_scale("log")
+    return True
+
+
+def whole_steps(axes: Axes) -> None:
+    """Let the ticks of the x axis stand at whole steps, written with their thousands apart."""
+    narrow = axes.figure.get_figwidth() < ROOMY_IN
+    bins: Any = 5 if narrow else "auto"
+    axes.xaxis.set_major_locator(MaxNLocator(bins, integer=True, steps=[1, 2, 5, 10], min_n_ticks=1))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+
+def plainly(value: float, _: object = None) -> str:
+    """Return the number at a tick in the words of the other faces."""
+    return number(value)
+
+
+def legend(axes: Axes, theme: Theme, handles: Sequence[Artist] = (), *, below: bool = False, drop_pt: float = 34) -> None:
+    """Put the legend beside the data: to the right, or below in a narrow picture and where it is asked for.
+
+    ``drop_pt`` is how far below the data: ticks and the label of the axis lie between.
+    """
+    known = list(handles) or axes.get_legend_handles_labels()[0]
+    if not known:
+        return
+    width = axes.figure.get_figwidth()
+    look: dict[str, Any] = {"fontsize": TICK_PT, "frameon": False, "handlelength": 3, "labelcolor": theme.ink}
+    if width >= ROOMY_IN and not below:
+        axes.legend(handles=known, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0, **look)
+        return
+    down = ScaledTranslation(0, -drop_pt / POINTS, axes.figure.dpi_scale_trans)
+    axes.legend(
+        handles=known,
+        loc="upper left",
+        bbox_to_anchor=(0, 0),
+        bbox_transform=axes.transAxes + down,
+        borderaxespad=0,
+        ncols=max(1, min(len(known), int((width - 1.0) / 2.1))),
+        columnspacing=1.5,
+        **look,
+    )

@@ -1,0 +1,29 @@
+"""The contract of a form: what enters is a View of its kind and a theme, what leaves is drawn on a figure.
+
+A member is one file of this folder that holds ``FORM``, registered in ``draw.py``. Forms import matplotlib, so that they
+are imported only once something is to be drawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from matplotlib.figure import Figure
+
+    from neuraldbg.show.static.theme import Theme
+    from neuraldbg.show.views.view import View
+
+
+@dataclass(frozen=True)
+class Form:
+    """How one kind of views is drawn."""
+
+    of: type[View]
+    size: Callable[[Any], tuple[float, float]]
+    """The width and height in inches that suit a view."""
+    draw: Callable[[Figure, Any, Theme], None]
+    """Draw a view that is not empty; its title and its notes are there already."""

@@ -1,0 +1,72 @@
+"""Words of a run as labels that fit: measured with the font that draws them, wrapped, and cut with an ellipsis."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.textpath import text_to_path
+
+from neuraldbg.show.text import plain
+
+POINTS = 72.0
+"""In an inch."""
+
+
+def literal(text: str) -> str:
+    """Return text that is drawn as it is: no mathematics between dollar signs, nothing that the font has no sign for."""
+    return _clean(text).replace("$", r"\$")
+
+
+def fitted(text: str, width_in: float, size: float, *, lines: int = 1, bold: bool = False) -> str:
+    """Return the text as a label of at most ``lines`` lines of that width; what does not fit ends in an ellipsis."""
+    made: list[str] = []
+    line = ""
+    for given in _clean(text).split():
+        word = given
+        both = f"{line} {word}".strip()
+        if width_of(both, size, bold=bold) <= width_in:
+            line = both
+            continue
+        if line:
+            made.append(line)
+        while len(made) < lines and width_of(word, size, bold=bold) > width_in and len(word) > 1:
+            most = _most(word, width_in, size, bold=bold)
+            made.append(word[:most])
+            word = word[most:]
+        line = word
+    made.append(line)
+    if len(made) > lines:
+        last = made[lines - 1]
+        most = _most(last, width_in - width_of(" …", size, bold=bold), size, bold=bold)
+        made = [*made[: lines - 1], f"{last[:most].rstrip()}…"]
+    return "\n".join(made).replace("$", r"\$")
+
+
+@lru_cache(maxsize=4096)
+def width_of(text: str, size: float, *, bold: bool = False) -> float:
+    """Return the width of a line of text in inches."""
+    font = FontProperties(size=size, weight="bold" if bold else "normal")
+    return float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]) / POINTS if text else 0.0
+
+
+def _most(word: str, width_in: float, size: float, *, bold: bool) -> int:
+    """Characters of a word that fit, at least one."""
+    low, high = 1, len(word)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (
+            (middle, high) if width_of(word[:middle], size, bold=bold) <= width_in else (low, middle - 1)
+        )
+    return low
+
+
+def _clean(text: str) -> str:
+    glyphs = _glyphs()
+    return "".join(c if ord(c) in glyphs else c.encode("unicode_escape").decode() for c in plain(text))
+
+
+@lru_cache(maxsize=1)
+def _glyphs() -> frozenset[int]:
+    """The characters that the font has a sign for; others would be drawn as empty boxes, each with a warning."""
+    return frozenset(get_font(findfont(FontProperties())).get_charmap())
