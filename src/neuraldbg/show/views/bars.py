@@ -33,9 +33,9 @@ def said_of(columns: Columns, at: int, choice: Choice) -> tuple[str, ...]:
     """Say which steps the column stands for where that is not the step that was chosen."""
     first, width = int(columns.steps[at]), int(columns.width[at])
     if width > 1:
-        return (f"the largest of steps {first:,} to {first + width - 1:,}, which the record holds as one",)
+        return (f"The largest of steps {first:,} to {first + width - 1:,}, which the record holds as one",)
     if choice.step is not None and choice.step != first:
-        return (f"layers were read in step {first:,}, not in step {choice.step:,}",)
+        return (f"Layers were read in step {first:,}, not in step {choice.step:,}",)
     return ()
 
 

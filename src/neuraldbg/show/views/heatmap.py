@@ -77,7 +77,7 @@ def heat_of(
 def _read(run: RunRecord) -> str:
     """Say in how many steps the layers were not read: there is nothing to show of those."""
     unread = int(run.history.width[~run.history.read].sum())
-    return f"in {unread:,} of {run.steps:,} steps no layer was read, to keep the cost low" if unread else ""
+    return f"In {unread:,} of {run.steps:,} steps no layer was read, to keep the cost low" if unread else ""
 
 
 VIEW = Member("heatmap", "a statistic of every layer at every step", compute, takes=("layer", "stat", "kind", "step"))

@@ -45,7 +45,7 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
     guilty, _ = guilty_of(diagnosis, set(layers))
     shown, kept, left_out = fewer(layers, bars if layers else [], diagnosis, choice, guilty)
     skipped = (
-        (f"tensors of dtype {', '.join(sorted(unknown))} are left out: their size is not known",) if unknown else ()
+        (f"Tensors of dtype {', '.join(sorted(unknown))} are left out: their size is not known",) if unknown else ()
     )
     return Bars(
         name="memory",
@@ -54,7 +54,7 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
         bars=kept,
         scale=Scale("size", "B", log=True),
         guilty=guilty,
-        notes=("sizes of the tensors that were seen; what the allocator holds is not recorded", *skipped, *left_out),
+        notes=("Sizes of the tensors that were seen; what the allocator holds is not recorded", *skipped, *left_out),
         empty="" if shown else "no tensor was read in these steps",
     )
 

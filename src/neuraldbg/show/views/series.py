@@ -39,7 +39,7 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Lines:
         y=Scale(scale.label, scale.unit, log=scale.log and wide(lines)),
         marks=marks_of(run, diagnosis, choice),
         guilty=guilty_of(diagnosis, {line.layer for line in lines if line.layer})[0],
-        notes=("older steps were thinned: a value is the mean of several, the band their range",) if thinned else (),
+        notes=("Older steps were thinned: a value is the mean of several, the band their range",) if thinned else (),
         empty="" if lines else f"nothing was read of the {KINDS[kind]} {of} in these steps",
     )
 
@@ -106,7 +106,7 @@ def scalars_of(
         lines=tuple(lines),
         y=Scale(label, UNITS.get(names[0], ""), log=wide(lines)),
         marks=marks_of(run, diagnosis, choice),
-        notes=("older steps were thinned: a value is the mean of several",) if thinned and lines else (),
+        notes=("Older steps were thinned: a value is the mean of several",) if thinned and lines else (),
         empty="" if lines else f"no {' or '.join(names)} was measured in these steps",
     )
 

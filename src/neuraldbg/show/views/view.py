@@ -82,7 +82,7 @@ class View:
     title: str
     """One line, plain text: names of layers in it are data."""
     notes: tuple[str, ...] = ()
-    """What was sampled, binned or left out, a sentence each."""
+    """What was sampled, binned or left out, a sentence each, without the full stop."""
     empty: str = ""
     """Why there is nothing to show, and how to record it; "" where there is something."""
     marks: tuple[Mark, ...] = ()
