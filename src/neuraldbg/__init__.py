@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from neuraldbg.record.ring import RingBuffer
     from neuraldbg.saved import Run
     from neuraldbg.session import NeuralDbg
+    from neuraldbg.show.terminal.visualizer import TerminalVisualizer
 
 _HOME = {
     "Diagnosis": "neuraldbg.nouns",
@@ -29,6 +30,7 @@ _HOME = {
     "Run": "neuraldbg.saved",
     "Site": "neuraldbg.nouns",
     "Step": "neuraldbg.nouns",
+    "TerminalVisualizer": "neuraldbg.show.terminal.visualizer",
     "TrainingHalted": "neuraldbg.errors",
     "TriggerEngine": "neuraldbg.control.trigger",
 }
@@ -45,6 +47,7 @@ __all__ = [
     "Run",
     "Site",
     "Step",
+    "TerminalVisualizer",
     "TrainingHalted",
     "TriggerEngine",
 ]

@@ -47,7 +47,6 @@ def figure(view: Bars, look: Look) -> go.Figure:
         barmode="group",
         bargap=0.25,
         showlegend=len(view.bars) > 1,
-        legend={"orientation": "h", "yref": "container", "y": 0.0, "yanchor": "bottom", "traceorder": "normal"},
         xaxis=axis(
             look,
             with_notes(axis_title(view.scale), view, look),

@@ -49,7 +49,14 @@ def framed(view: View, look: Look, revision: str) -> go.Figure:
             "margin": {"l": 60, "r": 20, "t": 64 if title else 28, "b": 50},
             "hovermode": "closest",
             "hoverlabel": {"bgcolor": look.ground, "font": {"color": look.ink}, "align": "left", "namelength": -1},
-            "legend": {"font": {"size": 11}, "itemsizing": "constant"},
+            "legend": {
+                "orientation": "h",
+                "yref": "container",
+                "y": 0.01,
+                "yanchor": "bottom",
+                "traceorder": "normal",
+                "font": {"size": 11},
+            },
             "uirevision": f"{view.name} {revision}",
         }
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from neuraldbg.show.interactive.frame import axis, framed, graph_objects, with_notes
 from neuraldbg.show.interactive.look import safe
@@ -23,10 +23,14 @@ SYMBOLS = {
     "guilty": "star",
     "unseen": "circle-open",
 }
-LABEL, DETAIL = 24, 60
-"""Characters of a line of a label, and of what the pointer shows."""
-WRITTEN = 40
-"""With more nodes than this labels would lie upon each other; the pointer shows them."""
+LABEL, DETAIL = 32, 60
+"""Characters of a line of a label at most, and of what the pointer shows."""
+ACROSS = 100
+"""Characters that fit beside each other in a figure of usual width."""
+SHORTEST = 5
+"""A label that has room for fewer characters is left to the pointer."""
+RANK, AROUND, LEAST, TALLEST = 46, 140, 300, 1600
+"""Pixels: a rank of nodes, what surrounds the graph, and the height at least and at most."""
 ARROWS = 300
 """With more links than this they are plain lines."""
 
@@ -39,15 +43,36 @@ def figure(view: Graph, look: Look) -> go.Figure:
     _draw_links(made, links, at, look)
     for role in dict.fromkeys(node.role for node in view.nodes):
         _draw_role(made, [node for node in view.nodes if node.role == role], view, role, look)
+    bare: dict[str, Any] = {
+        "showgrid": False,
+        "zeroline": False,
+        "showline": False,
+        "showticklabels": False,
+        "ticks": "",
+    }
+    ranks = len({node.y for node in view.nodes})
+    places = [node.x for node in view.nodes] or [0.0]
+    one_column = max(places) - min(places) < 0.05  # its labels have all the width on the right
+    across = [min(places) - 0.05, min(places) + 0.9] if one_column else [-0.05, 1.25]
     made.update_layout(
-        xaxis=axis(
-            look, with_notes("", view, look), range=[-0.12, 1.12], showgrid=False, zeroline=False, showticklabels=False
-        ),
-        yaxis=axis(look, range=[1.12, -0.12], showgrid=False, zeroline=False, showticklabels=False),
-        legend={"orientation": "h", "yref": "container", "y": 0.0, "yanchor": "bottom"},
+        height=min(TALLEST, max(LEAST, RANK * ranks + AROUND)),
+        xaxis=axis(look, with_notes("", view, look), range=across, **bare),
+        yaxis=axis(look, range=[1.08, -0.08], **bare),
         showlegend=True,
     )
     return made
+
+
+def _rooms(nodes: tuple[Node, ...]) -> dict[str, int]:
+    """Characters that each label has on the right of its node, before the next one of the same rank."""
+    ranks: dict[float, list[Node]] = {}
+    for node in sorted(nodes, key=lambda node: node.x):
+        ranks.setdefault(round(node.y, 3), []).append(node)
+    found = {}
+    for rank in ranks.values():
+        for node, after in zip(rank, [*(other.x for other in rank[1:]), 1.25], strict=True):
+            found[node.id] = min(LABEL, int((after - node.x) * ACROSS) - 3)
+    return found
 
 
 def _draw_role(made: go.Figure, nodes: list[Node], view: Graph, role: str, look: Look) -> None:
@@ -60,20 +85,21 @@ def _draw_role(made: go.Figure, nodes: list[Node], view: Graph, role: str, look:
         "healthy": look.calm[2],
         "unseen": look.crowd,
     }
+    rooms = _rooms(view.nodes)
     colour = colours.get(role, look.calm[0])
     made.add_trace(
         graph_objects().Scatter(
             x=[node.x for node in nodes],
             y=[node.y for node in nodes],
-            mode="markers+text" if len(view.nodes) <= WRITTEN else "markers",
+            mode="markers+text",
             marker={
                 "symbol": SYMBOLS.get(role, "circle"),
                 "size": 15,
                 "color": [look.strong if node.layer in view.guilty and node.layer else colour for node in nodes],
                 "line": {"color": look.ink, "width": 1},
             },
-            text=[_lines(node.label, LABEL) for node in nodes],
-            textposition=["middle right" if node.x <= 0.6 else "middle left" for node in nodes],
+            text=[_label(node.label, rooms[node.id]) for node in nodes],
+            textposition="middle right",
             textfont={"size": 11, "color": look.ink},
             customdata=[[node.layer or "", node.step, _told(node)] for node in nodes],
             hovertemplate="%{customdata[2]}<extra></extra>",
@@ -142,6 +168,15 @@ def _told(node: Node) -> str:
     if node.detail:
         parts.append(_lines(node.detail, DETAIL))
     return "<br>".join(parts)
+
+
+def _label(words: str, room: int) -> str:
+    """A label of at most three lines; a path that does not fit loses its beginning, which its neighbours share."""
+    if room < SHORTEST:
+        return ""
+    if " " not in words and len(words) > room:
+        return safe(f"…{words[1 - room :]}")
+    return "<br>".join(safe(line) for line in textwrap.wrap(words, room, max_lines=3, placeholder=" …"))
 
 
 def _lines(words: str, width: int) -> str:

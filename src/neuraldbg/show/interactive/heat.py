@@ -58,7 +58,6 @@ def figure(view: Heat, look: Look) -> go.Figure:
             tickvals=[rows[i] for i in shown],
             ticktext=[names[i] for i in shown],
         ),
-        legend={"orientation": "h", "yref": "container", "y": 0.0, "yanchor": "bottom"},
     )
     return made
 

@@ -91,4 +91,4 @@ def _bands(made: go.Figure, view: Spread, look: Look) -> None:
             "<br>standard deviation %{customdata[4]}<extra></extra>",
         )
     )
-    made.update_layout(yaxis=axis(look, axis_title(view.scale)))
+    made.update_layout(yaxis=axis(look, axis_title(view.scale), exponentformat="power"))

@@ -9,7 +9,18 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from neuraldbg.show.axis import Axis, axis_of
-from neuraldbg.show.terminal.frame import cut, labels, marks_told, named, padded, quantity, safe, worst, wrapped
+from neuraldbg.show.terminal.frame import (
+    cut,
+    kept_told,
+    labels,
+    marks_told,
+    named,
+    padded,
+    quantity,
+    safe,
+    worst,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from neuraldbg.show.terminal.marks import Marks
@@ -28,8 +39,7 @@ def drawn(view: Bars, width: int, height: int | None, marks: Marks) -> list[Text
     kept = worst(view.layers, view.guilty, sizes, room)
     if len(kept) < len(view.layers):
         kept = worst(view.layers, view.guilty, sizes, max(1, (room * each - 1) // each))
-        words = f"{len(kept)} of {len(view.layers)} layers are shown: the guilty, then those of the largest values"
-        below = [*below, *wrapped(words, width, "dim", marks)[:1]]
+        below = [*below, *kept_told(len(kept), len(view.layers), view.guilty, width, marks)]
     names = labels(view.layers, view.guilty, width, marks)
     left = max((name.cell_len for name in names), default=0)
     told = [[_told(value, view, marks) for value in bar.values] for bar in view.bars]

@@ -78,24 +78,25 @@ def wrapped(words: str, width: int, style: str, marks: Marks, hang: int = 0) -> 
     return [Text(each.rstrip(), style) for each in [*lines, line]]
 
 
-def steps_below(at: Callable[[float], int], axis: Axis, cells: int, left: int, words: str, marks: Marks) -> list[Text]:
-    """Return the axis below a drawing: its line with ticks, their numbers, its label. ``at`` gives a step's cell."""
-    ticks = axis.ticks(max(1, cells // 12), whole=True)
+def ruler(
+    at: Callable[[float], int], axis: Axis, cells: int, left: int, words: str, marks: Marks, *, whole: bool = True
+) -> list[Text]:
+    """Return the axis below a drawing: its line with ticks, their numbers, its label. ``at`` gives a number's cell."""
+    ticks = axis.ticks(max(1, cells // 12), whole=whole)
     rule, numbers, free = [marks.rule] * cells, [" "] * cells, 0
     for tick in ticks:
-        label, cell = f"{tick:,.0f}", at(tick)
+        label, cell = f"{tick:,.0f}" if whole else number(tick), at(tick)
         start = min(max(0, cell - len(label) // 2), max(0, cells - len(label)))
         if start >= free and 0 <= cell < cells and len(label) <= cells:
             rule[cell] = marks.tick
             numbers[start : start + len(label)] = label
             free = start + len(label) + 2
-    space = " " * left
-    name = padded(safe(words, marks), min(cells + left, cell_len(safe(words, marks))), marks)
-    middle = left + 1 + max(0, (cells - cell_len(name)) // 2)
+    space, name = " " * left, cut(safe(words, marks), cells, marks)
+    middle = " " * ((cells - cell_len(name)) // 2)
     return [
         Text(f"{space}{marks.corner}{''.join(rule)}", "dim"),
         Text(f"{space} {''.join(numbers)}".rstrip(), "dim"),
-        Text(f"{' ' * min(middle, max(0, left + 1 + cells - cell_len(name)))}{name}".rstrip(), "dim"),
+        *([Text(f"{space} {middle}{name}", "dim")] if name else []),
     ]
 
 
@@ -140,6 +141,12 @@ def worst(layers: Sequence[str], guilty: Sequence[str], sizes: Floats, most: int
         return list(range(len(layers)))
     told = np.where([layer in guilty for layer in layers], np.inf, np.nan_to_num(sizes, nan=-np.inf, posinf=np.inf))
     return sorted(np.argsort(-told, kind="stable")[: max(1, most)].tolist())
+
+
+def kept_told(kept: int, count: int, guilty: Sequence[str], width: int, marks: Marks) -> list[Text]:
+    """Return the line that says what ``worst`` left out."""
+    which = "the guilty, then those of the largest values" if guilty else "those of the largest values"
+    return wrapped(f"{kept} of {count} are shown: {which}", width, "dim", marks)[:1]
 
 
 def quantity(value: float, scale: Scale) -> str:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from neuraldbg.show.axis import Axis, axis_of
 from neuraldbg.show.spans import seen_until
-from neuraldbg.show.terminal.frame import labels, lane, marks_told, named, quantity, steps_below, worst, wrapped
+from neuraldbg.show.terminal.frame import kept_told, labels, lane, marks_told, named, quantity, ruler, worst, wrapped
 
 if TYPE_CHECKING:
     from neuraldbg.show.terminal.marks import Marks
@@ -31,9 +31,7 @@ def drawn(view: Heat, width: int, height: int | None, marks: Marks) -> list[Text
     bad = grid.reduced(view.nonfinite.astype(np.float64), "max") > 0
     above = lane(view.marks, grid.at, grid.cells, left, marks)
     below = [
-        *steps_below(
-            grid.at, Axis(grid.first, max(grid.last, grid.first + 1)), grid.cells, left, "optimizer step", marks
-        ),
+        *ruler(grid.at, Axis(grid.first, max(grid.last, grid.first + 1)), grid.cells, left, "optimizer step", marks),
         *_signs(view, width, marks, bad=bool(bad.any()), gaps=bool(np.isnan(shown).any())),
         *marks_told(view.marks, width, marks),
     ]
@@ -41,8 +39,7 @@ def drawn(view: Heat, width: int, height: int | None, marks: Marks) -> list[Text
     kept = worst(view.layers, view.guilty, _sizes(shown, bad), room)
     if len(kept) < len(names):
         kept = worst(view.layers, view.guilty, _sizes(shown, bad), max(1, room - 1))
-        words = f"{len(kept)} of {len(names)} layers are shown: the guilty, then those of the largest values"
-        below = [*below, *wrapped(words, width, "dim", marks)[:1]]
+        below = [*below, *kept_told(len(kept), len(view.layers), view.guilty, width, marks)]
     rows = cells(shown[kept], bad[kept], axis_of([view.values], log=view.scale.log), marks)
     edge = Text(marks.edge, "dim")
     return [*above, *(names[i] + edge + row for i, row in zip(kept, rows, strict=True)), *below]

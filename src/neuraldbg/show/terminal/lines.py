@@ -18,8 +18,8 @@ from neuraldbg.show.terminal.frame import (
     named,
     padded,
     quantity,
+    ruler,
     safe,
-    steps_below,
     wrapped,
 )
 
@@ -63,7 +63,7 @@ def drawn(view: Lines, width: int, height: int | None, marks: Marks) -> list[Tex
         *_bad_lane([line.nonfinite for line in view.lines if line.nonfinite is not None], x, left, marks),
     ]
     below = [
-        *steps_below(x.at, across, cells, left, named(view.x), marks),
+        *ruler(x.at, across, cells, left, named(view.x), marks),
         *wrapped(f"{' ' * (left - 1)}{marks.edge} {named(view.y)}", width, "dim", marks, hang=left + 1),
         *_names(pens, view, width, marks),
         *marks_told(view.marks, width, marks),

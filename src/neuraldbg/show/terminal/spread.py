@@ -9,7 +9,7 @@ from rich.text import Text
 
 from neuraldbg.show.axis import Axis
 from neuraldbg.show.terminal import lines
-from neuraldbg.show.terminal.frame import lane, marks_told, named, padded, quantity, steps_below, wrapped
+from neuraldbg.show.terminal.frame import lane, marks_told, named, padded, quantity, ruler, wrapped
 from neuraldbg.show.terminal.heat import Grid, cells
 from neuraldbg.show.views.view import Line, Lines
 
@@ -31,7 +31,7 @@ def drawn(view: Spread, width: int, height: int | None, marks: Marks) -> list[Te
     signs = f"{marks.levels} 0 to {100 * top:.0f}% of the values in a bin   {marks.unread} no histogram"
     above = lane(view.marks, grid.at, grid.cells, left, marks)
     below = [
-        *steps_below(
+        *ruler(
             grid.at,
             Axis(grid.first, grid.first + max(1, grid.last - grid.first)),
             grid.cells,
