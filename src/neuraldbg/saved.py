@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from neuraldbg.explain import diagnose
 from neuraldbg.nouns import RunRecord
 from neuraldbg.record import read_run
+from neuraldbg.show.notebook import Shown
 
 if TYPE_CHECKING:
     import os
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Run(RunRecord):
+class Run(Shown, RunRecord):
     """The saved record of a run, with its front door."""
 
     @classmethod

@@ -32,6 +32,7 @@ from neuraldbg.errors import AttachError, ConfigError, TrainingHalted
 from neuraldbg.explain import diagnose, trace
 from neuraldbg.nouns import Diagnosis, Outcome, RunInfo, Unjudged
 from neuraldbg.record import Recorder, RingBuffer, ring_bytes
+from neuraldbg.show.notebook import Shown
 
 if TYPE_CHECKING:
     import os
@@ -49,7 +50,7 @@ _TELL_EVERY = 256
 _active: NeuralDbg | None = None
 
 
-class NeuralDbg:
+class NeuralDbg(Shown):
     """Rides along with the training of a model, and says why it failed.
 
     ``with NeuralDbg(model) as dbg:`` around an existing loop is all; steps, losses and optimizers are found by

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from neuraldbg.nouns.html import diagnosis_html, hypothesis_html, shown
 from neuraldbg.nouns.json import jsonable
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ class Hypothesis:
         failure = self.failure[:1].upper() + self.failure[1:]
         return f"{failure}{where}{when}, likely due to {self.sentence} (confidence: {self.confidence:.2f})"
 
+    _repr_html_ = shown(hypothesis_html)
+
 
 @dataclass(frozen=True)
 class ChainNode:
@@ -143,6 +146,8 @@ class Diagnosis:
     def __str__(self) -> str:
         causes = (f"{h.rank}. {h.cause}: {h}\n   {h.remedy.text}" for h in self.hypotheses)
         return "\n".join([f"{self.verdict.upper()}: {self.summary}", *causes])
+
+    _repr_html_ = shown(diagnosis_html)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the diagnosis as strict JSON values (schema ``neuraldbg.diagnosis/1``)."""

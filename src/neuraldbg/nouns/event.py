@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from neuraldbg.nouns.html import event_html, shown
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -31,6 +33,8 @@ class Event:
     """How sure the detector is that the transition is real, 0 to 1; not how likely any cause is."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """Measured numbers and the thresholds they crossed."""
+
+    _repr_html_ = shown(event_html)
 
     @property
     def key(self) -> tuple[str, str, str, int]:

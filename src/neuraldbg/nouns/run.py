@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from neuraldbg.nouns.html import series_html, shown
 from neuraldbg.nouns.layout import Layout
 from neuraldbg.nouns.site import column
 
@@ -68,6 +69,8 @@ class Series:
     values: Floats
     width: Ints
     """Steps that each value stands for; 1 is full resolution."""
+
+    _repr_html_ = shown(series_html)
 
     def __len__(self) -> int:
         return len(self.steps)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.show.interactive.frame import axis, framed, graph_objects, with_notes
-from neuraldbg.show.interactive.look import axis_title, full_names, safe, tick_names
+from neuraldbg.show.interactive.words import axis_title, full_names, safe, tick_names
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from neuraldbg.show.interactive.look import Look
+    from neuraldbg.show.static.theme import Theme
     from neuraldbg.show.views.view import Bars
 
 PATTERNS = ("", "/", ".", "x")
@@ -20,13 +20,13 @@ ROW, AROUND, LEAST, TALLEST = 20, 150, 300, 1600
 """Pixels: a bar, what surrounds them, and the height at least and at most."""
 
 
-def figure(view: Bars, look: Look) -> go.Figure:
+def figure(view: Bars, theme: Theme) -> go.Figure:
     """Return the bars, top to bottom in data-flow order. A layer that was not read says so beside its name."""
     go = graph_objects()
-    made = framed(view, look, view.scale.label)
+    made = framed(view, theme, view.scale.label)
     rows = full_names(view.layers)
     for i, bar in enumerate(view.bars):
-        calm = look.calm[i % len(look.calm)]
+        calm = theme.calm[i % len(theme.calm)]
         made.add_trace(
             go.Bar(
                 x=np.where(np.isfinite(bar.values), bar.values, np.nan),
@@ -35,42 +35,42 @@ def figure(view: Bars, look: Look) -> go.Figure:
                 name=safe(bar.name),
                 customdata=[[layer, view.step] for layer in view.layers],
                 marker={
-                    "color": [look.strong if layer in view.guilty else calm for layer in view.layers],
+                    "color": [theme.strong if layer in view.guilty else calm for layer in view.layers],
                     "pattern": {"shape": PATTERNS[i % len(PATTERNS)]},
                 },
                 hovertemplate=f"<b>%{{y}}</b><br>%{{fullData.name}}: %{{x:.4g}} {safe(view.scale.unit)}<extra></extra>",
             )
         )
-    _limits(made, view, look)
+    _limits(made, view, theme)
     made.update_layout(
         height=min(TALLEST, max(LEAST, ROW * len(rows) * max(1, len(view.bars)) + AROUND)),
         barmode="group",
         bargap=0.25,
         showlegend=len(view.bars) > 1,
         xaxis=axis(
-            look,
-            with_notes(axis_title(view.scale), view, look),
+            theme,
+            with_notes(axis_title(view.scale), view, theme),
             type="log" if view.scale.log else "linear",
             exponentformat="SI" if view.scale.unit == "B" else "power",
         ),
-        yaxis=axis(look, type="category", autorange="reversed", tickvals=rows, ticktext=_ticks(view, look)),
+        yaxis=axis(theme, type="category", autorange="reversed", tickvals=rows, ticktext=_ticks(view, theme)),
     )
     return made
 
 
-def _ticks(view: Bars, look: Look) -> list[str]:
+def _ticks(view: Bars, theme: Theme) -> list[str]:
     """The names, with what is missing: no bar can show it."""
     values = np.array([bar.values for bar in view.bars]).reshape(len(view.bars), -1)
     unread, bad = np.isnan(values).all(axis=0), np.isinf(values).any(axis=0)
     return [
         name + (" (not read)" if unread[i] else " (infinite)" if bad[i] else "")
-        for i, name in enumerate(tick_names(view.layers, view.guilty, look))
+        for i, name in enumerate(tick_names(view.layers, view.guilty, theme))
     ]
 
 
-def _limits(made: go.Figure, view: Bars, look: Look) -> None:
+def _limits(made: go.Figure, view: Bars, theme: Theme) -> None:
     for i, (name, value) in enumerate(view.limits):
-        made.add_vline(x=value, line={"color": look.ink, "width": 1.3, "dash": "dash"})
+        made.add_vline(x=value, line={"color": theme.ink, "width": 1.3, "dash": "dash"})
         made.add_annotation(
             x=np.log10(value) if view.scale.log and value > 0 else value,
             y=1,
@@ -79,5 +79,5 @@ def _limits(made: go.Figure, view: Bars, look: Look) -> None:
             yshift=2 + 13 * (i % 2),  # two limits may stand near each other
             text=f"{safe(name)} {value:.4g}",
             showarrow=False,
-            font={"size": 11, "color": look.ink},
+            font={"size": 11, "color": theme.ink},
         )

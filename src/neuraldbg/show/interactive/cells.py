@@ -9,7 +9,7 @@ import numpy as np
 
 from neuraldbg.show.axis import axis_of
 from neuraldbg.show.interactive.frame import graph_objects
-from neuraldbg.show.interactive.look import axis_title
+from neuraldbg.show.interactive.words import axis_title
 from neuraldbg.show.spans import seen_until
 from neuraldbg.show.text import number
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import plotly.graph_objects as go
 
-    from neuraldbg.show.interactive.look import Look
+    from neuraldbg.show.static.theme import Theme
     from neuraldbg.show.views.view import Bools, Floats, Ints, Scale
 
 
@@ -85,7 +85,7 @@ def places(layers: Sequence[str], columns: Columns, told: Any) -> Any:
     return found
 
 
-def cell_map(columns: Columns, rows: Any, z: Floats, bar: dict[str, Any], look: Look, **more: Any) -> go.Heatmap:
+def cell_map(columns: Columns, rows: Any, z: Floats, bar: dict[str, Any], theme: Theme, **more: Any) -> go.Heatmap:
     """Return the trace of a map; what is NaN shows the ground and still answers the pointer."""
     finite = z[np.isfinite(z)]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
@@ -95,7 +95,7 @@ def cell_map(columns: Columns, rows: Any, z: Floats, bar: dict[str, Any], look: 
         z=z.astype(np.float32),
         zmin=low,
         zmax=high if high > low else low + 1.0,
-        colorscale=look.cells,
+        colorscale=theme.cells,
         colorbar=bar,
         **more,
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg.show.interactive import bars, graph, heat, lines, spread
 from neuraldbg.show.interactive.frame import framed, say_empty
-from neuraldbg.show.interactive.look import Look, look_of
+from neuraldbg.show.static.theme import Theme, theme_of
 from neuraldbg.show.views.view import Bars, Graph, Heat, Lines, Spread, View
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import plotly.graph_objects as go
 
-FORMS: tuple[tuple[type[View], Callable[[Any, Look], Any]], ...]
+FORMS: tuple[tuple[type[View], Callable[[Any, Theme], Any]], ...]
 FORMS = (
     (Bars, bars.figure),
     (Graph, graph.figure),
@@ -36,8 +36,8 @@ FORMS = (
 
 def figure(view: View, *, theme: str = "light") -> go.Figure:
     """Return a view as a figure. ``theme`` is ``light`` or ``dark``; ConfigError for another, MissingExtra."""
-    look = look_of(theme)
+    colours = theme_of(theme)
     if view.empty:
-        return say_empty(framed(view, look, "empty"), view, look)
-    drawn: go.Figure = next(draw for form, draw in FORMS if isinstance(view, form))(view, look)
+        return say_empty(framed(view, colours, "empty"), view, colours)
+    drawn: go.Figure = next(draw for form, draw in FORMS if isinstance(view, form))(view, colours)
     return drawn

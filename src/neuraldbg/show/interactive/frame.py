@@ -6,14 +6,14 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.errors import MissingExtra
-from neuraldbg.show.interactive.look import safe
+from neuraldbg.show.interactive.words import safe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import plotly.graph_objects as go
 
-    from neuraldbg.show.interactive.look import Look
+    from neuraldbg.show.static.theme import Theme
     from neuraldbg.show.views.view import Mark, View
 
 TITLE, NOTE = 90, 110
@@ -34,7 +34,7 @@ def graph_objects() -> Any:
     return found
 
 
-def framed(view: View, look: Look, revision: str) -> go.Figure:
+def framed(view: View, theme: Theme, revision: str) -> go.Figure:
     """Return an empty figure with title and ground. A figure of the same ``revision`` keeps what a person zoomed to."""
     go = graph_objects()
     title = "<br>".join(safe(line) for line in textwrap.wrap(view.title, TITLE, max_lines=2, placeholder=" …"))
@@ -42,13 +42,13 @@ def framed(view: View, look: Look, revision: str) -> go.Figure:
         layout={
             "template": go.layout.Template(),  # plotly's own would add 7 kB to every figure
             "title": {"text": title, "x": 0.0, "xref": "paper", "xanchor": "left", "font": {"size": 15}},
-            "font": {"color": look.ink, "size": 12, "family": "system-ui, sans-serif"},
-            "paper_bgcolor": look.ground,
-            "plot_bgcolor": look.ground,
-            "colorway": list(look.calm),
+            "font": {"color": theme.ink, "size": 12, "family": "system-ui, sans-serif"},
+            "paper_bgcolor": theme.ground,
+            "plot_bgcolor": theme.ground,
+            "colorway": list(theme.calm),
             "margin": {"l": 60, "r": 20, "t": 64 if title else 28, "b": 50},
             "hovermode": "closest",
-            "hoverlabel": {"bgcolor": look.ground, "font": {"color": look.ink}, "align": "left", "namelength": -1},
+            "hoverlabel": {"bgcolor": theme.ground, "font": {"color": theme.ink}, "align": "left", "namelength": -1},
             "legend": {
                 "orientation": "h",
                 "yref": "container",
@@ -62,36 +62,36 @@ def framed(view: View, look: Look, revision: str) -> go.Figure:
     )
 
 
-def axis(look: Look, title: str = "", **more: Any) -> dict[str, Any]:
+def axis(theme: Theme, title: str = "", **more: Any) -> dict[str, Any]:
     """Return an axis as all figures have it."""
     return {
         "title": {"text": title, "standoff": 8},
-        "gridcolor": look.grid,
-        "linecolor": look.muted,
-        "zerolinecolor": look.grid,
+        "gridcolor": theme.grid,
+        "linecolor": theme.muted,
+        "zerolinecolor": theme.grid,
         "tickfont": {"size": 11},
         "automargin": True,
         **more,
     }
 
 
-def with_notes(title: str, view: View, look: Look) -> str:
+def with_notes(title: str, view: View, theme: Theme) -> str:
     """Return the title of the lower axis with the notes of the view below it, in small type."""
     lines = [safe(line) for note in view.notes for line in textwrap.wrap(note, NOTE)]
-    return "<br>".join([title, *(f'<span style="font-size:11px;color:{look.muted}">{line}</span>' for line in lines)])
+    return "<br>".join([title, *(f'<span style="font-size:11px;color:{theme.muted}">{line}</span>' for line in lines)])
 
 
-def say_empty(figure: go.Figure, view: View, look: Look) -> go.Figure:
+def say_empty(figure: go.Figure, view: View, theme: Theme) -> go.Figure:
     """Write into an empty figure why it is."""
     words = "<br>".join(safe(line) for line in textwrap.wrap(view.empty, 60))
     figure.add_annotation(
-        text=words, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font={"color": look.muted, "size": 14}
+        text=words, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font={"color": theme.muted, "size": 14}
     )
     figure.update_layout(xaxis={"visible": False}, yaxis={"visible": False})
     return figure
 
 
-def mark_moments(figure: go.Figure, view: View, look: Look, first: float, last: float) -> None:
+def mark_moments(figure: go.Figure, view: View, theme: Theme, first: float, last: float) -> None:
     """Draw failure and chosen step as lines from top to bottom, named above the data."""
     span = (last - first) or 1.0
     for mark in view.marks:
@@ -106,7 +106,7 @@ def mark_moments(figure: go.Figure, view: View, look: Look, first: float, last: 
             y0=0,
             y1=1,
             yref="paper",
-            line={"color": look.ink, "width": 1.3, "dash": DASHES[mark.role]},
+            line={"color": theme.ink, "width": 1.3, "dash": DASHES[mark.role]},
         )
         figure.add_annotation(
             x=mark.step,
@@ -117,12 +117,12 @@ def mark_moments(figure: go.Figure, view: View, look: Look, first: float, last: 
             xanchor="left" if share < 0.5 else "right",
             text=f"<b>{safe(mark.label)}</b>",
             showarrow=False,
-            font={"size": 11, "color": look.ink},
-            bgcolor=look.ground,
+            font={"size": 11, "color": theme.ink},
+            bgcolor=theme.ground,
         )
 
 
-def event_lane(figure: go.Figure, view: View, look: Look, bad: Sequence[tuple[str, str | None, int]] = ()) -> None:
+def event_lane(figure: go.Figure, view: View, theme: Theme, bad: Sequence[tuple[str, str | None, int]] = ()) -> None:
     """Draw events as stretches of time in rows below the data; ``bad``: name, layer and step of what was not finite."""
     events = [mark for mark in view.marks if mark.role not in DASHES]
     rows = list(dict.fromkeys(mark.label for mark in events))
@@ -160,8 +160,8 @@ def event_lane(figure: go.Figure, view: View, look: Look, bad: Sequence[tuple[st
                 text=told,
                 customdata=data,
                 mode="lines+markers",
-                line={"color": look.calm[4], "width": 5},
-                marker={"size": 8, "color": look.calm[4], "line": {"color": look.ink, "width": 1}},
+                line={"color": theme.calm[4], "width": 5},
+                marker={"size": 8, "color": theme.calm[4], "line": {"color": theme.ink, "width": 1}},
                 name="events",
                 **lane,
             )
@@ -174,7 +174,7 @@ def event_lane(figure: go.Figure, view: View, look: Look, bad: Sequence[tuple[st
                 text=[f"{safe(name)}<br>NaN or infinite at step {step:,}" for name, _, step in bad],
                 customdata=[[layer or "", step] for _, layer, step in bad],
                 mode="markers",
-                marker={"symbol": "x", "size": 7, "color": look.strong},
+                marker={"symbol": "x", "size": 7, "color": theme.bad},
                 name="NaN or infinite",
                 **lane,
             )
@@ -183,7 +183,7 @@ def event_lane(figure: go.Figure, view: View, look: Look, bad: Sequence[tuple[st
     figure.update_layout(
         yaxis={"domain": [min(0.6, top + 0.04), 1]},
         yaxis2=axis(
-            look, domain=[0, min(0.55, top)], range=[len(names) - 0.5, -0.5], fixedrange=True, zeroline=False, **ticks
+            theme, domain=[0, min(0.55, top)], range=[len(names) - 0.5, -0.5], fixedrange=True, zeroline=False, **ticks
         ),
         xaxis={"anchor": "y2"},
     )

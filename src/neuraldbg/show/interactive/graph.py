@@ -6,12 +6,12 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.show.interactive.frame import axis, framed, graph_objects, with_notes
-from neuraldbg.show.interactive.look import safe
+from neuraldbg.show.interactive.words import safe
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from neuraldbg.show.interactive.look import Look
+    from neuraldbg.show.static.theme import Theme
     from neuraldbg.show.views.view import Graph, Link, Node
 
 SYMBOLS = {
@@ -35,14 +35,14 @@ ARROWS = 300
 """With more links than this they are plain lines."""
 
 
-def figure(view: Graph, look: Look) -> go.Figure:
+def figure(view: Graph, theme: Theme) -> go.Figure:
     """Return the graph; each role has a shape and a colour, which the legend names."""
-    made = framed(view, look, "graph")
+    made = framed(view, theme, "graph")
     at = {node.id: node for node in view.nodes}
     links = [link for link in view.links if link.source in at and link.target in at]
-    _draw_links(made, links, at, look)
+    _draw_links(made, links, at, theme)
     for role in dict.fromkeys(node.role for node in view.nodes):
-        _draw_role(made, [node for node in view.nodes if node.role == role], view, role, look)
+        _draw_role(made, [node for node in view.nodes if node.role == role], view, role, theme)
     bare: dict[str, Any] = {
         "showgrid": False,
         "zeroline": False,
@@ -56,8 +56,8 @@ def figure(view: Graph, look: Look) -> go.Figure:
     across = [min(places) - 0.05, min(places) + 0.9] if one_column else [-0.05, 1.25]
     made.update_layout(
         height=min(TALLEST, max(LEAST, RANK * ranks + AROUND)),
-        xaxis=axis(look, with_notes("", view, look), range=across, **bare),
-        yaxis=axis(look, range=[1.08, -0.08], **bare),
+        xaxis=axis(theme, with_notes("", view, theme), range=across, **bare),
+        yaxis=axis(theme, range=[1.08, -0.08], **bare),
         showlegend=True,
     )
     return made
@@ -75,18 +75,18 @@ def _rooms(nodes: tuple[Node, ...]) -> dict[str, int]:
     return found
 
 
-def _draw_role(made: go.Figure, nodes: list[Node], view: Graph, role: str, look: Look) -> None:
+def _draw_role(made: go.Figure, nodes: list[Node], view: Graph, role: str, theme: Theme) -> None:
     colours = {
-        "cause": look.strong,
-        "guilty": look.strong,
-        "symptom": look.ink,
-        "bad": look.calm[4],
-        "event": look.calm[4],
-        "healthy": look.calm[2],
-        "unseen": look.crowd,
+        "cause": theme.strong,
+        "guilty": theme.strong,
+        "symptom": theme.ink,
+        "bad": theme.calm[4],
+        "event": theme.calm[4],
+        "healthy": theme.calm[2],
+        "unseen": theme.crowd,
     }
     rooms = _rooms(view.nodes)
-    colour = colours.get(role, look.calm[0])
+    colour = colours.get(role, theme.calm[0])
     made.add_trace(
         graph_objects().Scatter(
             x=[node.x for node in nodes],
@@ -95,12 +95,12 @@ def _draw_role(made: go.Figure, nodes: list[Node], view: Graph, role: str, look:
             marker={
                 "symbol": SYMBOLS.get(role, "circle"),
                 "size": 15,
-                "color": [look.strong if node.layer in view.guilty and node.layer else colour for node in nodes],
-                "line": {"color": look.ink, "width": 1},
+                "color": [theme.strong if node.layer in view.guilty and node.layer else colour for node in nodes],
+                "line": {"color": theme.ink, "width": 1},
             },
             text=[_label(node.label, rooms[node.id]) for node in nodes],
             textposition="middle right",
-            textfont={"size": 11, "color": look.ink},
+            textfont={"size": 11, "color": theme.ink},
             customdata=[[node.layer or "", node.step, _told(node)] for node in nodes],
             hovertemplate="%{customdata[2]}<extra></extra>",
             name=safe(role),
@@ -108,7 +108,7 @@ def _draw_role(made: go.Figure, nodes: list[Node], view: Graph, role: str, look:
     )
 
 
-def _draw_links(made: go.Figure, links: list[Link], at: dict[str, Node], look: Look) -> None:
+def _draw_links(made: go.Figure, links: list[Link], at: dict[str, Node], theme: Theme) -> None:
     if len(links) <= ARROWS:
         made.update_layout(
             annotations=[
@@ -125,7 +125,7 @@ def _draw_links(made: go.Figure, links: list[Link], at: dict[str, Node], look: L
                     "showarrow": True,
                     "arrowhead": 2,
                     "arrowwidth": 1.3,
-                    "arrowcolor": look.muted,
+                    "arrowcolor": theme.muted,
                     "standoff": 9,
                     "startstandoff": 9,
                 }
@@ -139,7 +139,7 @@ def _draw_links(made: go.Figure, links: list[Link], at: dict[str, Node], look: L
                 x=[x for a, b in ends for x in (a.x, b.x, None)],
                 y=[y for a, b in ends for y in (a.y, b.y, None)],
                 mode="lines",
-                line={"color": look.crowd, "width": 0.8},
+                line={"color": theme.crowd, "width": 0.8},
                 hoverinfo="skip",
                 showlegend=False,
             )

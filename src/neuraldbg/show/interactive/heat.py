@@ -8,12 +8,12 @@ import numpy as np
 
 from neuraldbg.show.interactive.cells import cell_map, coloured, columns_of, flat_map, in_words, places
 from neuraldbg.show.interactive.frame import axis, framed, mark_moments, with_notes
-from neuraldbg.show.interactive.look import full_names, safe, tick_names
+from neuraldbg.show.interactive.words import full_names, safe, tick_names
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from neuraldbg.show.interactive.look import Look
+    from neuraldbg.show.static.theme import Theme
     from neuraldbg.show.views.view import Heat
 
 ALL_NAMED = 40
@@ -22,9 +22,9 @@ ROW, AROUND, LEAST, TALLEST = 22, 170, 300, 1200
 """Pixels: a layer, what surrounds the map, and the height at least and at most."""
 
 
-def figure(view: Heat, look: Look) -> go.Figure:
+def figure(view: Heat, theme: Theme) -> go.Figure:
     """Return the map. What was not read, and what held NaN or infinite values, has a colour and a name of its own."""
-    made = framed(view, look, view.scale.label)
+    made = framed(view, theme, view.scale.label)
     columns = columns_of(view.steps, view.width)
     values, bad = columns.spread(view.values), columns.spread(view.nonfinite.astype(float), 0.0) > 0
     rows = full_names(view.layers)
@@ -35,23 +35,23 @@ def figure(view: Heat, look: Look) -> go.Figure:
         "%{customdata[3]}<extra></extra>"
     )
     data = places(view.layers, columns, told)
-    made.add_trace(cell_map(columns, rows, z, bar, look, customdata=data, hovertemplate=pointer))
+    made.add_trace(cell_map(columns, rows, z, bar, theme, customdata=data, hovertemplate=pointer))
     unread = np.isnan(values) & ~bad
     if unread.any():
-        made.add_trace(flat_map(columns, rows, unread, look.unread, "not read"))
+        made.add_trace(flat_map(columns, rows, unread, theme.unread[0], "not read"))
     zero = (values == 0) & ~bad
     if view.scale.log and zero.any():
-        made.add_trace(flat_map(columns, rows, zero, look.zero, "exactly 0"))
+        made.add_trace(flat_map(columns, rows, zero, theme.zero, "exactly 0"))
     if bad.any():
-        made.add_trace(flat_map(columns, rows, bad, look.strong, "NaN or infinite", "✕"))
-    mark_moments(made, view, look, float(columns.edges[0]), float(columns.edges[-1]))
+        made.add_trace(flat_map(columns, rows, bad, theme.bad, "NaN or infinite", "✕"))
+    mark_moments(made, view, theme, float(columns.edges[0]), float(columns.edges[-1]))
     shown = _named(view)
-    names = tick_names(view.layers, view.guilty, look)
+    names = tick_names(view.layers, view.guilty, theme)
     made.update_layout(
         height=min(TALLEST, max(LEAST, ROW * len(rows) + AROUND)),
-        xaxis=axis(look, with_notes("optimizer step", view, look), showgrid=False, zeroline=False),
+        xaxis=axis(theme, with_notes("optimizer step", view, theme), showgrid=False, zeroline=False),
         yaxis=axis(
-            look,
+            theme,
             type="category",
             autorange="reversed",
             showgrid=False,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuraldbg.show.interactive.frame import axis, event_lane, framed, graph_objects, mark_moments, with_notes
-from neuraldbg.show.interactive.look import axis_title, faded, safe
+from neuraldbg.show.interactive.words import axis_title, faded, safe
 from neuraldbg.show.views.view import Line
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import plotly.graph_objects as go
 
-    from neuraldbg.show.interactive.look import Look
+    from neuraldbg.show.static.theme import Theme
     from neuraldbg.show.views.view import Ints, Lines, Scale
 
 NAMED = 12
@@ -27,27 +27,27 @@ MOST_BAD = 500
 DASHES = ("solid", "dash", "dashdot", "dot")
 
 
-def figure(view: Lines, look: Look) -> go.Figure:
+def figure(view: Lines, theme: Theme) -> go.Figure:
     """Return the lines. A guilty layer's is thick, one of a crowd is grey; the pointer names each."""
-    made = framed(view, look, view.y.label)
+    made = framed(view, theme, view.y.label)
     crowd = len(view.lines) > NAMED
     others = calm = 0
     for i, line in enumerate(view.lines):
         guilty = line.layer is not None and line.layer in view.guilty
         named = guilty or not crowd or i in (0, len(view.lines) - 1)
         if guilty:
-            colour, pen = look.strong, {"color": look.strong, "width": 3}
+            colour, pen = theme.strong, {"color": theme.strong, "width": 3}
         elif named:
-            colour = look.calm[calm % len(look.calm)]
-            pen = {"color": colour, "width": 1.6, "dash": DASHES[(calm // len(look.calm)) % len(DASHES)]}
+            colour = theme.calm[calm % len(theme.calm)]
+            pen = {"color": colour, "width": 1.6, "dash": DASHES[(calm // len(theme.calm)) % len(DASHES)]}
             calm += 1
         else:
-            colour, pen = look.crowd, {"color": look.crowd, "width": 0.8}
+            colour, pen = theme.crowd, {"color": theme.crowd, "width": 0.8}
             others += 1
         name = f"▶ {safe(line.name)}" if guilty else safe(line.name)
         _draw(made, thinned(line), view.y, name, pen, colour if named else "", legend=named)
     if others:
-        made.add_trace(_key(f"{others} other lines", look.crowd))
+        made.add_trace(_key(f"{others} other lines", theme.crowd))
     bad = [
         (line.name, line.layer, int(step))
         for line in view.lines
@@ -56,12 +56,12 @@ def figure(view: Lines, look: Look) -> go.Figure:
     ]
     first, last = _range(view)
     made.update_layout(
-        xaxis=axis(look, with_notes(safe(view.x.label), view, look), zeroline=False),
-        yaxis=axis(look, axis_title(view.y), type="log" if view.y.log else "linear", exponentformat="power"),
+        xaxis=axis(theme, with_notes(safe(view.x.label), view, theme), zeroline=False),
+        yaxis=axis(theme, axis_title(view.y), type="log" if view.y.log else "linear", exponentformat="power"),
         showlegend=len(view.lines) > 1,
     )
-    event_lane(made, view, look, bad)
-    mark_moments(made, view, look, first, last)
+    event_lane(made, view, theme, bad)
+    mark_moments(made, view, theme, first, last)
     return made
 
 

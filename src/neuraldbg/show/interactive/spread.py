@@ -9,14 +9,14 @@ import numpy as np
 
 from neuraldbg.show.interactive.cells import cell_map, coloured, columns_of, in_words, places
 from neuraldbg.show.interactive.frame import axis, framed, graph_objects, mark_moments, with_notes
-from neuraldbg.show.interactive.look import axis_title, faded
+from neuraldbg.show.interactive.words import axis_title, faded
 from neuraldbg.show.text import number
 from neuraldbg.show.views.view import Scale
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from neuraldbg.show.interactive.look import Look
+    from neuraldbg.show.static.theme import Theme
     from neuraldbg.show.views.view import Floats, Spread
 
 TICKS = 12
@@ -24,20 +24,20 @@ TICKS = 12
 SHARE = Scale("share of the values", "%")
 
 
-def figure(view: Spread, look: Look) -> go.Figure:
+def figure(view: Spread, theme: Theme) -> go.Figure:
     """Return the histograms as a map where there are some, all bins equally tall; else bands."""
-    made = framed(view, look, f"{view.layer} {view.scale.label}")
+    made = framed(view, theme, f"{view.layer} {view.scale.label}")
     if view.edges is not None and view.shares is not None:
-        _histograms(made, view, view.edges, view.shares, look)
+        _histograms(made, view, view.edges, view.shares, theme)
     else:
-        _bands(made, view, look)
+        _bands(made, view, theme)
     first, last = float(view.steps[0]) - 0.5, float(view.steps[-1] + view.width[-1]) - 0.5
-    mark_moments(made, view, look, first, last)
-    made.update_layout(xaxis=axis(look, with_notes("optimizer step", view, look), zeroline=False))
+    mark_moments(made, view, theme, first, last)
+    made.update_layout(xaxis=axis(theme, with_notes("optimizer step", view, theme), zeroline=False))
     return made
 
 
-def _histograms(made: go.Figure, view: Spread, edges: Floats, shares: Floats, look: Look) -> None:
+def _histograms(made: go.Figure, view: Spread, edges: Floats, shares: Floats, theme: Theme) -> None:
     columns = columns_of(view.steps, view.width)
     percent = 100 * columns.spread(shares)
     z, bar = coloured(percent, SHARE)
@@ -46,13 +46,13 @@ def _histograms(made: go.Figure, view: Spread, edges: Floats, shares: Floats, lo
     told = np.repeat(np.array(bins)[:, None], percent.shape[1], axis=1)
     pointer = "%{customdata[3]} are %{text}<br>steps %{customdata[1]} to %{customdata[2]}<extra></extra>"
     borders = np.arange(len(edges)) - 0.5
-    made.add_trace(cell_map(columns, borders, z, bar, look, customdata=data, text=told, hovertemplate=pointer))
+    made.add_trace(cell_map(columns, borders, z, bar, theme, customdata=data, text=told, hovertemplate=pointer))
     every = -(-len(edges) // TICKS)
     named = list(range(0, len(edges), every))
     made.update_layout(
-        plot_bgcolor=look.unread,
+        plot_bgcolor=theme.unread[0],
         yaxis=axis(
-            look,
+            theme,
             axis_title(view.scale),
             showgrid=False,
             tickvals=[i - 0.5 for i in named],
@@ -61,9 +61,9 @@ def _histograms(made: go.Figure, view: Spread, edges: Floats, shares: Floats, lo
     )
 
 
-def _bands(made: go.Figure, view: Spread, look: Look) -> None:
+def _bands(made: go.Figure, view: Spread, theme: Theme) -> None:
     go = graph_objects()
-    colour = look.calm[0]
+    colour = theme.calm[0]
     data = [[view.layer, step] for step in view.steps.tolist()]
     bands = (
         ("least to largest", view.low, view.high, 0.15),
@@ -91,4 +91,4 @@ def _bands(made: go.Figure, view: Spread, look: Look) -> None:
             "<br>standard deviation %{customdata[4]}<extra></extra>",
         )
     )
-    made.update_layout(yaxis=axis(look, axis_title(view.scale), exponentformat="power"))
+    made.update_layout(yaxis=axis(theme, axis_title(view.scale), exponentformat="power"))

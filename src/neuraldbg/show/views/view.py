@@ -12,7 +12,7 @@ says in ``empty`` what is missing and how to record it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,6 +88,13 @@ class View:
     marks: tuple[Mark, ...] = ()
     guilty: tuple[str, ...] = ()
     """Layers to be shown strongly: what the first hypothesis names, or where its effect was seen first."""
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        """In a notebook a view is a figure, or text."""
+        from neuraldbg.show.notebook import view_bundle  # noqa: PLC0415 (it draws views, and so knows them)
+
+        del include, exclude  # the notebook chooses among what it is given
+        return view_bundle(self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,92 @@
+"""How runs and views show themselves in a notebook.
+
+A run is its diagnosis with the crash picture below it (matplotlib; without it, the loss and the gradients as text); a
+view is its plotly figure, or text. Nothing here raises, and nothing is loaded from the net.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import TYPE_CHECKING, Any, Protocol
+
+from neuraldbg.errors import MissingExtra, NeuralDbgError
+from neuraldbg.nouns import RunRecord
+from neuraldbg.nouns.html import diagnosis_html, safe, shown
+
+if TYPE_CHECKING:
+    from neuraldbg.nouns import Diagnosis
+    from neuraldbg.show.views.view import View
+
+DPI = 90
+WIDTH = 100
+"""Columns of text."""
+
+
+class Judged(Protocol):
+    """A run that can be explained: a session, or a record that was read back."""
+
+    def diagnose(self) -> Diagnosis: ...
+
+
+class Shown:
+    """What ``NeuralDbg`` and ``Run`` are in a notebook."""
+
+    def _repr_html_(self: Judged) -> str:
+        return _run_html(self)
+
+
+@shown
+def _run_html(run: Judged) -> str:
+    try:
+        diagnosis = run.diagnose()
+        record = run if isinstance(run, RunRecord) else run.record()  # type: ignore[attr-defined]
+    except NeuralDbgError as error:  # such as a session that was never started
+        return f"<pre>{safe(error)}</pre>"
+    return diagnosis_html(diagnosis) + _picture(record, diagnosis)
+
+
+def _picture(record: RunRecord, diagnosis: Diagnosis) -> str:
+    try:
+        from neuraldbg.show.static.crash import crash_figure  # noqa: PLC0415 (an extra)
+
+        figure = crash_figure(record, diagnosis)
+    except MissingExtra:
+        return f"<pre>{safe_lines(_as_text(record, diagnosis))}</pre>"
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 (an extra)
+
+    FigureCanvasAgg(figure)
+    made = io.BytesIO()
+    figure.savefig(made, format="png", dpi=DPI)
+    data = base64.b64encode(made.getvalue()).decode()
+    words = "loss, gradients and activations over steps"
+    return f'<img style="max-width:100%" alt="{words}" src="data:image/png;base64,{data}">'
+
+
+def _as_text(record: RunRecord, diagnosis: Diagnosis) -> str:
+    from neuraldbg.show.terminal.draw import drawn  # noqa: PLC0415 (only where it is needed)
+    from neuraldbg.show.views import view  # noqa: PLC0415 (views import this module)
+
+    return "\n\n".join(drawn(view(name, record, diagnosis), WIDTH).plain for name in ("loss", "heatmap"))
+
+
+def safe_lines(text: str) -> str:
+    """Return lines of text as HTML."""
+    return "\n".join(safe(line) for line in text.split("\n"))
+
+
+def view_bundle(view: View) -> dict[str, Any]:
+    """Return a view in the formats that a notebook chooses from: plotly's own where it can show them, and text."""
+    from neuraldbg.show.terminal.draw import drawn  # noqa: PLC0415 (only where it is needed)
+
+    try:
+        text = drawn(view, WIDTH).plain
+    except Exception:  # noqa: BLE001 (a notebook must not fail over how a value looks)
+        text = repr(view)
+    found: dict[str, Any] = {"text/plain": text, "text/html": f"<pre>{safe_lines(text)}</pre>"}
+    try:
+        from neuraldbg.show.interactive.draw import figure  # noqa: PLC0415 (an extra)
+
+        return {**found, **(figure(view)._repr_mimebundle_() or {})}
+    except Exception:  # noqa: BLE001 (as above: then it is text)
+        return found
