@@ -8,6 +8,7 @@
     │   ├── RunNotFound      there is no run at that path
     │   ├── RunDamaged       the file is not a whole run file
     │   └── RunTooNew        written by a later NeuralDBG
+    ├── ExportFailed         files could not be written: nothing of them is there
     ├── UnknownCause         a cause id that is not in the taxonomy
     ├── MissingExtra         an optional dependency is not installed: the message says which
     └── TrainingHalted       ``halt=True`` stopped the training; carries the diagnosis
@@ -65,6 +66,10 @@ class RunDamaged(RunFileError):
 
 class RunTooNew(RunFileError):
     """The file was written by a later NeuralDBG."""
+
+
+class ExportFailed(NeuralDbgError, OSError):
+    """The disk did not take what was to be written; nothing of it is left."""
 
 
 class UnknownCause(NeuralDbgError, KeyError):

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain import diagnose
+from neuraldbg.export import Selection, export
 from neuraldbg.nouns import RunRecord
 from neuraldbg.record import read_run
 from neuraldbg.show.notebook import Shown
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
 
     from neuraldbg.nouns import Diagnosis
 
@@ -23,7 +25,7 @@ class Run(Shown, RunRecord):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Run:
-        """Read a run folder, a folder above it that holds a single run, or a ``.ndbg`` file.
+        """Read a run folder, a folder above it that holds a single run, a ``.ndbg`` file, or an exported ``.json``.
 
         Raises RunNotFound, RunDamaged or RunTooNew.
         """
@@ -33,3 +35,19 @@ class Run(Shown, RunRecord):
     def diagnose(self) -> Diagnosis:
         """Explain the run: the diagnosis that the live session gave."""
         return diagnose(self)
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        format: str = "json",  # noqa: A002 (the command's word for it)
+        *,
+        layers: Sequence[str] = (),
+        stats: Sequence[str] = (),
+        force: bool = False,
+    ) -> Path:
+        """Write the run as files of other tools, and return where: ``json``, ``csv``, ``parquet``, ``tensorboard``, ...
+
+        ``layers`` and ``stats`` choose among the sites' numbers. What is there already is replaced only with ``force``.
+        ConfigError for a choice or place that cannot be, MissingExtra, ExportFailed; then nothing is left behind.
+        """
+        return export(self, self.diagnose(), path, format, Selection(tuple(layers), tuple(stats)), force=force)

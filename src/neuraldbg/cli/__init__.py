@@ -17,6 +17,7 @@ COMMANDS = (
     "causes",
     "doctor",
     "explain",
+    "export",
     "plot",
     "run",
 )

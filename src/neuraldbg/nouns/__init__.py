@@ -1,6 +1,7 @@
 """The values that flow between the stages. Frozen, plain, free of torch; every other module may import them."""
 
 from neuraldbg.nouns.alias import resolve
+from neuraldbg.nouns.crash import CrashRow, crash_json
 from neuraldbg.nouns.diagnosis import (
     SCHEMA,
     VERDICTS,
@@ -18,12 +19,13 @@ from neuraldbg.nouns.event import TRANSITIONS, Event
 from neuraldbg.nouns.fact import Fact, FactKey
 from neuraldbg.nouns.json import Json, jsonable
 from neuraldbg.nouns.layout import Edge, Layer, Layout
-from neuraldbg.nouns.run import History, Outcome, RunInfo, RunRecord, Series
+from neuraldbg.nouns.run import RUN_SCHEMA, History, Outcome, RunInfo, RunRecord, Series, Slab
 from neuraldbg.nouns.site import KINDS, STATS, Site, column
 from neuraldbg.nouns.step import SCALARS, Step
 
 __all__ = [
     "KINDS",
+    "RUN_SCHEMA",
     "SCALARS",
     "SCHEMA",
     "STATS",
@@ -33,6 +35,7 @@ __all__ = [
     "ChainEdge",
     "ChainNode",
     "CodeLine",
+    "CrashRow",
     "Diagnosis",
     "Edge",
     "Event",
@@ -50,9 +53,11 @@ __all__ = [
     "RunRecord",
     "Series",
     "Site",
+    "Slab",
     "Step",
     "Unjudged",
     "column",
+    "crash_json",
     "jsonable",
     "resolve",
 ]

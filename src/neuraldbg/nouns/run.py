@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from neuraldbg.nouns.layout import Layout
 from neuraldbg.nouns.site import column
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import numpy.typing as npt
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 Reduce = Literal["min", "mean", "max"]
+
+RUN_SCHEMA = "neuraldbg.run/1"
+"""The whole record as one JSON document: written by the export stage, read back by the record stage."""
+# 1  2026-11  first version
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,21 @@ class Series:
         return float(self.values[hit[-1]]) if len(hit) else float("nan")
 
 
+class Slab(NamedTuple):
+    """The tables of some rows of time."""
+
+    rows: npt.NDArray[np.intp]
+    """Shape (R,): which rows of the history, ascending."""
+    mean: npt.NDArray[np.float32]
+    """Shape (R, sites, len(STATS)), as in History."""
+    low: npt.NDArray[np.float32]
+    high: npt.NDArray[np.float32]
+
+
+_SLAB = 64
+"""Rows of time."""
+
+
 @dataclass(frozen=True)
 class History:
     """What is known of every step: T rows of time, oldest first, full resolution where ``width`` is 1."""
@@ -137,6 +156,13 @@ class History:
         """Return the table of one row of time, shape (sites, len(STATS))."""
         table: npt.NDArray[np.float32] = self.table(reduce)[at]
         return table
+
+    def slabs(self) -> Iterator[Slab]:
+        """Give all tables that were read, a few at a time and in the order of time: for whoever needs every number."""
+        read = np.flatnonzero(self.read)
+        for first in range(0, len(read), _SLAB):
+            at = read[first : first + _SLAB]
+            yield Slab(at, self.mean[at], self.low[at], self.high[at])
 
     def stat(self, rows: int | list[int] | tuple[int, ...], name: str, reduce: Reduce = "mean") -> Floats:
         """Return one statistic of one site, shape (T,), or of several, shape (T, len(rows))."""

@@ -4,5 +4,6 @@ from neuraldbg.record.budget import file_bound, ring_bytes
 from neuraldbg.record.reader import find_run, read_run
 from neuraldbg.record.recorder import Recorder
 from neuraldbg.record.ring import RingBuffer
+from neuraldbg.record.session_file import read_session
 
-__all__ = ["Recorder", "RingBuffer", "file_bound", "find_run", "read_run", "ring_bytes"]
+__all__ = ["Recorder", "RingBuffer", "file_bound", "find_run", "read_run", "read_session", "ring_bytes"]

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuraldbg.nouns import STATS, History, column
+from neuraldbg.nouns import STATS, History, Slab, column
 from neuraldbg.nouns.run import empty_history
-from neuraldbg.record.block import UNSEEN
+from neuraldbg.record.block import UNSEEN, padded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -91,6 +91,30 @@ class StoredHistory(History):
             if len(hit):
                 laid[: blob.sites] = blob.table(_NAMES[reduce])[hit[0]]
         return laid
+
+    def slabs(self) -> Iterator[Slab]:
+        """Give all tables that were read, a block at a time and in the order of time."""
+        if self._packed is None:
+            yield from super().slabs()
+            return
+        together: list[tuple[npt.NDArray[np.intp], codec.Blob]] = []
+        for at, blob in sorted(self._packed, key=lambda item: int(item[0][0])):
+            if together and max(int(rows[-1]) for rows, _ in together) < at[0]:
+                yield self._slab(together)
+                together = []
+            together.append((at, blob))
+        if together:
+            yield self._slab(together)
+
+    def _slab(self, blocks: Sequence[tuple[npt.NDArray[np.intp], codec.Blob]]) -> Slab:
+        """Unpack blocks whose rows lie between each other's: one, but where optimizers take turns in bins."""
+        at = np.concatenate([rows for rows, _ in blocks])
+        order = np.argsort(at)
+        tables = []
+        for name in ("mean", "low", "high") if any(blob.binned for _, blob in blocks) else ("mean",):
+            laid = np.concatenate([padded(blob.table(name), self._sites) for _, blob in blocks])
+            tables.append(laid[order])
+        return Slab(at[order], *(tables if len(tables) == 3 else tables * 3))
 
     def stat(
         self, rows: int | list[int] | tuple[int, ...], name: str, reduce: Reduce = "mean"

@@ -22,6 +22,7 @@ from neuraldbg.nouns import STATS, Layout, RunInfo, RunRecord
 from neuraldbg.record import codec, schema
 from neuraldbg.record.block import UNSEEN
 from neuraldbg.record.history import history_of
+from neuraldbg.record.session_file import read_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,12 +31,14 @@ _MAGIC = b"SQLite format 3\x00"
 
 
 def read_run(path: str | Path, rank: int = 0) -> RunRecord:
-    """Read a run: a run folder, a folder above it that holds a single run, or a ``.ndbg`` file.
+    """Read a run: a run folder, a folder above it that holds a single run, a ``.ndbg`` file, or an exported ``.json``.
 
     Raises RunNotFound, RunDamaged or RunTooNew, each with what to do. The file may be written at the moment, or be
     what a killed process left.
     """
     file = find_run(Path(path), rank)
+    if file.suffix == ".json":
+        return read_session(file)
     _check_head(file)
     try:
         with _opened(file) as db:

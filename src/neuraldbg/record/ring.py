@@ -5,7 +5,6 @@ What enters is one row a step; what leaves is a JSON file. Constant memory: the 
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections import deque
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from neuraldbg.errors import ConfigError, RunFileError
-from neuraldbg.nouns import jsonable
+from neuraldbg.nouns import CrashRow, crash_json
 
 
 class _Row(NamedTuple):
@@ -69,8 +68,8 @@ class RingBuffer:
         return self._most is not None and self._bytes > self._most
 
     @property
-    def history(self) -> list[dict[str, Any]]:
-        """The rows, oldest first: step, timestamp (Unix time), loss, grad_norms, act_norms."""
+    def history(self) -> list[CrashRow]:
+        """The rows, oldest first."""
         return [
             {
                 "step": row.step,
@@ -89,21 +88,12 @@ class RingBuffer:
         be written.
         """
         target = Path(path)
-        history = self.history
-        dump = {
-            "metadata": {
-                "capacity": self.capacity,
-                "trigger_reason": trigger_reason,
-                "dump_timestamp": time.time(),
-                "captured_steps": len(history),
-            },
-            "history": history,
-        }
+        dump = crash_json(self.history, self.capacity, trigger_reason)
         # The process may be dying while it writes: nobody must find half a file.
         partial = target.with_name(f".{target.name}.{os.getpid()}.part")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(json.dumps(jsonable(dump), allow_nan=False, indent=1), encoding="utf-8")
+            partial.write_text(dump, encoding="utf-8")
             partial.replace(target)
         except OSError as error:
             raise RunFileError(

@@ -1,0 +1,46 @@
+"""``neuraldbg export``: a saved run as files of other tools."""
+
+from __future__ import annotations
+
+import click
+
+from neuraldbg.cli.command import OK, Result
+
+FORMATS = ("crash", "csv", "json", "parquet", "perfetto", "session", "tensorboard")
+"""As in ``export.EXPORTERS``, which is not imported for the help."""
+
+
+@click.command("export", short_help="Write a saved run for other tools.")
+@click.argument("run", metavar="RUN")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="json",
+    show_default=True,
+    help="What to write: csv and parquet are folders of tables, tensorboard is a folder for --logdir, perfetto a trace "
+    "for ui.perfetto.dev, crash the last steps; json and session hold everything and can be loaded again.",
+)
+@click.option("-o", "--out", metavar="PATH", help="Where to write; a name after the format in this folder otherwise.")
+@click.option(
+    "--layer", "layers", multiple=True, metavar="LAYER", help="Only this layer and those inside it; may be repeated."
+)
+@click.option(
+    "--stat", "stats", multiple=True, metavar="STAT", help="Only this statistic, such as rms; may be repeated."
+)
+@click.option("--force", is_flag=True, help="Replace what an earlier export has written there.")
+def COMMAND(  # noqa: N802 (the name is the contract)
+    run: str, form: str, out: str | None, layers: tuple[str, ...], stats: tuple[str, ...], force: bool
+) -> Result:
+    """Write RUN as files that other tools read.
+
+    RUN is a run folder, a folder above it that holds a single run, a .ndbg file, or a .json that was exported. Works on
+    a run that is still going, as far as it is recorded.
+    """
+    from neuraldbg.export import exporter  # noqa: PLC0415 (see command.py)
+    from neuraldbg.saved import Run  # noqa: PLC0415
+
+    target = exporter(form).target if out is None else out
+    written = Run.load(run).export(target, form, layers=layers, stats=stats, force=force)
+    click.echo(f"wrote {written}")
+    return OK

@@ -1,0 +1,60 @@
+"""The export stage: a run and its diagnosis to files that other tools read. One file a format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from neuraldbg.errors import ConfigError
+from neuraldbg.export.crash import EXPORTER as CRASH
+from neuraldbg.export.csv import EXPORTER as CSV
+from neuraldbg.export.exporter import Exporter, Selection
+from neuraldbg.export.json import EXPORTER as JSON
+from neuraldbg.export.parquet import EXPORTER as PARQUET
+from neuraldbg.export.perfetto import EXPORTER as PERFETTO
+from neuraldbg.export.session import EXPORTER as SESSION
+from neuraldbg.export.tensorboard import EXPORTER as TENSORBOARD
+from neuraldbg.export.whole import replacing
+
+if TYPE_CHECKING:
+    import os
+
+    from neuraldbg.nouns import Diagnosis, RunRecord
+
+__all__ = ["EXPORTERS", "Exporter", "Selection", "export", "exporter"]
+
+EXPORTERS = (CRASH, CSV, JSON, PARQUET, PERFETTO, SESSION, TENSORBOARD)
+"""Every format, by name."""
+
+
+def exporter(name: str) -> Exporter:
+    """Return a format by its name. ConfigError for one that does not exist."""
+    for member in EXPORTERS:
+        if member.name == name:
+            return member
+    raise ConfigError(f"there is no format {name!r}: {', '.join(member.name for member in EXPORTERS)} are")
+
+
+def export(
+    run: RunRecord,
+    diagnosis: Diagnosis,
+    path: str | os.PathLike[str],
+    name: str = "json",
+    selection: Selection | None = None,
+    *,
+    force: bool = False,
+) -> Path:
+    """Write a run in a format; return where. What is there already is replaced only with ``force``.
+
+    ConfigError for a place, a format or a choice that cannot be; MissingExtra; ExportFailed where the disk does not
+    take it. In all of these cases nothing is left behind.
+    """
+    member, selection, target = exporter(name), selection or Selection(), Path(path)
+    if not member.selects and (selection.layers or selection.stats):
+        choosing = ", ".join(one.name for one in EXPORTERS if one.selects)
+        raise ConfigError(f"{member.name} holds the whole run and takes no layer or statistic: {choosing} do")
+    selection.rows(run)
+    selection.columns()
+    with replacing(target, member.files, force=force) as partial:
+        member.write(run, diagnosis, selection, partial)
+    return target

@@ -1,0 +1,74 @@
+"""The crash dump of the flight recorder, made from a saved run: ``{metadata, history}``, the last steps as norms.
+
+A live session writes the same when a run fails; this is for runs that did not, or whose dump is gone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuraldbg.config import RecordSettings
+from neuraldbg.export.exporter import Exporter
+from neuraldbg.export.tables import measured, scalar_rows
+from neuraldbg.nouns import column, crash_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from neuraldbg.export.exporter import Selection
+    from neuraldbg.nouns import CrashRow, Diagnosis, RunRecord
+
+
+def write(run: RunRecord, diagnosis: Diagnosis, selection: Selection, path: Path) -> None:
+    """Write the last steps that were recorded one by one, as many as the flight recorder holds."""
+    del selection  # a crash dump has all layers
+    capacity = RecordSettings().ring
+    path.write_text(crash_json(_history(run, capacity), capacity, diagnosis.summary), encoding="utf-8")
+
+
+def _history(run: RunRecord, capacity: int) -> list[CrashRow]:
+    history = run.history
+    rows = scalar_rows(history)
+    rows = rows[history.width[rows] == 1][-capacity:]
+    loss = history.scalars.get("loss")
+    known = measured(history, "loss") if loss is not None else np.zeros(len(history), bool)
+    gradients, activations = _sites(run, "param_grad"), _sites(run, "activation")
+    found: list[CrashRow] = []
+    for row in rows.tolist():
+        table = history.row(row) if history.read[row] else None
+        found.append(
+            {
+                "step": int(history.steps[row]),
+                "timestamp": run.info.started + float(history.time[row]),
+                "loss": float(loss[row]) if loss is not None and known[row] else None,
+                "grad_norms": _norms(table, gradients),
+                "act_norms": _norms(table, activations),
+            }
+        )
+    return found
+
+
+def _sites(run: RunRecord, kind: str) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for row in run.layout.rows(kind):
+        found.setdefault(run.layout.sites[row].module, []).append(row)
+    return found
+
+
+def _norms(table: Any, layers: dict[str, list[int]]) -> dict[str, float]:
+    """L2 norm by layer, of the layers that were read; NaN where one held a value that is not finite."""
+    if table is None:
+        return {}
+    total, count, nonfinite, rms = (
+        table[:, column(name)].astype(np.float64) for name in ("total", "count", "nonfinite", "rms")
+    )
+    square = np.where(nonfinite > 0, np.nan, rms**2 * total)
+    seen = {layer: [row for row in rows if count[row] > 0] for layer, rows in layers.items()}
+    return {layer: float(np.sqrt(square[rows].sum())) for layer, rows in seen.items() if rows}
+
+
+EXPORTER = Exporter(
+    "crash", "the last steps as norms by layer, as the flight recorder dumps them", target="crash.json", write=write
+)

@@ -1,0 +1,196 @@
+"""A trace for ui.perfetto.dev (or chrome://tracing): when steps ran, their numbers, and what happened when.
+
+The Trace Event Format as JSON; times are microseconds since the run began. The process ``training`` has a thread for
+each optimizer with its steps, counters of the scalars, and the events; each kind of sites is a process of its own,
+with a counter for each site and statistic (``rms`` where nothing else is asked for).
+
+A counter can show no NaN: where a value is not finite there is an instant that says so. A row that stands for several
+steps is a slice of its own name over all of them, and its numbers are counters of their own name. Of such a row only
+the end of its first step is recorded: the slice begins and ends where the rows around it say, or by the mean duration.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.export.exporter import Exporter
+from neuraldbg.export.spans import spans
+from neuraldbg.export.tables import measured, scalar_rows
+from neuraldbg.nouns import KINDS, STATS, column, jsonable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from neuraldbg.export.exporter import Selection
+    from neuraldbg.nouns import Diagnosis, RunRecord, Slab
+
+TRAINING = 1
+"""Process of the steps; those of the kinds of sites come after it."""
+EVENTS = 1_000_000
+"""Thread of the instants, far from any optimizer's."""
+COUNTERS = (
+    "loss",
+    "grad_norm",
+    "unclipped_norm",
+    "lr",
+    "update_ratio",
+    "loss_scale",
+    "batch_size",
+    "eval_loss",
+    "eval_accuracy",
+    "overhead",
+)
+"""Scalars that are drawn; all others stand in the arguments of the step."""
+_US = 1e6
+
+
+def write(run: RunRecord, diagnosis: Diagnosis, selection: Selection, path: Path) -> None:
+    """Write the trace, an event a line."""
+    told = {
+        "schema": "neuraldbg.trace/1",
+        "started": run.info.started,
+        "script": run.info.script,
+        "verdict": diagnosis.verdict,
+        "summary": diagnosis.summary,
+    }
+    with path.open("w", encoding="utf-8", newline="\n") as out:
+        out.write(f'{{"displayTimeUnit": "ms",\n"otherData": {_dumps(told)},\n"traceEvents": [')
+        for number, event in enumerate(_trace(run, diagnosis, selection)):
+            out.write(f"{',' if number else ''}\n{_dumps(event)}")
+        out.write("\n]}\n")
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(jsonable(value), allow_nan=False, separators=(",", ":"))
+
+
+def _trace(run: RunRecord, diagnosis: Diagnosis, selection: Selection) -> Iterator[dict[str, Any]]:
+    yield from _names(run)
+    yield from _steps(run)
+    yield from _events(run, diagnosis)
+    rows = selection.rows(run)
+    stats = selection.columns(("rms",))
+    for slab in run.history.slabs():
+        yield from _sites(run, slab, rows, stats)
+
+
+def _names(run: RunRecord) -> Iterator[dict[str, Any]]:
+    yield from _named(TRAINING, "training")
+    optimizers = run.info.optimizers
+    for stream in run.streams:
+        kind = f" ({optimizers[stream]})" if stream < len(optimizers) else ""
+        yield _meta("thread_name", TRAINING, stream, name=f"optimizer {stream}{kind}")
+        yield _meta("thread_sort_index", TRAINING, stream, sort_index=stream)
+    yield _meta("thread_name", TRAINING, EVENTS, name="events")
+    for kind in KINDS:
+        if run.layout.rows(kind):
+            yield from _named(_process(kind), kind)
+
+
+def _named(pid: int, name: str) -> Iterator[dict[str, Any]]:
+    yield _meta("process_name", pid, 0, name=name)
+    yield _meta("process_sort_index", pid, 0, sort_index=pid)
+
+
+def _meta(what: str, pid: int, tid: int, **args: Any) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args}
+
+
+def _process(kind: str) -> int:
+    return TRAINING + 1 + KINDS.index(kind)
+
+
+def _steps(run: RunRecord) -> Iterator[dict[str, Any]]:
+    history = run.history
+    rows = scalar_rows(history)
+    known = {name: measured(history, name) for name in history.scalars}
+    begins, ends = spans(history, rows)
+    several = len(run.streams) > 1
+    for row, begin, end in zip(rows.tolist(), begins.tolist(), ends.tolist(), strict=True):
+        first, width, stream = int(history.steps[row]), int(history.width[row]), int(history.stream[row])
+        values = {name: float(one[row]) for name, one in history.scalars.items() if known[name][row]}
+        head = {"step": first, "width": width, "applied": bool(history.applied[row])}
+        yield {
+            "ph": "X",
+            "name": f"step {first}" if width == 1 else f"steps {first} to {first + width - 1} (thinned)",
+            "cat": "step" if width == 1 else "steps",
+            "pid": TRAINING,
+            "tid": stream,
+            "ts": begin * _US,
+            "dur": (end - begin) * _US,
+            "args": {**head, **values},
+        }
+        named = {_scalar(name, stream, several): {"": values[name]} for name in COUNTERS if name in values}
+        yield from _counters(named, TRAINING, float(history.time[row]), width)
+
+
+def _scalar(name: str, stream: int, several: bool) -> str:
+    return f"{name} of optimizer {stream}" if several else name
+
+
+def _counters(named: dict[str, dict[str, float]], pid: int, time_s: float, width: int) -> Iterator[dict[str, Any]]:
+    """Counters at one time, by name and by the part of them: "" alone, or ``low``, ``mean`` and ``high``."""
+    for name, parts in named.items():
+        title = name if width == 1 else f"{name} (thinned)"
+        finite = {part or "value": value for part, value in parts.items() if math.isfinite(value)}
+        if finite:
+            yield {"ph": "C", "name": title, "pid": pid, "tid": 0, "ts": time_s * _US, "args": finite}
+        if len(finite) < len(parts):
+            yield _instant(f"{title} is not finite", "nonfinite", pid, time_s, parts)
+
+
+def _instant(name: str, category: str, pid: int, time_s: float, args: dict[str, Any]) -> dict[str, Any]:
+    place = {"pid": pid, "tid": EVENTS, "ts": time_s * _US}
+    return {"ph": "i", "s": "p", "name": name, "cat": category, **place, "args": args}
+
+
+def _events(run: RunRecord, diagnosis: Diagnosis) -> Iterator[dict[str, Any]]:
+    """Lasting events may overlap, so each is a track of its own: an asynchronous slice."""
+    for number, event in enumerate(diagnosis.events):
+        name = f"{event.kind} in {event.layer}" if event.layer else event.kind
+        begin, end = (_time_of(run, step) for step in (event.first_step, event.last_step))
+        args = {"event": event}
+        if end <= begin:
+            yield _instant(name, event.transition, TRAINING, begin, args)
+            continue
+        place = {"name": name, "cat": event.transition, "id": str(number), "pid": TRAINING, "tid": EVENTS}
+        yield {"ph": "b", **place, "ts": begin * _US, "args": args}
+        yield {"ph": "e", **place, "ts": end * _US}
+
+
+def _time_of(run: RunRecord, step: int) -> float:
+    """When a step ended, or the row that it is in began to; that of the last row before it where it is not kept."""
+    at = int((run.history.steps <= step).nonzero()[0][-1]) if (run.history.steps <= step).any() else 0
+    return float(run.history.time[at]) if len(run.history) else 0.0
+
+
+def _sites(run: RunRecord, slab: Slab, rows: Iterable[int], stats: Iterable[str]) -> Iterator[dict[str, Any]]:
+    history, chosen = run.history, [(row, run.layout.sites[row]) for row in rows]
+    picked = [(stat, column(stat)) for stat in STATS if stat in tuple(stats)]
+    for place, at in enumerate(slab.rows.tolist()):
+        time_s, width = float(history.time[at]), int(history.width[at])
+        mean, low, high = (part[place].tolist() for part in (slab.mean, slab.low, slab.high))
+        for row, site in chosen:
+            if not high[row][column("count")]:
+                continue
+            named = {}
+            for stat, k in picked:
+                parts = {"": mean[row][k]} if width == 1 else _three(low[row][k], mean[row][k], high[row][k])
+                named[f"{site.label} {stat}"] = parts
+            yield from _counters(named, _process(site.kind), time_s, width)
+
+
+def _three(low: float, mean: float, high: float) -> dict[str, float]:
+    return {"low": low, "mean": mean, "high": high}
+
+
+EXPORTER = Exporter(
+    "perfetto",
+    "a trace for ui.perfetto.dev: steps, numbers and events over real time",
+    target="trace.json",
+    write=write,
+    selects=True,
+)

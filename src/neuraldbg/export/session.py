@@ -1,0 +1,14 @@
+"""``session.json``: a debugging session to keep, to send on, and to compare another with.
+
+It is the document of the JSON export under the name that it has there: one format, which ``Run.load`` reads back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from neuraldbg.export.json import EXPORTER as JSON
+
+EXPORTER = replace(
+    JSON, name="session", title="the same document, to be loaded again and compared with", target="session.json"
+)

@@ -1,0 +1,39 @@
+"""From when to when each row of time went on, in seconds since the run began, without overlaps of one optimizer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from neuraldbg.nouns import History
+
+    Floats = npt.NDArray[np.float64]
+
+
+def spans(history: History, rows: npt.NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """Return begin and end of these rows, which are in the order of time.
+
+    A single step lasts from the end of the step before, whichever optimizer took that, to its own end: both are
+    recorded. Of a row that stands for several steps, the end of the first is recorded, and the mean duration.
+    """
+    duration = history.scalars.get("duration", np.full(len(history), np.nan))[rows]
+    closed, single = history.time[rows], history.width[rows] == 1
+    begins = closed - np.where(np.isfinite(duration), duration, 0.0)
+    ends = closed.copy()
+    for stream in np.unique(history.stream[rows]):
+        own = np.flatnonzero(history.stream[rows] == stream)
+        follows = begins[own[1:]]
+        bins = ~single[own]
+        # A row of several steps goes on until the next one begins, or else for as long as its steps take on average.
+        ends[own[:-1]] = np.where(bins[:-1], follows, ends[own[:-1]])
+        last = own[-1]
+        if bins[-1] and np.isfinite(duration[last]):
+            ends[last] = begins[last] + duration[last] * history.width[rows][last]
+        ends[own] = np.maximum(ends[own], begins[own])
+        begins[own[1:]] = np.maximum(begins[own[1:]], ends[own[:-1]])
+        ends[own] = np.maximum(ends[own], begins[own])
+    return begins, ends

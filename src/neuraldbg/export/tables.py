@@ -1,0 +1,235 @@
+"""A run as the tables of a data frame: columns with types and meanings, given in chunks.
+
+Four tables. ``steps``: a row for each recorded step, with its scalars. ``sites``: the long one, a row for each site and
+step in which it was read, with a column for each statistic. ``events`` and ``layers``: what was found, and what there
+is. ``steps`` and ``sites`` meet in the columns ``step``, ``width`` and ``stream``, where both were kept alike.
+
+A row stands for ``width`` steps. Where that is 1 the numbers are those of the step, and columns that end in ``_low``
+and ``_high`` are empty. Elsewhere they are the means of the steps (of ``nonfinite`` and ``loss_nonfinite`` the sums),
+and ``_low`` and ``_high`` the extremes.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from neuraldbg.nouns import SCALARS, column, jsonable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from neuraldbg.export.exporter import Selection
+    from neuraldbg.nouns import Diagnosis, History, RunRecord
+
+SCHEMA = "neuraldbg.tables/1"
+# 1  2026-11  first version: steps, sites, events, layers
+
+UNITS = {"time_s": "s", "duration": "s", "overhead": "s"}
+MEANINGS = {
+    "total": "elements of the tensor, all calls and micro-batches of the step together",
+    "count": "elements that were read: fewer than total where a large tensor was read in blocks",
+    "nonfinite": "NaN and infinite values among the elements read",
+    "mean": "mean of the finite elements read",
+    "std": "standard deviation of the finite elements read (population)",
+    "rms": "root of the mean square of the finite elements read; times the root of total it is the L2 norm",
+    "min": "smallest finite element read",
+    "max": "largest finite element read",
+    "zeros": "elements read that are exactly 0",
+    "units": "channels or features, 0 where there are none",
+    "dead": "units that were positive for no sample lately",
+    "saturated": "elements read at a bound of a bounded activation",
+    "under": "finite elements that half precision rounds to 0",
+    "over": "finite elements that half precision rounds to infinity",
+}
+"""Of STATS."""
+_TIME = {
+    "step": ("int", "the first optimizer step that the row stands for, from 0"),
+    "width": ("int", "steps from the first to the last of the row; 1 is full resolution"),
+    "stream": ("int", "the optimizer that stepped, from 0"),
+    "time_s": ("float", "seconds from the beginning of the run to the end of the first step of the row"),
+}
+
+
+class Words(NamedTuple):
+    """A column of text: few different ones, and which of them stands in each row."""
+
+    codes: Any
+    """Shape (N,)."""
+    words: tuple[str, ...]
+
+
+Values: TypeAlias = "np.ma.MaskedArray[Any, Any] | Words"
+"""A column of a chunk; masked where there is nothing, which is not the same as NaN."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column holds."""
+
+    name: str
+    type: str
+    """``int``, ``float``, ``float32``, ``bool`` or ``text``."""
+    meaning: str
+
+    @property
+    def unit(self) -> str:
+        """Its unit, "" for a pure number."""
+        return UNITS.get(self.name, "")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns and their rows."""
+
+    name: str
+    columns: tuple[Column, ...]
+    chunks: Callable[[], Iterable[Sequence[Values]]]
+    """The rows, some at a time: the values of all columns, in their order."""
+
+
+def tables(run: RunRecord, diagnosis: Diagnosis, selection: Selection) -> tuple[Table, ...]:
+    """Return the tables of a run, of which nothing is read yet."""
+    return (_steps(run), _sites(run, selection), _events(diagnosis), _layers(run))
+
+
+def about(run: RunRecord, diagnosis: Diagnosis) -> dict[str, Any]:
+    """What was run, and what was found, as strict JSON values."""
+    body = {"schema": SCHEMA, "verdict": diagnosis.verdict, "summary": diagnosis.summary, "run": run.info}
+    found = jsonable(body)
+    assert isinstance(found, dict)
+    return found
+
+
+def measured(history: History, name: str) -> Any:
+    """Shape (T,): rows in which a scalar was measured. A NaN says that it was not, but for a loss that was NaN."""
+    found = ~np.isnan(history.scalars[name])
+    if name == "loss" and "loss_nonfinite" in history.scalars:
+        found |= history.scalars["loss_nonfinite"] > 0
+    return found
+
+
+def scalar_rows(history: History) -> Any:
+    """Rows of time that are about scalars: all but those that only hold a table which was kept in finer steps."""
+    any_scalar = np.zeros(len(history), bool)
+    for name in history.scalars:
+        any_scalar |= measured(history, name)
+    return np.flatnonzero(any_scalar | ~history.read)
+
+
+def _steps(run: RunRecord) -> Table:
+    history = run.history
+    names = tuple(name for name in SCALARS if name in history.scalars)
+    columns = (
+        *(Column(name, *told) for name, told in _TIME.items()),
+        Column("applied", "bool", "whether the optimizer changed the weights: false for a step that was halted"),
+        *(Column(name, "float", SCALARS[name]) for name in names),
+    )
+
+    def chunks() -> Iterator[Sequence[Values]]:
+        rows = scalar_rows(history)
+        yield (
+            *_when(history, rows),
+            np.ma.array(history.applied[rows]),
+            *(np.ma.array(history.scalars[name][rows], mask=~measured(history, name)[rows]) for name in names),
+        )
+
+    return Table("steps", columns, chunks)
+
+
+def _sites(run: RunRecord, selection: Selection) -> Table:
+    history, sites = run.history, run.layout.sites
+    stats = selection.columns()
+    rows, picked = np.array(selection.rows(run), np.int64), [column(stat) for stat in stats]
+    thinned = bool((history.width[history.read] > 1).any())
+    columns = [
+        *(Column(name, *told) for name, told in _TIME.items()),
+        Column("kind", "text", "what is read there: activation, output_grad, param, param_grad, update, input or op"),
+        Column("layer", "text", "path of the layer, empty for the model itself"),
+        Column("call", "int", "which call of the layer within one forward pass, from 0"),
+        Column("name", "text", "of the parameter, or of a part of a nested output"),
+        *(Column(stat, "float32", MEANINGS[stat]) for stat in stats),
+    ]
+    if thinned:
+        ends = (("low", "least"), ("high", "largest"))
+        columns += [
+            Column(f"{stat}_{end}", "float32", f"{word} {stat} of the row's steps")
+            for stat in stats
+            for end, word in ends
+        ]
+    texts = tuple(_coded([getattr(site, part) for site in sites]) for part in ("kind", "module", "name"))
+    calls = np.array([site.call for site in sites], np.int64)
+
+    def chunks() -> Iterator[Sequence[Values]]:
+        for slab in history.slabs():
+            at, place = np.nonzero(slab.high[:, rows, column("count")] > 0)
+            site = rows[place]
+            kind, layer, name = (Words(text.codes[site], text.words) for text in texts)
+            values = [slab.mean[at, site, k] for k in picked]
+            when = _when(history, slab.rows[at])
+            found: list[Values] = [*when, kind, layer, np.ma.array(calls[site]), name, *map(np.ma.array, values)]
+            if thinned:
+                single = history.width[slab.rows[at]] == 1
+                for k in picked:
+                    found += [np.ma.array(part[at, site, k], mask=single) for part in (slab.low, slab.high)]
+            yield found
+
+    return Table("sites", tuple(columns), chunks)
+
+
+def _when(history: History, rows: Any) -> list[Values]:
+    return [np.ma.array(part[rows]) for part in (history.steps, history.width, history.stream, history.time)]
+
+
+def _events(diagnosis: Diagnosis) -> Table:
+    events = diagnosis.events
+    columns = (
+        Column("kind", "text", "what happened"),
+        Column("transition", "text", "the family that it belongs to"),
+        Column("layer", "text", "path of the layer, empty for the run as a whole"),
+        Column("site", "text", "where it was seen: kind, slash, name"),
+        Column("first_step", "int", "the step at which it began, from 0"),
+        Column("last_step", "int", "the last step at which it was seen"),
+        Column("confidence", "float", "how sure it is that the transition is real, 0 to 1"),
+        Column("details", "text", "measured numbers and the thresholds that they crossed, as JSON"),
+    )
+
+    def chunks() -> Iterator[Sequence[Values]]:
+        yield (
+            *(
+                _coded([getattr(event, part) or "" for event in events])
+                for part in ("kind", "transition", "layer", "site")
+            ),
+            np.ma.array([event.first_step for event in events], np.int64),
+            np.ma.array([event.last_step for event in events], np.int64),
+            np.ma.array([event.confidence for event in events], np.float64),
+            _coded([json.dumps(jsonable(event.details), allow_nan=False) for event in events]),
+        )
+
+    return Table("events", columns, chunks)
+
+
+def _layers(run: RunRecord) -> Table:
+    layers = run.layout.layers
+    columns = (
+        Column("layer", "text", "its path, empty for the model itself"),
+        Column("type", "text", "its class"),
+        Column("model", "text", "the model that it belongs to"),
+        Column("order", "int", "its place in the order in which data flows, from 0"),
+    )
+
+    def chunks() -> Iterator[Sequence[Values]]:
+        texts = (_coded([getattr(layer, part) for layer in layers]) for part in ("path", "type", "model"))
+        yield (*texts, np.ma.array([run.layout.depth[layer.path] for layer in layers], np.int64))
+
+    return Table("layers", columns, chunks)
+
+
+def _coded(texts: Sequence[str]) -> Words:
+    """Text that cannot be written as UTF-8 (lone surrogates) is written as escapes."""
+    safe = [text.encode("utf-8", "backslashreplace").decode("utf-8") for text in texts]
+    words = {word: code for code, word in enumerate(dict.fromkeys(safe))}
+    return Words(np.array([words[word] for word in safe], np.int32), tuple(words))

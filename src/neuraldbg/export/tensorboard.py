@@ -1,0 +1,137 @@
+"""TensorBoard: a folder that ``tensorboard --logdir`` opens. Needs tensorboard, of the extra ``export``.
+
+Scalars under ``run/`` (loss, learning rate, gradient norm, ...) and under ``<kind>/<layer>/<statistic>`` for the sites
+(``rms`` and, where there are any, ``nonfinite``, unless others are asked for), at the step and the wall time at which
+they were recorded. TensorBoard's scalars are float32. A row that stands for several steps is no point of these: it
+has tags of its own, which end in ``thinned_low``, ``thinned_mean`` and ``thinned_high``, at its first step. The
+diagnosis is a text. Names of layers are quoted as in an address, so that a slash in one makes no group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuraldbg.errors import MissingExtra
+from neuraldbg.export.exporter import Exporter
+from neuraldbg.export.tables import measured
+from neuraldbg.nouns import column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from neuraldbg.export.exporter import Selection
+    from neuraldbg.nouns import Diagnosis, RunRecord, Site
+
+USUAL = ("rms", "nonfinite")
+FILE = "events.out.tfevents.{started}.neuraldbg"
+"""TensorBoard knows its files by ``tfevents`` in the name."""
+_VERSION = "brain.Event:2"
+_QUOTED = {ord(c): f"%{ord(c):02X}" for c in "%/"} | {c: f"%{c:02X}" for c in (*range(0x20), 0x7F)}
+_THINNED = ("low", "mean", "high")
+
+
+def write(run: RunRecord, diagnosis: Diagnosis, selection: Selection, path: Path) -> None:
+    """Write one file of events."""
+    try:
+        from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415 (an extra)
+        from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415
+        from tensorboard.summary.writer.record_writer import RecordWriter  # noqa: PLC0415
+    except ImportError:
+        raise MissingExtra("the tensorboard format", "export") from None
+
+    started = run.info.started
+    with (path / FILE.format(started=int(started))).open("wb") as opened:
+        out = RecordWriter(opened)
+        out.write(Event(wall_time=started, file_version=_VERSION).SerializeToString())
+        text = Summary(value=[_text("diagnosis", _said(diagnosis))])
+        out.write(Event(wall_time=started, step=0, summary=text).SerializeToString())
+        for at, values in _points(run, selection):
+            step, when = int(run.history.steps[at]), started + float(run.history.time[at])
+            summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values])
+            out.write(Event(wall_time=when, step=step, summary=summary).SerializeToString())
+        out.flush()
+
+
+def _text(tag: str, text: str) -> Any:
+    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata  # noqa: PLC0415
+    from tensorboard.compat.proto.tensor_pb2 import TensorProto  # noqa: PLC0415
+    from tensorboard.compat.proto.types_pb2 import DT_STRING  # noqa: PLC0415
+
+    plugin = SummaryMetadata.PluginData(plugin_name="text")
+    content = TensorProto(dtype=DT_STRING, string_val=[text.encode("utf-8", "backslashreplace")])
+    return Summary.Value(tag=tag, metadata=SummaryMetadata(plugin_data=plugin), tensor=content)
+
+
+def _said(diagnosis: Diagnosis) -> str:
+    """The text is read as Markdown: as a block of code, names in it stay what they are."""
+    return "\n".join(f"    {line}" for line in str(diagnosis).splitlines())
+
+
+def _points(run: RunRecord, selection: Selection) -> Iterator[tuple[int, list[tuple[str, float]]]]:
+    """Give row of time and values, in the order of time, so that no reader takes it for a run begun again."""
+    history, rows, stats = run.history, np.array(selection.rows(run), np.int64), selection.columns(USUAL)
+    known = {name: measured(history, name) for name in history.scalars}
+    several = len(run.streams) > 1
+    sites = [run.layout.sites[row] for row in rows]
+    sometimes = () if selection.stats else ("nonfinite",)
+    tags = _tags(sites)
+    done = 0
+    for slab in history.slabs():
+        for place, at in enumerate(slab.rows.tolist()):
+            yield from ((row, _scalars(run, row, known, several)) for row in range(done, at))
+            values = _scalars(run, at, known, several)
+            thinned = history.width[at] > 1
+            parts = [part[place][rows].tolist() for part in (slab.low, slab.mean, slab.high)]
+            for i, tag in enumerate(tags):
+                if not parts[2][i][column("count")]:
+                    continue
+                for stat in stats:
+                    three = [part[i][column(stat)] for part in parts]
+                    if stat not in sometimes or three[1]:
+                        values += _named(f"{tag}/{stat}", three, thinned)
+            yield at, values
+            done = at + 1
+    yield from ((row, _scalars(run, row, known, several)) for row in range(done, len(history)))
+
+
+def _scalars(run: RunRecord, at: int, known: dict[str, Any], several: bool) -> list[tuple[str, float]]:
+    stream = f"/optimizer {run.history.stream[at]}" if several else ""
+    ending = "/thinned_mean" if run.history.width[at] > 1 else ""
+    return [
+        (f"run/{name}{stream}{ending}", float(values[at]))
+        for name, values in run.history.scalars.items()
+        if known[name][at]
+    ]
+
+
+def _named(tag: str, three: Sequence[float], thinned: bool) -> list[tuple[str, float]]:
+    if not thinned:
+        return [(tag, three[1])]
+    return [(f"{tag}/thinned_{end}", value) for end, value in zip(_THINNED, three, strict=True)]
+
+
+def _tags(sites: Sequence[Site]) -> list[str]:
+    """Names of any sites, each its own."""
+    found: list[str] = []
+    taken: set[str] = set()
+    for number, site in enumerate(sites):
+        label = site.label.encode("utf-8", "backslashreplace").decode("utf-8").translate(_QUOTED)
+        tag = f"{site.kind}/{label}"
+        if tag in taken:
+            tag = f"{tag} ({number})"
+        taken.add(tag)
+        found.append(tag)
+    return found
+
+
+EXPORTER = Exporter(
+    "tensorboard",
+    "a folder for tensorboard --logdir: scalars at their wall times, and the diagnosis",
+    target="run-tensorboard",
+    write=write,
+    selects=True,
+    files=("events.out.tfevents.*",),
+)

@@ -1,0 +1,95 @@
+"""Files that appear whole or not at all, and that replace nothing unasked.
+
+What enters is where a file or a folder is wanted; what leaves is a temporary path beside it, which takes its place
+when everything has been written.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from neuraldbg.errors import ConfigError, ExportFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def replacing(target: Path, files: tuple[str, ...], *, force: bool) -> Iterator[Path]:
+    """Give a path to write to: a file, or a folder where ``files`` holds the patterns of what is written in it.
+
+    ConfigError, before anything is written, where the place cannot be used; ExportFailed where the disk does not take
+    what is written. In both cases everything is as it was.
+    """
+    _check(target, files, force=force)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        if files:
+            partial.mkdir()
+        yield partial
+        _put(partial, target)
+    except OSError as error:
+        raise ExportFailed(f"{target} could not be written: {error.strerror or error}.") from error
+    finally:
+        _remove(partial)
+
+
+def _check(target: Path, files: tuple[str, ...], *, force: bool) -> None:
+    parent = target.absolute().parent
+    if not target.name:
+        raise ConfigError(f"{str(target)!r} is no name for a file: give one with -o")
+    if not parent.is_dir():
+        raise ConfigError(f"{target}: there is no folder {parent}; create it first")
+    if not os.access(parent, os.W_OK):
+        raise ConfigError(f"{target}: no permission to write in {parent}")
+    if not os.path.lexists(target):
+        return
+    # A run is never replaced by what is made from it.
+    if target.suffix == ".ndbg":
+        raise ConfigError(f"{target} is a run file: give another name")
+    if files:
+        _check_folder(target, files)
+    elif not target.is_file() and not target.is_symlink():
+        raise ConfigError(f"{target} is no file: give the name of one")
+    if not force:
+        raise ConfigError(f"{target} is already there: --force replaces it")
+
+
+def _check_folder(target: Path, files: tuple[str, ...]) -> None:
+    """Refuse to replace what no export has made: a mistyped folder may hold years of work."""
+    if target.is_symlink() or not target.is_dir():
+        raise ConfigError(f"{target} is no folder, and this format writes one: give another name")
+    others = [one.name for one in target.iterdir() if not any(fnmatchcase(one.name, pattern) for pattern in files)]
+    if others:
+        raise ConfigError(f"{target} holds something else ({min(others)!a}): give a folder of its own")
+
+
+def _put(partial: Path, target: Path) -> None:
+    if not partial.is_dir() or not target.exists():
+        partial.replace(target)
+        return
+    # A folder cannot take the place of one that is not empty.
+    old = target.with_name(f".{target.name}.{os.getpid()}.old")
+    target.replace(old)
+    try:
+        partial.replace(target)
+    except OSError:
+        old.replace(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _remove(partial: Path) -> None:
+    if partial.is_dir():
+        shutil.rmtree(partial, ignore_errors=True)
+        return
+    try:
+        partial.unlink(missing_ok=True)
+    except OSError:
+        # Only reached after a failed write that is already being reported.
+        return

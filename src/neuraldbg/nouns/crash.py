@@ -1,0 +1,42 @@
+"""The crash dump: the last steps before a failure, as norms by layer. Its one shape, whoever writes it."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from neuraldbg.nouns.json import jsonable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class CrashRow(TypedDict):
+    """One step of a dump."""
+
+    step: int
+    timestamp: float
+    """Unix time."""
+    loss: float | None
+    grad_norms: Mapping[str, Any]
+    """L2 norm of the gradients of each layer's parameters."""
+    act_norms: Mapping[str, Any]
+    """L2 norm of each layer's output."""
+
+
+def crash_json(history: Sequence[CrashRow], capacity: int, reason: str | None) -> str:
+    """Return the dump as strict JSON, ``{metadata, history}``: a NaN is the string "NaN".
+
+    ``capacity`` is how many steps it could have held, ``reason`` what stopped the training or why it is called failed.
+    """
+    dump = {
+        "metadata": {
+            "capacity": capacity,
+            "trigger_reason": reason,
+            "dump_timestamp": time.time(),
+            "captured_steps": len(history),
+        },
+        "history": history,
+    }
+    return json.dumps(jsonable(dump), allow_nan=False, indent=1)
