@@ -30,28 +30,17 @@ def texts(values: npt.NDArray[np.floating], words: Words) -> list[str]:
     if not len(values):
         return []
     bits = values.view(np.uint32 if values.dtype == np.float32 else np.uint64)
-    if (bits == bits[0]).all():  # about half of all columns
-        return [_text(values[0], words)] * len(values)
-    finite = np.isfinite(values)
+    if (bits == bits[0]).all() and len(values) > 1:  # about half of all columns
+        return texts(values[:1], words) * len(values)
+    finite, negative_zero = np.isfinite(values), (values == 0) & np.signbit(values)
     with np.errstate(invalid="ignore"):
-        whole = (
-            finite & (np.abs(values) < _EXACT) & (values == np.trunc(values)) & ~((values == 0) & np.signbit(values))
-        )
+        whole = finite & (np.abs(values) < _EXACT) & (values == np.trunc(values)) & ~negative_zero
+    integers = map(str, values[whole].astype(np.int64).tolist())
     if whole.all():
-        return list(map(str, values.astype(np.int64).tolist()))
+        return list(integers)
     found: list[str] = values.astype("U").tolist()
+    for at, text in zip(np.flatnonzero(whole).tolist(), integers, strict=True):
+        found[at] = text
     for at in np.flatnonzero(~finite).tolist():
-        found[at] = _text(values[at], words)
+        found[at] = words.nan if np.isnan(values[at]) else (words.inf if values[at] > 0 else words.minus_inf)
     return found
-
-
-def _text(value: np.floating, words: Words) -> str:
-    if np.isnan(value):
-        return words.nan
-    if np.isinf(value):
-        return words.inf if value > 0 else words.minus_inf
-    return (
-        str(int(value))
-        if abs(value) < _EXACT and value == int(value) and (value or not np.signbit(value))
-        else str(value)
-    )

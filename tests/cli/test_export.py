@@ -1,0 +1,63 @@
+"""``neuraldbg export`` as a person types it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.cli.test_commands import folder  # noqa: F401 (a fixture)
+
+from neuraldbg.cli import main
+from neuraldbg.cli.export import FORMATS
+from neuraldbg.export import EXPORTERS
+from neuraldbg.saved import Run
+
+
+def test_the_help_names_every_format(capsys):
+    assert tuple(member.name for member in EXPORTERS) == FORMATS
+    assert main(["export", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert f"[{'|'.join(FORMATS)}]" in said.replace("\n", "").replace(" ", "")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_it_writes_where_it_says(folder, tmp_path, capsys, monkeypatch, form):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    target = next(member.target for member in EXPORTERS if member.name == form)
+    assert main(["export", str(folder), "--format", form]) == 0
+    assert capsys.readouterr().out == f"wrote {target}\n"
+    assert (tmp_path / target).exists()
+    assert main(["export", str(folder), "--format", form]) == 2
+    assert capsys.readouterr().err == f"neuraldbg: {target} is already there: --force replaces it\n"
+    assert main(["export", str(folder), "--format", form, "--force", "-o", target]) == 0
+
+
+def test_a_session_is_explained_like_its_run(folder, tmp_path, capsys):  # noqa: F811
+    assert main(["export", str(folder), "--format", "session", "-o", str(tmp_path / "s.json")]) == 0
+    capsys.readouterr()
+    assert main(["explain", str(folder)]) == 0
+    told = capsys.readouterr().out
+    assert main(["explain", str(tmp_path / "s.json")]) == 0
+    assert capsys.readouterr().out == told
+    assert json.loads((tmp_path / "s.json").read_text())["schema"] == "neuraldbg.run/1"
+
+
+def test_choices(folder, tmp_path, capsys):  # noqa: F811
+    out = str(tmp_path / "out")
+    layer = Run.load(folder).layout.layers[0].path
+    asked = ["export", str(folder), "--format", "csv", "-o", out, "--layer", layer, "--stat", "rms", "--stat", "max"]
+    assert main(asked) == 0
+    lines = (tmp_path / "out" / "sites.csv").read_text().splitlines()
+    assert lines[0].endswith(",rms,max")
+    assert {line.split(",")[5] for line in lines[1:]} == {layer}
+    capsys.readouterr()
+    assert main([*asked[:-1], "middle", "--force"]) == 2
+    assert "there is no statistic 'middle'" in capsys.readouterr().err
+
+
+def test_no_torch_and_no_extra_is_needed_for_text(place, folder):  # noqa: F811
+    for name in ("torch", "pyarrow", "tensorboard"):
+        place.write(f"{name}.py", f"raise SystemExit('{name} was imported')")
+    for form in ("json", "csv", "perfetto", "crash", "session"):
+        done = place.python("-m", "neuraldbg", "export", str(folder), "--format", form)
+        assert (done.status, done.err) == (0, "")

@@ -1,0 +1,35 @@
+"""The crash dump of a saved run against the one that the live session wrote."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from neuraldbg.export import export
+
+
+def test_it_is_what_the_flight_recorder_dumped(whole, short, tmp_path):
+    live = json.loads((whole / "crash.json").read_text())
+    made = json.loads(short.export(tmp_path / "crash.json", "crash").read_text())
+    assert made["metadata"].pop("dump_timestamp") > live["metadata"].pop("dump_timestamp")
+    assert made["metadata"] == live["metadata"]
+    assert len(made["history"]) == len(live["history"]) == 30
+    for one, other in zip(made["history"], live["history"], strict=True):
+        assert (one["step"], one["loss"]) == (other["step"], other["loss"])
+        assert one["timestamp"] == pytest.approx(other["timestamp"], abs=5.0)
+        for norms in ("grad_norms", "act_norms"):
+            assert list(one[norms]) == list(other[norms])
+            for layer, norm in one[norms].items():
+                # The record keeps float32, the ring had float64; infinities of float32 are clipped there.
+                assert norm == (other[norms][layer] if isinstance(norm, str) else pytest.approx(other[norms][layer]))
+
+
+def test_light_steps_have_a_loss_and_no_norms(run, diagnosis, tmp_path):
+    made = json.loads(export(run, diagnosis, tmp_path / "crash.json", "crash").read_text())
+    rows = made["history"]
+    assert len(rows) == made["metadata"]["captured_steps"] == made["metadata"]["capacity"] == 100
+    assert [row["step"] for row in rows] == list(range(run.steps - 100, run.steps))
+    assert rows[-1]["loss"] == "NaN"
+    read = {int(step) for step in run.history.steps[run.history.read & (run.history.width == 1)]}
+    assert {row["step"] for row in rows if row["act_norms"]} == read & {row["step"] for row in rows}
