@@ -14,9 +14,9 @@ from neuraldbg.errors import ConfigError, MissingExtra
 from neuraldbg.nouns import Event, RunRecord
 from neuraldbg.show.static.crash import crash_figure, save_crash
 from neuraldbg.show.static.theme import LIGHT
+from neuraldbg.show.views.crash import picture
 
 GREY, STRONG = LIGHT.crowd, LIGHT.strong
-from neuraldbg.show.views.crash import picture
 
 SIX = ("conv1", "conv2", "conv3", "fc1", "fc2", "head")
 

@@ -1,30 +1,147 @@
-"""``neuraldbg plot``: the picture of a run, with the moment of failure and the guilty layer."""
+"""``neuraldbg plot``: a view of a run as a picture, or as text in the terminal."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from neuraldbg.cli.command import OK, Result
+from neuraldbg.errors import ConfigError
+
+if TYPE_CHECKING:
+    from neuraldbg.nouns import Diagnosis
+    from neuraldbg.saved import Run
+    from neuraldbg.show.views.view import Choice, View
+
+CRASH = "crash"
+"""The picture of several panels that is drawn where no view is chosen."""
+IN_TERMINAL = ("loss", "heatmap", "chain")
+"""The views that stand for the crash picture in a terminal, one below the other."""
+_RANGE = re.compile(r"(\d*):(\d*)")
 
 
-@click.command("plot", short_help="Draw a saved run: loss, gradients, activations.")
+class _Plot(click.Command):
+    """Lists the views below the options: they are known to who draws, and only looked up for this help."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the names of the views and what each shows."""
+        del ctx
+        from neuraldbg.show.views import VIEWS  # noqa: PLC0415 (see command.py)
+
+        with formatter.section("Views"):
+            crash = (CRASH, "loss, gradients and activations of all layers up to the failure")
+            formatter.write_dl(sorted([crash, *((member.name, member.title) for member in VIEWS)]))
+
+
+@click.command("plot", cls=_Plot, short_help="Draw a saved run: loss, gradients, activations.")
 @click.argument("run", metavar="RUN")
+@click.option("--view", "name", default=CRASH, show_default=True, metavar="VIEW", help="What to draw: see below.")
+@click.option("--layer", metavar="LAYER", help="Only this layer: a path, or a name such as conv2 or Dense_1.")
+@click.option("--stat", metavar="STAT", help="Which statistic: norm, rms, mean, std, zeros, dead, ...")
+@click.option("--kind", metavar="KIND", help="Of what: activation, output_grad, param, param_grad, update, ...")
+@click.option("--step", type=click.IntRange(min=0), metavar="N", help="Look at this step (counted from 0).")
+@click.option("--steps", "span", metavar="A:B", help="Only the steps from A to B; either may be left out.")
+@click.option("--terminal", is_flag=True, help="Print it as text; draws a file as well only with -o.")
+@click.option("--theme", type=click.Choice(["light", "dark"]), default="light", show_default=True)
 @click.option(
     "-o",
     "--out",
-    default="crash.png",
-    show_default=True,
     metavar="FILE",
-    help="Where to draw; the name's end chooses the format: .png, .svg or .pdf.",
+    help="Where to draw; the name's end chooses the format: .png, .svg or .pdf.  [default: VIEW.png]",
 )
-def COMMAND(run: str, out: str) -> Result:  # noqa: N802 (the name is the contract)
-    """Draw RUN: the loss, every layer's gradient and activation on a log axis, and the moment of failure."""
-    from neuraldbg.saved import Run  # noqa: PLC0415 (see command.py)
-    from neuraldbg.show.static.crash import save_crash  # noqa: PLC0415
+def COMMAND(  # noqa: N802 (the name is the contract)
+    run: str,
+    name: str,
+    layer: str | None,
+    stat: str | None,
+    kind: str | None,
+    step: int | None,
+    span: str | None,
+    terminal: bool,
+    theme: str,
+    out: str | None,
+) -> Result:
+    """Draw a VIEW of RUN, with the moment of failure and the guilty layer.
 
+    Without --view it is the crash picture: the loss, every layer's gradient and activation on a log axis.
+    """
+    from neuraldbg.saved import Run  # noqa: PLC0415 (see command.py)
+    from neuraldbg.show.views.view import Choice  # noqa: PLC0415
+
+    first, last = _steps(span)
+    choice = Choice(layer, stat, kind, step, first, last)
+    given = {"layer": layer, "stat": stat, "kind": kind, "step": step, "steps": span}
+    _check(name, {option for option, value in given.items() if value is not None})
     record = Run.load(run)
-    save_crash(record, record.diagnose(), Path(out))
-    click.echo(f"wrote {out}")
+    if step is not None and step >= record.steps:
+        raise ConfigError(f"--step {step}: the run has {record.steps:,} steps, counted from 0")
+    diagnosis = record.diagnose()
+    if terminal:
+        _print(record, diagnosis, IN_TERMINAL if name == CRASH else (name,), choice)
+    if out is not None or not terminal:
+        where = Path(out or f"{name}.png")
+        _draw(record, diagnosis, name, choice, where, theme)
+        click.echo(f"wrote {where}")
     return OK
+
+
+def _steps(span: str | None) -> tuple[int | None, int | None]:
+    """Read ``A:B``; ConfigError for anything else."""
+    if span is None:
+        return None, None
+    found = _RANGE.fullmatch(span)
+    first, last = (int(end) if end else None for end in found.groups()) if found else (None, None)
+    if found is None or (first is not None and last is not None and first > last):
+        raise ConfigError(f"--steps {span}: give the first and the last step as A:B, such as 100:200, 100: or :200")
+    return first, last
+
+
+def _check(name: str, given: set[str]) -> None:
+    """Say of a view that is not there which are, and of an option that does not change a view which do."""
+    from neuraldbg.show.views import VIEWS  # noqa: PLC0415 (see command.py)
+
+    takes = {member.name: {"step", "steps", *member.takes} for member in VIEWS} | {CRASH: set()}
+    if name not in takes:
+        raise ConfigError(f"there is no view {name!r}: {', '.join(sorted(takes))} are")
+    wrong = sorted(given - takes[name])
+    if wrong:
+        options = ", ".join(f"--{option}" for option in wrong)
+        known = ", ".join(f"--{option}" for option in sorted(takes[name]))
+        raise ConfigError(
+            f"the view {name} does not take {options}: {f'it takes {known}' if known else 'choose a --view that does'}"
+        )
+
+
+def _view(run: Run, diagnosis: Diagnosis, name: str, choice: Choice) -> View:
+    from neuraldbg.show.views import view  # noqa: PLC0415 (see command.py)
+
+    return view(name, run, diagnosis, choice)
+
+
+def _draw(run: Run, diagnosis: Diagnosis, name: str, choice: Choice, where: Path, theme: str) -> None:
+    if name == CRASH:
+        from neuraldbg.show.static.crash import save_crash  # noqa: PLC0415 (see command.py)
+
+        save_crash(run, diagnosis, where, theme=theme)
+    else:
+        from neuraldbg.show.static.draw import save  # noqa: PLC0415 (see command.py)
+
+        save(_view(run, diagnosis, name, choice), where, theme=theme)
+
+
+def _print(run: Run, diagnosis: Diagnosis, names: tuple[str, ...], choice: Choice) -> None:
+    """Print the views as wide as the terminal is."""
+    from rich.console import Console  # noqa: PLC0415 (see command.py)
+
+    from neuraldbg.show.terminal.draw import drawn  # noqa: PLC0415
+    from neuraldbg.show.terminal.marks import ASCII, UNICODE  # noqa: PLC0415
+
+    console = Console()
+    marks = ASCII if console.options.ascii_only else UNICODE
+    for i, name in enumerate(names):
+        if i:
+            console.print()
+        console.print(drawn(_view(run, diagnosis, name, choice), console.width, marks=marks))

@@ -1,11 +1,12 @@
-"""What all panels have in common: scales that fit their values, axes in the theme's colours, legends beside the data."""
+"""What all panels have in common: scales that fit the values, axes in the theme's colours, legends beside the data."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
 from neuraldbg.show.static.labels import POINTS, literal
@@ -24,13 +25,16 @@ LABEL_PT, TICK_PT = 9.0, 8.0
 ROOMY_IN = 7.5
 """A picture at least so wide has its legend to the right of the data, a narrower one below."""
 
+SIDE = 4
+"""Ticks on each side of zero, where an axis has both and grows by powers of ten."""
+
 
 def named(scale: Scale) -> str:
     """Return the label of an axis, with its unit."""
     return literal(f"{scale.label} ({scale.unit})" if scale.unit else scale.label)
 
 
-def dress(axes: Axes, theme: Theme, *, grid: str = "both") -> None:
+def dress(axes: Axes, theme: Theme, *, grid: Literal["both", "x", ""] = "both") -> None:
     """Give the axes the colours of the theme and a quiet grid; both rulers at the right and the top go."""
     axes.set_facecolor(theme.ground)
     axes.tick_params(which="both", colors=theme.ink, labelcolor=theme.ink, labelsize=TICK_PT)
@@ -55,18 +59,45 @@ def scaled(axes: Axes, direction: str, values: Floats, *, log: bool) -> bool:
         return False
     set_scale = axes.set_yscale if direction == "y" else axes.set_xscale
     if np.nanmin(values) < 0:  # linear around zero, where the small values are
-        set_scale("symlog", linthresh=float(np.quantile(sizes, 0.1)))
+        around_zero(axes, direction, float(np.quantile(sizes, 0.1)), float(sizes.max()))
         return False
     set_scale("log")
     return True
 
 
+def around_zero(axes: Axes, direction: str, usual: float, largest: float) -> None:
+    """Set a scale that is linear up to the usual size and logarithmic further out on both sides, with few ticks."""
+    axis = axes.yaxis if direction == "y" else axes.xaxis
+    (axes.set_yscale if direction == "y" else axes.set_xscale)("symlog", linthresh=usual)
+    low, high = int(np.ceil(np.log10(usual))), int(np.floor(np.log10(max(largest, usual))))
+    exponents = range(high, low - 1, -max(1, -(-(high - low + 1) // SIDE)))
+    axis.set_major_locator(FixedLocator([0.0, *(sign * 10.0**e for e in exponents for sign in (1, -1))]))
+    axis.set_minor_locator(NullLocator())
+
+
 def whole_steps(axes: Axes) -> None:
     """Let the ticks of the x axis stand at whole steps, written with their thousands apart."""
-    narrow = axes.figure.get_figwidth() < ROOMY_IN
+    narrow = page(axes).get_figwidth() < ROOMY_IN
     bins: Any = 5 if narrow else "auto"
     axes.xaxis.set_major_locator(MaxNLocator(bins, integer=True, steps=[1, 2, 5, 10], min_n_ticks=1))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+
+def page(axes: Axes) -> Figure:
+    """Return the figure that the axes are on."""
+    figure = axes.figure
+    assert isinstance(figure, Figure)
+    return figure
+
+
+def inches(axes: Axes) -> tuple[float, float]:
+    """Return the width and height of the axes as what stands around them by now leaves it."""
+    figure = page(axes)
+    engine = figure.get_layout_engine()
+    assert engine is not None
+    engine.execute(figure)
+    room = axes.get_position()
+    return room.width * figure.get_figwidth(), room.height * figure.get_figheight()
 
 
 def plainly(value: float, _: object = None) -> str:
@@ -74,7 +105,9 @@ def plainly(value: float, _: object = None) -> str:
     return number(value)
 
 
-def legend(axes: Axes, theme: Theme, handles: Sequence[Artist] = (), *, below: bool = False, drop_pt: float = 34) -> None:
+def legend(
+    axes: Axes, theme: Theme, handles: Sequence[Artist] = (), *, below: bool = False, drop_pt: float = 34
+) -> None:
     """Put the legend beside the data: to the right, or below in a narrow picture and where it is asked for.
 
     ``drop_pt`` is how far below the data: ticks and the label of the axis lie between.
@@ -82,19 +115,19 @@ def legend(axes: Axes, theme: Theme, handles: Sequence[Artist] = (), *, below: b
     known = list(handles) or axes.get_legend_handles_labels()[0]
     if not known:
         return
-    width = axes.figure.get_figwidth()
+    width = page(axes).get_figwidth()
     look: dict[str, Any] = {"fontsize": TICK_PT, "frameon": False, "handlelength": 3, "labelcolor": theme.ink}
     if width >= ROOMY_IN and not below:
         axes.legend(handles=known, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0, **look)
         return
-    down = ScaledTranslation(0, -drop_pt / POINTS, axes.figure.dpi_scale_trans)
+    down = ScaledTranslation(0, -drop_pt / POINTS, page(axes).dpi_scale_trans)
     axes.legend(
         handles=known,
         loc="upper left",
         bbox_to_anchor=(0, 0),
         bbox_transform=axes.transAxes + down,
         borderaxespad=0,
-        ncols=max(1, min(len(known), int((width - 1.0) / 2.1))),
+        ncols=max(1, min(len(known), int((width - 1.0) / 1.9))),
         columnspacing=1.5,
         **look,
     )

@@ -24,6 +24,8 @@ LEAST_IN = (4.0, 3.0)
 """No picture is smaller: its labels would leave no room for it."""
 DPI = 150
 TITLE_PT, NOTE_PT = 12.0, 8.0
+PAD_IN = 0.07
+"""Around all that is drawn."""
 EDGE_IN = 0.12
 """Between the title or a note and the edge of the picture."""
 
@@ -31,12 +33,13 @@ EDGE_IN = 0.12
 def blank(size_in: tuple[float, float], theme: Theme) -> Figure:
     """Return a figure of the ground's colour. MissingExtra if matplotlib is not installed."""
     try:
-        import matplotlib as mpl  # noqa: F401, PLC0415 (an extra)
-        from matplotlib.figure import Figure  # noqa: PLC0415
+        from matplotlib.figure import Figure  # noqa: PLC0415 (an extra)
+        from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415
     except ImportError:
         raise MissingExtra("drawing a run", "plot") from None
-    size = tuple(max(given, least) for given, least in zip(size_in, LEAST_IN, strict=True))
-    return Figure(figsize=size, layout="constrained", facecolor=theme.ground)
+    size = max(size_in[0], LEAST_IN[0]), max(size_in[1], LEAST_IN[1])
+    layout = ConstrainedLayoutEngine(w_pad=PAD_IN, h_pad=PAD_IN)
+    return Figure(figsize=size, layout=layout, facecolor=theme.ground)
 
 
 def entitle(figure: Figure, title: str, notes: Sequence[str], theme: Theme) -> None:

@@ -1,4 +1,4 @@
-"""The crash picture: loss, every layer's gradient and activation, and the moment of failure. Needs the extra ``plot``."""
+"""The crash picture: loss, every layer's gradient and activation, and the moment of failure."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuraldbg.show.names import short_names
-from neuraldbg.show.static.axis import scaled
+from neuraldbg.show.static.axis import ROOMY_IN, page, scaled
 from neuraldbg.show.static.labels import literal
 
 if TYPE_CHECKING:
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from neuraldbg.show.views.view import Bools, Ints, Line
 
 STYLES = ("-", "--", "-.", ":")
-NAMED = 12
-"""With more lines than this only the guilty, the first and the last are named; the rest is a grey crowd."""
+NAMED, FEW_NAMED = 12, 6
+"""With more lines than this only the guilty, the first and the last are named; the rest is a grey crowd. A picture with
+its legend below has room for few."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ def draw_curves(
     known = np.concatenate([np.zeros(0), *(line.values for line in lines)])
     no_zero = scaled(axes, "y", known, log=log)
     names = short_names([line.name for line in lines])
-    looks = _looks(lines, guilty, theme)
+    most = NAMED if page(axes).get_figwidth() >= ROOMY_IN else FEW_NAMED
+    looks = _looks(lines, guilty, theme, most)
     for line, look in zip(lines, looks, strict=True):
         label = literal(names[line.name])
         # A label that starts with an underscore would be left out of the legend.
@@ -60,13 +62,16 @@ def draw_curves(
         _mark_zeros(axes, lines, theme)
 
 
-def _looks(lines: Sequence[Line], guilty: Collection[str], theme: Theme) -> list[Look]:
-    crowd = len(lines) > NAMED
-    looks = []
+def _looks(lines: Sequence[Line], guilty: Collection[str], theme: Theme, most: int) -> list[Look]:
+    crowd = len(lines) > most
+    strong = [line.layer in guilty for line in lines]
+    if all(strong) and len(lines) > 1:  # all are of one layer, then, and it is which that matters
+        strong = [False] * len(lines)
+    looks: list[Look] = []
     calm = 0
-    for i, line in enumerate(lines):
-        if line.layer in guilty:
-            looks.append(Look(theme.strong, 2.8, "-", 5, named=True))
+    for i in range(len(lines)):
+        if strong[i]:
+            looks.append(Look(theme.strong, 2.8, STYLES[sum(strong[:i]) % len(STYLES)], 5, named=True))
         elif not crowd or i in (0, len(lines) - 1):
             style = STYLES[(calm // len(theme.calm) + calm) % len(STYLES)]
             looks.append(Look(theme.calm[calm % len(theme.calm)], 1.3, style, 3, named=True))

@@ -38,9 +38,7 @@ def figure(view: View, *, size_in: tuple[float, float] | None = None, theme: str
     return made
 
 
-def save(
-    view: View, path: Path | str, *, size_in: tuple[float, float] | None = None, theme: str = "light"
-) -> None:
+def save(view: View, path: Path | str, *, size_in: tuple[float, float] | None = None, theme: str = "light") -> None:
     """Write the picture of a view; the suffix .png, .svg or .pdf chooses the format.
 
     ConfigError for another suffix or a place that cannot be written, MissingExtra if matplotlib is not installed.
@@ -51,6 +49,6 @@ def save(
 
 def _forms() -> tuple[Form, ...]:
     """Imported once it is known that matplotlib is there."""
-    from neuraldbg.show.static import heat, lines  # noqa: PLC0415 (of the extra)
+    from neuraldbg.show.static import bars, graph, heat, lines, spread  # noqa: PLC0415 (of the extra)
 
-    return (heat.FORM, lines.FORM)
+    return (bars.FORM, graph.FORM, heat.FORM, lines.FORM, spread.FORM)

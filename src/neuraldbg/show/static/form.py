@@ -1,7 +1,7 @@
 """The contract of a form: what enters is a View of its kind and a theme, what leaves is drawn on a figure.
 
-A member is one file of this folder that holds ``FORM``, registered in ``draw.py``. Forms import matplotlib, so that they
-are imported only once something is to be drawn.
+A member is one file of this folder that holds ``FORM``, registered in ``draw.py``. Forms import matplotlib, and are
+therefore imported only once something is to be drawn.
 """
 
 from __future__ import annotations

@@ -1,19 +1,17 @@
-"""Layers by steps as coloured cells; what no colour can say, not read, not finite or exactly zero, has a look of its own.
-"""
+"""Layers by steps as coloured cells; what was not read, is not finite or exactly zero has a look that no colour has."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.collections import PolyCollection
-from matplotlib.colors import ListedColormap, LogNorm, Normalize, SymLogNorm
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.colors import LogNorm, Normalize, SymLogNorm
+from matplotlib.patches import Patch
 
-from neuraldbg.show.static.axis import LABEL_PT, ROOMY_IN, TICK_PT, dress, legend, named, plainly, whole_steps
+from neuraldbg.show.static.axis import dress, legend, named, whole_steps
+from neuraldbg.show.static.cells import colour_bar, colour_map, laid_out, unread
 from neuraldbg.show.static.form import Form
-from neuraldbg.show.static.labels import literal
 from neuraldbg.show.static.marks import DASHES, draw_lane, draw_moments, stacked
 from neuraldbg.show.static.rows import fitting_height, name_rows
 from neuraldbg.show.views.view import STEPS, Heat
@@ -25,14 +23,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from neuraldbg.show.static.theme import Theme
-    from neuraldbg.show.views.view import Bools, Floats, Ints
+    from neuraldbg.show.views.view import Bools, Floats
 
-VISIBLE = 250
-"""A column is drawn at least as wide as this part of all the steps, as far as the next one leaves room: a step of many
-thousands would be narrower than a dot."""
-DARKEST = 0.1
-"""Where the map of colours begins."""
-UNREAD_HATCH, BAD_HATCH = "////", "xxxx"
+BAD_HATCH = "xxxx"
 
 
 def size(view: Heat) -> tuple[float, float]:
@@ -46,41 +39,33 @@ def draw(figure: Figure, view: Heat, theme: Theme) -> None:
     edges, which = laid_out(view.steps, view.width)
     axes.set_xlim(*_limits(view, edges))
     values = _columns(np.where(np.isfinite(view.values), view.values, np.nan), which, np.nan)
-    read = _columns(view.nonfinite, which, False) | np.isfinite(values)
+    read = _columns(view.nonfinite, which, 0) | np.isfinite(values)
     keys: list[Any] = []
     if not read.all():
-        keys.append(_unread(axes, len(view.layers), edges, theme))
+        keys.append(unread(axes, [(edges[0], edges[-1])], theme))
     mesh, zeros = _cells(axes, view, edges, values, theme)
     if zeros:
         keys.append(Patch(facecolor=theme.zero, edgecolor=theme.muted, label="exactly 0"))
     if view.nonfinite.any():
-        keys.append(_nonfinite(axes, _columns(view.nonfinite, which, False), edges, theme))
+        keys.append(_nonfinite(axes, _columns(view.nonfinite, which, 0), edges, theme))
     dress(axes, theme, grid="")
-    name_rows(axes, view.layers, view.guilty, theme)
+    axes.set_ylim(len(view.layers) - 0.5, -0.5)
     axes.set_xlabel(named(STEPS))
     whole_steps(axes)
-    _colour_bar(figure, axes, mesh, view, theme)
+    if np.isfinite(values).any():
+        colour_bar(axes, mesh, named(view.scale), theme)
     legend(axes, theme, keys, below=True) if keys else None
     draw_moments((axes,) if lane is None else (lane, axes), view.marks, theme)
     if lane is not None:
         draw_lane(lane, rows, theme)
+    name_rows(axes, view.layers, view.guilty, theme)
 
 
-def laid_out(steps: Ints, width: Ints) -> tuple[Floats, npt.NDArray[np.intp]]:
-    """Return the borders of what is drawn side by side, and which column each is, -1 for the gap between two."""
-    start = steps - 0.5
-    end = start + width
-    least = (end[-1] - start[0]) / VISIBLE
-    end = np.minimum(np.maximum(end, start + least), np.append(start[1:], np.inf))
-    borders = np.column_stack([start, end]).ravel()
-    which = np.column_stack([np.arange(len(steps)), np.full(len(steps), -1)]).ravel()[:-1]
-    keep = np.diff(borders) > 0
-    return np.append(borders[:-1][keep], borders[-1]), which[keep]
-
-
-def _columns(cells: npt.NDArray[Any], which: npt.NDArray[np.intp], gap: object) -> npt.NDArray[Any]:
+def _columns(cells: npt.NDArray[Any], which: npt.NDArray[np.intp], gap: float) -> npt.NDArray[Any]:
     """Give every border-to-border stretch its column of cells, shape (R, stretches)."""
-    return np.where(which[None, :] >= 0, cells[:, which], gap)
+    stretched: npt.NDArray[Any] = cells[:, which]
+    stretched[:, which < 0] = gap
+    return stretched
 
 
 def _limits(view: Heat, edges: Floats) -> tuple[float, float]:
@@ -90,20 +75,13 @@ def _limits(view: Heat, edges: Floats) -> tuple[float, float]:
     return float(edges[0]), float(max([edges[-1], *(step + 0.01 * span for step in near)]))
 
 
-def _unread(axes: Axes, rows: int, edges: Floats, theme: Theme) -> Patch:
-    ground, lines = theme.unread
-    look: dict[str, Any] = {"facecolor": ground, "edgecolor": lines, "hatch": UNREAD_HATCH, "linewidth": 0}
-    axes.add_patch(Rectangle((edges[0], -0.5), edges[-1] - edges[0], rows, zorder=0, **look))
-    return Patch(label="not read", **look)
-
-
 def _cells(axes: Axes, view: Heat, edges: Floats, values: Floats, theme: Theme) -> tuple[QuadMesh, bool]:
     """The cells that have a colour, and whether zeros are among them that a log scale cannot place."""
     norm = _norm(values, log=view.scale.log)
     colours = colour_map(theme).with_extremes(under=theme.zero)
     zeros = isinstance(norm, LogNorm) and bool((values == 0).any())
-    if isinstance(norm, LogNorm):
-        values = np.where(values == 0, norm.vmin / 10, values)
+    if zeros:  # below the least of all the others, where the map says so
+        values = np.where(values == 0, np.nanmin(values[values > 0]) / 10, values)
     mesh = axes.pcolormesh(
         edges,
         np.arange(len(view.layers) + 1) - 0.5,
@@ -114,11 +92,6 @@ def _cells(axes: Axes, view: Heat, edges: Floats, values: Floats, theme: Theme) 
         zorder=1,
     )
     return mesh, zeros
-
-
-def colour_map(theme: Theme) -> ListedColormap:
-    """Return the map without its darkest end, which is for zero alone."""
-    return ListedColormap(mpl.colormaps[theme.cells](np.linspace(DARKEST, 1, 256)))
 
 
 def _norm(values: Floats, *, log: bool) -> Normalize:
@@ -148,22 +121,6 @@ def _nonfinite(axes: Axes, cells: Bools, edges: Floats, theme: Theme) -> Patch:
     look: dict[str, Any] = {"facecolor": theme.bad, "edgecolor": theme.zero, "hatch": BAD_HATCH, "linewidth": 0}
     axes.add_collection(PolyCollection(list(corners), zorder=2, **look), autolim=False)
     return Patch(label="NaN or Inf", **look)
-
-
-def _colour_bar(figure: Figure, axes: Axes, mesh: QuadMesh, view: Heat, theme: Theme) -> None:
-    if mesh.get_array().count() == 0:
-        return
-    place: dict[str, Any] = {"location": "right", "pad": 0.02, "aspect": 30}
-    if figure.get_figwidth() < ROOMY_IN:
-        place = {"location": "top", "pad": 0.02, "aspect": 40}
-    bar = figure.colorbar(mesh, ax=axes, **place)
-    bar.set_label(named(view.scale), color=theme.ink, fontsize=LABEL_PT)
-    bar.ax.tick_params(which="both", colors=theme.ink, labelcolor=theme.ink, labelsize=TICK_PT)
-    bar.outline.set_edgecolor(theme.muted)
-    if isinstance(mesh.norm, LogNorm) and mesh.norm.vmax / mesh.norm.vmin < 30:
-        bar.minorticks_off()
-        ticks = np.geomspace(mesh.norm.vmin, mesh.norm.vmax, 4)
-        bar.set_ticks(ticks, labels=[literal(plainly(tick)) for tick in ticks])
 
 
 FORM = Form(Heat, size, draw)

@@ -14,7 +14,7 @@ POINTS = 72.0
 
 
 def literal(text: str) -> str:
-    """Return text that is drawn as it is: no mathematics between dollar signs, nothing that the font has no sign for."""
+    """Return text that is drawn as it is: no mathematics between dollar signs, nothing that the font cannot draw."""
     return _clean(text).replace("$", r"\$")
 
 
@@ -22,7 +22,7 @@ def fitted(text: str, width_in: float, size: float, *, lines: int = 1, bold: boo
     """Return the text as a label of at most ``lines`` lines of that width; what does not fit ends in an ellipsis."""
     made: list[str] = []
     line = ""
-    for given in _clean(text).split():
+    for given in _clean(text).split(" "):
         word = given
         both = f"{line} {word}".strip()
         if width_of(both, size, bold=bold) <= width_in:
@@ -31,13 +31,13 @@ def fitted(text: str, width_in: float, size: float, *, lines: int = 1, bold: boo
         if line:
             made.append(line)
         while len(made) < lines and width_of(word, size, bold=bold) > width_in and len(word) > 1:
-            most = _most(word, width_in, size, bold=bold)
+            most = _break(word, _most(word, width_in, size, bold=bold))
             made.append(word[:most])
             word = word[most:]
         line = word
     made.append(line)
     if len(made) > lines:
-        last = made[lines - 1]
+        last = f"{made[lines - 1]} {made[lines]}"
         most = _most(last, width_in - width_of(" …", size, bold=bold), size, bold=bold)
         made = [*made[: lines - 1], f"{last[:most].rstrip()}…"]
     return "\n".join(made).replace("$", r"\$")
@@ -55,10 +55,13 @@ def _most(word: str, width_in: float, size: float, *, bold: bool) -> int:
     low, high = 1, len(word)
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (
-            (middle, high) if width_of(word[:middle], size, bold=bold) <= width_in else (low, middle - 1)
-        )
+        low, high = (middle, high) if width_of(word[:middle], size, bold=bold) <= width_in else (low, middle - 1)
     return low
+
+
+def _break(word: str, most: int) -> int:
+    """Where to break a word of which so many characters fit: behind a dot or the like in its second half."""
+    return next((at for at in range(most, most // 2, -1) if word[at - 1] in "._-/"), most)
 
 
 def _clean(text: str) -> str:

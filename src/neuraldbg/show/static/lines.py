@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from neuraldbg.show.static.axis import dress, legend, named, whole_steps
 from neuraldbg.show.static.curves import draw_curves
 from neuraldbg.show.static.form import Form

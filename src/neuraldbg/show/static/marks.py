@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.patheffects import withStroke
 
+from neuraldbg.show.static.axis import TICK_PT, dress, page
 from neuraldbg.show.static.labels import fitted
-from neuraldbg.show.static.axis import TICK_PT, dress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +24,9 @@ DASHES: dict[str, Any] = {"failure": (0, (4, 2)), "cause": (0, (4, 2, 1, 2)), "c
 MOMENT_PT = 9.0
 CLEAR_PT = 9.0
 """Above the top edge, where values that are not finite are marked."""
-ROWS = 8
-"""Kinds of events that have a row of the lane each; the others share the last."""
+ROWS, FEW_ROWS = 8, 3
+"""Kinds of events that have a row of the lane each; the others share the last. In a low picture there are few."""
+LOW_IN = 5.0
 ROW_IN = 0.17
 LEAST = 0.008
 """A shorter event is drawn with this share of the width, to be seen at all."""
@@ -46,7 +47,7 @@ def draw_moments(panels: Sequence[Axes], marks: Sequence[Mark], theme: Theme) ->
             line.set_path_effects([withStroke(linewidth=3, foreground=theme.ground, alpha=0.6)])
         share = (mark.step - low) / (high - low)
         panels[0].annotate(
-            fitted(mark.label, 0.5 * panels[0].figure.get_figwidth(), MOMENT_PT, bold=True),
+            fitted(mark.label, 0.5 * page(panels[0]).get_figwidth(), MOMENT_PT, bold=True),
             (mark.step, 1.0),
             xycoords=panels[0].get_xaxis_transform(),
             xytext=(0, CLEAR_PT + level * 1.4 * MOMENT_PT),
@@ -60,15 +61,15 @@ def draw_moments(panels: Sequence[Axes], marks: Sequence[Mark], theme: Theme) ->
         level += 1
 
 
-def lane_rows(marks: Sequence[Mark]) -> list[tuple[str, list[Mark]]]:
+def lane_rows(marks: Sequence[Mark], most: int = ROWS) -> list[tuple[str, list[Mark]]]:
     """Return the events by what they are called, in order of their first step."""
     rows: dict[str, list[Mark]] = {}
     for mark in sorted((m for m in marks if m.role not in DASHES), key=lambda m: m.step):
         rows.setdefault(mark.label, []).append(mark)
     found = list(rows.items())
-    if len(found) > ROWS:
-        rest = [mark for _, marks in found[ROWS - 1 :] for mark in marks]
-        found = [*found[: ROWS - 1], (f"{len(found) - ROWS + 1} other kinds", rest)]
+    if len(found) > most:
+        rest = [mark for _, marks in found[most - 1 :] for mark in marks]
+        found = [*found[: most - 1], (f"{len(found) - most + 1} other kinds", rest)]
     return found
 
 
@@ -85,7 +86,7 @@ def draw_lane(axes: Axes, rows: Sequence[tuple[str, list[Mark]]], theme: Theme) 
     low, high = axes.get_xlim()
     least = LEAST * (high - low)
     labels = []
-    width = 0.3 * axes.figure.get_figwidth()
+    width = 0.3 * page(axes).get_figwidth()
     for i, (label, marks) in enumerate(rows):
         spans = []
         for mark in marks:
@@ -105,7 +106,7 @@ def draw_lane(axes: Axes, rows: Sequence[tuple[str, list[Mark]]], theme: Theme) 
 
 def stacked(figure: Figure, marks: Sequence[Mark]) -> tuple[Axes, Axes | None, list[tuple[str, list[Mark]]]]:
     """Lay out the panel of the data and, where there are events, a lane above it; both share the x axis."""
-    rows = lane_rows(marks)
+    rows = lane_rows(marks, ROWS if figure.get_figheight() >= LOW_IN else FEW_ROWS)
     if not rows:
         return figure.add_subplot(), None, rows
     lane = lane_height(rows)

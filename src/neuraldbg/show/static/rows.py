@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.show.names import short_names
-from neuraldbg.show.static.axis import TICK_PT
+from neuraldbg.show.static.axis import TICK_PT, inches, page
 from neuraldbg.show.static.labels import POINTS, fitted
 
 if TYPE_CHECKING:
@@ -32,20 +32,18 @@ def fitting_height(rows: int, each_in: float, most_in: float) -> float:
 
 
 def name_rows(axes: Axes, layers: Sequence[str], guilty: Sequence[str], theme: Theme) -> None:
-    """Name the rows 0, 1, ... from top to bottom; the names of guilty layers are strong. The axes are dressed already."""
-    figure = axes.figure
-    room = max(1.0, figure.get_figheight() - AROUND_IN) * POINTS / max(1, len(layers))
+    """Name the rows 0, 1, ... from top to bottom; the names of guilty layers are strong. All else is drawn already."""
+    room = inches(axes)[1] * POINTS / max(1, len(layers))
     size = TICK_PT if room >= LINE * TICK_PT else SMALL_PT
     every = int(np.ceil(LINE * size / room))
     strong = [row for row, layer in enumerate(layers) if layer in guilty]
     shown = [row for row in range(0, len(layers), every) if all(abs(row - other) >= every for other in strong)]
     kept = shown + [row for i, row in enumerate(strong) if not i or row - strong[i - 1] >= every]
     names = short_names(layers)
-    width = SHARE * figure.get_figwidth()
+    width = SHARE * page(axes).get_figwidth()
     rows = sorted(kept)
     bold = [layers[row] in guilty for row in rows]
     axes.set_yticks(rows, [fitted(names[layers[r]], width, size, bold=b) for r, b in zip(rows, bold, strict=True)])
-    axes.set_ylim(len(layers) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     for label, is_bold in zip(axes.get_yticklabels(), bold, strict=True):
         label.set(fontsize=size, color=theme.strong if is_bold else theme.ink)

@@ -1,0 +1,151 @@
+"""Values of each layer as bars, top to bottom in data-flow order; thresholds as lines with their names above."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.transforms import ScaledTranslation
+
+from neuraldbg.show.static.axis import LABEL_PT, TICK_PT, dress, legend, named, page, plainly, scaled
+from neuraldbg.show.static.form import Form
+from neuraldbg.show.static.labels import fitted, literal
+from neuraldbg.show.static.rows import fitting_height, name_rows
+from neuraldbg.show.text import number
+from neuraldbg.show.views.view import Bars
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from neuraldbg.show.static.theme import Theme
+    from neuraldbg.show.views.view import Bools, Floats
+
+THICK = 0.8
+"""Of the height of a row."""
+HATCHES = ("", "////", "....", "xxxx", "----", "++++")
+HATCHED_IN = 0.06
+"""In a thinner bar a hatch would hide the colour."""
+INSIDE_IN = 0.06
+"""Signs at the edge stand so far inside, clear of the names."""
+LEVEL = 1.4
+"""Lines of text between the names of two thresholds."""
+
+
+def size(view: Bars) -> tuple[float, float]:
+    """Return a size at which every bar is seen."""
+    return 10.0, fitting_height(len(view.layers), 0.1 + 0.09 * len(view.bars), 11.0)
+
+
+def draw(figure: Figure, view: Bars, theme: Theme) -> None:
+    """Draw a bar for each layer and group. What has no length on this axis has a sign at the edge."""
+    axes = figure.add_subplot()
+    dress(axes, theme, grid="x")
+    known = [np.zeros(0), *(bar.values for bar in view.bars), np.array([limit for _, limit in view.limits])]
+    no_zero = _scale(axes, np.concatenate(known), log=view.scale.log)
+    keys: list[Artist] = []
+    each = THICK / max(1, len(view.bars))
+    guilty = np.isin(view.layers, view.guilty)
+    signs: dict[str, list[tuple[Floats, Bools]]] = {}
+    rows_shown = len(view.layers) + 4  # with those that the title and the axis would take
+    for i, bar in enumerate(view.bars):
+        rows = np.arange(len(view.layers), dtype=np.float64) - THICK / 2 + each * (i + 0.5)
+        there = np.isfinite(bar.values) & ((bar.values > 0) | (not no_zero))
+        look: dict[str, Any] = {
+            "facecolor": theme.calm[i % len(theme.calm)],
+            "hatch": HATCHES[i % len(HATCHES)] if figure.get_figheight() * each > HATCHED_IN * rows_shown else "",
+            "edgecolor": theme.ground,
+        }
+        drawn = axes.barh(rows[there], bar.values[there], height=each, linewidth=0, zorder=2, **look)
+        for patch, strong in zip(drawn, guilty[there], strict=True):
+            if strong:
+                patch.set(facecolor=theme.strong, alpha=1.0 if i == len(view.bars) - 1 else 0.55)
+        if len(view.bars) > 1:
+            keys.append(Patch(label=fitted(bar.name, 1.9, TICK_PT, lines=3), **look))
+        signs.setdefault("exactly 0", []).append((rows, (bar.values == 0) & no_zero))
+        signs.setdefault("not read", []).append((rows, np.isnan(bar.values)))
+        signs.setdefault("not finite", []).append((rows, np.isinf(bar.values)))
+    keys += _signs(axes, signs, theme)
+    if guilty.any() and len(view.bars) > 1:
+        keys.append(Patch(facecolor=theme.strong, label="guilty layer, or hit first"))
+    axes.set_ylim(len(view.layers) - 0.5, -0.5)
+    axes.set_xlabel(named(view.scale))
+    _limits(axes, view, theme)
+    if keys:
+        legend(axes, theme, keys)
+    name_rows(axes, view.layers, view.guilty, theme)
+
+
+def _scale(axes: Axes, values: Floats, *, log: bool) -> bool:
+    """Set the x axis with room around the values; return whether it has no place for zero."""
+    known = values[np.isfinite(values)]
+    no_zero = scaled(axes, "x", known, log=log)
+    if no_zero:
+        least, most = known[known > 0].min(), known.max()
+        axes.set_xlim(least / max(2.0, (most / least) ** 0.03), most * max(1.3, (most / least) ** 0.03))
+        if most / least < 30:
+            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: literal(plainly(value))))
+            axes.xaxis.set_minor_formatter(NullFormatter())
+    elif len(known):
+        low, high = min(0.0, float(known.min())), max(0.0, float(known.max()))
+        span = (high - low) or 1.0
+        axes.set_xlim(low - 0.03 * span * (low < 0), high + 0.03 * span)
+        axes.axvline(0, color=axes.spines["bottom"].get_edgecolor(), linewidth=0.8, zorder=3)
+    return no_zero
+
+
+def _signs(axes: Axes, signs: dict[str, list[tuple[Floats, Bools]]], theme: Theme) -> list[Artist]:
+    """Signs at the edge for values that have no length; the keys of those that are there."""
+    looks: dict[str, dict[str, Any]] = {
+        "exactly 0": {"marker": "o", "markerfacecolor": theme.ground, "color": theme.ink},
+        "not read": {"marker": "x", "color": theme.muted},
+        "not finite": {"marker": ">", "color": theme.bad},
+    }
+    keys: list[Artist] = []
+    for word, found in signs.items():
+        rows = np.concatenate([rows[there] for rows, there in found])
+        if not len(rows):
+            continue
+        edge = np.full(len(rows), 1.0 if word == "not finite" else 0.0)
+        inside = ScaledTranslation((-1 if word == "not finite" else 1) * INSIDE_IN, 0, page(axes).dpi_scale_trans)
+        place = axes.get_yaxis_transform() + inside
+        keys += axes.plot(
+            edge,
+            rows,
+            linestyle="none",
+            markersize=5,
+            label=word,
+            transform=place,
+            clip_on=False,
+            zorder=5,
+            **looks[word],
+        )
+    return keys
+
+
+def _limits(axes: Axes, view: Bars, theme: Theme) -> None:
+    """Lines at the thresholds; their names stand above the bars, each on a line of its own."""
+    low, high = axes.get_xlim()
+    for level, (name, value) in enumerate(sorted(view.limits, key=lambda limit: limit[1])):
+        if not low <= value <= high:
+            continue
+        axes.axvline(value, color=theme.ink, linewidth=1.2, linestyle=(0, (4, 2)), zorder=4)
+        share = float(axes.transAxes.inverted().transform(axes.transData.transform((value, 0)))[0])
+        axes.annotate(
+            fitted(f"{name}: {number(value)}", 0.45 * page(axes).get_figwidth(), LABEL_PT),
+            (value, 1.0),
+            xycoords=axes.get_xaxis_transform(),
+            xytext=(0, 3 + level * LEVEL * LABEL_PT),
+            textcoords="offset points",
+            ha="left" if share < 0.3 else "right" if share > 0.7 else "center",
+            va="bottom",
+            fontsize=LABEL_PT,
+            color=theme.ink,
+        )
+
+
+FORM = Form(Bars, size, draw)

@@ -1,0 +1,73 @@
+"""Cells over steps: where columns stand, the map of their colours with its bar, and the ground of what was not read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.colors import ListedColormap, LogNorm
+from matplotlib.patches import Patch
+
+from neuraldbg.show.static.axis import LABEL_PT, ROOMY_IN, TICK_PT, page, plainly
+from neuraldbg.show.static.labels import literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+    from matplotlib.axes import Axes
+    from matplotlib.collections import QuadMesh
+
+    from neuraldbg.show.static.theme import Theme
+    from neuraldbg.show.views.view import Floats, Ints
+
+VISIBLE = 250
+"""A column is drawn at least as wide as this part of all the steps, as far as the next one leaves room: a step of many
+thousands would be narrower than a dot."""
+DARKEST = 0.1
+"""Where the map of colours begins."""
+UNREAD_HATCH = "////"
+NARROW_RANGE = 30.0
+"""A log scale that spans less has numbers at four places, since few powers of ten or none lie within."""
+
+
+def laid_out(steps: Ints, width: Ints) -> tuple[Floats, npt.NDArray[np.intp]]:
+    """Return the borders of what is drawn side by side, and which column each is, -1 for the gap between two."""
+    start = steps - 0.5
+    end = start + width
+    least = (end[-1] - start[0]) / VISIBLE
+    end = np.minimum(np.maximum(end, start + least), np.append(start[1:], np.inf))
+    borders = np.column_stack([start, end]).ravel()
+    which = np.column_stack([np.arange(len(steps)), np.full(len(steps), -1)]).ravel()[:-1]
+    keep = np.diff(borders) > 0
+    return np.append(borders[:-1][keep], borders[-1]), which[keep]
+
+
+def colour_map(theme: Theme) -> ListedColormap:
+    """Return the map without its darkest end, which is for zero alone."""
+    return ListedColormap(mpl.colormaps[theme.cells](np.linspace(DARKEST, 1, 256)))
+
+
+def unread(axes: Axes, spans: Sequence[tuple[float, float]], theme: Theme) -> Patch:
+    """Lay the ground of what was not read behind these steps; return its key."""
+    ground, lines = theme.unread
+    look: dict[str, Any] = {"facecolor": ground, "edgecolor": lines, "hatch": UNREAD_HATCH, "linewidth": 0}
+    for first, last in spans:
+        axes.axvspan(first, last, zorder=0, **look)
+    return Patch(label="not read", **look)
+
+
+def colour_bar(axes: Axes, mesh: QuadMesh, label: str, theme: Theme) -> None:
+    """Say what the colours mean: to the right of the cells, or above them in a narrow picture."""
+    wide = page(axes).get_figwidth() >= ROOMY_IN
+    place: dict[str, Any] = {"location": "right", "aspect": 30} if wide else {"location": "top", "aspect": 40}
+    bar = page(axes).colorbar(mesh, ax=axes, pad=0.02, **place)
+    bar.set_label(label, color=theme.ink, fontsize=LABEL_PT)
+    bar.ax.tick_params(which="both", colors=theme.ink, labelcolor=theme.ink, labelsize=TICK_PT)
+    bar.outline.set_edgecolor(theme.muted)
+    low, high = mesh.get_clim()
+    if isinstance(mesh.norm, LogNorm) and low and high and high / low < NARROW_RANGE:
+        bar.minorticks_off()
+        ticks = np.geomspace(low, high, 4).tolist()
+        bar.set_ticks(ticks, labels=[literal(plainly(tick)) for tick in ticks])

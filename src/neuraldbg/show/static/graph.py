@@ -1,0 +1,219 @@
+"""Nodes and arrows: the causal chain, or the data flow of a model with the health of each layer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from math import hypot
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from matplotlib.collections import LineCollection
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+
+from neuraldbg.show.static.axis import inches, legend
+from neuraldbg.show.static.boxes import PAD_IN, TEXT_PT, Boxes, place
+from neuraldbg.show.static.form import Form
+from neuraldbg.show.static.labels import POINTS, fitted, width_of
+from neuraldbg.show.views.view import Graph
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from neuraldbg.show.static.theme import Theme
+    from neuraldbg.show.views.view import Link, Node
+
+WHY_PT = 7.0
+DOT_PT = 7.0
+WHY_IN = 1.3
+"""The words at an arrow are cut at this width."""
+
+
+BOW_IN = 0.3
+"""How far an arrow bends around what stands between its ends."""
+Frame: TypeAlias = "tuple[float, float, float, float]"
+"""Left, top, right and bottom in inches."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """How a node of a role looks: colour, border, shape and sign say the same."""
+
+    word: str
+    """For the legend."""
+    sign: str
+    marker: str
+    """Where there is no room for boxes."""
+    border: float
+    box: str = "round,pad=0,rounding_size=0.08"
+    style: str = "-"
+
+
+ROLES = {
+    "cause": Role("cause", "◆", "D", 2.4, "square,pad=0"),
+    "event": Role("event", "●", "o", 1.2),
+    "symptom": Role("what was seen", "✗", "X", 2.4, "square,pad=0"),
+    "guilty": Role("guilty layer, or hit first", "◆", "D", 2.4, "square,pad=0"),
+    "bad": Role("layer with events", "●", "o", 1.6),
+    "healthy": Role("healthy", "✓", "s", 1.0),
+    "unseen": Role("never called", "?", "P", 1.0, style=":"),
+}
+OTHER = Role("other", "·", "o", 1.0)
+URGENT = ("cause", "guilty", "symptom", "event", "bad")
+"""Whose names come first where not all fit."""
+
+
+def size(view: Graph) -> tuple[float, float]:
+    """Return a size with an inch for each level, and for each node of the widest one a good part of a hand."""
+    rows = Counter(round(node.y, 6) for node in view.nodes)
+    widest = max(rows.values(), default=1)
+    return min(11.0, max(7.0, 1.7 * widest)), min(11.0, 1.3 + 0.85 * len(rows))
+
+
+def draw(figure: Figure, view: Graph, theme: Theme) -> None:
+    """Draw boxes with names and arrows between them; a graph too large for boxes as dots with the names that fit."""
+    axes = figure.add_subplot()
+    axes.set_axis_off()
+    colours = _colours(theme)
+    present = [role for role in ROLES if any(node.role == role for node in view.nodes)]
+    keys = [
+        Line2D([], [], marker=ROLES[role].marker, color=colours[role], linestyle="none", label=ROLES[role].word)
+        for role in present
+    ]
+    legend(axes, theme, keys, below=True, drop_pt=6)
+    # What is drawn from here on is fitted into the room that the title, the legend and the notes leave.
+    wide, high = inches(axes)
+    axes.set_xlim(0, wide)
+    axes.set_ylim(high, 0)
+    boxes = place(view.nodes, wide, high)
+    (_dots if boxes.dots else _boxes)(axes, view, boxes, theme)
+    for artist in axes.get_children():
+        if artist is not axes.get_legend():
+            artist.set_in_layout(False)
+
+
+def _colours(theme: Theme) -> dict[str, str]:
+    blue, _, green, _, orange, _ = theme.calm
+    return {
+        "cause": theme.strong,
+        "event": blue,
+        "symptom": theme.ink,
+        "guilty": theme.strong,
+        "bad": orange,
+        "healthy": green,
+        "unseen": theme.muted,
+    }
+
+
+def _boxes(axes: Axes, view: Graph, boxes: Boxes, theme: Theme) -> None:
+    for node in view.nodes:
+        x, y = boxes.centres[node.id]
+        role = ROLES.get(node.role, OTHER)
+        look: dict[str, Any] = {"edgecolor": _colours(theme).get(node.role, theme.muted), "facecolor": theme.ground}
+        corner = (x - boxes.width / 2, y - boxes.height / 2)
+        frame = FancyBboxPatch(corner, boxes.width, boxes.height, boxstyle=role.box, zorder=3, **look)
+        frame.set(linewidth=role.border, linestyle=role.style)
+        axes.add_artist(frame)
+        weight = "bold" if node.role in URGENT[:2] else "normal"
+        said = axes.text(x, y, _in_box(node, role, boxes), ha="center", va="center", color=theme.ink, zorder=4)
+        said.set(fontsize=TEXT_PT, fontweight=weight, linespacing=1.15)
+    taken: list[Frame] = []
+    for link in view.links:
+        if link.source in boxes.centres and link.target in boxes.centres and link.source != link.target:
+            _arrow(axes, link, boxes, taken, theme)
+
+
+def _in_box(node: Node, role: Role, boxes: Boxes) -> str:
+    """The sign and the label; below it, where there is room, the detail that the label does not say."""
+    room, bold = boxes.width - 2 * PAD_IN, node.role in URGENT[:2]
+    label = fitted(f"{role.sign}\N{NO-BREAK SPACE}{node.label}", room, TEXT_PT, lines=boxes.lines, bold=bold)
+    left = boxes.lines - 1 - label.count("\n")
+    if not left or not node.detail or node.detail in node.label:
+        return label
+    return f"{label}\n{fitted(node.detail, room, TEXT_PT, lines=left, bold=bold)}"
+
+
+def _arrow(axes: Axes, link: Link, boxes: Boxes, taken: list[Frame], theme: Theme) -> None:
+    """An arrow between two boxes, in a bow around those between them, and why beside it, where that is clear."""
+    (x0, y0), (x1, y1) = boxes.centres[link.source], boxes.centres[link.target]
+    bow = 0.0
+    if _crosses(boxes, link):
+        side = (1 if y1 > y0 else -1) * boxes.width / 2
+        start, end = (x0 - side, y0), (x1 - side, y1)
+        bow = 2 * BOW_IN / max(hypot(end[0] - start[0], end[1] - start[1]), BOW_IN)
+    else:
+        start, end = boxes.border(link.source, (x1, y1)), boxes.border(link.target, (x0, y0))
+    look: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 11, "color": theme.muted, "linewidth": 1.2}
+    axes.add_artist(
+        FancyArrowPatch(start, end, connectionstyle=f"arc3,rad={bow}", shrinkA=0, shrinkB=1, zorder=2, **look)
+    )
+    if link.why:
+        # The middle of the bow lies half of it to the side.
+        middle = (start[0] + end[0] - bow * (end[1] - start[1])) / 2, (start[1] + end[1]) / 2
+        _why(axes, link.why, middle, boxes, taken, theme)
+
+
+def _why(axes: Axes, why: str, middle: tuple[float, float], boxes: Boxes, taken: list[Frame], theme: Theme) -> None:
+    text = fitted(why, WHY_IN, WHY_PT)
+    wide, high = width_of(text, WHY_PT), 1.2 * WHY_PT / POINTS
+    for side in (0.06, -0.06 - wide):
+        left, top = middle[0] + side, middle[1] - high / 2
+        frame = (left - 0.04, top, left + wide + 0.04, top + high)
+        inside = frame[0] >= 0 and frame[2] <= axes.get_xlim()[1]
+        if inside and boxes.clear(*frame) and not any(_meet(frame, other) for other in taken):
+            axes.text(left, middle[1], text, ha="left", va="center", fontsize=WHY_PT, color=theme.muted, zorder=4)
+            taken.append(frame)
+            return
+
+
+def _crosses(boxes: Boxes, link: Link) -> bool:
+    """Whether the straight way between two nodes leads through another one's box."""
+    (x0, y0), (x1, y1) = boxes.centres[link.source], boxes.centres[link.target]
+    others = [at for name, at in boxes.centres.items() if name not in (link.source, link.target)]
+    steps = [i / 40 for i in range(41)]
+    return any(
+        abs(x0 + t * (x1 - x0) - x) < boxes.width / 2 and abs(y0 + t * (y1 - y0) - y) < boxes.height / 2
+        for x, y in others
+        for t in steps
+    )
+
+
+def _meet(a: Frame, b: Frame) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+def _dots(axes: Axes, view: Graph, boxes: Boxes, theme: Theme) -> None:
+    at = boxes.centres
+    ways = [(at[link.source], at[link.target]) for link in view.links if link.source in at and link.target in at]
+    axes.add_collection(LineCollection(ways, colors=theme.crowd, linewidths=0.8, zorder=1), autolim=False)
+    colours = _colours(theme)
+    for node in view.nodes:
+        role, urgent = ROLES.get(node.role, OTHER), node.role in URGENT
+        look: dict[str, Any] = {"color": colours.get(node.role, theme.muted), "zorder": 4 if urgent else 3}
+        size_pt = max(boxes.dot_pt, 5.0) if urgent else boxes.dot_pt
+        axes.plot(*at[node.id], role.marker, markersize=size_pt, clip_on=False, **look)
+    wide = axes.get_xlim()[1]
+    taken = [(x - 0.06, y - 0.06, x + 0.06, y + 0.06) for x, y in at.values()]
+    for node in _urgent_first(view.nodes):
+        x, y = at[node.id]
+        bold = node.role in URGENT[:2]
+        text = fitted(node.label, min(2.2, wide / 2), DOT_PT, bold=bold)
+        long, high = width_of(text, DOT_PT, bold=bold), 0.6 * DOT_PT / POINTS
+        for left in (x + 0.09, x - 0.09 - long):
+            frame = (left, y - high, left + long, y + high)
+            if left >= 0 and frame[2] <= wide and not any(_meet(frame, other) for other in taken):
+                said = axes.text(left, y, text, va="center", fontsize=DOT_PT, color=theme.ink, zorder=4)
+                said.set_fontweight("bold" if bold else "normal")
+                said.set_bbox({"facecolor": theme.ground, "edgecolor": "none", "pad": 0.5, "alpha": 0.8})
+                taken.append(frame)
+                break
+
+
+def _urgent_first(nodes: Sequence[Node]) -> list[Node]:
+    return sorted(nodes, key=lambda node: URGENT.index(node.role) if node.role in URGENT else len(URGENT))
+
+
+FORM = Form(Graph, size, draw)
