@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from neuraldbg.record.ring import RingBuffer
     from neuraldbg.saved import Run
     from neuraldbg.session import NeuralDbg
+    from neuraldbg.show.static.visualizer import DebugVisualizer, VisualizationConfig
     from neuraldbg.show.terminal.visualizer import TerminalVisualizer
 
 _HOME = {
+    "DebugVisualizer": "neuraldbg.show.static.visualizer",
     "Diagnosis": "neuraldbg.nouns",
     "Event": "neuraldbg.nouns",
     "Evidence": "neuraldbg.nouns",
@@ -33,9 +35,11 @@ _HOME = {
     "TerminalVisualizer": "neuraldbg.show.terminal.visualizer",
     "TrainingHalted": "neuraldbg.errors",
     "TriggerEngine": "neuraldbg.control.trigger",
+    "VisualizationConfig": "neuraldbg.show.static.visualizer",
 }
 
 __all__ = [
+    "DebugVisualizer",
     "Diagnosis",
     "Event",
     "Evidence",
@@ -50,6 +54,7 @@ __all__ = [
     "TerminalVisualizer",
     "TrainingHalted",
     "TriggerEngine",
+    "VisualizationConfig",
 ]
 
 

@@ -6,6 +6,7 @@ back end stay as they are.
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,10 +77,23 @@ def target(path: Path | str) -> Path:
 
 def write(figure: Figure, path: Path) -> None:
     """Write a picture where ``target`` said; ConfigError if that cannot be written."""
+    put(path, encoded(figure, path.suffix[1:].lower()))
+
+
+def encoded(figure: Figure, kind: str) -> bytes:
+    """Return the picture as a file of that kind: ``png``, ``svg`` or ``pdf``."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 (of the extra)
 
     FigureCanvasAgg(figure)
+    file = io.BytesIO()
+    figure.savefig(file, format=kind, dpi=DPI)
+    return file.getvalue()
+
+
+def put(path: Path, content: bytes) -> Path:
+    """Write a file and return where; ConfigError if that cannot be done."""
     try:
-        figure.savefig(path, dpi=DPI)
+        path.write_bytes(content)
     except OSError as error:
         raise ConfigError(f"cannot write {str(path)!r}: {error}") from None
+    return path

@@ -1,0 +1,245 @@
+"""Pictures of numbers that a person gives, from any framework: what enters are arrays, what leaves are files.
+
+    plots = DebugVisualizer(VisualizationConfig(output_directory="plots"))
+    plots.plot_tensor_distribution("weights", model.fc1.weight)
+    plots.plot_gradient_flow("fc1", steps, norms)
+    plots.create_dashboard(plots.get_plot_names())
+
+A picture is made only of the numbers that were given; those that are NaN or infinite are counted and said. Needs the
+extra ``plot``.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuraldbg.errors import ConfigError
+from neuraldbg.nouns.json import jsonable
+from neuraldbg.show.numbers import numbers
+from neuraldbg.show.static.canvas import FORMATS, encoded, put
+from neuraldbg.show.static.counting import counted
+from neuraldbg.show.static.draw import figure
+from neuraldbg.show.static.gallery import page_of
+from neuraldbg.show.static.theme import theme_of
+from neuraldbg.show.views.view import Bar, Bars, Heat, Line, Lines, Scale, View
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping
+
+    import numpy.typing as npt
+
+    from neuraldbg.show.views.view import Floats, Ints
+
+DECADES = 2.0
+"""Positive numbers that span more powers of ten than this are drawn on a log axis."""
+STEP = "step"
+"""The column of the steps, where numbers are written to a file."""
+LONGEST = 80
+"""Characters of a file's name."""
+
+
+@dataclass(frozen=True)
+class VisualizationConfig:
+    """Where pictures go and how they look. ConfigError for what they cannot be."""
+
+    output_directory: str | os.PathLike[str] = "neuraldbg-plots"
+    """Created with the first picture."""
+    formats: tuple[str, ...] = ("png",)
+    """One file each: ``png``, ``svg``, ``pdf``."""
+    theme: str = "light"
+    """``light`` or ``dark``."""
+    size_in: tuple[float, float] | None = None
+    """Width and height in inches, None for what suits the picture."""
+
+    def __post_init__(self) -> None:
+        known = [suffix[1:] for suffix in FORMATS]
+        wrong = [one for one in self.formats if one not in known]
+        if wrong or not self.formats:
+            raise ConfigError(f"formats {', '.join(map(repr, wrong)) or '()'}: give one or more of {', '.join(known)}")
+        theme_of(self.theme)
+
+
+@dataclass(frozen=True)
+class _Plot:
+    view: View
+    columns: Mapping[str, npt.NDArray[Any]]
+    """The numbers in the picture, by what they are."""
+    files: tuple[Path, ...] = field(default=())
+
+
+class DebugVisualizer:
+    """Draws lists, numpy arrays and tensors, and remembers what it drew by name.
+
+    Every ``plot_...`` returns the path of its picture, in the first of the configured formats. The same plot drawn
+    again replaces the file.
+    """
+
+    def __init__(self, config: VisualizationConfig | None = None) -> None:
+        self.config = config or VisualizationConfig()
+        self._plots: dict[str, _Plot] = {}
+
+    def plot_tensor_distribution(self, name: str, values: Any, bins: int = 50) -> Path:
+        """Draw a histogram of all values of a tensor."""
+        found = numbers(values, "values")
+        title = f"Distribution of {name}: {found.size:,} values"
+        view = counted(title, found, bins, _lost(found))
+        columns = {"from": view.edges[:-1], "to": view.edges[1:], "count": view.counts}
+        return self._drawn(f"{name}_distribution", view, columns)
+
+    def plot_gradient_flow(self, name: str, steps: Any, gradients: Any) -> Path:
+        """Draw the gradient's size over steps, one number a step."""
+        return self._lines(f"{name}_gradient_flow", f"Gradient flow of {name}", steps, {name: gradients}, "gradient")
+
+    def plot_training_metrics(self, name: str, steps: Any, metrics: Mapping[str, Any]) -> Path:
+        """Draw metrics over steps as one line each, on one axis: give those that are of one kind."""
+        return self._lines(f"{name}_metrics", f"Training metrics: {name}", steps, metrics, "value")
+
+    def plot_layer_comparison(self, name: str, values: Mapping[str, float]) -> Path:
+        """Draw one number of each layer as a bar, in the order that is given."""
+        found = numbers(list(values.values()), "values")
+        view = Bars(
+            name="layers",
+            title=f"{name} of each layer",
+            layers=tuple(values),
+            bars=(Bar(name, np.where(np.isnan(found), np.inf, found)),),  # a NaN would mean that it was not read
+            scale=Scale(name, log=_wide(found)),
+            notes=_lost(found),
+            empty="" if len(found) else "no values were given",
+        )
+        return self._drawn(f"{name}_layers", view, {"layer": np.array(list(values), dtype=object), "value": found})
+
+    def plot_layer_heatmap(self, name: str, steps: Any, values: Mapping[str, Any]) -> Path:
+        """Draw one number of each layer at each step as cells, layers in the order that is given."""
+        at, rows = _over_steps(steps, values)
+        cells = np.stack([rows[layer] for layer in rows]) if rows else np.zeros((0, len(at)))
+        view = Heat(
+            name="layers",
+            title=f"{name} of each layer",
+            layers=tuple(rows),
+            steps=at,
+            width=np.ones(len(at), np.int64),
+            values=np.where(np.isfinite(cells), cells, np.nan),
+            nonfinite=~np.isfinite(cells),
+            scale=Scale(name, log=_wide(cells)),
+            reduce="max",
+            notes=_lost(cells),
+            empty="" if cells.size else "no values were given",
+        )
+        return self._drawn(f"{name}_heatmap", view, {STEP: at, **rows})
+
+    def get_plot_names(self) -> list[str]:
+        """Return the names of the plots that were drawn, in their order."""
+        return list(self._plots)
+
+    def get_plot_files(self, plot: str) -> tuple[Path, ...]:
+        """Return the files of a plot, one for each format. ConfigError for a name that was not drawn."""
+        return self._known(plot).files
+
+    def export_plot_data(self, plot: str, path: str | os.PathLike[str]) -> Path:
+        """Write the numbers in a plot to a .json or .csv file. ConfigError for another suffix or an unknown plot."""
+        drawn, where = self._known(plot), Path(path)
+        columns = {name: values.tolist() for name, values in drawn.columns.items()}
+        if where.suffix.lower() == ".json":
+            body = {"plot": plot, "title": drawn.view.title, "notes": drawn.view.notes, "columns": columns}
+            text = json.dumps(jsonable(body), indent=2, allow_nan=False) + "\n"
+        elif where.suffix.lower() == ".csv":
+            lines = io.StringIO(newline="")
+            csv.writer(lines).writerows([columns, *zip(*columns.values(), strict=True)])
+            text = lines.getvalue()
+        else:
+            raise ConfigError(f"cannot write data to {str(where)!r}: its name must end in .json, .csv")
+        return put(where, text.encode())
+
+    def create_dashboard(self, plots: Iterable[str] | None = None, path: str | os.PathLike[str] | None = None) -> Path:
+        """Write one page with the pictures of these plots, by default all of them, that needs no other file."""
+        names = list(self._plots if plots is None else plots)
+        if not names:
+            raise ConfigError("there is no plot to show: draw one first")
+        pictures = []
+        for name in names:
+            view = self._known(name).view
+            made = figure(view, size_in=self.config.size_in, theme=self.config.theme)
+            pictures.append((name, view, encoded(made, "png")))
+        where = Path(path) if path is not None else Path(self.config.output_directory) / "dashboard.html"
+        return put(where, page_of(pictures, self.config.theme).encode())
+
+    def _lines(self, plot: str, title: str, steps: Any, series: Mapping[str, Any], label: str) -> Path:
+        at, found = _over_steps(steps, series)
+        lines = []
+        for name, values in found.items():
+            there = np.isfinite(values)
+            lines.append(Line(name, at, np.where(there, values, np.nan), nonfinite=at[~there]))
+        every = np.concatenate([np.zeros(0), *found.values()])
+        view = Lines(
+            name="series",
+            title=title,
+            lines=tuple(lines),
+            y=Scale(label, log=_wide(every)),
+            notes=_lost(every),
+            empty="" if len(every) else "no values were given",
+        )
+        return self._drawn(plot, view, {STEP: at, **found})
+
+    def _drawn(self, plot: str, view: View, columns: Mapping[str, npt.NDArray[Any]]) -> Path:
+        made = figure(view, size_in=self.config.size_in, theme=self.config.theme)
+        folder = Path(self.config.output_directory)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot create the folder {str(folder)!r}: {error}") from None
+        files = tuple(
+            put(folder / f"{_file_name(plot)}.{suffix}", encoded(made, suffix)) for suffix in self.config.formats
+        )
+        self._plots[plot] = _Plot(view, columns, files)
+        return files[0]
+
+    def _known(self, plot: str) -> _Plot:
+        if plot not in self._plots:
+            raise ConfigError(f"there is no plot {plot!r}: {', '.join(self._plots) or 'none was drawn yet'}")
+        return self._plots[plot]
+
+
+def _over_steps(steps: Any, series: Mapping[str, Any]) -> tuple[Ints, dict[str, Floats]]:
+    """Return steps and values in the order of the steps; ConfigError where a value has no step."""
+    at = numbers(steps, "steps")
+    if not (np.isfinite(at).all() and (at == np.round(at)).all()):
+        raise ConfigError("steps are no whole numbers")
+    order = np.argsort(at, kind="stable")
+    if STEP in series:
+        raise ConfigError(f"{STEP!r} is what the steps are called: give these values another name")
+    found = {}
+    for name, given in series.items():
+        values = numbers(given, f"the values of {name!r}")
+        if len(values) != len(at):
+            raise ConfigError(f"there are {len(at)} steps and {len(values)} values of {name!r}: each step needs one")
+        found[str(name)] = values[order]
+    return at[order].astype(np.int64), found
+
+
+def _wide(values: Floats) -> bool:
+    finite = values[np.isfinite(values)]
+    positive = finite[finite > 0]
+    return bool(len(positive) and finite.min() >= 0 and np.log10(positive.max() / positive.min()) > DECADES)
+
+
+def _lost(values: Floats) -> tuple[str, ...]:
+    nan, infinite = int(np.isnan(values).sum()), int(np.isinf(values).sum())
+    return (f"{nan + infinite:,} of {values.size:,} values are not finite: {nan:,} NaN, {infinite:,} infinite",) * bool(
+        nan + infinite
+    )
+
+
+def _file_name(plot: str) -> str:
+    """A name that every file system takes; one that had to be changed stays different from all others."""
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "_", plot)[:LONGEST]
+    return plain if plain == plot else f"{plain}-{hashlib.sha256(plot.encode('utf-8', 'replace')).hexdigest()[:8]}"
