@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from neuraldbg.show.views.view import Floats, Ints
 
 
+LARGEST = 8e307
+"""An axis does not reach further than this, so that its length is a number."""
+
+
 @dataclass(frozen=True)
 class Axis:
     """A range of numbers, linear or logarithmic. ``low`` is less than ``high``, and above 0 where it is logarithmic."""
@@ -29,7 +33,7 @@ class Axis:
         scaled = self._scaled(values)
         found = np.full(values.shape, -1, np.int64)
         there = np.isfinite(scaled)
-        share = (scaled[there] - low) / (high - low)
+        share = (np.clip(scaled[there], low, high) - low) / (high - low)
         found[there] = np.clip(np.rint(share * (cells - 1)), 0, cells - 1)
         return found
 
@@ -58,7 +62,7 @@ def axis_of(parts: Iterable[Floats | Ints], *, log: bool = False) -> Axis:
     values = values[values > 0] if log else values
     if not len(values):
         return Axis(0.1, 1.0, log=True) if log else Axis(0.0, 1.0)
-    low, high = float(values.min()), float(values.max())
+    low, high = max(float(values.min()), -LARGEST), min(float(values.max()), LARGEST)
     if low < high:
         return Axis(low, high, log=log)
     if log:

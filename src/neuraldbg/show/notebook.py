@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from typing import TYPE_CHECKING, Any, Protocol
 
 from neuraldbg.errors import MissingExtra, NeuralDbgError
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 DPI = 90
 WIDTH = 100
 """Columns of text."""
+MATHJAX = re.compile(r'<script src="https?://[^"]*mathjax[^"]*"></script>')
+"""What plotly's HTML fetches from the net for formulas, which our figures have none of."""
 
 
 class Judged(Protocol):
@@ -87,6 +90,8 @@ def view_bundle(view: View) -> dict[str, Any]:
     try:
         from neuraldbg.show.interactive.draw import figure  # noqa: PLC0415 (an extra)
 
-        return {**found, **(figure(view)._repr_mimebundle_() or {})}
-    except Exception:  # noqa: BLE001 (as above: then it is text)
-        return found
+        found |= figure(view)._repr_mimebundle_() or {}
+        found["text/html"] = MATHJAX.sub("", found["text/html"])
+    except Exception:  # noqa: BLE001, S110 (as above: then it is text)
+        pass
+    return found

@@ -26,6 +26,8 @@ MOST_MARKS = 6
 MOMENT_STYLE = {"failure": "bold red", "cause": "bold", "event": "yellow", "chosen": "bold cyan"}
 URGENT = ("event", "cause", "chosen", "failure")
 """The later covers the earlier where two marks fall into one cell."""
+EXACT = 1e9
+"""Whole numbers below are written out: they count something."""
 BYTES = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -154,6 +156,8 @@ def quantity(value: float, scale: Scale) -> str:
     if scale.unit == "B" and np.isfinite(value):
         power = min(int(np.log10(max(abs(value), 1.0)) // 3), len(BYTES) - 1)
         return f"{number(value / 1000**power)} {BYTES[power]}"
+    if float(value).is_integer() and abs(value) < EXACT:
+        return f"{int(value):,} {scale.unit}".rstrip()
     return f"{number(value)} {scale.unit}".rstrip()
 
 

@@ -31,7 +31,7 @@ def drawn(view: Heat, width: int, height: int | None, marks: Marks) -> list[Text
     bad = grid.reduced(view.nonfinite.astype(np.float64), "max") > 0
     above = lane(view.marks, grid.at, grid.cells, left, marks)
     below = [
-        *ruler(grid.at, Axis(grid.first, max(grid.last, grid.first + 1)), grid.cells, left, "optimizer step", marks),
+        *ruler(grid.at, grid.axis, grid.cells, left, "optimizer step", marks),
         *_signs(view, width, marks, bad=bool(bad.any()), gaps=bool(np.isnan(shown).any())),
         *marks_told(view.marks, width, marks),
     ]
@@ -64,7 +64,7 @@ class Grid:
         self.first = int(steps[0]) if len(steps) else 0
         self._steps, self._ends = steps, seen_until(steps, width)
         self._span = int(self._ends[-1]) - self.first if len(steps) else 1
-        self.last = self.first + self._span - 1
+        self.axis = Axis(self.first, self.first + max(1, self._span - 1))
         self.cells = max(1, most // self._span) * self._span if self._span <= most else most
 
     def at(self, step: float) -> int:

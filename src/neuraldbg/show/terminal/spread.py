@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from neuraldbg.show.terminal.marks import Marks
     from neuraldbg.show.views.view import Floats, Spread
 
+SIGNS = 65
+"""Columns that what the signs mean needs for one line."""
 BINS, LEAST = 24, 3
 """Rows of the map where no height is asked for, and where too little is."""
 
@@ -27,24 +29,18 @@ def drawn(view: Spread, width: int, height: int | None, marks: Marks) -> list[Te
         return lines.drawn(_curves(view), width, height, marks)
     left = lines.TICK_WIDTH + 3
     grid = Grid(view.steps, view.width, width - left - 1)
-    top = float(np.nanmax(view.shares)) if np.isfinite(view.shares).any() else 1.0
-    signs = f"{marks.levels} 0 to {100 * top:.0f}% of the values in a bin   {marks.unread} no histogram"
     above = lane(view.marks, grid.at, grid.cells, left, marks)
     below = [
-        *ruler(
-            grid.at,
-            Axis(grid.first, grid.first + max(1, grid.last - grid.first)),
-            grid.cells,
-            left,
-            "optimizer step",
-            marks,
-        ),
+        *ruler(grid.at, grid.axis, grid.cells, left, "optimizer step", marks),
         *wrapped(f"rows: {named(view.scale)}, each from the number on", width, "dim", marks),
-        *wrapped(signs, width, "dim", marks),
-        *marks_told(view.marks, width, marks),
     ]
-    room = BINS if height is None else max(LEAST, height - len(above) - len(below))
+    told = marks_told(view.marks, width, marks)
+    signs = 2 if width < SIGNS else 1
+    room = BINS if height is None else max(LEAST, height - len(above) - len(below) - len(told) - signs)
     edges, shares = fewer(view.edges, view.shares, room)
+    top = float(np.nanmax(shares)) if np.isfinite(shares).any() else 1.0
+    words = f"{marks.levels} 0 to {100 * top:.0f}% of the values in a bin   {marks.unread} no histogram"
+    below += [*wrapped(words, width, "dim", marks), *told]
     rows = cells(grid.reduced(shares, "max"), np.zeros((len(shares), grid.cells), bool), Axis(0.0, top or 1.0), marks)
     found = [
         Text(padded(quantity(float(edge), view.scale), left, marks, right=True) + marks.edge, "dim") + row
