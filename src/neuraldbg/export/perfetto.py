@@ -15,13 +15,15 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from neuraldbg.export.exporter import Exporter
 from neuraldbg.export.spans import spans
 from neuraldbg.export.tables import measured, scalar_rows
-from neuraldbg.nouns import KINDS, STATS, column, jsonable
+from neuraldbg.nouns import KINDS, column, jsonable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from neuraldbg.export.exporter import Selection
@@ -167,24 +169,21 @@ def _time_of(run: RunRecord, step: int) -> float:
     return float(run.history.time[at]) if len(run.history) else 0.0
 
 
-def _sites(run: RunRecord, slab: Slab, rows: Iterable[int], stats: Iterable[str]) -> Iterator[dict[str, Any]]:
-    history, chosen = run.history, [(row, run.layout.sites[row]) for row in rows]
-    picked = [(stat, column(stat)) for stat in STATS if stat in tuple(stats)]
+def _sites(run: RunRecord, slab: Slab, rows: Sequence[int], stats: Sequence[str]) -> Iterator[dict[str, Any]]:
+    history, chosen = run.history, [run.layout.sites[row] for row in rows]
+    picked = [column(stat) for stat in stats]
+    seen = slab.high[:, list(rows), column("count")] > 0
+    # (3, R, S, K), of what is written alone.
+    three = np.stack([part[:, list(rows)][:, :, picked] for part in (slab.low, slab.mean, slab.high)])
     for place, at in enumerate(slab.rows.tolist()):
-        time_s, width = float(history.time[at]), int(history.width[at])
-        mean, low, high = (part[place].tolist() for part in (slab.mean, slab.low, slab.high))
-        for row, site in chosen:
-            if not high[row][column("count")]:
-                continue
+        time_s, width, cells = float(history.time[at]), int(history.width[at]), three[:, place].tolist()
+        for i in np.flatnonzero(seen[place]).tolist():
             named = {}
-            for stat, k in picked:
-                parts = {"": mean[row][k]} if width == 1 else _three(low[row][k], mean[row][k], high[row][k])
-                named[f"{site.label} {stat}"] = parts
-            yield from _counters(named, _process(site.kind), time_s, width)
-
-
-def _three(low: float, mean: float, high: float) -> dict[str, float]:
-    return {"low": low, "mean": mean, "high": high}
+            for k, stat in enumerate(stats):
+                low, mean, high = (part[i][k] for part in cells)
+                parts = {"": mean} if width == 1 else {"low": low, "mean": mean, "high": high}
+                named[f"{chosen[i].label} {stat}"] = parts
+            yield from _counters(named, _process(chosen[i].kind), time_s, width)
 
 
 EXPORTER = Exporter(

@@ -9,6 +9,7 @@ diagnosis is a text. Names of layers are quoted as in an address, so that a slas
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,8 @@ FILE = "events.out.tfevents.{started}.neuraldbg"
 """TensorBoard knows its files by ``tfevents`` in the name."""
 _VERSION = "brain.Event:2"
 _QUOTED = {ord(c): f"%{ord(c):02X}" for c in "%/"} | {c: f"%{c:02X}" for c in (*range(0x20), 0x7F)}
+_WIDE = 96
+"""Characters of a line of text."""
 _THINNED = ("low", "mean", "high")
 
 
@@ -66,8 +69,9 @@ def _text(tag: str, text: str) -> Any:
 
 
 def _said(diagnosis: Diagnosis) -> str:
-    """The text is read as Markdown: as a block of code, names in it stay what they are."""
-    return "\n".join(f"    {line}" for line in str(diagnosis).splitlines())
+    """The text is read as Markdown: as a block of code, names in it stay what they are, and nothing wraps its lines."""
+    lines = [part for line in str(diagnosis).splitlines() for part in textwrap.wrap(line, _WIDE) or [""]]
+    return "\n".join(f"    {line}" for line in lines)
 
 
 def _points(run: RunRecord, selection: Selection) -> Iterator[tuple[int, list[tuple[str, float]]]]:
@@ -75,23 +79,21 @@ def _points(run: RunRecord, selection: Selection) -> Iterator[tuple[int, list[tu
     history, rows, stats = run.history, np.array(selection.rows(run), np.int64), selection.columns(USUAL)
     known = {name: measured(history, name) for name in history.scalars}
     several = len(run.streams) > 1
-    sites = [run.layout.sites[row] for row in rows]
-    sometimes = () if selection.stats else ("nonfinite",)
-    tags = _tags(sites)
+    tags = _tags([run.layout.sites[row] for row in rows])
+    picked, unusual = [column(stat) for stat in stats], () if selection.stats else ("nonfinite",)
     done = 0
     for slab in history.slabs():
+        seen = slab.high[:, rows, column("count")] > 0
+        # (3, R, S, K), of what is written alone.
+        three = np.stack([part[:, rows][:, :, picked] for part in (slab.low, slab.mean, slab.high)])
         for place, at in enumerate(slab.rows.tolist()):
             yield from ((row, _scalars(run, row, known, several)) for row in range(done, at))
-            values = _scalars(run, at, known, several)
-            thinned = history.width[at] > 1
-            parts = [part[place][rows].tolist() for part in (slab.low, slab.mean, slab.high)]
-            for i, tag in enumerate(tags):
-                if not parts[2][i][column("count")]:
-                    continue
-                for stat in stats:
-                    three = [part[i][column(stat)] for part in parts]
-                    if stat not in sometimes or three[1]:
-                        values += _named(f"{tag}/{stat}", three, thinned)
+            values, thinned = _scalars(run, at, known, several), history.width[at] > 1
+            cells = three[:, place].tolist()
+            for i in np.flatnonzero(seen[place]).tolist():
+                for k, stat in enumerate(stats):
+                    if stat not in unusual or cells[1][i][k]:
+                        values += _named(f"{tags[i]}/{stat}", [part[i][k] for part in cells], thinned)
             yield at, values
             done = at + 1
     yield from ((row, _scalars(run, row, known, several)) for row in range(done, len(history)))
