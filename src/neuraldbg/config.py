@@ -50,6 +50,11 @@ class CaptureSettings(Thresholds):
         True,
         description="Make a few cheap experiments on a copy of the model early in the run, to ask what it depends on.",
     )
+    histograms: bool = Field(
+        True,
+        description="Take histograms of what is read, in a few steps that lie ever farther apart: 28 of the first "
+        "thousand, 77 of the first million.",
+    )
     max_calls: int = Field(8, ge=1, description="Calls of one module in a forward pass that keep sites of their own.")
 
 

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from neuraldbg.config import CaptureSettings
     from neuraldbg.nouns import Fact, Layout, Step
 
-_UNITS_EVERY = 4
-"""Steps between two readings of the units' activity, after the first window of steps."""
 _READ_BACKWARDS = 32
 """Backward passes of one step in which facts are read: a loop whose steps nobody sees has one step that never ends."""
 _UNSTEPPED = 10
@@ -354,10 +352,7 @@ class Capture:
         self.optimizers.clipped = None
         self.models.begin_step()
         self.params.begin_step()
-        hooks = self.hooks
-        hooks.sampled = self.steps % self.settings.every == 0
-        hooks.active = hooks.sampled
-        hooks.reads_units = self.steps < self.settings.window or self.steps % _UNITS_EVERY == 0
+        self.hooks.begin_step(self.steps)
         self._read(on=self.learning.reading(self.steps))
 
     def _doze(self) -> None:

@@ -176,7 +176,17 @@ class Delivery:
 
 
 def _step(closed: Closed, table: npt.NDArray[np.float64]) -> Step:
-    return Step(closed.step, closed.stream, closed.time, table, closed.scalars, closed.facts, applied=closed.applied)
+    histograms = closed.taken.histograms if closed.taken is not None else None
+    return Step(
+        closed.step,
+        closed.stream,
+        closed.time,
+        table,
+        closed.scalars,
+        closed.facts,
+        applied=closed.applied,
+        histograms=histograms,
+    )
 
 
 def _alike(backlog: list[Closed]) -> Iterator[list[Closed]]:

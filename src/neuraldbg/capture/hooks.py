@@ -32,6 +32,8 @@ _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 DEFAULT_LAYERS = (nn.Linear, nn.Conv2d, nn.LayerNorm, nn.Embedding)
 """What a HookManager used by hand reports, as Neural Observer's does."""
 ROWS = 16_384
+_UNITS_EVERY = 4
+"""Steps between two readings of the units' activity, after the first window of steps."""
 
 
 class HookManager:
@@ -73,6 +75,8 @@ class HookManager:
         """Whether this step is one of those whose activations are read."""
         self.reads_units = True
         """Whether the activity of units is read in this step."""
+        self.binned = False
+        """Whether this step has histograms: native code takes none."""
         self.thread: int | None = None
         """The thread whose passes are read, None for any: another may serve predictions while this one trains."""
         self.passes = 0
@@ -181,6 +185,12 @@ class HookManager:
         self._edges.clear()
         self._attached.clear()
         self.nodes = None
+
+    def begin_step(self, step: int) -> None:
+        """Decide what is read in a step of a session that is read in full."""
+        self.active = self.sampled = step % self.settings.every == 0
+        self.reads_units = step < self.settings.window or step % _UNITS_EVERY == 0
+        self.binned = self.settings.histograms and self.table.binning.begin(step)
 
     def reset_step(self) -> None:
         """Start a new step: what was read before is forgotten."""

@@ -178,6 +178,7 @@ class Params:
             each.read_weights()
         for w in stepped.others:
             w.before = self._read_other_weight(w, again=again)
+        self.table.binning.weights(watched)
 
     def _let_go(self, stepped: Stepped | None) -> None:
         """What was kept for another step will not be compared: one that raised, or holds the step that begins now."""
@@ -217,6 +218,7 @@ class Params:
 
     def read_gradients(self, watched: list[Watched], scale: Tensor | float = 1.0, *, again: bool = False) -> None:
         """Read the gradients alone, whole: no NaN hides between the blocks, and the norm is exact."""
+        self.table.binning.gradients(watched, scale)
         stepped = self._open if self._open is not None and self._open.watched == watched else self._stepped(watched)
         if stepped.devices:
             self._read_on_devices(stepped, scale, again=again)
@@ -309,6 +311,7 @@ class Params:
         """Read what the step changed."""
         stepped = self._open if self._open is not None and self._open.watched == watched else None
         self._let_go(stepped)
+        self.table.binning.updates(watched)
         if stepped is not None:
             stepped.samples.compare()
             for each in stepped.devices:

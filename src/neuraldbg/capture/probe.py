@@ -34,23 +34,26 @@ def inert(hook: Any) -> bool:
 class Slot:
     """The rows of one output tensor of one call of a module."""
 
-    __slots__ = ("_hook", "activation", "gradient", "hooked")
+    __slots__ = ("_hook", "_slow", "activation", "gradient", "hooked")
 
     def __init__(self, activation: int | None, gradient: int | None) -> None:
         self.activation = activation
         self.gradient = gradient
         self.hooked = -1  # the forward pass in which the gradient hook was set
         self._hook: Callable[[Tensor], None] | None = None
+        self._slow: Callable[[Tensor], None] | None = None
 
-    def hook(self, owner: HookManager) -> Callable[[Tensor], None] | None:
-        """Return the hook of the gradient, made when first needed; None where it has no row."""
-        if self._hook is None and self.gradient is not None:
-            self._hook = _gradient_hook(owner, self.gradient)
-        return self._hook
+    def hook(self, owner: HookManager, *, binned: bool = False) -> Callable[[Tensor], None] | None:
+        """Return the hook of the gradient, made when first needed; None where it has no row. ``binned`` for the one
+        that takes histograms, in Python.
+        """
+        if self._slow is None and self.gradient is not None:
+            self._slow = hook_of(owner.observe_grad, self.gradient)
+            self._hook = _gradient_hook(owner, self.gradient, self._slow)
+        return self._slow if binned else self._hook
 
 
-def _gradient_hook(owner: HookManager, row: int) -> Callable[[Tensor], None]:
-    slow = hook_of(owner.observe_grad, row)
+def _gradient_hook(owner: HookManager, row: int, slow: Callable[[Tensor], None]) -> Callable[[Tensor], None]:
     if native is None:
         return slow
     table, clock = owner.table, owner.tally.clock
@@ -95,7 +98,8 @@ class Probe:
         again = _graph_task() != -1  # inside a backward pass: activation checkpointing computes the forward again,
         if owner.thread not in (None, get_ident()) and not again:  # in whatever thread autograd uses
             return None
-        plain = self.quick is not None and self.seen_pass != owner.passes and owner.nodes is None and not again
+        first = self.quick is not None and self.seen_pass != owner.passes and not again
+        plain = first and owner.nodes is None and not owner.binned
         if not (plain and self.read_quickly(module, output)):
             self.read(module, output, again=again)
         if owner.trail is not None:
@@ -176,7 +180,7 @@ class Probe:
         node = x.grad_fn
         if node is None:  # a leaf would keep the hook for ever
             return
-        hook = slot.hook(self.owner)
+        hook = slot.hook(self.owner, binned=self.owner.binned)
         if hook is not None:
             set_hook(x, hook)
             slot.hooked = self.owner.passes

@@ -15,6 +15,7 @@ import torch
 
 from neuraldbg.capture import elsewhere, op
 from neuraldbg.capture.device import DeviceTable
+from neuraldbg.capture.histograms import Binning
 from neuraldbg.capture.late import Awaited, Late, sent
 from neuraldbg.capture.units import Units
 from neuraldbg.nouns import STATS, Site, column
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
     from torch import Tensor
+
+    from neuraldbg.nouns import StepHistograms
 
 _COPIED = [
     (op.TOTAL, column("total")),
@@ -65,6 +68,7 @@ class Table:
         """Whether rows of this step were brought over already."""
         self._numpy[:] = op.BLANK
         self.units = Units(window)
+        self.binning = Binning(cap)
         self.clear()
 
     def add(self, site: Site) -> int | None:
@@ -100,6 +104,8 @@ class Table:
             self.on(x.device).observe(x, row, 0 if whole else self.cap, bound, centre)
             return
         op.observe_cpu(x, self.rows, row, 0 if whole else self.cap, bound, centre)
+        if self.binning.on:
+            self.binning.add(row, x)
         if total:
             self._numpy[row, op.TOTAL] += total - x.numel()
 
@@ -149,6 +155,7 @@ class Table:
     def reset(self, rows: list[int]) -> None:
         """Forget what some rows have accumulated in this step."""
         self._numpy[rows] = op.BLANK
+        self.binning.reset(rows)
         for table in self._elsewhere.values():
             table.reset(rows)
 
@@ -160,10 +167,12 @@ class Table:
     def divide(self, rows: list[int], by: float) -> None:
         """Divide what was read into some rows, as if the tensors had been divided. Counts stay."""
         _divide(self._numpy, rows, by)
+        self.binning.reset(rows)
 
     def divide_later(self, rows: list[int], by: Tensor | float) -> None:
         """Do the same when the rows, or the number, have arrived from another device."""
         self._scalings[tuple(rows)] = by
+        self.binning.reset(rows)
 
     def set_norm(self, row: int, norm: float) -> None:
         """Say what the L2 norm of the whole tensor is of which a row holds a sample."""
@@ -185,7 +194,7 @@ class Table:
 
     def take(self) -> Raw:
         """Return a copy of what the step gathered, to be derived later, and start the next step."""
-        taken = Raw(self._numpy[: len(self.sites)].copy(), self.units.take())
+        taken = Raw(self._numpy[: len(self.sites)].copy(), self.units.take(), self.binning.take())
         self.clear()
         return taken
 
@@ -256,3 +265,5 @@ class Raw(NamedTuple):
     highest: npt.NDArray[np.float32] | None
     """Shape (units of all watched sites,): each unit's highest output, -inf where its site was not seen. None where
     units were not read."""
+    histograms: StepHistograms | None = None
+    """None in all but a few steps."""

@@ -17,6 +17,7 @@ from neuraldbg.nouns.diagnosis import (
 )
 from neuraldbg.nouns.event import TRANSITIONS, Event
 from neuraldbg.nouns.fact import Fact, FactKey
+from neuraldbg.nouns.histogram import BINS, EDGES, Histograms, StepHistograms
 from neuraldbg.nouns.json import Json, jsonable
 from neuraldbg.nouns.layout import Edge, Layer, Layout
 from neuraldbg.nouns.run import RUN_SCHEMA, History, Outcome, RunInfo, RunRecord, Series, Slab
@@ -24,6 +25,8 @@ from neuraldbg.nouns.site import KINDS, STATS, Site, column
 from neuraldbg.nouns.step import SCALARS, Step
 
 __all__ = [
+    "BINS",
+    "EDGES",
     "KINDS",
     "RUN_SCHEMA",
     "SCALARS",
@@ -42,6 +45,7 @@ __all__ = [
     "Evidence",
     "Fact",
     "FactKey",
+    "Histograms",
     "History",
     "Hypothesis",
     "Json",
@@ -55,6 +59,7 @@ __all__ = [
     "Site",
     "Slab",
     "Step",
+    "StepHistograms",
     "Unjudged",
     "column",
     "crash_json",

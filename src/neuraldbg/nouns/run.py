@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from neuraldbg.nouns.histogram import StepHistograms, course_of
 from neuraldbg.nouns.html import series_html, shown
 from neuraldbg.nouns.layout import Layout
 from neuraldbg.nouns.site import column
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.nouns.event import Event
     from neuraldbg.nouns.fact import Fact
+    from neuraldbg.nouns.histogram import Histograms
 
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
@@ -183,6 +185,8 @@ class RunRecord:
     """In order of first step."""
     steps: int = 0
     """Optimizer steps in the whole run."""
+    histograms: tuple[StepHistograms, ...] = ()
+    """Of a few steps, in step order: the first, then ever farther apart."""
 
     def series(self, row: int, stat: str, reduce: Reduce = "mean") -> Series:
         """One statistic of one site over the steps in which the site was seen."""
@@ -201,6 +205,10 @@ class RunRecord:
         if stream is not None:
             keep &= self.history.stream == stream
         return Series(self.history.steps[keep], values[keep], self.history.width[keep])
+
+    def histogram(self, row: int) -> Histograms:
+        """Return the histograms of one site, over the steps in which one was taken; none in a run without them."""
+        return course_of(self.histograms, row)
 
     def fact(self, key: str, **match: Any) -> dict[str, Any] | None:
         """Return the latest value of a fact whose fields equal ``match``; None if it was never learnt."""

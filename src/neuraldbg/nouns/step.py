@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from neuraldbg.nouns.fact import Fact
+    from neuraldbg.nouns.histogram import StepHistograms
 
 SCALARS = {
     "loss": "value given to backward, averaged over the step's micro-batches; NaN if it is, absent if no loss was seen",
@@ -62,6 +63,8 @@ class Step:
     """What was learnt about the program in this step."""
     applied: bool = True
     """False for a step that was halted before the optimizer changed the weights."""
+    histograms: StepHistograms | None = None
+    """None in all but a few steps."""
 
     @property
     def light(self) -> bool:

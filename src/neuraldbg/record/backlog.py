@@ -15,7 +15,7 @@ from neuraldbg.record.retention import MAX_LEVEL
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from neuraldbg.nouns import Event, Fact, Layout, RunInfo, Step
+    from neuraldbg.nouns import Event, Fact, Layout, RunInfo, Step, StepHistograms
     from neuraldbg.record.block import Ints
 
 LIGHT_BYTES = 2048
@@ -39,6 +39,7 @@ class Batch:
     rows: list[Block] = field(default_factory=list)
     tables: list[Block] = field(default_factory=list)
     """Steps that were folded because the writer did not keep up; they follow ``steps``."""
+    histograms: list[StepHistograms] = field(default_factory=list)
     layout: Layout | None = None
     facts: list[Fact] = field(default_factory=list)
     events: dict[tuple[str, str, str, int], Event] = field(default_factory=dict)
@@ -124,6 +125,8 @@ class Backlog:
             self.tell(events)
         if step.facts:
             batch.facts.extend(step.facts)
+        if step.histograms is not None:
+            self._keep(step.histograms)
         table = step.table.nbytes
         taken = self._bytes + LIGHT_BYTES + table
         if not self._full and len(self._steps) < self._limit and (taken <= self._most or not self._steps):
@@ -137,6 +140,12 @@ class Backlog:
         if self._excess_tabled == BIN or len(self._excess) == EXCESS:
             self._fold_excess()
         return False
+
+    def _keep(self, histograms: StepHistograms) -> None:
+        """Take the histograms of a step, as long as there is room: nothing stands for them once the queue is full."""
+        if self._bytes + histograms.nbytes <= self._most or not self._batch.histograms:
+            self._bytes += histograms.nbytes
+            self._batch.histograms.append(histograms)
 
     def tell(self, events: Iterable[Event]) -> None:
         """Take newer versions of events."""

@@ -1,9 +1,9 @@
 """What a byte budget buys, for a model of so many sites: how much is kept in the run file, how much waits in memory.
 
-Shares of the budget (64 MiB unless set otherwise), in stored bytes: 3/8 for the newest tables at full resolution, 3/32
-for those of the run's beginning and around events, 1/4 for bins of older ones, 1/16 for the scalars of steps. The rest
-is room for blocks that are not yet full, and for the layout. In memory, apart from the file, 1/8 for the steps that
-wait for the writer and 1/8 for the flight recorder.
+Shares of the budget (64 MiB unless set otherwise), in stored bytes: 11/32 for the newest tables at full resolution,
+3/32 for those of the run's beginning and around events, 1/4 for bins of older ones, 1/16 for the scalars of steps, 1/32
+for histograms. The rest is room for blocks that are not yet full, and for the layout. In memory, apart from the file,
+1/8 for the steps that wait for the writer and 1/8 for the flight recorder.
 
 Facts and events come on top: at most 4,096 facts of a kind are kept, and the detectors bound the events.
 """
@@ -68,7 +68,7 @@ def table_limits(settings: RecordSettings, sites: int) -> Limits:
     rows = max(BIN, min(TABLE_BLOCK, budget // 64 // row_bytes(sites) // BIN * BIN))
     return Limits(
         full_rows=settings.full_steps,
-        full_bytes=budget * 3 // 8,
+        full_bytes=budget * 11 // 32,
         kept_bytes=budget * 3 // 32,
         bin_rows=BINS,
         bin_bytes=budget // 4,
@@ -83,6 +83,11 @@ def scalar_limits(settings: RecordSettings) -> Limits:
     return Limits(settings.full_steps, 2 * part, part, BINS, part, ROW_BLOCK, 2 * ROW_BLOCK)
 
 
+def histogram_bytes(settings: RecordSettings) -> int:
+    """Return the bytes that histograms may take, unless the first and the newest alone take more."""
+    return settings.budget_mb * MIB // 32
+
+
 def file_bound(settings: RecordSettings, sites: int) -> int:
     """Return the bytes that a closed run file takes at most, for a run of any length; facts and events come on top.
 
@@ -91,7 +96,7 @@ def file_bound(settings: RecordSettings, sites: int) -> int:
     as do not yet make a bin of the next. While the run is written, its log (``-wal``) takes up to 16 MiB more.
     """
     budget, limits = settings.budget_mb * MIB, table_limits(settings, sites)
-    shares = limits.full_bytes + limits.kept_bytes + limits.bin_bytes + budget // 16
+    shares = limits.full_bytes + limits.kept_bytes + limits.bin_bytes + budget // 16 + histogram_bytes(settings)
     blocks = (2 * limits.block_rows + 2 * limits.fold_rows) * row_bytes(sites)
     bins = LEVELS * (BIN - 1) * bin_bytes(sites)
     return max(budget, shares + blocks + bins + _PAGES)

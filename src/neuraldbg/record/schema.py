@@ -1,7 +1,8 @@
 """The run file: one SQLite database a rank. Its tables, how one is opened for writing, and our values as its JSON.
 
 Tables: ``meta`` (info, layers, edges, ... as JSON by name), ``site`` (one row a site, in row order), ``block`` (blobs
-of rows of time, see codec.py), ``fact`` and ``event`` (one JSON row each). JSON in the file is strict.
+of rows of time, see codec.py), ``fact`` and ``event`` (one JSON row each), ``histogram`` (one blob a step). JSON in
+the file is strict.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import Any
 
 from neuraldbg.nouns import STATS, Edge, Event, Fact, Layer, Outcome, RunInfo, Site, jsonable
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 # 1  2026-11  first version: meta, site, block, fact, event
 # 2  2026-11  blocks hold either scalars or tables (block.part), by columns; the statistics "under" and "over"
+# 3  2026-11  histogram
 _PAGE = 32_768
 """Bytes. A run is read back in half of the time that pages of 8 KiB take: its tables span hundreds of those."""
 _LOG = 8 << 20
@@ -24,7 +26,7 @@ _LOG = 8 << 20
 APPLICATION_ID = 0x4E444247  # "NDBG", so that `file` and we know the database for ours
 FILE_NAME = "rank{rank}.ndbg"
 ROWS, TABLES = "rows", "tables"
-SQL_TABLES = ("meta", "site", "block", "fact", "event")
+SQL_TABLES = ("meta", "site", "block", "fact", "event", "histogram")
 
 _CREATE = f"""
 PRAGMA page_size = {_PAGE};
@@ -54,6 +56,7 @@ CREATE TABLE event (
     value TEXT NOT NULL,
     UNIQUE (kind, layer, site, first_step)
 );
+CREATE TABLE histogram (step INTEGER PRIMARY KEY, body BLOB NOT NULL);  -- see histograms.py
 INSERT INTO meta VALUES ('stats', '{json.dumps(STATS)}');
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.record import schema
-from neuraldbg.record.budget import scalar_limits, table_limits
+from neuraldbg.record import histograms, schema
+from neuraldbg.record.budget import histogram_bytes, scalar_limits, table_limits
 from neuraldbg.record.lane import Lane
 from neuraldbg.record.retention import place_of
 
@@ -52,6 +52,7 @@ class Writer:
             rows, tables = batch.blocks()
             self._rows.put(rows, scalar_limits(self._settings), self._places)
             self._tables.put(tables, table_limits(self._settings, self._sites), self._places)
+            histograms.store(self._db, batch.histograms, histogram_bytes(self._settings))
             self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:

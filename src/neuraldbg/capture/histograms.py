@@ -1,0 +1,153 @@
+"""Histograms of what is read, in a few steps: tensors in, counts by site out.
+
+Taken are activations, gradients at outputs, inputs, operands, and of what an optimizer steps weights, gradients and
+updates: on the CPU, in eager mode, of the sample of about ``block_cap`` elements that the other statistics are of
+(those of a parameter's gradient are of all its elements). There is none of what compiled graphs and other devices
+hold, of parameters that no optimizer steps, nor of gradients that an optimizer is still to divide by a loss scale.
+
+A bin is a power of two, which is the exponent in the bits of a number: nothing is rounded, and no random number drawn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from neuraldbg.capture import elsewhere, op
+from neuraldbg.nouns.histogram import HIGHEST, LOWEST, StepHistograms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy.typing as npt
+    from torch import Tensor
+
+    from neuraldbg.capture.params import Watched
+
+_APART, _GROWTH = 8, (3, 20)
+"""From one step with histograms to the next: steps at least, and at least this share of those so far (3 / 20). That
+makes 28 in the first thousand steps and 77 in the first million."""
+
+_CODES = 512
+"""Codes of a float32: the sign and eight bits of exponent."""
+_BIAS = 127
+_ENDS = (0, *range(_BIAS + LOWEST, _BIAS + HIGHEST + 1), 255)
+"""The first codes of: what counts as zero, each bin, what is not finite."""
+_STARTS = (*_ENDS, *(code + _CODES // 2 for code in _ENDS))
+
+
+def _narrowed_codes() -> npt.NDArray[np.int64]:
+    """Shape (4096,): the code as of a float32 for each sign and exponent of a float64."""
+    exponent = np.clip(np.arange(2048) - 1023 + _BIAS, 0, 254)
+    exponent[2047] = 255  # NaN and infinity
+    return np.concatenate([exponent, exponent + _CODES // 2])
+
+
+_NARROWED = _narrowed_codes()
+
+
+class Binning:
+    """Collects the histograms of a step, if it is one that has them."""
+
+    def __init__(self, cap: int) -> None:
+        self.on = False
+        """Whether the step that is under way has histograms."""
+        self._cap = cap
+        self._step = self._next = 0
+        self._counts: dict[int, npt.NDArray[np.int64]] = {}
+        """By row, shape (_CODES,)."""
+        self._before: dict[int, Tensor] = {}
+        """A sample of each weight from before the step, by the row of its update."""
+
+    def begin(self, step: int) -> bool:
+        """Begin a step that is read in full. Returns whether it has histograms."""
+        self.on = step >= self._next
+        self._step = step
+        self._forget()
+        return self.on
+
+    def add(self, row: int, x: Tensor) -> None:
+        """Count the elements of a tensor that can be read, or of a sample of it, for a site."""
+        if type(x) in op.ORDINARY and not op.transforming():
+            counts = _count(op.sample(x, self._cap))
+            known = self._counts.get(row)
+            self._counts[row] = counts if known is None else known + counts
+
+    def reset(self, rows: Iterable[int]) -> None:
+        """Forget what was counted for some sites."""
+        for row in rows:
+            self._counts.pop(row, None)
+
+    def weights(self, watched: Iterable[Watched]) -> None:
+        """Count weights before a step, and keep a sample of each until after it."""
+        if not self.on:
+            return
+        for w in watched:
+            if w.param is not None and w.update is not None and _here(w.ref):
+                flat = op.sample(w.ref.detach(), self._cap)
+                self._counts[w.param] = _count(flat)
+                self._before[w.update] = flat.clone()
+
+    def gradients(self, watched: Iterable[Watched], scale: Tensor | float) -> None:
+        """Count final gradients, unless they are still to be divided by something."""
+        if not self.on or not isinstance(scale, float) or scale != 1.0:
+            return
+        for w in watched:
+            grad = w.ref.grad
+            if w.grad is not None and grad is not None and _here(grad):
+                self._counts[w.grad] = _count(op.sample(grad.detach(), self._cap))
+
+    def updates(self, watched: Iterable[Watched]) -> None:
+        """Count what a step has changed."""
+        if not self.on:
+            return
+        for w in watched:
+            before = self._before.pop(w.update, None) if w.update is not None else None
+            if before is None or not _here(w.ref):
+                continue
+            now = op.sample(w.ref.detach(), self._cap)
+            if now.shape == before.shape and w.update is not None:
+                self._counts[w.update] = _count(_wide(now) - _wide(before))
+
+    def take(self) -> StepHistograms | None:
+        """Return what the step has counted, None where it has no histograms."""
+        if not self.on:
+            return None
+        self.on = False
+        share, of = _GROWTH
+        self._next = self._step + max(_APART, -(-self._step * share // of))
+        counted = self._counts
+        found = (
+            StepHistograms.of(self._step, list(counted), _binned(np.stack(list(counted.values())))) if counted else None
+        )
+        self._forget()
+        return found
+
+    def _forget(self) -> None:
+        self._counts, self._before = {}, {}
+
+
+def _here(x: Tensor) -> bool:
+    """Whether a tensor is an ordinary one on the CPU that can be read now."""
+    return type(x) in op.ORDINARY and op.observable(x) and not elsewhere.lies(x) and not op.transforming()
+
+
+def _wide(flat: Tensor) -> Tensor:
+    return flat if flat.dtype in (torch.float32, torch.float64) else flat.float()
+
+
+def _count(flat: Tensor) -> npt.NDArray[np.int64]:
+    """Count the values of a 1-D tensor by sign and exponent, shape (_CODES,)."""
+    values = _wide(flat).numpy()
+    if values.dtype == np.float64:
+        return np.bincount(_NARROWED[(values.view(np.int64) >> 52) & 4095], minlength=_CODES)
+    return np.bincount(values.view(np.uint32) >> 23, minlength=_CODES)
+
+
+def _binned(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Sum counts by code, shape (S, _CODES), up to bins, shape (S, BINS)."""
+    summed = np.add.reduceat(counts, _STARTS, axis=1)
+    above, below = summed[:, : len(_ENDS)], summed[:, len(_ENDS) :]
+    return np.concatenate([below[:, -2:0:-1], above[:, :1] + below[:, :1], above[:, 1:-1]], axis=1)

@@ -1,0 +1,121 @@
+"""Histograms of the values of tensors: counts in bins that are the same for every site, step and run.
+
+The bins are powers of two with a sign, so that any two histograms can be compared or added: ``(-2**-32, 2**-32)`` holds
+zero and all that is nearly that, then come ``[2**-32, 2**-31)`` to ``[2**31, 2**32)`` and what is larger, and the same
+mirrored for negative values. NaN and infinity are in none: the statistic ``nonfinite`` counts them.
+
+Shape legend: S sites, B bins in use, C steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
+
+LOWEST, HIGHEST = -32, 32
+"""Exponents of two: what is smaller counts as zero, what is larger is in the last bin."""
+ZERO = HIGHEST - LOWEST + 1
+"""The bin of zero, in the middle."""
+BINS = 2 * ZERO + 1
+_POWERS = np.exp2(np.arange(LOWEST, HIGHEST + 1, dtype=np.float64))
+EDGES = np.concatenate([[-np.inf], -_POWERS[::-1], _POWERS, [np.inf]])
+"""Shape (BINS + 1,), ascending. An edge belongs to the bin that is farther from zero."""
+EDGES.flags.writeable = False
+
+
+@dataclass(frozen=True)
+class StepHistograms:
+    """The histograms of all sites of which one was taken in a step, each without the empty bins at its two ends."""
+
+    step: int
+    rows: npt.NDArray[np.int32]
+    """Shape (S,): the sites, as rows of the layout, ascending."""
+    first: npt.NDArray[np.uint8]
+    """Shape (S,): the first bin that is kept of each."""
+    width: npt.NDArray[np.uint8]
+    """Shape (S,): how many are kept from there on; 0 where no value was finite."""
+    counts: npt.NDArray[np.uint32]
+    """Shape (sum(width),): what is kept, one site after the other."""
+
+    @classmethod
+    def of(cls, step: int, rows: Sequence[int], counts: npt.NDArray[np.int64]) -> StepHistograms:
+        """Build them from the counts of some sites, shape (S, BINS), in whatever order."""
+        order = np.argsort(np.asarray(rows, np.int64))
+        counts = counts[order]
+        used = counts > 0
+        some = used.any(axis=1)
+        first = np.where(some, used.argmax(axis=1), ZERO)
+        width = np.where(some, BINS - used[:, ::-1].argmax(axis=1) - first, 0)
+        bins = np.arange(BINS)
+        kept = (bins >= first[:, None]) & (bins < (first + width)[:, None])
+        return cls(
+            step,
+            np.asarray(rows, np.int32)[order],
+            first.astype(np.uint8),
+            width.astype(np.uint8),
+            counts[kept].astype(np.uint32),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that they hold."""
+        return sum(part.nbytes for part in (self.rows, self.first, self.width, self.counts))
+
+    def counts_of(self, row: int) -> Ints | None:
+        """Return the counts of one site, shape (BINS,); None if it has no histogram in this step."""
+        at = int(np.searchsorted(self.rows, row))
+        if at == len(self.rows) or self.rows[at] != row:
+            return None
+        first, width, end = int(self.first[at]), int(self.width[at]), int(self._ends[at])
+        whole = np.zeros(BINS, np.int64)
+        whole[first : first + width] = self.counts[end - width : end]
+        return whole
+
+    @cached_property
+    def _ends(self) -> Ints:
+        return np.cumsum(self.width, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Histograms:
+    """The histograms of one site over the steps of a run, in the bins that any of them uses."""
+
+    steps: Ints
+    """Shape (C,)."""
+    edges: Floats
+    """Shape (B + 1,), ascending; the first or the last is infinite where values beyond 2**32 were found. Of a site
+    without any finite value the bin of zero alone."""
+    counts: Ints
+    """Shape (C, B): elements in each bin. Of a large tensor those of a sample, as for the statistics."""
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    @property
+    def shares(self) -> Floats:
+        """Shape (C, B): the counts of each step over their sum, NaN where no value was finite."""
+        total = self.counts.sum(axis=1, keepdims=True)
+        with np.errstate(invalid="ignore"):
+            shares: Floats = self.counts / total
+        return shares
+
+
+def course_of(histograms: Sequence[StepHistograms], row: int) -> Histograms:
+    """Return the histograms of one site in the steps that have one of it."""
+    found = [(each.step, counts) for each in histograms if (counts := each.counts_of(row)) is not None]
+    steps = np.array([step for step, _ in found], np.int64)
+    counts = np.stack([counts for _, counts in found]) if found else np.zeros((0, BINS), np.int64)
+    used = np.flatnonzero(counts.any(axis=0))
+    first, last = (int(used[0]), int(used[-1])) if len(used) else (ZERO, ZERO)
+    return Histograms(steps, EDGES[first : last + 2], counts[:, first : last + 1])
