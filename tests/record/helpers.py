@@ -7,7 +7,22 @@ import math
 
 import numpy as np
 
-from neuraldbg.nouns import STATS, Edge, Event, Fact, History, Layer, Layout, Outcome, RunInfo, Site, Step, column
+from neuraldbg.nouns import (
+    BINS,
+    STATS,
+    Edge,
+    Event,
+    Fact,
+    History,
+    Layer,
+    Layout,
+    Outcome,
+    RunInfo,
+    Site,
+    Step,
+    StepHistograms,
+    column,
+)
 from neuraldbg.record.block import rows_of, tables_of
 
 INFO = RunInfo(
@@ -37,7 +52,16 @@ def layout(sites=4):
     )
 
 
-def step(index, *, sites=4, stream=0, loss=None, nonfinite=0, seen=True, **scalars):
+def histograms(index, sites=4):
+    """Bell-shaped counts, of each site elsewhere; the last site has none."""
+    draw = np.random.default_rng(index)
+    bins = np.arange(BINS)
+    places = draw.integers(0, BINS, (sites, 1))
+    counts = draw.poisson(800 * np.exp(-(((bins - places) / 6) ** 2)))
+    return StepHistograms.of(index, range(sites - 1), counts[:-1])
+
+
+def step(index, *, sites=4, stream=0, loss=None, nonfinite=0, seen=True, binned=False, **scalars):
     table = np.zeros((sites, len(STATS)))
     for k, name in enumerate(("mean", "std", "rms", "min", "max")):
         table[:, column(name)] = math.sin(index * 0.1 + k) + np.arange(sites)
@@ -55,6 +79,7 @@ def step(index, *, sites=4, stream=0, loss=None, nonfinite=0, seen=True, **scala
         table=table,
         scalars={"loss": value, "lr": 0.1, "loss_nonfinite": float(not math.isfinite(value)), **scalars},
         facts=(Fact(index, "modes", {"model": "Net", "training": True, "worst": math.nan}),) if index == 0 else (),
+        histograms=histograms(index, sites) if binned else None,
     )
 
 

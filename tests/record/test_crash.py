@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.record.helpers import assert_same, covered
+from tests.record.helpers import assert_same, covered, histograms
 
 from neuraldbg.errors import RunFileError
 from neuraldbg.record import read_run
@@ -26,7 +26,7 @@ folder, rate, steps = Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
 recorder = Recorder(folder, RecordSettings(full_steps=128), INFO)
 begin = time.time()
 for i in range(steps):
-    recorder.put(step(i), layout(), (event(0, i),))
+    recorder.put(step(i, binned=i % 50 == 0), layout(), (event(0, i),))
     print(i, flush=True)
     time.sleep(max(0.0, begin + (i + 1) / rate - time.time()))
 recorder.close()
@@ -67,6 +67,7 @@ def test_what_a_killed_process_leaves_is_whole_but_for_the_last_second(tmp_path)
     assert record.steps > last - rate
     assert record.events[0].last_step == record.steps - 1
     assert record.history.width.max() == 16
+    assert_same(record.histograms, tuple(histograms(i) for i in range(0, record.steps, 50)))
     assert_same(read_run(tmp_path), record)
 
 
@@ -108,6 +109,7 @@ def test_another_process_reads_while_it_is_written(tmp_path, rate):
         while time.monotonic() < deadline:
             record = read_run(tmp_path)
             assert covered(record.history) == list(range(record.steps))
+            assert [each.step for each in record.histograms] == list(range(0, record.steps, 50))
             seen.append(record.steps)
             time.sleep(0.05)
         child.kill()

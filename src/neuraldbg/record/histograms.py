@@ -19,30 +19,35 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
+_EARLY = 53
+"""The step from which on the share is more than the constant number: 8 / 15%."""
 _HEAD = struct.Struct("<I")
 _SIZES = struct.Struct("<II")
 
 
 def store(db: sqlite3.Connection, fresh: Iterable[StepHistograms], most: int) -> None:
-    """Put histograms into the database; where all take more than ``most`` bytes, leave out some of the older ones."""
+    """Put histograms into the database; where all take more than ``most`` bytes, leave some out."""
     rows = [(each.step, encode(each)) for each in fresh]
     if not rows:
         return
     db.executemany("INSERT OR REPLACE INTO histogram (step, body) VALUES (?, ?)", rows)
     sizes = dict(db.execute("SELECT step, length(body) FROM histogram ORDER BY step"))
-    while gone := expired(sizes, most):
-        db.executemany("DELETE FROM histogram WHERE step = ?", [(step,) for step in gone])
-        for step in gone:
-            del sizes[step]
+    while len(sizes) > 2 and sum(sizes.values()) > most:
+        gone = expendable(list(sizes))
+        db.execute("DELETE FROM histogram WHERE step = ?", (gone,))
+        del sizes[gone]
 
 
-def expired(sizes: dict[int, int], most: int) -> Sequence[int]:
-    """Return what to leave out of stored histograms, bytes by step in order: every second one of the older half.
+def expendable(steps: Sequence[int]) -> int:
+    """Return which of three or more steps to leave out: the one whose neighbours lie closest together, never the first
+    or the newest.
 
-    The first and the newest always stay; none goes where all together take at most ``most`` bytes.
+    Steps with histograms are a constant number apart at first, later a constant share of their number. Laid out by the
+    logarithm of ``step + _EARLY`` they are equally far apart, so that every second one goes, the oldest first, before
+    any of those left does.
     """
-    inner = list(sizes)[1:-1]
-    return inner[: (len(inner) + 1) // 2 : 2] if sum(sizes.values()) > most else ()
+    places = np.log(np.asarray(steps, np.float64) + _EARLY)
+    return steps[1 + int(np.argmin(np.round(places[2:] - places[:-2], 1)))]
 
 
 def load(db: sqlite3.Connection) -> tuple[StepHistograms, ...]:
