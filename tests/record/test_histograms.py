@@ -17,7 +17,7 @@ from neuraldbg.record import Recorder, file_bound, read_run, schema
 from neuraldbg.record.backlog import Backlog
 from neuraldbg.record.budget import histogram_bytes, queue_bytes
 from neuraldbg.record.codec import BlobDamaged
-from neuraldbg.record.histograms import decode, encode, expendable
+from neuraldbg.record.histograms import decode, encode, expendable, load
 from neuraldbg.saved import Run
 
 SETTINGS = RecordSettings(queue=1000)
@@ -69,6 +69,24 @@ def test_histograms_come_back_from_the_file_as_they_were(tmp_path):
 def test_none_are_recorded_of_steps_that_have_none(tmp_path):
     assert recorded(tmp_path, [step(i) for i in range(20)]).histograms == ()
     assert read_run(tmp_path).histograms == ()
+
+
+def test_a_run_that_grows_is_read_on(tmp_path):
+    recorder = Recorder(tmp_path, SETTINGS, INFO)
+    known = ()
+    for i in range(30):
+        recorder.put(step(i, binned=i % 8 == 0), layout())
+        recorder.flush()
+        db = sqlite3.connect(tmp_path / "rank0.ndbg")
+        now = load(db, known)
+        assert (now is known) == (i % 8 > 0)
+        assert all(one is other for one, other in zip(known, now, strict=False))
+        assert_same(now, load(db))
+        known = now
+        db.execute("DELETE FROM histogram WHERE step = 8")
+        assert [each.step for each in load(db, known)] == [s for s in range(0, i + 1, 8) if s != 8]
+        db.close()  # and nothing was changed
+    recorder.close()
 
 
 @pytest.mark.parametrize("sites", [2, 300, 3000])

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _EARLY = 53
 """The step from which on the share is more than the constant number: 8 / 15%."""
+_FIRST_VERSION = 3
+"""Of the run file: the first that has them."""
 _HEAD = struct.Struct("<I")
 _SIZES = struct.Struct("<II")
 
@@ -50,9 +52,22 @@ def expendable(steps: Sequence[int]) -> int:
     return steps[1 + int(np.argmin(np.round(places[2:] - places[:-2], 1)))]
 
 
-def load(db: sqlite3.Connection) -> tuple[StepHistograms, ...]:
-    """Read all of them, in step order; BlobDamaged if one is not whole."""
-    return tuple(decode(step, body) for step, body in db.execute("SELECT step, body FROM histogram ORDER BY step"))
+def load(db: sqlite3.Connection, known: tuple[StepHistograms, ...] = ()) -> tuple[StepHistograms, ...]:
+    """Read all of them, in step order, but for those that are ``known``; ``known`` itself where nothing has changed.
+
+    None in files of older versions. BlobDamaged if one is not whole.
+    """
+    if db.execute("PRAGMA user_version").fetchone()[0] < _FIRST_VERSION:
+        return ()
+    found = {each.step: each for each in known}
+    steps = [step for (step,) in db.execute("SELECT step FROM histogram ORDER BY step")]
+    if steps == list(found):
+        return known
+    for step in steps:
+        if step not in found:
+            (body,) = db.execute("SELECT body FROM histogram WHERE step = ?", (step,)).fetchone()
+            found[step] = decode(step, body)
+    return tuple(found[step] for step in steps)
 
 
 def encode(one: StepHistograms) -> bytes:

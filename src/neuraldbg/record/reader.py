@@ -179,8 +179,7 @@ def _record(db: sqlite3.Connection) -> RunRecord:
         edges=schema.edges_from(meta.get("edges", "[]")),
         called=frozenset(json.loads(meta.get("called", "[]"))),
     )
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    scalars, tables = _blobs(db, json.loads(meta["stats"]), version)
+    scalars, tables = _blobs(db, json.loads(meta["stats"]))
     history, steps = history_of(scalars, tables, len(layout.sites))
     facts = db.execute("SELECT step, key, value FROM fact ORDER BY id")
     events = db.execute("SELECT value FROM event ORDER BY first_step, id")
@@ -191,13 +190,13 @@ def _record(db: sqlite3.Connection) -> RunRecord:
         facts=tuple(schema.fact_from(*row) for row in facts),
         events=tuple(schema.event_from(text) for (text,) in events),
         steps=steps,
-        histograms=histograms.load(db) if version >= 3 else (),
+        histograms=histograms.load(db),
     )
 
 
-def _blobs(db: sqlite3.Connection, stats: Sequence[str], version: int) -> tuple[list[codec.Blob], list[codec.Blob]]:
+def _blobs(db: sqlite3.Connection, stats: Sequence[str]) -> tuple[list[codec.Blob], list[codec.Blob]]:
     """Return the blocks of scalars and those of tables, still packed; a block of version 1 holds both: scalars."""
-    if version < 2:
+    if db.execute("PRAGMA user_version").fetchone()[0] < 2:
         query = f"SELECT '{schema.ROWS}', body FROM block ORDER BY ordinal"  # noqa: S608 (a constant)
     else:
         query = "SELECT part, body FROM block ORDER BY ordinal"
