@@ -176,16 +176,15 @@ class Delivery:
 
 
 def _step(closed: Closed, table: npt.NDArray[np.float64]) -> Step:
-    histograms = closed.taken.histograms if closed.taken is not None else None
     return Step(
-        closed.step,
-        closed.stream,
-        closed.time,
-        table,
-        closed.scalars,
-        closed.facts,
+        index=closed.step,
+        stream=closed.stream,
+        time=closed.time,
+        table=table,
+        scalars=closed.scalars,
+        facts=closed.facts,
         applied=closed.applied,
-        histograms=histograms,
+        histograms=None if closed.taken is None else closed.taken.histograms,
     )
 
 

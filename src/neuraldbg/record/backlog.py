@@ -40,6 +40,7 @@ class Batch:
     tables: list[Block] = field(default_factory=list)
     """Steps that were folded because the writer did not keep up; they follow ``steps``."""
     histograms: list[StepHistograms] = field(default_factory=list)
+    """In step order."""
     layout: Layout | None = None
     facts: list[Fact] = field(default_factory=list)
     events: dict[tuple[str, str, str, int], Event] = field(default_factory=dict)
@@ -142,7 +143,7 @@ class Backlog:
         return False
 
     def _keep(self, histograms: StepHistograms) -> None:
-        """Take the histograms of a step, as long as there is room: nothing stands for them once the queue is full."""
+        """Take the histograms of a step, if there is room: where the writer does not keep up, some are left out."""
         if self._bytes + histograms.nbytes <= self._most or not self._batch.histograms:
             self._bytes += histograms.nbytes
             self._batch.histograms.append(histograms)
