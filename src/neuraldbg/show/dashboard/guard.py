@@ -1,0 +1,189 @@
+"""Who may see the dashboard: a WSGI application in, one that answers only its owner's browser out.
+
+A run tells of somebody's work, and any page that a browser has open can send requests to this machine. So a request
+must, in this order: name a host that is ours (a page of another name may lead here by DNS rebinding), bring the secret
+(the token of the printed address once, then a cookie that other sites cannot send), and, if it is a POST, come from
+our own page. All others get a sentence and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import secrets
+import socket
+from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    Headers = list[tuple[str, str]]
+    Environ = dict[str, Any]
+    StartResponse = Callable[..., Callable[[bytes], object]]
+    Application = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+TOKEN = "token"  # noqa: S105 (the name of the parameter)
+MOST = 4 << 20
+"""Bytes of a request: what the page sends is its state."""
+_LIBRARIES = "/_dash-component-suites/"
+_ALWAYS = (
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+)
+
+
+def policy(script_hashes: Sequence[str] = ()) -> str:
+    """Return the Content-Security-Policy: nothing from anywhere else, and of inline scripts only those hashed."""
+    rules = {
+        "default-src": "'self'",
+        "script-src": " ".join(["'self'", *script_hashes]),
+        # plotly.js and cytoscape.js write rules into <style> elements of their own, and plotly sets `style` of SVG
+        # text as an attribute: without this, figures lose their layout. Styles cannot run anything.
+        "style-src": "'self' 'unsafe-inline'",
+        "img-src": "'self' data: blob:",  # "download as png" goes through both
+        "font-src": "'self' data:",
+        "connect-src": "'self'",
+        "object-src": "'none'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+    }
+    return "; ".join(f"{name} {value}" for name, value in rules.items())
+
+
+class Hosts:
+    """The names under which this server may be asked for."""
+
+    def __init__(self, host: str, *, exposed: bool) -> None:
+        self._exposed = exposed
+        self._names = {"localhost", host.lower()}
+        if exposed:
+            self._names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+
+    def __contains__(self, header: object) -> bool:
+        """Whether a ``Host`` header is of ours. Its port is not asked for: that of a tunnel is another one."""
+        try:
+            name = urlsplit(f"//{header}").hostname or ""
+        except ValueError:
+            return False
+        if name in self._names:
+            return True
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        # Rebinding needs a name: a page that came from an address itself can only be from that machine.
+        return address.is_loopback or self._exposed
+
+
+class Guard:
+    """The WSGI application that stands in front of another."""
+
+    def __init__(self, app: Application, token: str, hosts: Hosts, content_policy: str) -> None:
+        self._app = app
+        self._hosts = hosts
+        self._tokens = [token.encode()]
+        self._tickets: set[bytes] = set()
+        self._pass = secrets.token_urlsafe(32)
+        # Cookies are shared by all ports of a host: each dashboard has a name of its own.
+        self._cookie = f"neuraldbg-{hashlib.sha256(token.encode()).hexdigest()[:12]}"
+        self._headers = (("Content-Security-Policy", content_policy), *_ALWAYS)
+
+    def ticket(self) -> str:
+        """Return a token that opens the page once: command lines, such as a browser's, can be seen by others."""
+        made = secrets.token_urlsafe(32)
+        self._tickets.add(made.encode())
+        return made
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer, or let the application behind answer."""
+        refusal = self._refusal(environ)
+        if refusal is not None:
+            return self._say(start_response, *refusal)
+        given = dict(parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True)).get(TOKEN)
+        if given is not None:
+            return self._exchange(environ, start_response, given.encode())
+        if not self._known(environ):
+            return self._say(
+                start_response,
+                HTTPStatus.FORBIDDEN,
+                "This dashboard opens with the address that was printed when it was started: it carries a token.",
+            )
+        if environ["REQUEST_METHOD"] == "POST" and not _own_origin(environ):
+            return self._say(start_response, HTTPStatus.FORBIDDEN, "This request comes from another page.")
+        return self._app(environ, self._dressed(environ, start_response))
+
+    def _refusal(self, environ: Environ) -> tuple[HTTPStatus, str] | None:
+        if environ.get("HTTP_HOST") not in self._hosts:
+            return HTTPStatus.FORBIDDEN, "This dashboard is not served under this host name."
+        if environ["REQUEST_METHOD"] not in {"GET", "HEAD", "POST"}:
+            return HTTPStatus.METHOD_NOT_ALLOWED, "Only GET and POST."
+        length = environ.get("CONTENT_LENGTH") or "0"
+        if not length.isdecimal() or int(length) > MOST or "HTTP_TRANSFER_ENCODING" in environ:
+            return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The request is too large, or does not say how large it is."
+        return None
+
+    def _known(self, environ: Environ) -> bool:
+        try:
+            cookies = SimpleCookie(environ.get("HTTP_COOKIE", ""))
+        except CookieError:
+            return False
+        shown = cookies[self._cookie].value if self._cookie in cookies else ""
+        return secrets.compare_digest(shown.encode(), self._pass.encode())
+
+    def _exchange(self, environ: Environ, start_response: StartResponse, given: bytes) -> Iterable[bytes]:
+        """A right token becomes the cookie, and goes from the address: the rest of it is the state of the page."""
+        right = [secrets.compare_digest(given, token) for token in (*self._tokens, *self._tickets)]
+        self._tickets.discard(given)
+        if not any(right):
+            return self._say(
+                start_response,
+                HTTPStatus.FORBIDDEN,
+                "The token of this address is wrong, or of a dashboard that has ended.",
+            )
+        rest = [(k, v) for k, v in parse_qsl(environ["QUERY_STRING"], keep_blank_values=True) if k != TOKEN]
+        # Always to the page itself: a path of the address could lead elsewhere (`//example.org`).
+        headers = [
+            ("Location", f"/?{urlencode(rest)}" if rest else "/"),
+            ("Set-Cookie", f"{self._cookie}={self._pass}; Path=/; HttpOnly; SameSite=Strict"),
+        ]
+        return self._say(start_response, HTTPStatus.SEE_OTHER, "", headers)
+
+    def _say(
+        self, start_response: StartResponse, status: HTTPStatus, sentence: str, more: Headers | None = None
+    ) -> Iterable[bytes]:
+        body = f"{sentence}\n".encode()
+        headers = [
+            ("Content-Type", "text/plain; charset=utf-8"),
+            ("Content-Length", str(len(body))),
+            ("Cache-Control", "no-store"),
+            *self._headers,
+            *(more or []),
+        ]
+        start_response(f"{status.value} {status.phrase}", headers)
+        return [body]
+
+    def _dressed(self, environ: Environ, start_response: StartResponse) -> StartResponse:
+        # Dash's own libraries carry their version in their name and no data: a reload need not fetch them again.
+        library = environ.get("PATH_INFO", "").startswith(_LIBRARIES)
+        own = {name.lower() for name, _ in self._headers} | ({"cache-control"} if not library else set())
+
+        def start(status: str, headers: Headers, exc_info: Any = None) -> Callable[[bytes], object]:
+            kept = [(name, value) for name, value in headers if name.lower() not in own]
+            if not library:
+                kept.append(("Cache-Control", "no-store"))
+            return start_response(status, [*kept, *self._headers], exc_info)
+
+        return start
+
+
+def _own_origin(environ: Environ) -> bool:
+    """Whether a POST comes from the page that this server itself gave out; browsers always tell."""
+    origin = urlsplit(environ.get("HTTP_ORIGIN", ""))
+    return origin.scheme in {"http", "https"} and origin.netloc == environ.get("HTTP_HOST")
