@@ -124,6 +124,8 @@ class Blob:
         shape = arrays["mean"].shape if self.old else (0, *header["sites"])
         self.sites: int = shape[1]
         self._stats: int = shape[2]
+        self._alone: Block | None = None
+        """Its rows, once read: a run that is followed is laid out again with every new block."""
 
     def columns(self, name: str, wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """Read columns of ``mean``, ``low`` or ``high``, (n,) to (T, n); column i is statistic i % K of site i // K."""
@@ -154,7 +156,12 @@ class Blob:
         return Block(names=self._names, **arrays)
 
     def rows(self) -> Block:
-        """Read all but the tables: a block without sites."""
+        """Read all but the tables: a block without sites, the same one each time."""
+        if self._alone is None:
+            self._alone = self._read_rows()
+        return self._alone
+
+    def _read_rows(self) -> Block:
         rows = self._rows()
         none = np.zeros((len(rows["ordinal"]), 0, self._stats), np.float32)
         rows |= {"mean": none, "low": none, "high": none, "seen": none[:, :, 0]}

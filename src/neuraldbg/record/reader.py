@@ -11,21 +11,18 @@ import shutil
 import sqlite3
 import tempfile
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from neuraldbg.errors import RunDamaged, RunFileError, RunNotFound, RunTooNew
-from neuraldbg.nouns import STATS, Layout, RunInfo, RunRecord
-from neuraldbg.record import codec, histograms, schema
-from neuraldbg.record.block import UNSEEN
-from neuraldbg.record.history import history_of
+from neuraldbg.record import schema
+from neuraldbg.record.reading import Reading
 from neuraldbg.record.session_file import read_session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
+
+    from neuraldbg.nouns import RunRecord
 _RANK_FILE = re.compile(r"rank(\d+)\.ndbg")
 _MAGIC = b"SQLite format 3\x00"
 
@@ -36,13 +33,17 @@ def read_run(path: str | Path, rank: int = 0) -> RunRecord:
     Raises RunNotFound, RunDamaged or RunTooNew, each with what to do. The file may be written at the moment, or be
     what a killed process left.
     """
-    file = find_run(Path(path), rank)
+    return read_file(find_run(Path(path), rank))
+
+
+def read_file(file: Path, reading: Reading | None = None) -> RunRecord:
+    """Read a run file, beyond what ``reading`` has of it already; raises what ``read_run`` does."""
     if file.suffix == ".json":
         return read_session(file)
     _check_head(file)
     try:
         with _opened(file) as db:
-            return load(db, str(file))
+            return load(db, str(file), reading)
     except sqlite3.Error as error:
         raise _damaged(str(file), error) from error
     except RunFileError:
@@ -131,13 +132,16 @@ def _copied(file: Path, log: Path, folder: str, error: sqlite3.Error) -> sqlite3
     return _probed(copy.as_uri())
 
 
-def load(db: sqlite3.Connection, name: str) -> RunRecord:
-    """Read the record from an open database as of one moment; ``name`` is for messages."""
+def load(db: sqlite3.Connection, name: str, reading: Reading | None = None) -> RunRecord:
+    """Read the record from an open database as of one moment, beyond what ``reading`` has of it already.
+
+    ``name`` is for messages.
+    """
     try:
         db.execute("BEGIN")
         try:
             _check_version(db, name)
-            return _record(db)
+            return (reading or Reading()).record(db)
         finally:
             if db.in_transaction:
                 db.execute("ROLLBACK")
@@ -169,55 +173,3 @@ def _damaged(name: str, error: Exception) -> RunDamaged:
         f"{name} is damaged ({error}). If it was copied, copy it again together with the files that end in -wal and "
         f"-shm; else save what can be saved with: sqlite3 {name} .recover"
     )
-
-
-def _record(db: sqlite3.Connection) -> RunRecord:
-    meta = dict(db.execute("SELECT key, value FROM meta"))
-    layout = Layout(
-        layers=schema.layers_from(meta.get("layers", "[]")),
-        sites=tuple(schema.site_from(text) for (text,) in db.execute("SELECT value FROM site ORDER BY row")),
-        edges=schema.edges_from(meta.get("edges", "[]")),
-        called=frozenset(json.loads(meta.get("called", "[]"))),
-    )
-    scalars, tables = _blobs(db, json.loads(meta["stats"]))
-    history, steps = history_of(scalars, tables, len(layout.sites))
-    facts = db.execute("SELECT step, key, value FROM fact ORDER BY id")
-    events = db.execute("SELECT value FROM event ORDER BY first_step, id")
-    return RunRecord(
-        info=schema.info_from(meta["info"]) if "info" in meta else RunInfo(),
-        layout=layout,
-        history=history,
-        facts=tuple(schema.fact_from(*row) for row in facts),
-        events=tuple(schema.event_from(text) for (text,) in events),
-        steps=steps,
-        histograms=histograms.load(db),
-    )
-
-
-def _blobs(db: sqlite3.Connection, stats: Sequence[str]) -> tuple[list[codec.Blob], list[codec.Blob]]:
-    """Return the blocks of scalars and those of tables, still packed; a block of version 1 holds both: scalars."""
-    if db.execute("PRAGMA user_version").fetchone()[0] < 2:
-        query = f"SELECT '{schema.ROWS}', body FROM block ORDER BY ordinal"  # noqa: S608 (a constant)
-    else:
-        query = "SELECT part, body FROM block ORDER BY ordinal"
-    found: dict[str, list[codec.Blob]] = {schema.ROWS: [], schema.TABLES: []}
-    same = tuple(stats) == STATS
-    for part, body in db.execute(query):
-        blob = codec.opened(body)
-        found[part].append(blob if same and not blob.old else _renewed(blob, stats))
-    return found[schema.ROWS], found[schema.TABLES]
-
-
-def _renewed(blob: codec.Blob, stats: Sequence[str]) -> codec.Blob:
-    """Lay the tables of another version out by our names; a statistic that it did not know is 0."""
-    block = blob.block()
-    laid: dict[str, Any] = {}
-    for name in ("mean", "low", "high"):
-        old = getattr(block, name)
-        laid[name] = np.tile(UNSEEN, (*old.shape[:2], 1))
-        for k, stat in enumerate(STATS):
-            if stat in stats:
-                laid[name][:, :, k] = old[:, :, stats.index(stat)]
-    if not block.binned:
-        laid["low"] = laid["high"] = laid["mean"]
-    return codec.opened(codec.encode(replace(block, **laid)))

@@ -29,7 +29,7 @@ def listen(host: str = HOST, port: int | None = None, *, expose: bool = False) -
     if not ipaddress.ip_address(place).is_loopback:
         if not expose:
             raise ConfigError(
-                f"--host {host} would open the dashboard to other machines: anybody who gets its address could read the "
+                f"--host {host} would open the dashboard to other machines: whoever gets its address could read the "
                 "run, unencrypted. Add --expose if that is wanted; safer is a tunnel: "
                 f"ssh -L {port or PORT}:{HOST}:{port or PORT} THIS_MACHINE"
             )
