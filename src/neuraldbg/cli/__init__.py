@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     "causes",
+    "dashboard",
     "doctor",
     "explain",
     "export",

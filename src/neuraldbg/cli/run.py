@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import time
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from neuraldbg.cli.command import FAILED, Result, fail_on, json_target, json_to, verdict_status, write_json
+from neuraldbg.cli.dashboard import need, port_option
 from neuraldbg.cli.ending import die_interrupted
 from neuraldbg.cli.progress import StatusLine
 from neuraldbg.cli.script import execute, resolve
@@ -20,6 +22,7 @@ from neuraldbg.cli.watch import MakeSession, Watch, torch_session
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from neuraldbg.cli.beside import Beside
     from neuraldbg.cli.ending import Ending
     from neuraldbg.cli.script import Program
     from neuraldbg.nouns import Diagnosis
@@ -62,6 +65,9 @@ class Request:
     """Keywords of the session that differ from their defaults."""
     home: Path = field(default_factory=Path.cwd)
     """Where the user's shell is: the program may go elsewhere."""
+    dashboard: bool = False
+    port: int | None = None
+    """Of the dashboard; None for the usual one."""
 
 
 @click.command(
@@ -82,6 +88,8 @@ class Request:
     help="The share of the training's time that watching may take; `full` reads every layer at every step "
     "[default: 1%].",
 )
+@click.option("--dashboard", is_flag=True, help="Show the run in the browser while it goes on.")
+@port_option
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
 def COMMAND(  # noqa: N802 (the name is the contract)
@@ -91,6 +99,8 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     fail_on: str | None,
     no_probes: bool,
     overhead: dict[str, float | None],
+    dashboard: bool,
+    port: int | None,
     quiet: bool,
     command: tuple[str, ...],
 ) -> Result:
@@ -99,10 +109,14 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     Everything after SCRIPT belongs to the script. Its output, exit status and errors are its own; the diagnosis goes
     to standard error and into the run folder.
     """
+    if dashboard:
+        need()
+    elif port is not None:
+        raise click.UsageError("--port is the dashboard's: give --dashboard, too")
     program = resolve(command[0], tuple(command[1:]), module=module)
     folder = Path(out).absolute() if out else free_folder(Path.cwd() / RUNS, program.stem, time.localtime())
     options = {**overhead, **({"probes": False} if no_probes else {})}
-    request = Request(program, folder, json_target(json_to), fail_on, quiet, options)
+    request = Request(program, folder, json_target(json_to), fail_on, quiet, options, dashboard=dashboard, port=port)
     return lambda: launch(request)
 
 
@@ -123,6 +137,7 @@ def launch(request: Request, make_session: MakeSession = torch_session) -> int:
     the prompt.
     """
     stderr = sys.stderr
+    beside = _beside(request, stderr)
     status = StatusLine(stderr) if not request.quiet and stderr is not None and stderr.isatty() else None
     watch = Watch(request.program, request.folder, status, make_session, options=request.options)
     watch.arm()
@@ -138,10 +153,49 @@ def launch(request: Request, make_session: MakeSession = torch_session) -> int:
     diagnosis = _finish(watch, ending)
     code = ending.announce()
     _show(request, watch, diagnosis, stderr)
+    if beside is not None:
+        _leave_open(beside, stderr)
     if code == 0 and request.fail_on is not None:
         # A gate that could not judge must not let pass.
         code = FAILED if diagnosis is None else verdict_status(diagnosis, request.fail_on)
     return _leave(ending, code)
+
+
+def _beside(request: Request, stderr: TextIO | None) -> Beside | None:
+    """Start the dashboard beside the run, and say where it is."""
+    if not request.dashboard:
+        return None
+    from neuraldbg.cli.beside import Beside  # noqa: PLC0415 (only where it is asked for)
+
+    beside = Beside(request.folder, request.port)
+    if stderr is not None:
+        for sentence in (*beside.said, f"the dashboard is at {beside.url}"):
+            stderr.write(f"neuraldbg: {sentence}\n")
+        stderr.flush()
+    return beside
+
+
+def _leave_open(beside: Beside, stderr: TextIO | None) -> None:
+    """Leave the page to somebody who sits at the terminal; otherwise it ends with the run."""
+    try:
+        if beside.problem is None and _somebody_there(stderr):
+            assert stderr is not None
+            stderr.write(f"The dashboard is still at {beside.url}\nCtrl-C ends it.\n")
+            stderr.flush()
+            beside.wait()
+        if beside.problem is not None and stderr is not None and not stderr.closed:
+            stderr.write(f"neuraldbg: {beside.problem}\n")
+    except (KeyboardInterrupt, OSError, ValueError):
+        pass
+    finally:
+        beside.end()
+
+
+def _somebody_there(stderr: TextIO | None) -> bool:
+    """Whether a Ctrl-C could reach us: on a terminal, and not in the background of it."""
+    if stderr is None or stderr.closed or not stderr.isatty() or not os.isatty(0):
+        return False
+    return not hasattr(os, "tcgetpgrp") or os.tcgetpgrp(0) == os.getpgrp()
 
 
 def _finish(watch: Watch, ending: Ending) -> Diagnosis | None:

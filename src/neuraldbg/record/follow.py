@@ -6,6 +6,9 @@ not there yet, that is replaced, damaged or deleted is a state of the Follower (
 
 from __future__ import annotations
 
+import os
+import struct
+import sys
 import time
 from pathlib import Path
 
@@ -17,8 +20,9 @@ from neuraldbg.record.reading import Reading
 SETTLED_S = 1.0
 """A time of change older than this will be another one at the next change: file systems count in ticks, some in
 seconds."""
+_LOCK, _ALIVE = "hhqqi", 128
 
-_Look = tuple[tuple[int, ...], ...]
+Look = tuple[tuple[int, ...], ...]
 
 
 class Follower:
@@ -31,22 +35,22 @@ class Follower:
         self.problem = ""
         """Why the last poll could not, "" while it could or there was never a file."""
         self._reading = Reading()
-        self._looked: _Look | None = None
+        self._looked: Look | None = None
         """How the file looked when it was last read; None while that is worth nothing."""
         self._identity: tuple[int, ...] = ()
 
     def poll(self) -> bool:
         """Read what is new; return whether ``record`` or ``problem`` changed."""
         before = self.record, self.problem
-        look = _look(self.file)
-        if look and look == self._looked:
+        seen = look(self.file)
+        if seen and seen == self._looked:
             return False
-        settled = time.time() - max((part[-1] for part in look), default=0) / 1e9 > SETTLED_S
-        identity = look[0][:2] if look else ()
+        settled = silence(seen) > SETTLED_S
+        identity = seen[0][:2] if seen else ()
         if identity != self._identity:  # deleted, or another file in its place
             self._reading, self._identity = Reading(), identity
-        if look:
-            self._looked = look if self._read() and settled else None
+        if seen:
+            self._looked = seen if self._read() and settled else None
         elif self.record.steps or self.record.layout.layers:
             self.problem, self._looked = f"{self.file} is not there any more: what is shown was read before.", None
         return self.record is not before[0] or self.problem != before[1]
@@ -61,7 +65,7 @@ class Follower:
         return True
 
 
-def _look(file: Path) -> _Look:
+def look(file: Path) -> Look:
     """Return what changes whenever the run file or its log does; () where there is no such file."""
     found = []
     for part in (file, Path(f"{file}-wal")):
@@ -73,3 +77,29 @@ def _look(file: Path) -> _Look:
             continue
         found.append((stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns))
     return tuple(found)
+
+
+def silence(seen: Look) -> float:
+    """Return the seconds since a run file changed that looked so."""
+    return time.time() - max((part[-1] for part in seen), default=0) / 1e9
+
+
+def abandoned(file: Path) -> bool:
+    """Whether the process that wrote a run file that has no end is gone; False where that cannot be known.
+
+    A connection to a database with a log holds a lock as long as it lives, and a killed process holds none
+    (https://sqlite.org/walformat.html#wal_locks: byte 128 of the shared memory). To be asked only of a file that has
+    been silent: closing the shared memory here drops what locks this process itself has on it.
+    """
+    if sys.platform != "linux":  # the layout of the question differs elsewhere
+        return False
+    import fcntl  # noqa: PLC0415 (only here)
+
+    try:
+        with Path(f"{file}-shm").open("rb+") as shared:
+            asked = struct.pack(_LOCK, fcntl.F_WRLCK, os.SEEK_SET, _ALIVE, 1, 0)
+            return bool(struct.unpack(_LOCK, fcntl.fcntl(shared, fcntl.F_GETLK, asked))[0] == fcntl.F_UNLCK)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False

@@ -12,17 +12,18 @@ import sqlite3
 import tempfile
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from neuraldbg.errors import RunDamaged, RunFileError, RunNotFound, RunTooNew
 from neuraldbg.record import schema
-from neuraldbg.record.reading import Reading
+from neuraldbg.record.reading import Reading, stands
 from neuraldbg.record.session_file import read_session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from neuraldbg.nouns import RunRecord
+    from neuraldbg.nouns import RunInfo, RunRecord
+T = TypeVar("T")
 _RANK_FILE = re.compile(r"rank(\d+)\.ndbg")
 _MAGIC = b"SQLite format 3\x00"
 
@@ -40,10 +41,14 @@ def read_file(file: Path, reading: Reading | None = None) -> RunRecord:
     """Read a run file, beyond what ``reading`` has of it already; raises what ``read_run`` does."""
     if file.suffix == ".json":
         return read_session(file)
+    return _read(file, (reading or Reading()).record)
+
+
+def _read(file: Path, take: Callable[[sqlite3.Connection], T]) -> T:
     _check_head(file)
     try:
         with _opened(file) as db:
-            return load(db, str(file), reading)
+            return _at_once(db, str(file), take)
     except sqlite3.Error as error:
         raise _damaged(str(file), error) from error
     except RunFileError:
@@ -61,7 +66,7 @@ def find_run(path: Path, rank: int = 0) -> Path:
     name = schema.FILE_NAME.format(rank=rank)
     if (path / name).is_file():
         return path / name
-    ranks = sorted(int(match[1]) for file in path.iterdir() if (match := _RANK_FILE.fullmatch(file.name)))
+    ranks = rank_files(path)
     if ranks:
         raise RunNotFound(f"{path} holds no rank {rank}; it has rank {', '.join(map(str, ranks))}.")
     runs = sorted((*path.glob(f"*/{name}"), *path.glob(f"*/*/{name}")), key=_age)
@@ -72,6 +77,29 @@ def find_run(path: Path, rank: int = 0) -> Path:
     listed = "\n".join(f"  {run.parent}" for run in runs[:10])
     more = f"\n  and {len(runs) - 10} more" if len(runs) > 10 else ""
     raise RunNotFound(f"{path} holds {len(runs)} runs: name one of them, newest first:\n{listed}{more}")
+
+
+def rank_files(folder: Path) -> dict[int, Path]:
+    """Return the run files of a run folder by rank; none where it is no run folder."""
+    found = {int(match[1]): file for file in folder.iterdir() if (match := _RANK_FILE.fullmatch(file.name))}
+    return dict(sorted(found.items()))
+
+
+def run_folders(path: Path) -> list[Path]:
+    """Return the run folders that a folder stands for: itself, or else those one or two levels below."""
+    if rank_files(path):
+        return [path]
+    found = {file.parent for pattern in ("*/rank*.ndbg", "*/*/rank*.ndbg") for file in path.glob(pattern)
+             if _RANK_FILE.fullmatch(file.name)}  # fmt: skip
+    return sorted(found)
+
+
+def glance(file: Path) -> tuple[RunInfo, int]:
+    """Return what a run is and how many steps it has, without its tables; raises what ``read_run`` does."""
+    if file.suffix == ".json":
+        record = read_session(file)
+        return record.info, record.steps
+    return _read(file, stands)
 
 
 def _age(run: Path) -> float:
@@ -132,16 +160,17 @@ def _copied(file: Path, log: Path, folder: str, error: sqlite3.Error) -> sqlite3
     return _probed(copy.as_uri())
 
 
-def load(db: sqlite3.Connection, name: str, reading: Reading | None = None) -> RunRecord:
-    """Read the record from an open database as of one moment, beyond what ``reading`` has of it already.
+def load(db: sqlite3.Connection, name: str) -> RunRecord:
+    """Read the record from an open database as of one moment; ``name`` is for messages."""
+    return _at_once(db, name, Reading().record)
 
-    ``name`` is for messages.
-    """
+
+def _at_once(db: sqlite3.Connection, name: str, take: Callable[[sqlite3.Connection], T]) -> T:
     try:
         db.execute("BEGIN")
         try:
             _check_version(db, name)
-            return (reading or Reading()).record(db)
+            return take(db)
         finally:
             if db.in_transaction:
                 db.execute("ROLLBACK")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuraldbg.nouns import STATS, Layout, RunRecord
+from neuraldbg.nouns import STATS, Layout, RunInfo, RunRecord
 from neuraldbg.record import codec, histograms, schema
 from neuraldbg.record.block import UNSEEN
 from neuraldbg.record.history import history_of
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _BLOCKS = "id, {part}, level, open, ordinal, rows, first_step, last_step, length(body)"
 """What tells one block from another: a number is given again when the newest block has gone."""
+FIRST_PARTED = 2
+"""The version of the run file from which on a block holds either scalars or tables."""
 _LAYOUT = ("layers", "edges", "called")
 
 
@@ -98,7 +100,7 @@ class Reading:
     ) -> tuple[History, int]:
         stats = json.loads(meta["stats"])
         # A block of version 1 holds scalars and tables both: it counts as scalars.
-        parted = db.execute("PRAGMA user_version").fetchone()[0] >= 2
+        parted = db.execute("PRAGMA user_version").fetchone()[0] >= FIRST_PARTED
         columns = _BLOCKS.format(part="part" if parted else f"'{schema.ROWS}'")
         keys: list[Key] = db.execute(f"SELECT {columns} FROM block ORDER BY ordinal").fetchall()  # noqa: S608 (constants)
         if self._record is not None and len(layout.sites) == len(old.layout.sites) and keys == list(self._blobs):
@@ -131,6 +133,16 @@ class Reading:
             for row_id, text in rows
         }
         return tuple(event for _, event in self._events.values())
+
+
+def stands(db: sqlite3.Connection) -> tuple[RunInfo, int]:
+    """Return what the run is, and how many steps it has."""
+    row = db.execute("SELECT value FROM meta WHERE key = 'info'").fetchone()
+    parted = db.execute("PRAGMA user_version").fetchone()[0] >= FIRST_PARTED
+    where = f"WHERE part = '{schema.ROWS}'" if parted else ""
+    bodies = db.execute(f"SELECT body FROM block {where}")  # noqa: S608 (constants)
+    steps = sum(int(codec.opened(body).rows().folded.sum()) for (body,) in bodies)
+    return schema.info_from(row[0]) if row else RunInfo(), steps
 
 
 def _identity(meta: dict[str, str]) -> tuple[object, ...]:

@@ -17,6 +17,8 @@ from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from neuraldbg.show.dashboard.port import TOKEN
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     StartResponse = Callable[..., Callable[[bytes], object]]
     Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 
-TOKEN = "token"  # noqa: S105 (the name of the parameter)
 MOST = 4 << 20
 """Bytes of a request: what the page sends is its state."""
 _LIBRARIES = "/_dash-component-suites/"

@@ -14,6 +14,7 @@ from neuraldbg.errors import ConfigError
 
 HOST = "127.0.0.1"
 PORT = 8050
+TOKEN = "token"  # noqa: S105 (the name of the parameter)
 _TRIES = 100
 _BACKLOG = 64
 
@@ -55,6 +56,11 @@ def address(listening: socket.socket, host: str) -> str:
     port = listening.getsockname()[1]
     name = socket.gethostname() if host in {"0.0.0.0", "::"} else host  # noqa: S104 (recognised, not chosen)
     return f"http://[{name}]:{port}/" if ":" in name else f"http://{name}:{port}/"
+
+
+def opening(root: str, token: str) -> str:
+    """Return the address of the page at ``root`` that carries the token."""
+    return f"{root}?{TOKEN}={token}"
 
 
 class _Taken(ConfigError):

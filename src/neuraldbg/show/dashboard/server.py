@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import secrets
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
 from neuraldbg.errors import MissingExtra
-from neuraldbg.show.dashboard.guard import TOKEN, Guard, Hosts, policy
-from neuraldbg.show.dashboard.port import HOST, address
+from neuraldbg.show.dashboard.guard import Guard, Hosts, policy
+from neuraldbg.show.dashboard.port import HOST, address, opening
 
 if TYPE_CHECKING:
     import socket
@@ -25,7 +24,7 @@ class Server:
     def __init__(
         self, app: Dash, listening: socket.socket, *, host: str = HOST, expose: bool = False, token: str | None = None
     ) -> None:
-        self._token = token or new_token()
+        self._token = token or secrets.token_urlsafe(32)
         self._root = address(listening, host)
         hashes = app.csp_hashes()
         self._guard = Guard(app.server, self._token, Hosts(host, exposed=expose), policy(hashes))
@@ -51,16 +50,6 @@ class Server:
     def close(self) -> None:
         """Give the port back, of a server that is not serving."""
         self._wsgi.server_close()
-
-
-def new_token() -> str:
-    """Return a secret that nobody can guess."""
-    return secrets.token_urlsafe(32)
-
-
-def opening(root: str, token: str) -> str:
-    """Return the address of the page at ``root`` that carries the token."""
-    return f"{root}?{urlencode({TOKEN: token})}"
 
 
 def _server(listening: socket.socket, app: Any) -> Any:

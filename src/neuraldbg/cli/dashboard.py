@@ -1,0 +1,116 @@
+"""``neuraldbg dashboard``: the page of a run or of a folder of runs, live while they go on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from neuraldbg.cli.command import OK, Result
+from neuraldbg.errors import MissingExtra
+from neuraldbg.show.dashboard.port import HOST, PORT, listen
+
+if TYPE_CHECKING:
+    import socket
+
+    from neuraldbg.cli.feed import RunFeed
+    from neuraldbg.show.dashboard.server import Server
+    from neuraldbg.show.dashboard.settings import DashboardSettings
+
+NEEDED = ("dash", "plotly", "dash_cytoscape", "yaml")
+
+port_option = click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    help=f"The port of the dashboard; 0: any that is free [default: {PORT}, or the next free one].",
+)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for."""
+
+    path: Path
+    port: int | None = None
+    host: str = HOST
+    expose: bool = False
+    config: str | None = None
+    browser: bool = True
+
+
+@click.command("dashboard", short_help="Show runs in the browser, live while they go on.")
+@click.argument("run", metavar="RUN")
+@port_option
+@click.option("--host", default=HOST, show_default=True, help="The address to listen on.")
+@click.option("--expose", is_flag=True, help="Allow a --host that other machines can reach.")
+@click.option(
+    "--config", metavar="FILE", help="A YAML file with a section `dashboard` [default: neural_config.yaml, if there]."
+)
+@click.option("--no-browser", is_flag=True, help="Only print the address.")
+def COMMAND(  # noqa: N802 (the name is the contract)
+    run: str, port: int | None, host: str, expose: bool, config: str | None, no_browser: bool
+) -> Result:
+    """Serve a page that shows RUN: its diagnosis, and every layer at every step.
+
+    RUN is a run folder, a folder of runs, or a .ndbg file; runs may still go on. Only this machine can open the page,
+    and only with the address that is printed: it carries a token. Ctrl-C ends it.
+    """
+    need()
+    request = Request(Path(run), port, host, expose, config, not no_browser)
+    return lambda: serve(request)
+
+
+def need() -> None:
+    """Raise MissingExtra unless what the dashboard needs is installed; imports none of it."""
+    if not all(find_spec(name) for name in NEEDED):
+        raise MissingExtra("the dashboard", "dashboard")
+
+
+def serve(request: Request) -> int:
+    """Show what is there until Ctrl-C."""
+    from neuraldbg.cli.feed import RunFeed  # noqa: PLC0415 (see command.py)
+    from neuraldbg.show.dashboard.settings import load_settings  # noqa: PLC0415
+
+    settings = load_settings(request.config)
+    feed = RunFeed(request.path, pace_s=settings.refresh_rate / 2)
+    listening, said = listen(request.host, request.port, expose=request.expose)
+    server = made(feed, settings, listening, host=request.host, expose=request.expose)
+    for sentence in said:
+        click.echo(f"neuraldbg: {sentence}", err=True)
+    click.echo(f"Dashboard of {request.path}: {server.url}\nCtrl-C ends it.")
+    if request.browser and sys.stdout.isatty() and _has_screen():
+        import webbrowser  # noqa: PLC0415 (only here)
+
+        webbrowser.open(server.ticket())
+    feed.start()
+    try:
+        server.serve()
+    finally:
+        feed.close()
+    return OK
+
+
+def made(
+    feed: RunFeed,
+    settings: DashboardSettings,
+    listening: socket.socket,
+    *,
+    host: str = HOST,
+    expose: bool = False,
+    token: str | None = None,
+) -> Server:
+    """Wire the page to what it shows and to where it is served."""
+    from neuraldbg.show.dashboard.page.app import make_app  # noqa: PLC0415 (see command.py)
+    from neuraldbg.show.dashboard.server import Server  # noqa: PLC0415
+
+    return Server(make_app(feed, settings), listening, host=host, expose=expose, token=token)
+
+
+def _has_screen() -> bool:
+    """Whether a browser would have a window: one in the terminal would take that away."""
+    return sys.platform in {"darwin", "win32"} or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,0 +1,320 @@
+"""What the dashboard's page looks at: a run, or a folder of runs, read as they grow and judged now and then.
+
+Two threads of its own do all the work, one that reads and one that judges; the page is handed what they have. Only
+the runs that the page asked for last are followed; of the others their state is known. Nothing outside of the folder
+that the user named is read, whatever links lie in it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from neuraldbg.errors import RunFileError, RunNotFound
+from neuraldbg.explain import diagnose
+from neuraldbg.nouns import Diagnosis, RunInfo
+from neuraldbg.nouns.diagnosis import VERDICTS
+from neuraldbg.record.follow import Follower, abandoned, look, silence
+from neuraldbg.record.reader import glance, rank_files, run_folders
+from neuraldbg.show.dashboard.feed import Entry, Moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from neuraldbg.record.follow import Look
+
+FOLLOWED = 4
+"""Runs that are followed at once; each may take as much memory as its run file."""
+FIRST_S = 0.5
+"""How long the first question about a run waits for its first reading."""
+SCAN_S = 2.0
+GLANCES_S = 0.25
+"""How long a scan looks into runs that changed; the rest have their turn at the next."""
+SILENT_S = 5.0
+"""Of a run that changed since then nobody asks whether it is still written."""
+SHARE = 5
+"""A thread rests so many times as long as it worked: it takes a sixth of a core at most."""
+_DIAGNOSIS = "diagnosis.json"
+_MOST = 4 << 20
+UNREAD = Diagnosis("inconclusive", "The run is being read")
+
+
+@dataclass
+class _Known:
+    """A run file that was found."""
+
+    file: Path
+    key: str
+    label: str
+    refused: str = ""
+    """Why it is not read."""
+    look: Look = ()
+    """How the file looked at the last glance."""
+    entry: Entry | None = None
+    """None until that."""
+    abandoned: bool = False
+    """Whether it has no end and nobody writes it any more."""
+
+
+@dataclass
+class _Followed:
+    """A run that the page asked for."""
+
+    follower: Follower
+    moment: Moment
+    ready: threading.Event = field(default_factory=threading.Event)
+    """Set once it was judged for the first time, there is nothing to judge, or somebody has waited long enough."""
+    due: float = 0.0
+    """Monotonic time before which it is not judged again."""
+    judged: object = None
+    """The record that the diagnosis is of."""
+
+
+class RunFeed:
+    """A Feed of a run file, a run folder, or a folder of runs.
+
+    ``begins`` is for a run folder that is about to be made. RunNotFound where there is no run otherwise.
+    """
+
+    def __init__(self, path: Path, *, pace_s: float = 0.5, begins: bool = False) -> None:
+        self._path = path.resolve()
+        self._pace_s = pace_s
+        self._lock = threading.Lock()
+        self._known: dict[str, _Known] = {}
+        self._followed: dict[str, _Followed] = {}
+        """By key, the one asked for last at the end."""
+        self._versions = itertools.count(1)
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._unjudged = threading.Event()
+        if not begins:
+            self._check()
+        self._begins = begins
+        self._scan()
+        self._threads = [
+            threading.Thread(target=work, name=f"neuraldbg-{name}", daemon=True)
+            for name, work in (("reads", self._read_on), ("judges", self._judge_on))
+        ]
+
+    def start(self) -> None:
+        """Begin to read, the newest run first."""
+        newest = next(iter(self.runs()), None)
+        if newest is not None:
+            self._follow(newest.key)
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._stop.set()
+        self._wake.set()
+        self._unjudged.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
+
+    def runs(self) -> tuple[Entry, ...]:
+        """Return the runs, newest first."""
+        with self._lock:
+            entries = [self._entry(known) for known in self._known.values() if known.entry is not None]
+        return tuple(sorted(entries, key=lambda entry: -entry.started))
+
+    def moment(self, key: str) -> Moment:
+        """Return a run as it was last read. KeyError for a key that ``runs`` does not name."""
+        followed = self._follow(key)
+        followed.ready.wait(FIRST_S)
+        followed.ready.set()
+        return followed.moment
+
+    # ------------------------------------------------------------ what there is
+
+    def _check(self) -> None:
+        if not self._path.exists():
+            raise RunNotFound(f"there is no run at {self._path}: no such file or folder.")
+        if self._path.is_dir() and not run_folders(self._path):
+            raise RunNotFound(f"there is no run in {self._path}: neither it nor a folder below holds a rank0.ndbg.")
+
+    def _scan(self) -> None:
+        """Find runs, and glance at those that changed."""
+        try:
+            found = {known.key: known for known in self._find()}
+        except OSError:
+            return  # the folder cannot be listed now: what was found stays, and says itself what is wrong with it
+        with self._lock:
+            for key in self._known.keys() - found.keys():
+                if key not in self._followed:
+                    del self._known[key]
+            for key, known in found.items():
+                old = self._known.setdefault(key, known)
+                old.refused, old.label = known.refused, known.label
+            waiting = list(self._known.values())
+        until = time.monotonic() + GLANCES_S
+        for known in sorted(waiting, key=lambda known: (known.entry is not None, -_changed(known.file))):
+            if known.entry is None or known.key not in self._followed:
+                self._glance(known)
+            known.abandoned = silence(look(known.file)) > SILENT_S and abandoned(known.file)
+            if time.monotonic() > until:
+                return
+
+    def _find(self) -> Iterator[_Known]:
+        root = self._path
+        if root.is_file():
+            named = root.parent.name if root.name == "rank0.ndbg" else root.name
+            yield _Known(root, _text(named), _text(named))
+            return
+        folders = run_folders(root) if root.is_dir() else []
+        if not folders and self._begins:
+            yield _Known(root / "rank0.ndbg", _text(root.name), _text(root.name))
+        for folder in folders:
+            base = root.name if folder == root else folder.relative_to(root).as_posix()
+            ranks = rank_files(folder)
+            for rank, file in ranks.items():
+                label = f"{base} rank {rank}" if len(ranks) > 1 else base
+                key = f"{base}/{file.name}" if rank else base
+                yield _Known(file, _text(key), _text(label), _refusal(file, root))
+
+    def _glance(self, known: _Known) -> None:
+        entry = Entry(known.key, known.label, 0, "running")
+        if known.refused:
+            known.entry = replace(entry, state="unreadable", problem=known.refused)
+            return
+        now = look(known.file)
+        if known.entry is not None and now == known.look:
+            return
+        if now:
+            try:
+                info, steps = glance(known.file)
+            except RunFileError as error:
+                entry = replace(entry, state="unreadable", problem=str(error))
+            else:
+                entry = _entry(entry, info, steps, _verdict(known.file.parent, self._path))
+        known.look, known.entry = now, entry
+
+    def _entry(self, known: _Known) -> Entry:
+        """As far as is known, of a run that is followed as of its last reading."""
+        entry, followed = known.entry, self._followed.get(known.key)
+        assert entry is not None
+        if followed is not None and not known.refused:
+            moment, problem = followed.moment, followed.follower.problem
+            verdict = moment.diagnosis.verdict if moment.diagnosis is not UNREAD else ""
+            if _begun(moment):
+                entry = _entry(entry, moment.record.info, moment.record.steps, verdict or entry.verdict)
+            if problem:
+                return replace(entry, state="unreadable", problem=problem)
+        return replace(entry, state="killed") if entry.state == "running" and known.abandoned else entry
+
+    # ------------------------------------------------------------ reading
+
+    def _follow(self, key: str) -> _Followed:
+        with self._lock:
+            known = self._known[key]
+            followed = self._followed.pop(key, None)
+            if followed is None:
+                follower = Follower(known.file)
+                followed = _Followed(follower, Moment(follower.record, UNREAD, next(self._versions), 0))
+                self._wake.set()
+            self._followed[key] = followed
+            while len(self._followed) > FOLLOWED:
+                del self._followed[next(iter(self._followed))]
+        return followed
+
+    def _latest(self) -> list[tuple[_Known, _Followed]]:
+        """Return the runs that are followed, the one asked for last first."""
+        with self._lock:
+            return [(self._known[key], followed) for key, followed in reversed(self._followed.items())]
+
+    def _read_on(self) -> None:
+        scan = 0.0
+        while not self._stop.is_set():
+            begin = time.monotonic()
+            self._wake.clear()
+            for known, followed in self._latest():
+                if not known.refused and followed.follower.poll():
+                    self._tell(followed, record=followed.follower.record)
+                if known.refused or followed.follower.problem or not _begun(followed.moment):
+                    followed.ready.set()
+            if time.monotonic() >= scan:
+                self._scan()
+                scan = time.monotonic() + SCAN_S
+            self._wake.wait(max(self._pace_s, SHARE * (time.monotonic() - begin)))
+
+    def _tell(self, followed: _Followed, **change: object) -> None:
+        with self._lock:
+            followed.moment = replace(followed.moment, version=next(self._versions), **change)  # type: ignore[arg-type]
+        self._unjudged.set()
+
+    # ------------------------------------------------------------ judging
+
+    def _judge_on(self) -> None:
+        while not self._stop.is_set():
+            self._unjudged.clear()
+            waiting = [
+                followed
+                for _, followed in self._latest()
+                if followed.moment.record is not followed.judged and _begun(followed.moment)
+            ]
+            waiting.sort(key=lambda followed: followed.due)  # one never judged before is due since ever
+            if not waiting:
+                self._unjudged.wait()
+            elif (pause := waiting[0].due - time.monotonic()) > 0:
+                self._unjudged.wait(pause)
+            else:
+                self._judge(waiting[0])
+
+    def _judge(self, followed: _Followed) -> None:
+        record, begin = followed.moment.record, time.monotonic()
+        diagnosis = diagnose(record)
+        took = time.monotonic() - begin
+        followed.judged, followed.due = record, time.monotonic() + max(self._pace_s, SHARE * took)
+        self._tell(followed, diagnosis=diagnosis, judged=record.steps)
+        followed.ready.set()
+
+
+def _begun(moment: Moment) -> bool:
+    """Whether there is anything to judge."""
+    return moment.record.info != RunInfo() or moment.record.steps > 0
+
+
+def _entry(entry: Entry, info: RunInfo, steps: int, verdict: str) -> Entry:
+    return replace(
+        entry, steps=steps, state=info.outcome.kind, verdict=verdict, started=info.started, script=info.script
+    )
+
+
+def _refusal(file: Path, root: Path) -> str:
+    """Say why a run file is not to be read, "" if it is: what a folder holds may come from anybody."""
+    try:
+        inside = file.resolve(strict=True).is_relative_to(root)
+    except (OSError, RuntimeError):  # a link that leads nowhere, or round in a circle
+        return "It is a link that leads nowhere."
+    if not inside:
+        return "It is a link that leads out of the folder that was named: open its target by its own name."
+    return "" if file.is_file() else "It is no file."
+
+
+def _verdict(folder: Path, root: Path) -> str:
+    """Return the verdict that the run itself left, "" if there is none."""
+    with suppress(OSError, ValueError, AttributeError):
+        file = (folder / _DIAGNOSIS).resolve(strict=True)
+        if file.is_file() and file.is_relative_to(root) and file.stat().st_size <= _MOST:
+            verdict = json.loads(file.read_bytes()).get("verdict")
+            return verdict if verdict in VERDICTS else ""
+    return ""
+
+
+def _changed(file: Path) -> float:
+    with suppress(OSError):
+        return file.stat().st_mtime
+    return 0.0
+
+
+def _text(name: str) -> str:
+    """Return a file's name as text: bytes of it that are none are escaped."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
