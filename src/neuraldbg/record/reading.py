@@ -140,8 +140,8 @@ def stands(db: sqlite3.Connection) -> tuple[RunInfo, int]:
     row = db.execute("SELECT value FROM meta WHERE key = 'info'").fetchone()
     parted = db.execute("PRAGMA user_version").fetchone()[0] >= FIRST_PARTED
     where = f"WHERE part = '{schema.ROWS}'" if parted else ""
-    bodies = db.execute(f"SELECT body FROM block {where}")  # noqa: S608 (constants)
-    steps = sum(int(codec.opened(body).rows().folded.sum()) for (body,) in bodies)
+    blobs = (codec.opened(body) for (body,) in db.execute(f"SELECT body FROM block {where}"))  # noqa: S608 (constants)
+    steps = sum(int((blob.block() if blob.old else blob.rows()).folded.sum()) for blob in blobs)
     return schema.info_from(row[0]) if row else RunInfo(), steps
 
 
