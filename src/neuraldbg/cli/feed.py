@@ -59,8 +59,6 @@ class _Known:
     """How the file looked at the last glance."""
     entry: Entry | None = None
     """None until that."""
-    abandoned: bool = False
-    """Whether it has no end and nobody writes it any more."""
 
 
 @dataclass
@@ -123,7 +121,7 @@ class RunFeed:
     def runs(self) -> tuple[Entry, ...]:
         """Return the runs, newest first."""
         with self._lock:
-            entries = [self._entry(known) for known in self._known.values() if known.entry is not None]
+            entries = [self._entry(known) for known in self._known.values() if known.entry or known.refused]
         return tuple(sorted(entries, key=lambda entry: -entry.started))
 
     def moment(self, key: str) -> Moment:
@@ -149,7 +147,9 @@ class RunFeed:
             return  # the folder cannot be listed now: what was found stays, and says itself what is wrong with it
         with self._lock:
             for key in self._known.keys() - found.keys():
-                if key not in self._followed:
+                if key in self._followed:
+                    self._known[key].refused = "It is not there any more."
+                else:
                     del self._known[key]
             for key, known in found.items():
                 old = self._known.setdefault(key, known)
@@ -157,9 +157,8 @@ class RunFeed:
             waiting = list(self._known.values())
         until = time.monotonic() + GLANCES_S
         for known in sorted(waiting, key=lambda known: (known.entry is not None, -_changed(known.file))):
-            if known.entry is None or known.key not in self._followed:
+            if not known.refused and (known.entry is None or known.key not in self._followed):
                 self._glance(known)
-            known.abandoned = silence(look(known.file)) > SILENT_S and abandoned(known.file)
             if time.monotonic() > until:
                 return
 
@@ -181,11 +180,7 @@ class RunFeed:
                 yield _Known(file, _text(key), _text(label), _refusal(file, root))
 
     def _glance(self, known: _Known) -> None:
-        entry = Entry(known.key, known.label, 0, "running")
-        if known.refused:
-            known.entry = replace(entry, state="unreadable", problem=known.refused)
-            return
-        now = look(known.file)
+        entry, now = Entry(known.key, known.label, 0, "running"), look(known.file)
         if known.entry is not None and now == known.look:
             return
         if now:
@@ -199,16 +194,17 @@ class RunFeed:
 
     def _entry(self, known: _Known) -> Entry:
         """As far as is known, of a run that is followed as of its last reading."""
-        entry, followed = known.entry, self._followed.get(known.key)
-        assert entry is not None
-        if followed is not None and not known.refused:
+        entry, followed = known.entry or Entry(known.key, known.label, 0, ""), self._followed.get(known.key)
+        if known.refused:
+            return replace(entry, state="unreadable", problem=known.refused)
+        if followed is not None:
             moment, problem = followed.moment, followed.follower.problem
             verdict = moment.diagnosis.verdict if moment.diagnosis is not UNREAD else ""
             if _begun(moment):
                 entry = _entry(entry, moment.record.info, moment.record.steps, verdict or entry.verdict)
             if problem:
                 return replace(entry, state="unreadable", problem=problem)
-        return replace(entry, state="killed") if entry.state == "running" and known.abandoned else entry
+        return replace(entry, state="killed") if entry.state == "running" and _killed(known.file) else entry
 
     # ------------------------------------------------------------ reading
 
@@ -236,6 +232,7 @@ class RunFeed:
             begin = time.monotonic()
             self._wake.clear()
             for known, followed in self._latest():
+                known.refused = known.refused or _refusal(known.file, self._path)
                 if not known.refused and followed.follower.poll():
                     self._tell(followed, record=followed.follower.record)
                 if known.refused or followed.follower.problem or not _begun(followed.moment):
@@ -292,11 +289,17 @@ def _refusal(file: Path, root: Path) -> str:
     """Say why a run file is not to be read, "" if it is: what a folder holds may come from anybody."""
     try:
         inside = file.resolve(strict=True).is_relative_to(root)
-    except (OSError, RuntimeError):  # a link that leads nowhere, or round in a circle
-        return "It is a link that leads nowhere."
+    except (OSError, RuntimeError):  # not there, or a link round in a circle
+        return "It is a link that leads nowhere." if file.is_symlink() else ""
     if not inside:
         return "It is a link that leads out of the folder that was named: open its target by its own name."
     return "" if file.is_file() else "It is no file."
+
+
+def _killed(file: Path) -> bool:
+    """Whether nobody writes a run any more that has no end."""
+    seen = look(file)
+    return bool(seen) and silence(seen) > SILENT_S and abandoned(file)
 
 
 def _verdict(folder: Path, root: Path) -> str:

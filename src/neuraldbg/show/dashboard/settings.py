@@ -30,6 +30,8 @@ CHARTS = ("diagnosis", "execution_trace", "gradients", "activations", "memory", 
 """The tabs, in their order."""
 ALIASES = {"gradient_flow": "gradients", "memory_profile": "memory"}
 """Other names of tabs, as the files of the Neural DSL have them."""
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel = _SHORT.maxlist = _SHORT.maxdict = 2  # a few lines of YAML can stand for a value without end
 
 
 class DashboardSettings(Thresholds):
@@ -83,7 +85,7 @@ def _section(file: Path) -> dict[Any, Any]:
     if whole is None:
         return {}
     if not isinstance(whole, dict):
-        raise ConfigError(f"{file}: expected sections such as `{SECTION}:`, not {reprlib.repr(whole)}")
+        raise ConfigError(f"{file}: expected sections such as `{SECTION}:`, not {_SHORT.repr(whole)}")
     if SECTION not in whole:
         meant = difflib.get_close_matches(SECTION, [str(key) for key in whole], n=1)
         if meant:
@@ -91,7 +93,7 @@ def _section(file: Path) -> dict[Any, Any]:
         return {}
     section = whole[SECTION]
     if section is not None and not isinstance(section, dict):
-        raise ConfigError(f"{file}: the section {SECTION!r} holds settings by name, not {reprlib.repr(section)}")
+        raise ConfigError(f"{file}: the section {SECTION!r} holds settings by name, not {_SHORT.repr(section)}")
     return section or {}
 
 
@@ -104,7 +106,7 @@ def _lines(error: ValidationError) -> Iterator[str]:
             yield f"unknown setting {name!r}{_nearest(name, known)}"
             continue
         where = f"{name}[{problem['loc'][1]}]" if len(problem["loc"]) > 1 else name
-        yield f"{where}: {problem['msg'].removeprefix('Value error, ')}, not {reprlib.repr(problem['input'])}"
+        yield f"{where}: {problem['msg'].removeprefix('Value error, ')}, not {_SHORT.repr(problem['input'])}"
 
 
 def _nearest(name: str, known: tuple[str, ...]) -> str:
