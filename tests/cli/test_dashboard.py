@@ -75,7 +75,7 @@ def started(place, *args, driver=DRIVER, **options):
     process = subprocess.Popen(
         command, cwd=place.path, env=place.env(), stdin=subprocess.DEVNULL, stdout=out, stderr=out, **options
     )
-    process.said = lambda: (place.path / "said").read_text()
+    process.said = (place.path / "said").read_text
     try:
         yield process
     finally:
@@ -228,10 +228,10 @@ def test_a_dashboard_that_dies_is_one_line_and_the_training_goes_on(place):
         (place.path / "stop").touch()
         assert process.wait(SOON_S) == 0
         assert "bye" in process.said()
-        assert [line for line in process.said().splitlines() if "dashboard" in line][1:] == [
-            "neuraldbg: the dashboard ended early by signal 9; the training went on without it. Open it again with: "
-            f"neuraldbg dashboard {place.path}/out"
-        ]
+        told = [line for line in process.said().splitlines() if "dashboard" in line][1:]
+        again = f"neuraldbg dashboard {place.path}/out"
+        why = "the dashboard ended early by signal 9; the training went on without it"
+        assert told == [f"neuraldbg: {why}. Open it again with: {again}"]
 
 
 def test_a_wrong_configuration_is_one_line_and_the_training_goes_on(place):
@@ -269,7 +269,7 @@ class Terminal:
         self.pid, self._descriptor = pty.fork()
         if self.pid == 0:
             os.chdir(place.path)
-            os.execve(sys.executable, [sys.executable, str(DRIVER), *args], place.env(COLUMNS="200"))  # noqa: S606
+            os.execve(sys.executable, [sys.executable, str(DRIVER), *args], place.env(COLUMNS="200"))
         os.set_blocking(self._descriptor, False)
         self._text = ""
 
