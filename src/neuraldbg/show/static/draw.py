@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from neuraldbg.show.static.form import Form
+    from neuraldbg.show.static.theme import Theme
     from neuraldbg.show.views.view import View
 
 EMPTY_IN = (8.0, 3.0)
 
 
-def figure(view: View, *, size_in: tuple[float, float] | None = None, theme: str = "light") -> Figure:
+def figure(view: View, *, size_in: tuple[float, float] | None = None, theme: str | Theme = "light") -> Figure:
     """Draw a view; one without anything to show becomes a picture that says what is missing.
 
     ``size_in`` is width and height in inches, by default what suits the view. ConfigError for an unknown theme,
@@ -36,6 +37,12 @@ def figure(view: View, *, size_in: tuple[float, float] | None = None, theme: str
     entitle(made, view.title, view.notes, look)
     form.draw(made, view, look)
     return made
+
+
+def size_of(view: View) -> tuple[float, float]:
+    """Return the width and height in inches that suit a view. MissingExtra if matplotlib is not installed."""
+    blank(EMPTY_IN, theme_of("light"))
+    return EMPTY_IN if view.empty else next(form for form in _forms() if isinstance(view, form.of)).size(view)
 
 
 def save(view: View, path: Path | str, *, size_in: tuple[float, float] | None = None, theme: str = "light") -> None:

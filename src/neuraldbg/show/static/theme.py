@@ -68,8 +68,10 @@ DARK = Theme(
 THEMES = (DARK, LIGHT)
 
 
-def theme_of(name: str) -> Theme:
-    """Return a theme by its name; ConfigError for another one."""
+def theme_of(name: str | Theme) -> Theme:
+    """Return a theme by its name, or the one that is given; ConfigError for a name that none has."""
+    if isinstance(name, Theme):
+        return name
     for theme in THEMES:
         if theme.name == name:
             return theme
