@@ -6,11 +6,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain import diagnose
+from neuraldbg.explain import cause, diagnose
 from neuraldbg.export import Selection, export
 from neuraldbg.nouns import RunRecord
 from neuraldbg.record import read_run
 from neuraldbg.show.notebook import Shown
+from neuraldbg.show.report.content import Background
+from neuraldbg.show.report.write import kind_of, report, write
 
 if TYPE_CHECKING:
     import os
@@ -51,3 +53,17 @@ class Run(Shown, RunRecord):
         ConfigError for a choice or place that cannot be, MissingExtra, ExportFailed; then nothing is left behind.
         """
         return export(self, self.diagnose(), path, format, Selection(tuple(layers), tuple(stats)), force=force)
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write the run up as one file for people: ``.html`` or ``.md``.
+
+        ConfigError for another name or a place that cannot be written, MissingExtra without the extra ``plot``.
+        """
+        kind, diagnosis = kind_of(Path(path)), self.diagnose()
+        write(report(self, diagnosis, kind, backgrounds(diagnosis)), Path(path))
+
+
+def backgrounds(diagnosis: Diagnosis) -> dict[str, Background]:
+    """Return what the taxonomy says of the causes that a diagnosis names."""
+    named = {name for h in diagnosis.hypotheses for name in (h.cause, *h.equivalent)}
+    return {one.id: Background(one.title, one.page) for one in map(cause, sorted(named))}

@@ -20,6 +20,7 @@ COMMANDS = (
     "explain",
     "export",
     "plot",
+    "report",
     "run",
 )
 """Each is a file of this folder with a ``COMMAND`` (see ``command.py``), imported only when it is used."""

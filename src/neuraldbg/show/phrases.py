@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 from neuraldbg.show.text import number, says
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from neuraldbg.nouns import Evidence, Hypothesis
+
+LIKELY = 0.2
+"""Below it a cause is told in a line, not in a block: a long block would bury the likely one."""
 
 
 def percent(confidence: float) -> str:
@@ -33,3 +38,8 @@ def statement(evidence: Evidence) -> str:
     if threshold is not None and not says(evidence.statement, threshold):
         told.append(f"limit {number(threshold)}")
     return evidence.statement + (f" [{', '.join(told)}]" if told else "")
+
+
+def credible(hypotheses: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
+    """Return the first cause, and those behind it that are likely enough for a block of their own."""
+    return tuple(h for i, h in enumerate(hypotheses) if i == 0 or h.confidence >= LIKELY)

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from neuraldbg.show.facts import facts_line
-from neuraldbg.show.phrases import percent, place, statement
+from neuraldbg.show.phrases import credible, percent, place, statement
 from neuraldbg.show.terminal.chain import chain_lines
 from neuraldbg.show.terminal.marks import ASCII, UNICODE, VERDICT_STYLE, Marks
 from neuraldbg.show.text import listed, number, plain, sentence, shortest
@@ -33,8 +33,6 @@ WIDEST = 100
 """Columns; longer lines are hard to read."""
 FULL = 3
 """Causes that get a block of their own."""
-FULL_CONFIDENCE = 0.2
-"""Below it a cause gets one line even among the first three: a long block would bury the likely one."""
 BRIEF, FOR, AGAINST, SYMPTOMS, UNJUDGED, EQUIVALENT = 4, 4, 3, 4, 4, 4
 """How many of each are shown before the list is cut."""
 
@@ -80,7 +78,7 @@ class _Writer:
     def all(self, diagnosis: Diagnosis) -> Iterator[RenderableType]:
         """Give every part in reading order; parts without content are left out."""
         yield from self.headline(diagnosis)
-        full = [h for i, h in enumerate(diagnosis.hypotheses[:FULL]) if i == 0 or h.confidence >= FULL_CONFIDENCE]
+        full = credible(diagnosis.hypotheses[:FULL])
         if full:
             yield self.heading("Likely cause" if len(full) == 1 else "Likely causes")
             for i, hypothesis in enumerate(full):

@@ -1,0 +1,50 @@
+"""``neuraldbg report``: everything about a run in one file, for people who were not there."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from neuraldbg.cli.command import OK, Result
+from neuraldbg.errors import ConfigError
+
+
+@click.command("report", short_help="Write a saved run up as one file: HTML or Markdown.")
+@click.argument("run", metavar="RUN")
+@click.option(
+    "-o",
+    "--out",
+    metavar="FILE",
+    help="Where to write, by default report.html (or report.md); '-': standard output.",
+)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["html", "md"]),
+    help="By default what the name of FILE ends in, html for '-'.",
+)
+def COMMAND(run: str, out: str | None, kind: str | None) -> Result:  # noqa: N802 (the name is the contract)
+    """Write RUN up: verdict, causes with their evidence, pictures, what ran, and what could not be judged.
+
+    The HTML file holds all it needs: it opens from a disk without a network, on a phone and on paper, in light and
+    dark. RUN is as for `neuraldbg explain`.
+    """
+    from neuraldbg.saved import Run, backgrounds  # noqa: PLC0415 (see command.py)
+    from neuraldbg.show.report.write import kind_of, report, write  # noqa: PLC0415
+
+    out = out or f"report.{kind or 'html'}"
+    if out != "-":
+        kind = kind or kind_of(out)
+        if not Path(out).absolute().parent.is_dir():
+            raise ConfigError(f"cannot write {out!r}: there is no folder {Path(out).parent}; create it first")
+    record = Run.load(run)
+    diagnosis = record.diagnose()
+    text = report(record, diagnosis, kind or "html", backgrounds(diagnosis))
+    if out == "-":
+        sys.stdout.write(text)
+    else:
+        write(text, out)
+        click.echo(f"wrote {out}")
+    return OK

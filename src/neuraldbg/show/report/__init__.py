@@ -1,0 +1,1 @@
+"""RunRecord, Diagnosis -> one file for people: self-contained HTML, or Markdown."""

@@ -1,0 +1,124 @@
+"""View -> words: what a picture shows, for those who do not see it, and how it is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.show.text import number
+from neuraldbg.show.views.view import Bars, Graph, Heat, Lines, Spread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from neuraldbg.show.views.view import Bar, Ints, Line, View
+
+MOST = 6
+"""Lines, bars or nodes that are said one by one."""
+LAYERS = "Layers stand in the order in which data flows through them, the input side first."
+READING: dict[type[View], str] = {
+    Heat: f"A row is a layer, a column a moment of training, a colour the value there. {LAYERS}",
+    Lines: "Time runs to the right, in optimizer steps: one step is one update of the weights.",
+    Bars: f"A bar is a layer's value. {LAYERS}",
+    Spread: "How the values of one tensor are spread, at each moment of training.",
+    Graph: "Arrows point from what came first, or from where data comes from.",
+}
+
+WORD: dict[type[View], str] = {
+    Heat: "over time",
+    Lines: "over time, as lines",
+    Bars: "as bars",
+    Spread: "as distributions",
+    Graph: "as a graph",
+}
+"""Tells pictures of one title apart."""
+
+
+def reading(view: View) -> str:
+    """Return how a picture of this form is read."""
+    return READING[type(view)]
+
+
+def described(view: View) -> str:
+    """Return what the picture shows, in sentences with its numbers."""
+    marks = [f"Marked: {mark.label}" for mark in view.marks if mark.role == "failure"]
+    return " ".join(f"{said[:1].upper()}{said[1:]}." for said in (*_body(view), *marks))
+
+
+def _body(view: View) -> list[str]:
+    if isinstance(view, Heat):
+        return _heat(view)
+    if isinstance(view, Lines):
+        return _cut([_line(line, view.y.unit) for line in view.lines], "line")
+    if isinstance(view, Bars):
+        return [said for bar in view.bars if (said := _extremes(bar, view.layers, view.scale.unit))]
+    if isinstance(view, Spread):
+        return _spread(view)
+    if isinstance(view, Graph):
+        names = {node.id: node.label for node in view.nodes}
+        down = {node.id: (node.y, node.x) for node in view.nodes}
+        ordered = sorted(view.links, key=lambda link: down.get(link.source, (0.0, 0.0)))
+        links = [f"{names.get(link.source, '?')} leads to {names.get(link.target, '?')}" for link in ordered]
+        return _cut(links or list(names.values()), "arrow")
+    return []
+
+
+def _heat(view: Heat) -> list[str]:
+    shape = f"{len(view.layers):,} layers over {_span(view.steps, view.width)}"
+    finite = np.isfinite(view.values)
+    said = [shape]
+    if finite.any():
+        row, column = np.unravel_index(np.where(finite, view.values, -np.inf).argmax(), view.values.shape)
+        where = f"in {view.layers[row] or 'the model'} at step {int(view.steps[column]):,}"
+        said.append(f"The largest value, {_amount(view.values[row, column], view.scale.unit)}, is {where}")
+    bad = view.nonfinite.any(axis=1)
+    if bad.any():
+        first = int(view.steps[view.nonfinite.any(axis=0)][0])
+        said.append(f"{int(bad.sum()):,} layers hold NaN or infinite values, the first at step {first:,}")
+    return said
+
+
+def _spread(view: Spread) -> list[str]:
+    low, high = view.low[np.isfinite(view.low)], view.high[np.isfinite(view.high)]
+    if not len(low) or not len(high):
+        return [f"{view.layer} over {_span(view.steps, view.width)}"]
+    reach = f"from {number(float(low.min()))} to {number(float(high.max()))}"
+    return [f"{view.layer} over {_span(view.steps, view.width)}: values reach {reach}"]
+
+
+def _line(line: Line, unit: str) -> str:
+    values = line.values
+    finite = np.flatnonzero(np.isfinite(values))
+    if not len(finite):
+        return f"{line.name}: no finite value"
+    first, last, top = finite[0], finite[-1], finite[values[finite].argmax()]
+    said = f"{line.name}: {_amount(values[first], unit)} at step {int(line.steps[first]):,}"
+    if last > first:
+        said += f", {_amount(values[last], unit)} at step {int(line.steps[last]):,}"
+    if top not in {first, last}:
+        said += f", at most {_amount(values[top], unit)} at step {int(line.steps[top]):,}"
+    return said
+
+
+def _extremes(bar: Bar, layers: Sequence[str], unit: str) -> str:
+    values = bar.values
+    finite = np.flatnonzero(np.isfinite(values))
+    if not len(finite):
+        return ""
+    low, high = finite[values[finite].argmin()], finite[values[finite].argmax()]
+    said = f"{bar.name}: largest {_amount(values[high], unit)} in {layers[high] or 'the model'}"
+    return said if low == high else f"{said}, smallest {_amount(values[low], unit)} in {layers[low] or 'the model'}"
+
+
+def _amount(value: float, unit: str) -> str:
+    return f"{number(float(value))} {unit}".rstrip()
+
+
+def _span(steps: Ints, width: Ints) -> str:
+    return f"steps {int(steps[0]):,} to {int(steps[-1] + width[-1] - 1):,}" if len(steps) else "no steps"
+
+
+def _cut(said: Iterable[str], what: str) -> list[str]:
+    parts = list(said)
+    return parts if len(parts) <= MOST else [*parts[:MOST], f"and {len(parts) - MOST:,} more {what}s"]

@@ -1,0 +1,99 @@
+"""Content -> one HTML file: no script, nothing from elsewhere, words of the run as text and nothing but text.
+
+Needs the extra ``plot`` (jinja2 fills the template, matplotlib draws).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.errors import MissingExtra
+from neuraldbg.show.facts import facts_line
+from neuraldbg.show.report.describe import described, reading
+from neuraldbg.show.report.svg import THEMES, inline
+from neuraldbg.show.terminal.marks import UNICODE
+from neuraldbg.show.text import plain, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from neuraldbg.show.report.content import Content
+    from neuraldbg.show.report.pictures import Picture
+
+PARTS = (("causes", "Causes"), ("chain", "How it came about"), ("pictures", "Pictures"), ("more", "Further pictures"))
+LAST_PARTS = (("run", "The run"), ("limits", "What could not be judged"), ("words", "Words"))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A picture on the page."""
+
+    title: str
+    why: str
+    notes: tuple[str, ...]
+    alt: str
+    reading: str
+    svg: Any
+    """Markup: the only part of the page that is not escaped, since the drawing library has done so."""
+
+
+def html(content: Content) -> str:
+    """Return the page. MissingExtra without jinja2 or matplotlib."""
+    try:
+        import matplotlib as mpl  # noqa: F401, PLC0415 (an extra)
+        from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+        from markupsafe import Markup  # noqa: PLC0415 (comes with it)
+    except ImportError:
+        raise MissingExtra("writing an HTML report", "plot") from None
+
+    def drawn(ident: str, one: Picture) -> Shown:
+        view = one.view
+        svg = Markup(inline(view, ident))  # noqa: S704 (see Shown)
+        return Shown(one.title, one.why, view.notes, f"{one.title}. {described(view)}", reading(view), svg)
+
+    def all_drawn(name: str, pictures: Iterable[Picture]) -> list[Shown]:
+        return [drawn(f"{name}{i}", one) for i, one in enumerate(pictures) if not one.view.empty]
+
+    loader = PackageLoader("neuraldbg.show", "report")
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, finalize=_clean, keep_trailing_newline=True
+    )
+    environment.filters["sentence"] = sentence
+    diagnosis = content.diagnosis
+    sections = {
+        "causes": content.causes,
+        "chain": content.chain,
+        "pictures": content.leading,
+        "more": content.further,
+    }
+    return environment.get_template("report.html.j2").render(
+        content=content,
+        style=Markup(_style()),  # noqa: S704 (ours)
+        sign=UNICODE.verdict.get(diagnosis.verdict, ""),
+        meaning=content.meaning,
+        facts=facts_line(diagnosis.run, " · "),
+        parts=[*(part for part in PARTS if sections[part[0]]), *LAST_PARTS],
+        chain=drawn("chain", content.drawn_chain) if content.drawn_chain else None,
+        leading=all_drawn("front", content.leading),
+        further=all_drawn("more", content.further),
+        missing=[(one.title, sentence(one.view.empty)) for one in content.further if one.view.empty],
+        version=diagnosis.run.get("versions", {}).get("neuraldbg", ""),
+    )
+
+
+def _clean(value: Any) -> Any:
+    """Words of the run without control characters; code keeps its lines. Jinja escapes what is no markup."""
+    return plain(value, keep="\n") if type(value) is str else value
+
+
+def _style() -> str:
+    """The style sheet with the colours of both themes, which the pictures share."""
+    sheet = files("neuraldbg.show.report").joinpath("report.css").read_text(encoding="utf-8")
+    light, dark = (_block(THEMES[name]) for name in ("light", "dark"))
+    return f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n{sheet}"
+
+
+def _block(variables: Mapping[str, str]) -> str:
+    return " ".join(f"{name}: {colour};" for name, colour in variables.items())

@@ -1,0 +1,149 @@
+"""Which pictures a report shows, and in which order: first those that the diagnosis rests on, then the others.
+
+What enters is a run and its diagnosis, what leaves are computed views with the reason why each is there. A cause is
+supported by the pictures of its category and of those events of the run that it explains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from neuraldbg.show.phrases import credible
+from neuraldbg.show.report.describe import WORD
+from neuraldbg.show.views import VIEWS, view
+from neuraldbg.show.views.view import Choice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from neuraldbg.nouns import Diagnosis, Event, RunRecord
+    from neuraldbg.show.views.view import View
+
+LEADING = 5
+"""Pictures that stand open at the front; what else supports a cause comes first among the others."""
+CALM = 2
+"""The same where no cause was found."""
+NAMED = 3
+"""Layers named in the reason for a picture."""
+DEFAULT = Choice()
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A view and what it is to show."""
+
+    view: str
+    choice: Choice = DEFAULT
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A view that was computed, and why it is shown."""
+
+    title: str
+    view: View
+    why: str = ""
+    """What of the diagnosis it shows, "" where it is there for completeness."""
+
+
+LOSS, FLOW, UNITS, UPDATES = (Wanted(name) for name in ("loss", "flow", "units", "updates"))
+GRADIENTS = Wanted("heatmap", Choice(kind="param_grad", stat="norm"))
+ACTIVATIONS = Wanted("heatmap", Choice(kind="activation", stat="rms"))
+DEAD = Wanted("heatmap", Choice(kind="activation", stat="dead"))
+SATURATED = Wanted("heatmap", Choice(kind="activation", stat="saturated"))
+UNDERFLOW = Wanted("heatmap", Choice(kind="param_grad", stat="under"))
+INPUTS = Wanted("heatmap", Choice(kind="input", stat="rms"))
+
+
+def _nonfinite(kind: str) -> Wanted:
+    return Wanted("heatmap", Choice(kind=kind, stat="nonfinite"))
+
+
+BY_EVENT: dict[str, tuple[Wanted, ...]] = {
+    "activation_scale": (ACTIVATIONS, Wanted("distribution")),
+    "dead_units": (UNITS, DEAD),
+    "exploding_gradients": (GRADIENTS, FLOW),
+    "gradient_spike": (GRADIENTS,),
+    "loss_divergence": (LOSS,),
+    "loss_plateau": (LOSS,),
+    "loss_spike": (LOSS,),
+    "nonfinite_activation": (_nonfinite("activation"),),
+    "nonfinite_gradient": (_nonfinite("param_grad"),),
+    "nonfinite_input": (_nonfinite("input"),),
+    "nonfinite_loss": (LOSS,),
+    "nonfinite_parameter": (_nonfinite("param"),),
+    "saturated_units": (UNITS, SATURATED),
+    "unchanged_parameters": (UPDATES,),
+    "update_ratio_high": (UPDATES,),
+    "update_ratio_low": (UPDATES,),
+    "vanishing_gradients": (FLOW, GRADIENTS),
+}
+BY_CATEGORY: dict[str, dict[Wanted, str]] = {
+    "data": {LOSS: "what the model makes of the data", INPUTS: "what goes into the model"},
+    "loop": {LOSS: "what the training loop comes to", UPDATES: "how far its steps move the weights"},
+    "loss": {LOSS: "the loss"},
+    "optimisation": {UPDATES: "how far steps move the weights", LOSS: "what these steps come to"},
+    "precision": {UNDERFLOW: "gradients too small for half precision"},
+}
+OTHERS = (LOSS, GRADIENTS, ACTIVATIONS, FLOW, UPDATES, UNITS)
+"""Then every registered view as it shows itself, but for the chain, which has a place of its own."""
+CHAIN = "chain"
+
+
+def chain_picture(run: RunRecord, diagnosis: Diagnosis) -> Picture | None:
+    """Return the causal chain, None where there is none."""
+    shown = view(CHAIN, run, diagnosis)
+    return None if shown.empty else Picture(shown.title, shown)
+
+
+def pictures(run: RunRecord, diagnosis: Diagnosis) -> tuple[tuple[Picture, ...], tuple[Picture, ...]]:
+    """Return the leading pictures and all others; those with nothing to show are among the others."""
+    reasons = _reasons(diagnosis)
+    named = (*reasons, *OTHERS)
+    others = (Wanted(name) for name in _known() if name not in {CHAIN, "heatmap"})
+    made: list[Picture] = []
+    for one in dict.fromkeys([*named, *others]):
+        shown = view(one.view, run, diagnosis, one.choice)
+        if any((shown.name, shown.title) == (other.view.name, other.view.title) for other in made):
+            continue  # the default of a view may be what was asked for before
+        taken = any(shown.title == other.title for other in made)
+        title = f"{shown.title}, {WORD[type(shown)]}" if taken else shown.title
+        made.append(Picture(title, shown, reasons.get(one, "")))
+    front = [picture for picture in made if not picture.view.empty and (picture.why or not reasons)]
+    front = front[: LEADING if reasons else CALM]
+    return tuple(front), tuple(one for one in made if all(one is not other for other in front))
+
+
+def _known() -> tuple[str, ...]:
+    return tuple(member.name for member in VIEWS)
+
+
+def _reasons(diagnosis: Diagnosis) -> dict[Wanted, str]:
+    """What supports the credible causes, the likeliest cause's first, each with the words that say why."""
+    found: dict[Wanted, list[str]] = {}
+    for i, cause in enumerate(credible(diagnosis.hypotheses)):
+        said = {wanted: [what] for wanted, what in BY_CATEGORY.get(cause.category, {}).items()}
+        for wanted, event in _of_events(event for event in diagnosis.events if event.kind in cause.explains):
+            said.setdefault(wanted, []).append(event)
+        if cause.layer:
+            said.setdefault(Wanted("series"), []).append(f"the layer {cause.layer}, which it names")
+        for wanted, words in said.items():
+            found.setdefault(wanted, []).append(f"For cause {i + 1}: {'; '.join(words)}")
+    explained = {kind for hypothesis in diagnosis.hypotheses for kind in hypothesis.explains}
+    for wanted, event in _of_events(event for event in diagnosis.events if event.kind not in explained):
+        found.setdefault(wanted, []).append(f"Seen, and not explained: {event}")
+    return {wanted: ". ".join(said) for wanted, said in found.items()}
+
+
+def _of_events(events: Iterable[Event]) -> Iterator[tuple[Wanted, str]]:
+    """Events of one kind together, in the order in which they began."""
+    kinds: dict[str, list[Event]] = {}
+    for event in sorted(events, key=lambda event: event.first_step):
+        kinds.setdefault(event.kind, []).append(event)
+    for kind, alike in kinds.items():
+        layers = list(dict.fromkeys(event.layer for event in alike if event.layer))
+        more = f" and {len(layers) - NAMED} more" if len(layers) > NAMED else ""
+        where = f" in {', '.join(layers[:NAMED])}{more}" if layers else ""
+        for wanted in BY_EVENT.get(kind, ()):
+            yield wanted, f"{kind.replace('_', ' ')}{where} from step {alike[0].first_step:,}"

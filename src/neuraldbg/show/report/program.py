@@ -1,0 +1,121 @@
+"""What was learnt of the program itself, as rows of names and values: the last version of the facts people ask for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.nouns import FactKey
+from neuraldbg.show.text import number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from neuraldbg.nouns import RunRecord
+
+    Row = tuple[str, str]
+
+SETTINGS = ("lr", "momentum", "betas", "eps", "weight_decay", "nesterov", "amsgrad")
+"""Of a group of an optimizer, those that are there."""
+NAMES = 8
+"""Parameters named before the list is cut."""
+
+
+def program(run: RunRecord) -> tuple[Row, ...]:
+    """Return what is known; nothing is said of what was not learnt."""
+    rows: list[Row] = []
+    for key, tell in TELL.items():
+        latest: dict[Any, dict[str, Any]] = {}
+        for fact in run.facts_of(key.value):
+            latest[fact.value.get("stream", fact.value.get("model", fact.value.get("id")))] = fact.value
+        for value in latest.values():
+            rows += tell(value)
+    return tuple(dict.fromkeys(row for row in rows if row[1]))
+
+
+def _loss(value: dict[str, Any]) -> Iterator[Row]:
+    for term in value.get("terms") or ():
+        said = [f"{str(term.get('kind', 'unknown')).replace('_', ' ')}, reduction {term.get('reduction', 'unknown')}"]
+        if term.get("input_shape"):
+            said.append(f"input {_shape(term['input_shape'])}")
+        if term.get("target_shape"):
+            said.append(f"target {_shape(term['target_shape'])} {term.get('target_dtype') or ''}".strip())
+        if term.get("fed_by"):
+            said.append(f"fed by {', '.join(map(str, term['fed_by']))}")
+        yield "loss", "; ".join(said)
+
+
+def _optimizer(value: dict[str, Any]) -> Iterator[Row]:
+    for i, group in enumerate(value.get("groups") or ()):
+        said = [f"{name} {_value(group[name])}" for name in SETTINGS if group.get(name) is not None]
+        which = f", group {i + 1}" if len(value["groups"]) > 1 else ""
+        yield f"optimizer {value.get('type', '')}{which}", ", ".join([*said, f"{group.get('params', 0):,} tensors"])
+
+
+def _batch(value: dict[str, Any]) -> Iterator[Row]:
+    for leaf, one in (value.get("inputs") or {}).items():
+        yield f"input {leaf}".strip(), f"{_shape(one.get('shape') or ())} {one.get('dtype', '')}".strip()
+
+
+def _precision(value: dict[str, Any]) -> Iterator[Row]:
+    said = [f"parameters {', '.join(map(str, value.get('param_dtypes') or ()))}"]
+    said.append(f"autocast to {value['autocast']}" if value.get("autocast") else "no autocast")
+    if value.get("scaler"):
+        said.append("gradients are scaled")
+    yield "precision", ", ".join(said)
+
+
+def _params(value: dict[str, Any]) -> Iterator[Row]:
+    yield "parameters", f"{value['total']:,} tensors" if value.get("total") else ""
+    for key in ("frozen", "not_in_optimizer", "no_grad", "uncalled", "zero_lr"):
+        names = [str(name) for name in value.get(key) or ()]
+        more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
+        yield f"parameters: {key.replace('_', ' ')}", ", ".join(names[:NAMES]) + more
+
+
+def _modes(value: dict[str, Any]) -> Iterator[Row]:
+    if value.get("mode_layers") or not value.get("training", True):
+        mode = "training" if value.get("training") else "evaluation"
+        left = ", ".join(map(str, value.get("eval_layers") or ()))
+        yield "mode while training", f"{mode} mode" + (f", but for {left}" if left else "")
+
+
+def _order(value: dict[str, Any]) -> Iterator[Row]:
+    yield "order of the loop", ", ".join(map(str, value.get("order") or ()))
+
+
+def _schedule(value: dict[str, Any]) -> Iterator[Row]:
+    params = ", ".join(f"{name} {_value(one)}" for name, one in (value.get("params") or {}).items())
+    yield "learning-rate schedule", f"{value.get('type', '')} {f'({params})' if params else ''}".strip()
+
+
+def _clip(value: dict[str, Any]) -> Iterator[Row]:
+    yield "gradient clipping", f"by {value.get('kind')}, limit {_value(value.get('limit'))}" if "kind" in value else ""
+
+
+def _accumulation(value: dict[str, Any]) -> Iterator[Row]:
+    if value.get("backwards", 1) > 1:
+        yield "backward passes for a step", f"{value['backwards']:,}, divided by {_value(value.get('divisor', 1.0))}"
+
+
+def _shape(shape: Any) -> str:
+    return " x ".join(str(size) for size in shape) or "scalar"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return f"({', '.join(map(_value, value))})"
+    return number(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
+
+
+TELL: dict[FactKey, Callable[[dict[str, Any]], Iterator[Row]]] = {
+    FactKey.LOSS: _loss,
+    FactKey.OPTIMIZER: _optimizer,
+    FactKey.SCHEDULE: _schedule,
+    FactKey.CLIP: _clip,
+    FactKey.ACCUMULATION: _accumulation,
+    FactKey.ORDER: _order,
+    FactKey.BATCH: _batch,
+    FactKey.PRECISION: _precision,
+    FactKey.PARAMS: _params,
+    FactKey.MODES: _modes,
+}

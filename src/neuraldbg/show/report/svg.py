@@ -1,0 +1,131 @@
+"""View -> SVG that stands in an HTML page, drawn once for light, dark and paper.
+
+The picture is drawn in the light theme with a colour of its own for each meaning; in its SVG each of these becomes a
+CSS variable, which the page sets for either ground. Nothing in it depends on when or where it was drawn. Needs the
+extra ``plot``.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+from neuraldbg.show.static.draw import figure, size_of
+from neuraldbg.show.static.theme import DARK, LIGHT, Theme
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from neuraldbg.show.views.view import View
+
+WIDTH_IN = 7.4
+"""What a page on paper has between its margins; on a screen it is as wide as the text."""
+CELLS_DPI = 110
+"""Of what is not lines: the cells of a heat map."""
+NS = re.compile(r"^\{.*\}")
+PAINTED = ("style", "fill", "stroke", "stop-color")
+COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
+REFERENCE = re.compile(r"url\(#([^)]+)\)")
+
+
+def _apart(theme: Theme) -> tuple[Theme, dict[str, str]]:
+    """Return the theme with every colour told apart from all others, by a shade that nobody sees, and their names."""
+    names: dict[str, str] = {}
+    changed: dict[str, str | tuple[str, ...]] = {}
+    for name, colours in _colours(theme):
+        told = []
+        for i, given in enumerate(colours):
+            shade = int(given[1:], 16)
+            colour = next(c for k in range(256) if (c := f"#{shade ^ k:06x}") not in names)
+            names[colour] = f"--{name}-{i}" if len(colours) > 1 else f"--{name}"
+            told.append(colour)
+        changed[name] = tuple(told) if len(told) > 1 else told[0]
+    return replace(theme, **changed), names  # type: ignore[arg-type]
+
+
+def _colours(theme: Theme) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Fields of a theme that hold colours."""
+    for field in fields(theme):
+        value = getattr(theme, field.name)
+        values = value if isinstance(value, tuple) else (value,)
+        if all(isinstance(one, str) and COLOUR.fullmatch(one) for one in values):
+            yield field.name, values
+
+
+DRAWN, NAMES = _apart(LIGHT)
+"""The theme that is drawn, and the variable of each of its colours."""
+
+
+def variables(theme: Theme) -> dict[str, str]:
+    """Return the colour of each variable in a theme."""
+    return {
+        (f"--{name}-{i}" if len(colours) > 1 else f"--{name}"): colour
+        for name, colours in _colours(theme)
+        for i, colour in enumerate(colours)
+    }
+
+
+THEMES = {"light": variables(LIGHT), "dark": variables(DARK)}
+
+
+def inline(view: View, ident: str) -> str:
+    """Return the picture as an ``<svg>`` element; ``ident`` makes the ids in it different from other pictures'."""
+    root = ET.fromstring(_drawn(view, ident))  # noqa: S314 (written by matplotlib a line ago)
+    used = {found for element in root.iter() for found in _references(element)}
+    for parent in root.iter():
+        for child in list(parent):
+            if NS.sub("", str(child.tag)) in {"metadata", "style", "title"}:
+                parent.remove(child)
+    for element in root.iter():
+        _plain(element, ident, used)
+    width, height = (float(root.attrib.pop(side).removesuffix("pt")) for side in ("width", "height"))
+    # What has no fill of its own is black to matplotlib, and so the ink.
+    root.attrib.update({"viewBox": f"0 0 {width:g} {height:g}", "fill": "var(--ink)", "aria-hidden": "true"})
+    return ET.tostring(root, encoding="unicode", short_empty_elements=True)
+
+
+def _drawn(view: View, ident: str) -> str:
+    import matplotlib as mpl  # noqa: PLC0415 (an extra)
+    from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415
+
+    untitled = replace(view, title="", notes=())  # the page says both as text
+    shown = figure(untitled, size_in=(WIDTH_IN, size_of(untitled)[1]), theme=DRAWN)
+    FigureCanvasSVG(shown)
+    file = io.StringIO()
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": ident}):
+        shown.savefig(file, format="svg", dpi=CELLS_DPI, metadata={"Date": None, "Creator": None})
+    return file.getvalue()
+
+
+def _references(element: ET.Element) -> Iterator[str]:
+    for name, value in element.attrib.items():
+        yield from REFERENCE.findall(value)
+        if NS.sub("", name) == "href" and value.startswith("#"):
+            yield value[1:]
+
+
+def _plain(element: ET.Element, ident: str, used: set[str]) -> None:
+    """Leave what HTML knows: names without their namespaces, ids that something refers to, variables for colours."""
+    element.tag = NS.sub("", str(element.tag))
+    kept = {NS.sub("", name): value for name, value in element.attrib.items()}
+    element.attrib.clear()
+    for name, given in kept.items():
+        value = given
+        if name == "id" and value not in used:
+            continue
+        if name == "id":
+            value = f"{ident}-{value}"
+        elif name == "href" and value.startswith("#"):
+            value = f"#{ident}-{value[1:]}"
+        elif name in PAINTED or "url(#" in value:
+            value = REFERENCE.sub(rf"url(#{ident}-\1)", value)
+            value = COLOUR.sub(lambda found: _variable(found.group()), value)
+        element.set(name, value)
+
+
+def _variable(colour: str) -> str:
+    name = NAMES.get(colour.lower())
+    return f"var({name})" if name else colour

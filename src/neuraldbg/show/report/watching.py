@@ -1,0 +1,85 @@
+"""What ran, how it ended, how well it could be seen, and what seeing it cost: rows of names and values."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.show.text import duration, number
+
+if TYPE_CHECKING:
+    from neuraldbg.nouns import Diagnosis, Outcome, RunRecord
+
+    Row = tuple[str, str]
+
+ENDED = {
+    "completed": "by itself",
+    "raised": "with an exception",
+    "interrupted": "it was interrupted",
+    "halted": "NeuralDBG halted it",
+    "running": "it was still running, or was killed",
+}
+
+
+def about(run: RunRecord, diagnosis: Diagnosis) -> tuple[Row, ...]:
+    """What was run. Rows of which nothing is known are left out."""
+    info = run.info
+    began = datetime.fromtimestamp(info.started, timezone.utc) if info.started else None
+    rows = (
+        ("script", info.script),
+        ("command", shlex.join(info.argv) if len(info.argv) > 1 else ""),
+        ("began", f"{began:%Y-%m-%d %H:%M:%S} UTC" if began else ""),
+        ("took", duration(float(diagnosis.run["duration_s"])) if diagnosis.run.get("duration_s") else ""),
+        ("ended", _ended(info.outcome)),
+        ("optimizer steps", f"{run.steps:,}"),
+        ("models", ", ".join(info.models)),
+        ("optimizers", ", ".join(info.optimizers)),
+        ("device", info.device),
+        ("versions", ", ".join(f"{name} {version}" for name, version in info.versions.items())),
+        ("seed", "" if info.seed is None else str(info.seed)),
+    )
+    return tuple((name, value) for name, value in rows if value)
+
+
+def _ended(outcome: Outcome) -> str:
+    said = ENDED.get(outcome.kind, outcome.kind)
+    message = outcome.message.strip().splitlines()[-1:] or [""]
+    return ": ".join(filter(None, (said, message[0]))) + (f" ({outcome.where})" if outcome.where else "")
+
+
+def watching(run: RunRecord, diagnosis: Diagnosis) -> tuple[Row, ...]:
+    """How well the run could be seen, and what that cost."""
+    coverage: dict[str, Any] = dict(run.info.coverage)
+    cost = coverage.get("cost") or {}
+    never = coverage.get("never_fired") or ()
+    thinned = int((run.history.width > 1).sum())
+    rows = (
+        ("layers seen", _of(coverage.get("seen"), coverage.get("layers"), "layers")),
+        ("layers never called", ", ".join(map(str, never))),
+        ("steps read in full", _of(cost.get("full_steps"), run.steps, "steps") if cost else ""),
+        ("older steps", f"{thinned:,} rows of the record stand for several steps each" if thinned else ""),
+        ("recorded coarsely", f"{coverage['coarse']:,} steps, as the writer did not keep up" if _any(coverage) else ""),
+        ("overhead", _overhead(diagnosis.run.get("overhead_ratio"), cost)),
+        ("errors of NeuralDBG", number(coverage["errors"]) if coverage.get("errors") else ""),
+        *(("note", str(note)) for note in coverage.get("notes") or ()),
+    )
+    return tuple((name, value) for name, value in rows if value)
+
+
+def _any(coverage: dict[str, Any]) -> bool:
+    return bool(coverage.get("coarse"))
+
+
+def _of(part: Any, whole: Any, what: str) -> str:
+    return f"{part:,} of {whole:,} {what}" if isinstance(part, int) and isinstance(whole, int) else ""
+
+
+def _overhead(ratio: Any, cost: dict[str, Any]) -> str:
+    if not isinstance(ratio, (int, float)) or ratio < 0:
+        return ""
+    said = f"{100 * ratio:.1f}% of the training's own time"
+    if not {"own_s", "budget", "allowance_s"} <= cost.keys():
+        return said
+    allowed = f"{100 * cost['budget']:.3g}% beyond the first {duration(cost['allowance_s'])}"
+    return f"{said} ({duration(cost['own_s'])}; allowed: {allowed})"

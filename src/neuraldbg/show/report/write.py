@@ -1,0 +1,46 @@
+"""RunRecord, Diagnosis -> a report as text or as a file; the name's end chooses the format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from neuraldbg.errors import ConfigError
+from neuraldbg.show.report.content import content
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from neuraldbg.nouns import Diagnosis, RunRecord
+    from neuraldbg.show.report.content import Background
+
+FORMATS = ("html", "md")
+SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
+
+
+def report(run: RunRecord, diagnosis: Diagnosis, kind: str, backgrounds: Mapping[str, Background]) -> str:
+    """Return the report as text. ``kind`` is of FORMATS; MissingExtra if the extra ``plot`` is not installed."""
+    said = content(run, diagnosis, backgrounds)
+    if kind == "md":
+        from neuraldbg.show.report.markdown import markdown  # noqa: PLC0415 (only the format that is asked for)
+
+        return markdown(said)
+    from neuraldbg.show.report.html import html  # noqa: PLC0415
+
+    return html(said)
+
+
+def kind_of(path: Path | str) -> str:
+    """Return the format that a file's name asks for; ConfigError if it asks for none that there is."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ConfigError(f"cannot write a report to {str(path)!r}: its name must end in .html or .md")
+    return SUFFIXES[suffix]
+
+
+def write(text: str, path: Path | str) -> None:
+    """Write a report; ConfigError if that cannot be done."""
+    try:
+        Path(path).write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise ConfigError(f"cannot write {str(path)!r}: {error}") from None

@@ -1,0 +1,86 @@
+"""The Markdown report as a parser sees it: markdown-it is the oracle of what is text and what is markup."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from tests.show.report.conftest import LAYER, MODEL, SCRIPT
+
+from neuraldbg.saved import backgrounds
+from neuraldbg.show.report.markdown import WIDTH, fenced, text
+from neuraldbg.show.report.write import report
+from neuraldbg.show.text import plain
+
+PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+OURS = {"text", "code_inline", "softbreak", "strong_open", "strong_close"}
+
+
+def inside(tokens):
+    return [child for token in tokens if token.type == "inline" for child in token.children]
+
+
+@pytest.fixture(scope="module")
+def said(doomed):
+    return report(doomed.run, doomed.diagnosis, "md", backgrounds(doomed.diagnosis))
+
+
+def test_it_has_the_parts_of_the_page(said, doomed):
+    tokens = PARSER.parse(said)
+    headings = [(t.tag, tokens[i + 1].content) for i, t in enumerate(tokens) if t.type == "heading_open"]
+    assert headings[0][1].startswith("FAILING: ")
+    assert [name for tag, name in headings if tag == "h2"] == [
+        "Likely cause",
+        "How it came about",
+        "Pictures",
+        "The run",
+        "How far this can be trusted",
+        "Words",
+    ]
+    shown = "".join(child.content for child in inside(tokens))
+    for evidence in doomed.diagnosis.hypotheses[0].evidence:
+        assert evidence.statement in shown
+    assert len([t for t in tokens if t.type == "ordered_list_open"]) == 1
+    assert len([t for t in tokens if t.type == "fence"]) >= 10
+
+
+def test_drawings_fit_their_width(said):
+    for token in PARSER.parse(said):
+        if token.type == "fence" and not token.info:
+            assert max(map(len, token.content.splitlines())) <= WIDTH
+
+
+def test_names_stay_text(said):
+    tokens = PARSER.parse(said)
+    assert {token.type for token in tokens if token.type.startswith("html")} == set()
+    assert {child.type for child in inside(tokens)} <= OURS
+    shown = "".join(child.content for child in inside(tokens))
+    for name in (SCRIPT, LAYER, MODEL):
+        assert name in shown
+
+
+@given(st.text(alphabet=st.sampled_from(list(" \t\n\\`*_[](){}<>#+-=.!|&~$:;@/19aw\u202e\x1b")), max_size=40))
+def test_any_words_are_shown_as_they_are(words):
+    shown = plain(words).strip()
+    for before, after in (("", ""), ("- ", ""), ("## ", ""), ("**x:** ", ""), ("a\n\n", "\n\nb")):
+        tokens = PARSER.parse(before + text(words) + after)
+        children = inside(tokens)
+        assert {child.type for child in children} <= {"text", "strong_open", "strong_close"}, words
+        found = "".join(child.content for child in children)
+        assert re.sub(r"\s", "", shown) in re.sub(r"\s", "", found), words
+
+
+@given(st.text(alphabet=st.sampled_from(list("`~ a\n")), max_size=40))
+def test_no_code_closes_its_fence(code):
+    tokens = PARSER.parse("\n".join([*fenced(code), "", "after"]))
+    assert [token.type for token in tokens] == ["fence", "paragraph_open", "inline", "paragraph_close"]
+    assert tokens[0].content.splitlines() == code.splitlines()
+
+
+def test_addresses_are_no_links():
+    shown = text("http://evil.example and www.evil.example")
+    assert "http://" not in shown
+    assert "www." not in shown
