@@ -93,10 +93,11 @@ def _drawn(view: View, ident: str) -> str:
 
     untitled = replace(view, title="", notes=())  # the page says both as text
     shown = figure(untitled, size_in=(WIDTH_IN, size_of(untitled)[1]), theme=DRAWN)
-    FigureCanvasSVG(shown)
+    shown.dpi = CELLS_DPI
     file = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": ident}):
-        shown.savefig(file, format="svg", dpi=CELLS_DPI, metadata={"Date": None, "Creator": None})
+        # savefig would draw everything once before, to lay it out: drawing does that by itself.
+        FigureCanvasSVG(shown).print_svg(file, metadata={"Date": None})  # type: ignore[no-untyped-call]
     return file.getvalue()
 
 
