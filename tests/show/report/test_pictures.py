@@ -132,3 +132,12 @@ def test_layers_of_a_crowd_are_counted(doomed):
     cause = replace(doomed.diagnosis.hypotheses[0], category="architecture", explains=("dead_units",), layer=None)
     front, _ = pictures(doomed.run, Diagnosis("failing", "x", events=events, hypotheses=(cause,)))
     assert front[0].why == "For cause 1: dead units in layer0, layer1, layer2 and 6 more from step 2"
+
+
+def test_a_run_without_a_cause_shows_how_it_went_and_what_was_seen(quiet):
+    front, _ = pictures(quiet.run, quiet.diagnosis)
+    assert [(one.view.name, one.why) for one in front] == [("loss", ""), ("heatmap", "")]
+    seen = Diagnosis("healthy", "x", events=(Event("dead_units", "activation_regime", 2, 9, "relu"),))
+    front, _ = pictures(quiet.run, seen)
+    assert [one.view.name for one in front] == ["loss", "heatmap", "units", "heatmap"]
+    assert front[2].why == "Seen, and not explained: dead units in relu from step 2"

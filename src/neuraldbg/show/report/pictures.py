@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 LEADING = 5
 """Pictures that stand open at the front; what else supports a cause comes first among the others."""
-CALM = 2
-"""The same where no cause was found."""
 NAMED = 3
 """Layers named in the reason for a picture."""
 DEFAULT = Choice()
@@ -82,10 +80,12 @@ BY_EVENT: dict[str, tuple[Wanted, ...]] = {
 BY_CATEGORY: dict[str, dict[Wanted, str]] = {
     "data": {LOSS: "what the model makes of the data", INPUTS: "what goes into the model"},
     "loop": {LOSS: "what the training loop comes to", UPDATES: "how far its steps move the weights"},
-    "loss": {LOSS: "the loss"},
+    "loss": {LOSS: "what the optimizer is to lower"},
     "optimisation": {UPDATES: "how far steps move the weights", LOSS: "what these steps come to"},
     "precision": {UNDERFLOW: "gradients too small for half precision"},
 }
+CALM = (LOSS, GRADIENTS)
+"""At the front where no cause has pictures of its own."""
 OTHERS = (LOSS, GRADIENTS, ACTIVATIONS, FLOW, UPDATES, UNITS)
 """Then every registered view as it shows itself, but for the chain, which has a place of its own."""
 CHAIN = "chain"
@@ -99,27 +99,29 @@ def chain_picture(run: RunRecord, diagnosis: Diagnosis) -> Picture | None:
 
 def pictures(run: RunRecord, diagnosis: Diagnosis) -> tuple[tuple[Picture, ...], tuple[Picture, ...]]:
     """Return the leading pictures and all others; those with nothing to show are among the others."""
-    reasons = _reasons(diagnosis)
-    named = (*reasons, *OTHERS)
+    causes, loose = _of_causes(diagnosis), _of_others(diagnosis)
+    front = dict.fromkeys([*(causes or CALM), *loose])
     others = (Wanted(name) for name in _known() if name not in {CHAIN, "heatmap"})
-    made: list[Picture] = []
-    for one in dict.fromkeys([*named, *others]):
+    leading: list[Picture] = []
+    further: list[Picture] = []
+    for one in dict.fromkeys([*front, *OTHERS, *others]):
+        made = [*leading, *further]
         shown = view(one.view, run, diagnosis, one.choice)
         if any((shown.name, shown.title) == (other.view.name, other.view.title) for other in made):
             continue  # the default of a view may be what was asked for before
         taken = any(shown.title == other.title for other in made)
         title = f"{shown.title}, {WORD[type(shown)]}" if taken else shown.title
-        made.append(Picture(title, shown, reasons.get(one, "")))
-    front = [picture for picture in made if not picture.view.empty and (picture.why or not reasons)]
-    front = front[: LEADING if reasons else CALM]
-    return tuple(front), tuple(one for one in made if all(one is not other for other in front))
+        why = ". ".join(filter(None, (causes.get(one), loose.get(one))))
+        ahead = one in front and not shown.empty and len(leading) < LEADING
+        (leading if ahead else further).append(Picture(title, shown, why))
+    return tuple(leading), tuple(further)
 
 
 def _known() -> tuple[str, ...]:
     return tuple(member.name for member in VIEWS)
 
 
-def _reasons(diagnosis: Diagnosis) -> dict[Wanted, str]:
+def _of_causes(diagnosis: Diagnosis) -> dict[Wanted, str]:
     """What supports the credible causes, the likeliest cause's first, each with the words that say why."""
     found: dict[Wanted, list[str]] = {}
     for i, cause in enumerate(credible(diagnosis.hypotheses)):
@@ -130,10 +132,16 @@ def _reasons(diagnosis: Diagnosis) -> dict[Wanted, str]:
             said.setdefault(Wanted("series"), []).append(f"the layer {cause.layer}, which it names")
         for wanted, words in said.items():
             found.setdefault(wanted, []).append(f"For cause {i + 1}: {'; '.join(words)}")
-    explained = {kind for hypothesis in diagnosis.hypotheses for kind in hypothesis.explains}
-    for wanted, event in _of_events(event for event in diagnosis.events if event.kind not in explained):
-        found.setdefault(wanted, []).append(f"Seen, and not explained: {event}")
     return {wanted: ". ".join(said) for wanted, said in found.items()}
+
+
+def _of_others(diagnosis: Diagnosis) -> dict[Wanted, str]:
+    """What shows the events that no cause explains."""
+    explained = {kind for hypothesis in diagnosis.hypotheses for kind in hypothesis.explains}
+    found: dict[Wanted, list[str]] = {}
+    for wanted, event in _of_events(event for event in diagnosis.events if event.kind not in explained):
+        found.setdefault(wanted, []).append(event)
+    return {wanted: f"Seen, and not explained: {'; '.join(said)}" for wanted, said in found.items()}
 
 
 def _of_events(events: Iterable[Event]) -> Iterator[tuple[Wanted, str]]:
