@@ -13,9 +13,10 @@ from neuraldbg.saved import Run
 def test_markdown_to_a_file_to_standard_output_and_from_python(folder, tmp_path, capsys, monkeypatch):  # noqa: F811
     monkeypatch.chdir(tmp_path)
     assert main(["report", str(folder), "-o", "a.md"]) == 0
-    assert capsys.readouterr().out == "wrote a.md\n"
+    size = (tmp_path / "a.md").stat().st_size
+    assert capsys.readouterr().out == f"wrote a.md ({size / 1000:,.0f} kB)\n"
     assert main(["report", str(folder), "--format", "md"]) == 0
-    assert capsys.readouterr().out == "wrote report.md\n"
+    assert capsys.readouterr().out.startswith("wrote report.md (")
     assert main(["report", str(folder), "-o", "-", "--format", "md"]) == 0
     said = capsys.readouterr().out
     Run.load(folder).report("b.md")
@@ -29,7 +30,7 @@ def test_markdown_to_a_file_to_standard_output_and_from_python(folder, tmp_path,
 def test_html_is_what_is_written_where_nothing_is_asked(folder, tmp_path, capsys, monkeypatch):  # noqa: F811
     monkeypatch.chdir(tmp_path)
     assert main(["report", str(folder)]) == 0
-    assert capsys.readouterr().out == "wrote report.html\n"
+    assert capsys.readouterr().out.startswith("wrote report.html (")
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 

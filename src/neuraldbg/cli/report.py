@@ -46,5 +46,5 @@ def COMMAND(run: str, out: str | None, kind: str | None) -> Result:  # noqa: N80
         sys.stdout.write(text)
     else:
         write(text, out)
-        click.echo(f"wrote {out}")
+        click.echo(f"wrote {out} ({len(text.encode()) / 1000:,.0f} kB)")
     return OK

@@ -6,7 +6,7 @@ format makes them safe in its own way.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -99,7 +99,7 @@ class Content:
     about: tuple[Row, ...]
     program: tuple[Row, ...]
     watching: tuple[Row, ...]
-    glossary: tuple[Row, ...] = field(default_factory=lambda: GLOSSARY)
+    glossary: tuple[Row, ...]
 
 
 GLOSSARY: tuple[Row, ...] = (
@@ -137,6 +137,7 @@ def content(run: RunRecord, diagnosis: Diagnosis, backgrounds: Mapping[str, Back
         about=about(run, diagnosis),
         program=program(run),
         watching=watching(run, diagnosis),
+        glossary=GLOSSARY,
     )
 
 
@@ -159,7 +160,7 @@ def _cause(hypothesis: Hypothesis, backgrounds: Mapping[str, Background]) -> Cau
         tried=tried,
         remedy=sentence(hypothesis.remedy.text),
         code=hypothesis.remedy.code.strip("\n").expandtabs(4),
-        lines=tuple((f"{spot.file}:{spot.line}", spot.code) for spot in hypothesis.places),
+        lines=tuple((f"{spot.file}:{spot.line}", spot.code.expandtabs(4)) for spot in hypothesis.places),
         background=_sections(known.page),
     )
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from neuraldbg.show.report.pictures import Picture
 
 PARTS = (("causes", "Causes"), ("chain", "How it came about"), ("pictures", "Pictures"), ("more", "Further pictures"))
-LAST_PARTS = (("run", "The run"), ("limits", "What could not be judged"), ("words", "Words"))
+LAST_PARTS = (("run", "The run"), ("limits", "How far this can be trusted"), ("words", "Words"))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 from neuraldbg.show.static.draw import figure, size_of
@@ -31,44 +31,37 @@ COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
 
+def _variables(theme: Theme) -> Iterator[tuple[str, dict[str, str]]]:
+    """Fields of a theme that hold colours, each with the variables for them."""
+    for field in fields(theme):
+        value = getattr(theme, field.name)
+        colours = value if isinstance(value, tuple) else (value,)
+        if all(COLOUR.fullmatch(colour) for colour in colours):
+            names = [f"--{field.name}-{i}" for i in range(len(colours))] if value is colours else [f"--{field.name}"]
+            yield field.name, dict(zip(names, colours, strict=True))
+
+
 def _apart(theme: Theme) -> tuple[Theme, dict[str, str]]:
     """Return the theme with every colour told apart from all others, by a shade that nobody sees, and their names."""
     names: dict[str, str] = {}
-    changed: dict[str, str | tuple[str, ...]] = {}
-    for name, colours in _colours(theme):
+    changed: dict[str, Any] = {}
+    for field, variables in _variables(theme):
         told = []
-        for i, given in enumerate(colours):
-            shade = int(given[1:], 16)
-            colour = next(c for k in range(256) if (c := f"#{shade ^ k:06x}") not in names)
-            names[colour] = f"--{name}-{i}" if len(colours) > 1 else f"--{name}"
+        for variable, given in variables.items():
+            colour = next(c for k in range(256) if (c := f"#{int(given[1:], 16) ^ k:06x}") not in names)
+            names[colour] = variable
             told.append(colour)
-        changed[name] = tuple(told) if len(told) > 1 else told[0]
-    return replace(theme, **changed), names  # type: ignore[arg-type]
-
-
-def _colours(theme: Theme) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Fields of a theme that hold colours."""
-    for field in fields(theme):
-        value = getattr(theme, field.name)
-        values = value if isinstance(value, tuple) else (value,)
-        if all(isinstance(one, str) and COLOUR.fullmatch(one) for one in values):
-            yield field.name, values
+        changed[field] = tuple(told) if isinstance(getattr(theme, field), tuple) else told[0]
+    return replace(theme, **changed), names
 
 
 DRAWN, NAMES = _apart(LIGHT)
 """The theme that is drawn, and the variable of each of its colours."""
-
-
-def variables(theme: Theme) -> dict[str, str]:
-    """Return the colour of each variable in a theme."""
-    return {
-        (f"--{name}-{i}" if len(colours) > 1 else f"--{name}"): colour
-        for name, colours in _colours(theme)
-        for i, colour in enumerate(colours)
-    }
-
-
-THEMES = {"light": variables(LIGHT), "dark": variables(DARK)}
+THEMES = {
+    theme.name: {name: colour for _, found in _variables(theme) for name, colour in found.items()}
+    for theme in (LIGHT, DARK)
+}
+"""The colour of each variable, by theme."""
 
 
 def inline(view: View, ident: str) -> str:

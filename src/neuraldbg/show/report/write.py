@@ -14,12 +14,11 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord
     from neuraldbg.show.report.content import Background
 
-FORMATS = ("html", "md")
 SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
 
 
 def report(run: RunRecord, diagnosis: Diagnosis, kind: str, backgrounds: Mapping[str, Background]) -> str:
-    """Return the report as text. ``kind`` is of FORMATS; MissingExtra if the extra ``plot`` is not installed."""
+    """Return the report as text. ``kind`` is ``html``, which raises MissingExtra without the extra ``plot``, or ``md``."""
     said = content(run, diagnosis, backgrounds)
     if kind == "md":
         from neuraldbg.show.report.markdown import markdown  # noqa: PLC0415 (only the format that is asked for)
