@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from neuraldbg.compare import compare
 from neuraldbg.explain import cause, diagnose
 from neuraldbg.export import Selection, export
 from neuraldbg.nouns import RunRecord
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from neuraldbg.nouns import Diagnosis
+    from neuraldbg.nouns.comparison import Comparison
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,21 @@ class Run(Shown, RunRecord):
     def diagnose(self) -> Diagnosis:
         """Explain the run: the diagnosis that the live session gave."""
         return diagnose(self)
+
+    def compare(
+        self,
+        other: RunRecord,
+        *,
+        names: tuple[str, str] = ("A", "B"),
+        rtol: float | None = None,
+        atol: float | None = None,
+    ) -> Comparison:
+        """Say where this run and another part first, and what else is different; ``names`` is what to call them.
+
+        The tolerances are as in ``torch.testing.assert_close``, relative to the size of a tensor; by default they follow
+        from the dtypes. ConfigError for one that is none.
+        """
+        return compare(self, other, (self.diagnose(), diagnose(other)), names=names, rtol=rtol, atol=atol)
 
     def export(
         self,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     "causes",
+    "compare",
     "dashboard",
     "doctor",
     "explain",

@@ -1,0 +1,98 @@
+"""``neuraldbg compare``: where two runs part first, and what else is different."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from neuraldbg.cli.command import FAILED, OK, VERDICT, Result, json_target
+from neuraldbg.errors import ConfigError
+
+if TYPE_CHECKING:
+    from neuraldbg.nouns.comparison import Comparison
+    from neuraldbg.saved import Run
+
+
+@click.command("compare", short_help="Find where two saved runs part first.")
+@click.argument("one", metavar="A")
+@click.argument("other", metavar="[B]", required=False)
+@click.option("--ranks", nargs=2, type=int, metavar="I J", help="Compare two ranks of the one run A.")
+@click.option("--rtol", type=float, metavar="X", help="Relative tolerance. By default it follows from the dtypes.")
+@click.option("--atol", type=float, metavar="X", help="Absolute tolerance. By default there is none.")
+@click.option("--json", "json_to", metavar="FILE", help="Also write the comparison as strict JSON ('-': only that).")
+@click.option("-o", "--out", metavar="PICTURE", help="Also draw both losses and the differences: .png, .svg or .pdf.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["divergence"]),
+    help="Exit with status 3 unless the runs agree within the tolerance.",
+)
+def COMMAND(  # noqa: N802 (the name is the contract)
+    one: str,
+    other: str | None,
+    ranks: tuple[int, int] | None,
+    rtol: float | None,
+    atol: float | None,
+    json_to: str | None,
+    out: str | None,
+    fail_on: str | None,
+) -> Result:
+    """Compare the runs A and B step by step and layer by layer: the first divergence, by how much, and whether it grows.
+
+    A and B are run folders or .ndbg files. Layers that were renamed are matched by their structure. Made for "it trained
+    before my change", float32 against bfloat16, eager against compiled, two ranks, two versions of a library.
+    """
+    from rich.console import Console  # noqa: PLC0415 (see command.py)
+
+    from neuraldbg.show.terminal.comparison import print_comparison  # noqa: PLC0415
+
+    target = json_target(json_to)
+    runs, names = _opened(one, other, ranks)
+    comparison = runs[0].compare(runs[1], names=names, rtol=rtol, atol=atol)
+    if target != "-":  # standard output is the JSON alone then
+        print_comparison(comparison, Console())
+    if out is not None:
+        _draw(runs, comparison, Path(out))
+        click.echo(f"wrote {out}", err=target == "-")
+    if target is not None:
+        text = comparison.to_json() + "\n"
+        try:
+            if isinstance(target, Path):
+                target.write_text(text, encoding="utf-8")
+            else:
+                click.echo(text, nl=False)
+        except OSError as error:
+            click.echo(f"neuraldbg: the JSON could not be written: {error}", err=True)
+            return FAILED
+    return VERDICT if fail_on and comparison.verdict not in ("identical", "close") else OK
+
+
+def _opened(one: str, other: str | None, ranks: tuple[int, int] | None) -> tuple[tuple[Run, Run], tuple[str, str]]:
+    """Read both runs, and find the shortest names that tell them apart."""
+    from neuraldbg.record.reader import find_run  # noqa: PLC0415
+    from neuraldbg.saved import Run  # noqa: PLC0415
+
+    if (other is None) == (ranks is None):
+        raise ConfigError("name two runs, A and B, or one run with --ranks I J")
+    if ranks is not None:
+        files = find_run(Path(one), ranks[0]), find_run(Path(one), ranks[1])
+        return (Run.load(files[0]), Run.load(files[1])), (f"rank {ranks[0]}", f"rank {ranks[1]}")
+    assert other is not None
+    return (Run.load(one), Run.load(other)), _names(Path(one).absolute(), Path(other).absolute())
+
+
+def _names(one: Path, other: Path) -> tuple[str, str]:
+    """What the paths do not share, from the right."""
+    if one == other:
+        return one.name, f"{other.name} (again)"
+    tails = list(one.parts), list(other.parts)
+    while len(tails[0]) > 1 and len(tails[1]) > 1 and tails[0][-1] == tails[1][-1]:
+        tails = tails[0][:-1], tails[1][:-1]
+    return tails[0][-1], tails[1][-1]
+
+
+def _draw(runs: tuple[Run, Run], comparison: Comparison, path: Path) -> None:
+    from neuraldbg.show.static.pair import save_pair  # noqa: PLC0415
+
+    save_pair(runs[0], runs[1], comparison, path)

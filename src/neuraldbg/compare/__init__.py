@@ -1,0 +1,93 @@
+"""RunRecord, RunRecord -> Comparison: where two runs part first, and what else is different. Pure numpy, no torch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.compare import health, layers, settings
+from neuraldbg.compare.divergence import Findings
+from neuraldbg.compare.measure import measure
+from neuraldbg.compare.scalars import loss_pair, scalar_pair
+from neuraldbg.compare.sites import pair_sites
+from neuraldbg.compare.spans import drift_of, kind_spans, layer_spans, overall_trend
+from neuraldbg.compare.times import stretches
+from neuraldbg.compare.tolerance import tolerance_for
+from neuraldbg.compare.words import notes_of, summary_of
+from neuraldbg.nouns.comparison import Compared, Comparison
+
+if TYPE_CHECKING:
+    from neuraldbg.nouns import Diagnosis, RunRecord
+
+__all__ = ["compare"]
+
+
+def compare(
+    one: RunRecord,
+    other: RunRecord,
+    judged: tuple[Diagnosis, Diagnosis] | None = None,
+    *,
+    names: tuple[str, str] = ("A", "B"),
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> Comparison:
+    """Compare two runs step by step and layer by layer.
+
+    ``judged`` are their diagnoses, so that verdicts and causes are compared as well. ``rtol`` and ``atol`` are as in
+    ``torch.testing.assert_close``, relative to the size of the tensor; by default they follow from the dtypes.
+    ConfigError for a tolerance that is none.
+    """
+    runs = (one, other)
+    matching = layers.match(one, other)
+    pairs, only = pair_sites((one.layout, other.layout), matching.pairs)
+    tol = tolerance_for((site.dtype for pair in pairs for site in (pair.one, pair.other)), rtol, atol)
+    whole = all(_read_in_full(run) for run in runs)
+    time = stretches(one.history, other.history, (one.history.read, other.history.read), whole=whole)
+    measured = measure(runs, pairs, time, tol)
+    streams = sorted({*one.streams} & {*other.streams})
+    losses = [pair for stream in streams if (pair := scalar_pair(runs, "loss", stream, tol)) is not None]
+    found = Findings(runs, pairs, time, measured, losses)
+    first, earliest = found.first(beyond=True), found.first(beyond=False)
+    compared_sites = int((~np.isnan(measured.relative)).any(axis=0).sum()) if len(time) else 0
+    verdict = "diverged" if first else "close" if earliest else "identical"
+    if not compared_sites and not losses:
+        verdict = "incomparable"
+    drift = drift_of(found)
+    comparison = Comparison(
+        verdict=verdict,
+        summary="",
+        names=names,
+        tolerance=tol,
+        first=first.difference if first else None,
+        earliest=earliest.difference if earliest and (first is None or earliest.key < first.key) else None,
+        trend=first.trend if first else None,
+        overall=overall_trend(found, earliest.difference.step) if earliest else None,
+        kinds=kind_spans(found),
+        layers=layer_spans(found),
+        settings=settings.differences(runs, matching),
+        paired=matching.paired,
+        only=matching.only,
+        losses=tuple(loss_pair(pair) for pair in losses),
+        verdicts=(judged[0].verdict, judged[1].verdict) if judged else ("", ""),
+        health=health.changes(runs, judged, matching.pairs, pairs, time),
+        compared=Compared(
+            steps=(one.steps, other.steps),
+            read=int(time.width.sum()),
+            span=(int(time.steps[0]), int(time.steps[-1] + time.width[-1] - 1)) if len(time) else None,
+            scalars=max((int(pair.time.width.sum()) for pair in losses), default=0),
+            sites=compared_sites,
+            only=only,
+            share=measured.share,
+        ),
+        notes=notes_of(found, matching, whole=whole),
+        drift=drift,
+    )
+    return replace(comparison, summary=summary_of(comparison, matching))
+
+
+def _read_in_full(run: RunRecord) -> bool:
+    """Whether every step was read, so that a thinned row holds all of its steps; a record that does not say was."""
+    cost = run.info.coverage.get("cost") or {}
+    return not cost.get("light_steps")

@@ -1,0 +1,98 @@
+"""Facts -> what a person set, by name: the parts of a fact that do not depend on what was measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.nouns import FactKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    Value = dict[str, Any]
+    Told = Iterator[tuple[str, Any]]
+
+
+def _optimizer(value: Value) -> Told:
+    """Each group by itself; what all groups share need not be told apart."""
+    of = f" of optimizer {value['stream']}" if value.get("stream") else ""
+    yield f"optimizer{of}", value.get("type")
+    groups = value.get("groups") or []
+    for number, group in enumerate(groups):
+        which = f" (group {number})" if len(groups) > 1 else ""
+        for name, setting in group.items():
+            if name != "params":
+                yield f"optimizer {name}{which}{of}", setting
+    yield f"optimizer parameters{of}", sum(int(group.get("params", 0)) for group in groups)
+
+
+def _loss(value: Value) -> Told:
+    for number, term in enumerate(value.get("terms") or []):
+        which = f" (term {number})" if number else ""
+        yield f"loss{which}", term.get("kind")
+        yield f"loss reduction{which}", term.get("reduction")
+        yield f"loss fed by{which}", ", ".join(term.get("fed_by") or ()) or "the last layer"
+        yield f"targets dtype{which}", term.get("target_dtype")
+
+
+def _batch(value: Value) -> Told:
+    for leaf, shown in (value.get("inputs") or {}).items():
+        name = f" {leaf}" if leaf else ""
+        yield f"input shape{name}", "x".join(str(n) for n in shown.get("shape", ())[1:])
+        yield f"input dtype{name}", shown.get("dtype")
+
+
+def _modes(value: Value) -> Told:
+    yield f"training mode of {value.get('model')}", value.get("training")
+    yield f"training mode: layers in eval mode of {value.get('model')}", ", ".join(value.get("eval_layers") or ())
+
+
+def _params(value: Value) -> Told:
+    for name, title in (("frozen", "frozen"), ("not_in_optimizer", "in no optimizer"), ("tied", "tied")):
+        listed = value.get(name) or ()
+        yield f"parameters {title}", ", ".join(str(one) for one in listed)
+
+
+def _precision(value: Value) -> Told:
+    yield "autocast", value.get("autocast") or "off"
+    yield "dtype of parameters", ", ".join(value.get("param_dtypes") or ())
+    yield "gradient scaler", bool(value.get("scaler"))
+
+
+def _order(value: Value) -> Told:
+    yield f"order of the loop{_stream(value)}", ", ".join(value.get("order") or ())
+
+
+def _clip(value: Value) -> Told:
+    yield f"gradient clipping{_stream(value)}", f"{value.get('kind')} {value.get('limit')}"
+
+
+def _schedule(value: Value) -> Told:
+    of = _stream(value)
+    yield f"schedule{of}", value.get("type")
+    for name, setting in (value.get("params") or {}).items():
+        yield f"schedule {name}{of}", setting
+
+
+def _places(value: Value) -> Told:
+    for kind, places in value.items():
+        yield f"line of code ({kind})", " | ".join(str(place[2]).strip() for place in places if len(place) > 2)
+
+
+def _stream(value: Mapping[str, Any]) -> str:
+    return f" of optimizer {value['stream']}" if value.get("stream") else ""
+
+
+TOLD: dict[str, Callable[[Value], Told]] = {
+    FactKey.BATCH.value: _batch,
+    FactKey.CLIP.value: _clip,
+    FactKey.LOSS.value: _loss,
+    FactKey.MODES.value: _modes,
+    FactKey.OPTIMIZER.value: _optimizer,
+    FactKey.ORDER.value: _order,
+    FactKey.PARAMS.value: _params,
+    FactKey.PLACES.value: _places,
+    FactKey.PRECISION.value: _precision,
+    FactKey.SCHEDULE.value: _schedule,
+}
+"""By key of the fact. A reader of one kind of facts is one function here and one line."""

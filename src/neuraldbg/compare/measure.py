@@ -1,0 +1,145 @@
+"""Two histories, pairs of sites and stretches of time -> how far apart every site is at every time.
+
+Shape legend: G stretches of time, P pairs of sites.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from neuraldbg.compare.sites import SitePair
+    from neuraldbg.compare.times import Side, Stretches
+    from neuraldbg.nouns import History, RunRecord
+    from neuraldbg.nouns.comparison import Tolerance
+
+    Floats = npt.NDArray[np.float64]
+    Floats32 = npt.NDArray[np.float32]
+    Bools = npt.NDArray[np.bool_]
+
+AT_ONCE = 4_000_000
+"""Numbers of one statistic that are unpacked at once."""
+MOMENTS = ("mean", "std", "rms", "min", "max")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was found."""
+
+    relative: Floats32
+    """Shape (G, P): the largest difference of a moment, relative to the size of the tensor; infinite where only one of
+    the two has values that are not finite, NaN where nothing was compared."""
+    beyond: Bools
+    """Shape (G, P): beyond the tolerance."""
+    differs: Bools
+    """Shape (G, P): in any bit of any statistic."""
+    elsewhere: Bools
+    """Shape (P,): samples of other places were read in the two runs, so that these were left out."""
+    share: float
+    """Elements read of all elements, over the sites compared."""
+
+
+def measure(runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], time: Stretches, tol: Tolerance) -> Measured:
+    """Compare every pair at every stretch, some sites at a time."""
+    shape = (len(time), len(pairs))
+    relative = np.full(shape, np.nan, np.float32)
+    beyond, differs = np.zeros(shape, bool), np.zeros(shape, bool)
+    elsewhere = np.zeros(len(pairs), bool)
+    read = total = 0.0
+    for part in _parts(pairs, max(1, AT_ONCE // max(1, *(len(run.history) for run in runs)))):
+        chunk = _Chunk(runs, pairs[part], time)
+        relative[:, part], beyond[:, part], differs[:, part] = chunk.compare(tol)
+        elsewhere[part] = chunk.elsewhere.any(axis=0) & ~chunk.both.any(axis=0)
+        read += float(chunk.count[0][chunk.both].sum())
+        total += float(chunk.total[0][chunk.both].sum())
+    return Measured(relative, beyond, differs, elsewhere, read / total if total else 0.0)
+
+
+def _parts(pairs: Sequence[SitePair], most: int) -> Iterator[slice]:
+    """Cut the pairs into parts of about ``most``; parameters of one layer stay together."""
+    first = 0
+    for i in range(1, len(pairs) + 1):
+        if i == len(pairs) or (i - first >= most and pairs[i].group != pairs[i - 1].group):
+            yield slice(first, i)
+            first = i
+
+
+class _Chunk:
+    """Some pairs over all of the time."""
+
+    def __init__(self, runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], time: Stretches) -> None:
+        self._sides: tuple[tuple[History, Side, list[int]], ...] = tuple(
+            (run.history, side, [pair.rows[k] for pair in pairs])
+            for k, (run, side) in enumerate(zip(runs, (time.one, time.other), strict=True))
+        )
+        self._thinned = bool((time.width > 1).any())
+        groups = [pair.group for pair in pairs]
+        self._starts = np.array([i for i in range(len(pairs)) if i == 0 or groups[i] != groups[i - 1]], np.intp)
+        self.count, self.total = self._top("count"), self._top("total")
+        seen = self.count[0] > 0, self.count[1] > 0
+        apart = np.array([pair.apart for pair in pairs])
+        sampled = (self.count[0] < self.total[0]) | (self.count[1] < self.total[1])
+        same_size = self.total[0] == self.total[1]
+        self.lone = (seen[0] != seen[1]) & ~apart
+        self.elsewhere = seen[0] & seen[1] & sampled & same_size & (apart | (self.count[0] != self.count[1]))
+        self.both = seen[0] & seen[1] & ~self.elsewhere
+
+    def _top(self, stat: str) -> tuple[Floats, Floats]:
+        """The largest values of a statistic in each stretch, in each run."""
+        one, other = (side.gather(h.stat(rows, stat, "max"), highest=True) for h, side, rows in self._sides)
+        return one, other
+
+    def _extremes(self, stat: str) -> Iterator[tuple[Floats, Floats]]:
+        """A statistic in both runs; where steps were thinned, its largest values and then its smallest."""
+        yield self._top(stat)
+        if self._thinned:
+            one, other = (side.gather(h.stat(rows, stat, "min"), highest=False) for h, side, rows in self._sides)
+            yield one, other
+
+    def compare(self, tol: Tolerance) -> tuple[Floats, Bools, Bools]:
+        """Return ``relative``, ``beyond`` and ``differs`` of these pairs."""
+        off = {True: np.zeros(self.both.shape), False: np.zeros(self.both.shape)}
+        size = {True: np.zeros(self.both.shape), False: np.zeros(self.both.shape)}
+        differs = np.zeros(self.both.shape, bool)
+        for stat in MOMENTS:
+            extreme = stat in ("min", "max")
+            for one, other in self._extremes(stat):
+                differs |= (one != other) & ~(np.isnan(one) & np.isnan(other))
+                off[extreme] = np.fmax(off[extreme], np.abs(one - other))
+                if stat in ("rms", "min", "max"):
+                    size[extreme] = np.fmax(size[extreme], np.fmax(np.abs(one), np.abs(other)))
+        relative = np.fmax(*(_over(off[kind], size[kind]) for kind in (True, False)))
+        beyond = np.zeros(self.both.shape, bool)
+        for kind in (True, False):
+            among = np.maximum.reduceat(size[kind], self._starts, axis=1)
+            yardstick = np.repeat(among, np.diff(self._starts, append=size[kind].shape[1]), axis=1)
+            beyond |= off[kind] > tol.atol + tol.rtol * yardstick
+        relative, beyond, differs = self._counts(relative, beyond, differs)
+        relative[~(self.both | self.lone)] = np.nan
+        return relative, beyond & (self.both | self.lone), differs & (self.both | self.lone)
+
+    def _counts(self, relative: Floats, beyond: Bools, differs: Bools) -> tuple[Floats, Bools, Bools]:
+        """Add what is counted: sizes, values that are not finite, and exact zeros (which rounding alone can make)."""
+        bad = self._top("nonfinite")
+        uneven = np.abs(bad[0] - bad[1])
+        one_only = (bad[0] > 0) != (bad[1] > 0)
+        sizes = np.abs(self.total[0] - self.total[1])
+        relative = np.fmax(relative, _over(sizes, np.maximum(*self.total)))
+        relative = np.fmax(relative, _over(uneven, np.maximum(*self.count)))
+        relative[one_only & self.both] = np.inf
+        relative[self.lone] = 1.0
+        zeros = self._top("zeros")
+        odd = (uneven > 0) | (sizes > 0) | self.lone
+        return relative, beyond | odd, differs | odd | (zeros[0] != zeros[1])
+
+
+def _over(off: Floats, size: Floats) -> Floats:
+    """Return a ratio that is 0 where nothing differs."""
+    return np.divide(off, size, out=np.zeros(off.shape), where=(off > 0) & (size > 0))

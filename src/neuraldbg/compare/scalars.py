@@ -1,0 +1,115 @@
+"""Two runs -> one scalar of one optimizer side by side: light steps, whose layers were not read, have it as well."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.compare.times import Stretches, stretches
+from neuraldbg.nouns.comparison import LossPair
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from neuraldbg.nouns import RunRecord
+    from neuraldbg.nouns.comparison import Tolerance
+
+    Floats = npt.NDArray[np.float64]
+    Bools = npt.NDArray[np.bool_]
+
+APART = 0.1
+"""Losses that differ by more than this share of the larger are apart for a person who looks at the curves."""
+
+_SUMMED = 1e-12
+
+
+@dataclass(frozen=True)
+class ScalarPair:
+    """One scalar of one optimizer in both runs, over the stretches that both have."""
+
+    name: str
+    stream: int
+    time: Stretches
+    one: Floats
+    other: Floats
+    """Shape (G,): means over thinned steps."""
+    relative: Floats
+    """Shape (G,): infinite where only one is finite, 0 where neither is."""
+    beyond: Bools
+    """Shape (G,): beyond the tolerance."""
+    differs: Bools
+    """Shape (G,): in any bit; means over thinned steps, which are summed in different orders, in more than their last.
+    """
+
+
+def scalar_pair(
+    runs: tuple[RunRecord, RunRecord], name: str, stream: int, tol: Tolerance, *, whole: bool = True
+) -> ScalarPair | None:
+    """Return a scalar side by side; None where one of the runs has not measured it at a step of the other's."""
+    keep, values = [], []
+    for run in runs:
+        column = run.history.scalars.get(name)
+        if column is None:
+            return None
+        bad = run.history.scalars.get("loss_nonfinite") if name == "loss" else None
+        keep.append((~np.isnan(column) | (bad > 0 if bad is not None else False)) & (run.history.stream == stream))
+        values.append(column)
+    time = stretches(runs[0].history, runs[1].history, (keep[0], keep[1]), whole=whole)
+    if not len(time):
+        return None
+    one, other = (
+        _mean(column, run.history.width, side.rows, side.starts)
+        for column, run, side in zip(values, runs, (time.one, time.other), strict=True)
+    )
+    finite = np.isfinite(one), np.isfinite(other)
+    relative = np.zeros(len(time))
+    both = finite[0] & finite[1] & (one != other)
+    off = np.abs(one[both] - other[both])
+    relative[both] = off / np.maximum(np.abs(one[both]), np.abs(other[both]))
+    relative[finite[0] != finite[1]] = np.inf
+    beyond = relative > tol.rtol
+    beyond[both] &= off > tol.atol
+    differs = relative > np.where(time.width > 1, _SUMMED, 0.0)
+    return ScalarPair(name, stream, time, one, other, relative, beyond, differs)
+
+
+def _mean(
+    values: Floats, width: npt.NDArray[np.int64], rows: npt.NDArray[np.intp], starts: npt.NDArray[np.intp]
+) -> Floats:
+    if len(rows) == len(starts):
+        return values[rows]
+    weight = width[rows]
+    found: Floats = np.add.reduceat(values[rows] * weight, starts) / np.add.reduceat(weight, starts)
+    return found
+
+
+def loss_pair(pair: ScalarPair) -> LossPair:
+    """Sum up the losses of one optimizer."""
+    one, other = pair.one, pair.other
+    far = np.abs(one - other) > APART * np.maximum(np.abs(one), np.abs(other))
+    far |= np.isfinite(one) != np.isfinite(other)
+    near = np.flatnonzero(~far)
+    start = int(near[-1]) + 1 if len(near) else 0
+    parted = np.flatnonzero(pair.beyond)
+    return LossPair(
+        pair.stream,
+        (_last(one), _last(other)),
+        (_over_finite(np.min, one), _over_finite(np.min, other)),
+        (_over_finite(np.mean, one), _over_finite(np.mean, other)),
+        int(pair.time.steps[parted[0]]) if len(parted) else None,
+        int(pair.time.steps[start]) if start < len(one) else None,
+    )
+
+
+def _last(values: Floats) -> float:
+    finite = np.flatnonzero(np.isfinite(values))
+    return float(values[finite[-1]]) if len(finite) else float("nan")
+
+
+def _over_finite(reduce: Callable[[Floats], np.float64], values: Floats) -> float:
+    finite = values[np.isfinite(values)]
+    return float(reduce(finite)) if len(finite) else float("nan")

@@ -1,0 +1,107 @@
+"""What was measured -> sums over the whole run: by kind of site, by layer, over all layers, and as a map."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.compare.trend import trend_of
+from neuraldbg.nouns.comparison import Drift, KindSpan, LayerSpan
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from neuraldbg.compare.divergence import Findings
+    from neuraldbg.nouns.comparison import Trend
+
+KINDS = ("input", "param", "activation", "op", "output_grad", "param_grad", "update")
+"""In the order of a step."""
+COLUMNS = 480
+"""Of the map; more stretches than that are put together by their largest."""
+INPUT = "(input)"
+
+
+def kind_spans(found: Findings) -> tuple[KindSpan, ...]:
+    """Return how each kind of sites compares, and the loss."""
+    spans = []
+    measured, steps = found.measured, found.time.steps
+    seen = ~np.isnan(measured.relative).all(axis=0) if len(steps) else np.zeros(len(found.pairs), bool)
+    for kind in KINDS:
+        at = np.flatnonzero([bool(seen[p]) and pair.one.kind == kind for p, pair in enumerate(found.pairs)])
+        if not len(at):
+            continue
+        beyond = measured.beyond[:, at]
+        hit = np.flatnonzero(beyond.any(axis=1))
+        spans.append(
+            KindSpan(
+                kind,
+                len(at),
+                int(beyond.any(axis=0).sum()),
+                int(steps[hit[0]]) if len(hit) else None,
+                float(np.fmax.reduce(measured.relative[:, at], axis=None)),
+            )
+        )
+    if found.losses:
+        beyond_at = [int(p.time.steps[np.argmax(p.beyond)]) for p in found.losses if p.beyond.any()]
+        largest = max(float(p.relative.max()) for p in found.losses)
+        spans.append(KindSpan("loss", len(found.losses), len(beyond_at), min(beyond_at, default=None), largest))
+    return tuple(spans)
+
+
+def _by_layer(found: Findings) -> tuple[list[str], npt.NDArray[np.intp]]:
+    """The layers in data-flow order, and for each pair the place of its layer."""
+    depth = found.runs[0].layout.depth
+    names = [INPUT if pair.one.kind == "input" else pair.one.module for pair in found.pairs]
+    rank = {INPUT: -1}
+    layers = sorted(dict.fromkeys(names), key=lambda name: rank.get(name, depth.get(name, len(depth))))
+    place = {name: k for k, name in enumerate(layers)}
+    return layers, np.array([place[name] for name in names], np.intp)
+
+
+def _largest(found: Findings) -> tuple[list[str], npt.NDArray[np.float32]]:
+    """The largest relative difference of each layer, shape (G, L)."""
+    layers, owner = _by_layer(found)
+    largest = np.full((len(found.time), len(layers)), np.nan, np.float32)
+    for p, k in enumerate(owner):
+        np.fmax(largest[:, k], found.measured.relative[:, p], out=largest[:, k])
+    return layers, largest
+
+
+def layer_spans(found: Findings) -> tuple[LayerSpan, ...]:
+    """Return how each layer compares, in data-flow order."""
+    if not len(found.time):
+        return ()
+    layers, owner = _by_layer(found)
+    _, largest = _largest(found)
+    spans = []
+    for k, layer in enumerate(layers):
+        hit = np.flatnonzero(found.measured.beyond[:, owner == k].any(axis=1))
+        seen = largest[:, k][~np.isnan(largest[:, k])]
+        if len(seen):
+            first = int(found.time.steps[hit[0]]) if len(hit) else None
+            spans.append(LayerSpan(layer, first, float(seen.max()), float(seen[-1])))
+    return tuple(spans)
+
+
+def overall_trend(found: Findings, step: int) -> Trend | None:
+    """Return the course of the median over all layers from a step on."""
+    if not len(found.time):
+        return None
+    _, largest = _largest(found)
+    after = (found.time.steps + found.time.width > step) & ~np.isnan(largest).all(axis=1)
+    return trend_of(found.time.steps[after], np.nanmedian(largest[after], axis=1)) if after.any() else None
+
+
+def drift_of(found: Findings) -> Drift | None:
+    """Return the map of the picture; None where nothing was compared."""
+    if not len(found.time) or not found.pairs:
+        return None
+    layers, largest = _largest(found)
+    steps, ends = found.time.steps, found.time.steps + found.time.width
+    span = int(ends[-1] - steps[0])
+    each = max(1, -(-span // COLUMNS))
+    starts = np.flatnonzero(np.diff((steps - steps[0]) // each, prepend=-1))
+    lasts = np.append(starts[1:], len(steps)) - 1
+    values = np.fmax.reduceat(largest, starts, axis=0).T
+    return Drift(tuple(layers), steps[starts], ends[lasts] - steps[starts], values)

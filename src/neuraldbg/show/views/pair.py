@@ -1,0 +1,99 @@
+"""Two runs and their comparison -> views of the forms that all faces draw: both losses, and where the layers part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.show.views.view import Heat, Line, Lines, Mark, Scale
+
+if TYPE_CHECKING:
+    from neuraldbg.nouns import RunRecord, Series
+    from neuraldbg.nouns.comparison import Comparison
+    from neuraldbg.show.views.view import View
+
+GROSS = 10.0
+"""Relative differences above it are shown as it: two tensors that have nothing in common differ by about 1."""
+DECADES = 2.0
+"""Losses that span more powers of ten than this are shown on a log axis."""
+
+
+def pair_views(one: RunRecord, other: RunRecord, comparison: Comparison) -> tuple[View, ...]:
+    """Return the views of a comparison, in the order in which they belong on a page."""
+    return losses(one, other, comparison), drift(comparison)
+
+
+def losses(one: RunRecord, other: RunRecord, comparison: Comparison) -> Lines:
+    """Return the losses of both runs; one line for each optimizer that stepped."""
+    lines = []
+    for name, run in zip(comparison.names, (one, other), strict=True):
+        streams = run.streams if len(run.streams) > 1 else (None,)
+        for stream in streams:
+            series = run.scalar("loss", stream)
+            if len(series):
+                lines.append(_line(name if stream is None else f"{name}, optimizer {stream}", series))
+    values = np.concatenate([line.values for line in lines]) if lines else np.zeros(0)
+    finite = values[np.isfinite(values)]
+    wide = bool(len(finite) and finite.min() > 0 and np.log10(finite.max() / finite.min()) > DECADES)
+    return Lines(
+        name="pair_loss",
+        title=f"Loss: {comparison.names[0]} against {comparison.names[1]}",
+        lines=tuple(lines),
+        y=Scale("loss", log=wide),
+        marks=_marks(comparison),
+        notes=("older steps are means of several",) if any((r.history.width > 1).any() for r in (one, other)) else (),
+        empty="" if lines else "no loss was seen in either run: NeuralDBG finds it where backward() is called",
+    )
+
+
+def _line(name: str, series: Series) -> Line:
+    bad = ~np.isfinite(series.values)
+    return Line(name, series.steps, np.where(bad, np.nan, series.values), nonfinite=series.steps[bad])
+
+
+def drift(comparison: Comparison) -> Heat:
+    """Return how far apart every layer is over the steps that both runs have."""
+    found = comparison.drift
+    nothing = np.zeros(0, np.int64)
+    steps, width = (found.steps, found.width) if found is not None else (nothing, nothing)
+    values = found.values.astype(np.float64) if found is not None else np.zeros((0, 0))
+    notes = ["exactly 0 is no difference in what was read, 1 is as large as the values themselves"]
+    if len(width) and (width > 1).any():
+        notes.append("columns of several steps show the largest difference in them")
+    notes += [note for note in comparison.notes if "not compared" in note]
+    return Heat(
+        name="pair_drift",
+        title="Largest relative difference in each layer: outputs, gradients and weights",
+        layers=found.layers if found is not None else (),
+        steps=steps,
+        width=width,
+        values=np.minimum(np.where(np.isinf(values), np.nan, values), GROSS),
+        nonfinite=np.isinf(values),
+        scale=Scale("relative difference", log=True),
+        reduce="max",
+        marks=_marks(comparison),
+        guilty=_guilty(comparison),
+        notes=tuple(notes) if values.size else (),
+        empty="" if values.size else "no layer was read in both runs at the same step: record both with overhead=None",
+    )
+
+
+def _marks(comparison: Comparison) -> tuple[Mark, ...]:
+    """The divergence, and the first difference of any size where it is another step."""
+    marks = []
+    first, early = comparison.first, comparison.earliest
+    if first is not None:
+        last = first.last if first.last > first.step else None
+        marks.append(Mark(first.step, f"first divergence: {first.site}, step {first.step:,}", "failure", last, first.layer))
+    if early is not None and (first is None or early.step != first.step):
+        marks.append(Mark(early.step, f"first difference: {early.site}, step {early.step:,}", "event", None, early.layer))
+    return tuple(marks)
+
+
+def _guilty(comparison: Comparison) -> tuple[str, ...]:
+    first = comparison.first
+    if first is None or comparison.drift is None:
+        return ()
+    layer = "(input)" if first.kind == "input" else first.layer
+    return tuple(name for name in comparison.drift.layers if name == layer)
