@@ -113,7 +113,10 @@ class Findings:
     def _worst(self, pair: SitePair, g: int) -> tuple[str, float, float]:
         """The statistic that differs most, with both values; the rms where that differs about as much."""
         tables = [
-            (_table(run.history, side, g, pair.rows[k], low=False), _table(run.history, side, g, pair.rows[k], low=True))
+            (
+                _table(run.history, side, g, pair.rows[k], low=False),
+                _table(run.history, side, g, pair.rows[k], low=True),
+            )
             for k, (run, side) in enumerate(zip(self.runs, (self.time.one, self.time.other), strict=True))
         ]
         for stat in ("count", "total", "nonfinite"):
@@ -145,7 +148,10 @@ class Findings:
             return "only one of the runs has it at this step"
         if self.measured.differs[:g].any() or self.measured.differs[g, :p].any():
             noise = self._noise(g, p) if kind == "update" else ""
-            return noise or "all before it agrees within the tolerance, but not exactly: a small difference has grown to this"
+            return (
+                noise
+                or "all before it agrees within the tolerance, but not exactly: a small difference has grown to this"
+            )
         if kind == "param":
             if g == 0:
                 return "the weights differ before they were trained: another initialisation, seed or checkpoint"
@@ -177,7 +183,9 @@ class Findings:
 
     def _computed(self, pair: SitePair) -> str:
         """Why an output differs although what came before it does not."""
-        layers = [run.layout.by_path.get(site.module) for run, site in zip(self.runs, (pair.one, pair.other), strict=True)]
+        layers = [
+            run.layout.by_path.get(site.module) for run, site in zip(self.runs, (pair.one, pair.other), strict=True)
+        ]
         what = "inputs and weights up to here are equal, so the layer computes something else: "
         if pair.one.dtype and pair.other.dtype and pair.one.dtype != pair.other.dtype:
             return f"{what}{pair.one.dtype} against {pair.other.dtype}"
@@ -189,9 +197,7 @@ class Findings:
         return f"{what}its code, its mode, its random numbers, or what the code does before it"
 
 
-def _table(
-    history: History, side: Side, g: int, row: int, *, low: bool
-) -> npt.NDArray[np.float64]:
+def _table(history: History, side: Side, g: int, row: int, *, low: bool) -> npt.NDArray[np.float64]:
     """The statistics of one site over one stretch, shape (K,)."""
     last = side.starts[g + 1] if g + 1 < len(side.starts) else len(side.rows)
     rows = side.rows[side.starts[g] : last]

@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     Told = Iterator[tuple[str, Any]]
 
 
-def _optimizer(value: Value) -> Told:
+def _optimizer(value: Value, of: str) -> Told:
     """Each group by itself; what all groups share need not be told apart."""
-    of = f" of optimizer {value['stream']}" if value.get("stream") else ""
     yield f"optimizer{of}", value.get("type")
     groups = value.get("groups") or []
     for number, group in enumerate(groups):
@@ -26,64 +25,62 @@ def _optimizer(value: Value) -> Told:
     yield f"optimizer parameters{of}", sum(int(group.get("params", 0)) for group in groups)
 
 
-def _loss(value: Value) -> Told:
+def _loss(value: Value, of: str) -> Told:
     for number, term in enumerate(value.get("terms") or []):
         which = f" (term {number})" if number else ""
-        yield f"loss{which}", term.get("kind")
-        yield f"loss reduction{which}", term.get("reduction")
-        yield f"loss fed by{which}", ", ".join(term.get("fed_by") or ()) or "the last layer"
-        yield f"targets dtype{which}", term.get("target_dtype")
+        yield f"loss{which}{of}", term.get("kind")
+        yield f"loss reduction{which}{of}", term.get("reduction")
+        yield f"loss fed by{which}{of}", ", ".join(term.get("fed_by") or ()) or "the last layer"
+        yield f"targets dtype{which}{of}", term.get("target_dtype")
 
 
-def _batch(value: Value) -> Told:
+def _batch(value: Value, of: str) -> Told:
     for leaf, shown in (value.get("inputs") or {}).items():
         name = f" {leaf}" if leaf else ""
-        yield f"input shape{name}", "x".join(str(n) for n in shown.get("shape", ())[1:])
-        yield f"input dtype{name}", shown.get("dtype")
+        yield f"input shape{name}{of}", "x".join(str(n) for n in shown.get("shape", ())[1:])
+        yield f"input dtype{name}{of}", shown.get("dtype")
 
 
-def _modes(value: Value) -> Told:
-    yield f"training mode of {value.get('model')}", value.get("training")
-    yield f"training mode: layers in eval mode of {value.get('model')}", ", ".join(value.get("eval_layers") or ())
+def _modes(value: Value, of: str) -> Told:
+    yield f"training mode{of}", value.get("training")
+    yield f"training mode: layers in eval mode{of}", ", ".join(value.get("eval_layers") or ())
 
 
-def _params(value: Value) -> Told:
+def _params(value: Value, of: str) -> Told:
+    del of
     for name, title in (("frozen", "frozen"), ("not_in_optimizer", "in no optimizer"), ("tied", "tied")):
         listed = value.get(name) or ()
         yield f"parameters {title}", ", ".join(str(one) for one in listed)
 
 
-def _precision(value: Value) -> Told:
+def _precision(value: Value, of: str) -> Told:
+    del of
     yield "autocast", value.get("autocast") or "off"
     yield "dtype of parameters", ", ".join(value.get("param_dtypes") or ())
     yield "gradient scaler", bool(value.get("scaler"))
 
 
-def _order(value: Value) -> Told:
-    yield f"order of the loop{_stream(value)}", ", ".join(value.get("order") or ())
+def _order(value: Value, of: str) -> Told:
+    yield f"order of the loop{of}", ", ".join(value.get("order") or ())
 
 
-def _clip(value: Value) -> Told:
-    yield f"gradient clipping{_stream(value)}", f"{value.get('kind')} {value.get('limit')}"
+def _clip(value: Value, of: str) -> Told:
+    yield f"gradient clipping{of}", f"{value.get('kind')} {value.get('limit')}"
 
 
-def _schedule(value: Value) -> Told:
-    of = _stream(value)
+def _schedule(value: Value, of: str) -> Told:
     yield f"schedule{of}", value.get("type")
     for name, setting in (value.get("params") or {}).items():
         yield f"schedule {name}{of}", setting
 
 
-def _places(value: Value) -> Told:
+def _places(value: Value, of: str) -> Told:
+    del of
     for kind, places in value.items():
         yield f"line of code ({kind})", " | ".join(str(place[2]).strip() for place in places if len(place) > 2)
 
 
-def _stream(value: Mapping[str, Any]) -> str:
-    return f" of optimizer {value['stream']}" if value.get("stream") else ""
-
-
-TOLD: dict[str, Callable[[Value], Told]] = {
+TOLD: dict[str, Callable[[Value, str], Told]] = {
     FactKey.BATCH.value: _batch,
     FactKey.CLIP.value: _clip,
     FactKey.LOSS.value: _loss,
@@ -95,4 +92,4 @@ TOLD: dict[str, Callable[[Value], Told]] = {
     FactKey.PRECISION.value: _precision,
     FactKey.SCHEDULE.value: _schedule,
 }
-"""By key of the fact. A reader of one kind of facts is one function here and one line."""
+"""By key of the fact; the second argument says of which model or optimizer it is, "" where there is one only. A reader of one kind of facts is one function here and one line."""

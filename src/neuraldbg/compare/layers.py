@@ -164,7 +164,8 @@ def _alignments(weight: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
 
     before, after = ahead(weight), ahead(weight[::-1, ::-1])[::-1, ::-1]
     through = before[:-1, :-1] + weight + after[1:, 1:]
-    return (weight > 0) & (through >= before[-1, -1] - 0.5)
+    best: npt.NDArray[np.bool_] = (weight > 0) & (through >= before[-1, -1] - 0.5)
+    return best
 
 
 def _in_order(layouts: tuple[Layout, Layout], pairs: Mapping[str, str], path: str) -> bool:

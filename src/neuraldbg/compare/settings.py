@@ -29,6 +29,8 @@ SCALARS = {
     "loss_scale": "loss scale",
 }
 """Scalars of a step that a person sets, and what to call them."""
+ALONE = ("clip_limit", "loss_scale")
+"""Those that a program need not have at all."""
 RANK = (
     "learning rate",
     "optimizer",
@@ -65,9 +67,9 @@ _EXACT = Tolerance(1e-6, 0.0, "")
 def differences(runs: tuple[RunRecord, RunRecord], layers: Matching) -> tuple[Setting, ...]:
     """Return every difference, ranked, then by step."""
     found = [*_scalars(runs), *_facts(runs), *_layers(runs, layers), *_infos(runs[0].info, runs[1].info)]
-    compiled = tuple(any(site.dtype == "" for site in run.layout.sites) for run in runs)
+    compiled = [any(site.dtype == "" for site in run.layout.sites) for run in runs]
     if compiled[0] != compiled[1]:
-        found.append(Setting("compiled", *compiled, 0))
+        found.append(Setting("compiled", compiled[0], compiled[1], 0))
     named = {setting.name for setting in found if setting.name in SCALARS.values()}
     # The rate of a group that is the largest is the scalar, which knows the step.
     found = [s for s in found if not (s.name.startswith("optimizer lr") and "learning rate" in named)]
@@ -84,15 +86,16 @@ def _scalars(runs: tuple[RunRecord, RunRecord]) -> Iterator[Setting]:
     for name, title in SCALARS.items():
         for stream in streams:
             pair = scalar_pair(runs, name, stream, _EXACT)
-            at = np.flatnonzero(pair.beyond) if pair is not None else []
-            if pair is not None and len(at):
+            if pair is None:
+                continue
+            at = np.flatnonzero(pair.beyond)
+            if len(at):
                 of = f" of optimizer {stream}" if len(streams) > 1 else ""
                 first = int(at[0])
-                values = float(pair.one[first]), float(pair.other[first])
-                yield Setting(f"{title}{of}", *values, int(pair.time.steps[first]))
-            elif pair is None and name in ("clip_limit", "loss_scale"):
-                yield from _lone_scalar(runs, name, title)
-                break
+                step = int(pair.time.steps[first])
+                yield Setting(f"{title}{of}", float(pair.one[first]), float(pair.other[first]), step)
+        if name in ALONE:
+            yield from _lone_scalar(runs, name, title)
 
 
 def _lone_scalar(runs: tuple[RunRecord, RunRecord], name: str, title: str) -> Iterator[Setting]:
@@ -103,7 +106,7 @@ def _lone_scalar(runs: tuple[RunRecord, RunRecord], name: str, title: str) -> It
     for one in series:
         if len(one):
             values = [float(s.values[0]) if len(s) else ABSENT for s in series]
-            yield Setting(title, *values, int(one.steps[0]))
+            yield Setting(title, values[0], values[1], int(one.steps[0]))
 
 
 def _facts(runs: tuple[RunRecord, RunRecord]) -> Iterator[Setting]:
@@ -113,7 +116,7 @@ def _facts(runs: tuple[RunRecord, RunRecord]) -> Iterator[Setting]:
     for run, course in zip(runs, courses, strict=True):
         for fact in run.facts:
             if fact.key in TOLD:
-                for name, value in TOLD[fact.key](fact.value):
+                for name, value in TOLD[fact.key](fact.value, _of(run, fact.value)):
                     course.setdefault(name, {}).setdefault(fact.step, value)
     for name in dict.fromkeys((*courses[0], *courses[1])):
         one, other = courses[0].get(name, {}), courses[1].get(name, {})
@@ -126,6 +129,13 @@ def _facts(runs: tuple[RunRecord, RunRecord]) -> Iterator[Setting]:
             if values[0] != values[1]:
                 yield Setting(name, *values, step)
                 break
+
+
+def _of(run: RunRecord, value: dict[str, Any]) -> str:
+    """Say which model or optimizer a fact is about, where there are several."""
+    if "model" in value and len(run.info.models) > 1:
+        return f" of {value['model']}"
+    return f" of optimizer {value['stream']}" if "stream" in value and len(run.info.optimizers) > 1 else ""
 
 
 def _as_of(course: dict[int, Any], step: int) -> Any:
@@ -181,7 +191,7 @@ def _arguments(argv: tuple[str, ...]) -> dict[str, str]:
     for word, following in pairwise((*words, "-")):
         if word.startswith("-") and word != "-":
             name, given, value = word.partition("=")
-            found[name] = value if given else "" if following.startswith("-") else following
+            found[name] = value if given else "given" if following.startswith("-") else following
         elif not (found and list(found.items())[-1][1] == word and list(found)[-1].startswith("-")):
             plain += 1
             found[f"{plain}"] = word

@@ -80,7 +80,9 @@ def stretches(one: History, other: History, keep: tuple[Bools, Bools], *, whole:
     ends = np.cumsum([len(part.steps) for part in parts])
     sides = []
     for k in (0, 1):
-        owner = np.concatenate([place[part.owner[k] + end - len(part.steps)] for part, end in zip(parts, ends, strict=True)])
+        owner = np.concatenate(
+            [place[part.owner[k] + end - len(part.steps)] for part, end in zip(parts, ends, strict=True)]
+        )
         rows_of = np.concatenate([part.rows[k] for part in parts])
         by_owner = np.argsort(owner, kind="stable")
         sides.append(Side(rows_of[by_owner], np.flatnonzero(np.diff(owner[by_owner], prepend=-1))))
@@ -98,9 +100,7 @@ class _Part:
     """For each of those rows the place of its stretch."""
 
 
-def _aligned(
-    one: History, other: History, rows_one: npt.NDArray[np.intp], rows_other: npt.NDArray[np.intp]
-) -> _Part:
+def _aligned(one: History, other: History, rows_one: npt.NDArray[np.intp], rows_other: npt.NDArray[np.intp]) -> _Part:
     """Chain rows that overlap; a chain is kept where both sides begin, end and cover alike."""
     begin = np.concatenate([one.steps[rows_one], other.steps[rows_other]])
     end = begin + np.concatenate([one.width[rows_one], other.width[rows_other]])

@@ -34,7 +34,11 @@ def summary_of(comparison: Comparison, matching: Matching) -> str:
     if comparison.verdict == "incomparable":
         return models + _nothing(comparison)
     if comparison.first is None:
-        what = f"{compared.sites} sites over {compared.read:,} steps" if compared.sites else f"the loss over {compared.scalars:,} steps"
+        what = (
+            f"{compared.sites} sites over {compared.read:,} steps"
+            if compared.sites
+            else f"the loss over {compared.scalars:,} steps"
+        )
         if comparison.verdict == "identical":
             return f"{models}The runs are identical as far as they were read: {what}."
         assert comparison.earliest is not None
@@ -110,7 +114,9 @@ def notes_of(found: Findings, matching: Matching, *, whole: bool) -> tuple[str, 
     if steps[0] != steps[1] and all(steps):
         notes.append(f"the runs have {steps[0]:,} and {steps[1]:,} steps: the common ones are compared")
     if found.time.thinned:
-        notes.append(f"of {found.time.thinned:,} older steps only the extremes of several together are kept and compared")
+        notes.append(
+            f"of {found.time.thinned:,} older steps only the extremes of several together are kept and compared"
+        )
     if not whole and len(found.time):
         notes.append(
             "not every step was read in both runs, to keep watching cheap: `overhead=None` (`neuraldbg run --overhead` "

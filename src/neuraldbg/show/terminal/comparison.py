@@ -105,7 +105,9 @@ class _Writer:
         if first.reading:
             yield self.item(f"{first.reading[0].upper()}{first.reading[1:]}.")
         if first.also:
-            yield self.item(f"{first.also} other site{'s' if first.also > 1 else ''} differ{'' if first.also > 1 else 's'} in the same step.")
+            yield self.item(
+                f"{first.also} other site{'s' if first.also > 1 else ''} differ{'' if first.also > 1 else 's'} in the same step."
+            )
         if first.since is not None and first.step - first.since > 1:
             yield self.item(f"It began after step {first.since:,}, the last one before it that was compared.")
         if c.overall is not None and c.overall.course != "unknown":

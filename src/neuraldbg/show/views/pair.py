@@ -85,9 +85,13 @@ def _marks(comparison: Comparison) -> tuple[Mark, ...]:
     first, early = comparison.first, comparison.earliest
     if first is not None:
         last = first.last if first.last > first.step else None
-        marks.append(Mark(first.step, f"first divergence: {first.site}, step {first.step:,}", "failure", last, first.layer))
+        marks.append(
+            Mark(first.step, f"first divergence: {first.site}, step {first.step:,}", "failure", last, first.layer)
+        )
     if early is not None and (first is None or early.step != first.step):
-        marks.append(Mark(early.step, f"first difference: {early.site}, step {early.step:,}", "event", None, early.layer))
+        marks.append(
+            Mark(early.step, f"first difference: {early.site}, step {early.step:,}", "event", None, early.layer)
+        )
     return tuple(marks)
 
 
