@@ -93,7 +93,7 @@ def train(plan: Plan, out: Any = None) -> RunRecord:
         model, x = model.double(), x.double()
     called: Any = torch.compile(model, backend=plan.compiled) if plan.compiled else model
     opt = torch.optim.SGD(model.parameters(), lr=plan.lr, momentum=plan.momentum)
-    ends = [plan.drop_at] if plan.drop_at is not None else [plan.steps + 1]
+    ends = [plan.drop_at] if plan.drop_at is not None else [10_000]
     schedule = torch.optim.lr_scheduler.MultiStepLR(opt, ends, gamma=0.1)
     order = torch.Generator().manual_seed(plan.order)
     torch.manual_seed(plan.dice)
@@ -110,6 +110,6 @@ def train(plan: Plan, out: Any = None) -> RunRecord:
     return dbg.record()
 
 
-def changed(**what: Any) -> RunRecord:
+def changed(out: Any = None, **what: Any) -> RunRecord:
     """Train with something changed."""
-    return train(replace(Plan(), **what))
+    return train(replace(Plan(), **what), out)

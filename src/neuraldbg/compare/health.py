@@ -29,13 +29,20 @@ def changes(
     pairs: Sequence[SitePair],
     time: Stretches,
 ) -> tuple[HealthChange, ...]:
-    """Return them: causes first, then events, then layers in data-flow order."""
-    found = [*_causes(judged)] if judged is not None else []
+    """Return them: how the programs ended and causes first, then events, then layers in data-flow order."""
+    ends = [_ending(run) for run in runs]
+    found = [HealthChange("outcome", None, ends[0], ends[1])] if ends[0] != ends[1] else []
+    found += _causes(judged) if judged is not None else ()
     found += _events(runs, layers)
     if len(time):
         found += _dead(runs, pairs, time)
         found += _gradients(runs, pairs, time)
     return tuple(found)
+
+
+def _ending(run: RunRecord) -> str:
+    outcome = run.info.outcome
+    return f"{outcome.kind}: {outcome.message}" if outcome.message else outcome.kind
 
 
 def _causes(judged: tuple[Diagnosis, Diagnosis]) -> Iterator[HealthChange]:

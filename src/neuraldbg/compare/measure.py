@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -53,8 +53,10 @@ def measure(runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], time: 
     beyond, differs = np.zeros(shape, bool), np.zeros(shape, bool)
     elsewhere = np.zeros(len(pairs), bool)
     read = total = 0.0
-    for part in _parts(pairs, max(1, AT_ONCE // max(1, *(len(run.history) for run in runs)))):
-        chunk = _Chunk(runs, pairs[part], time)
+    parts = list(_parts(pairs, max(1, AT_ONCE // max(1, *(len(run.history) for run in runs)))))
+    looked = _looked(runs, pairs, time, parts)
+    for part in parts:
+        chunk = _Chunk(runs, pairs[part], time, looked)
         relative[:, part], beyond[:, part], differs[:, part] = chunk.compare(tol)
         elsewhere[part] = chunk.elsewhere.any(axis=0) & ~chunk.both.any(axis=0)
         read += float(chunk.count[0][chunk.both].sum())
@@ -71,14 +73,42 @@ def _parts(pairs: Sequence[SitePair], most: int) -> Iterator[slice]:
             first = i
 
 
+def _looked(
+    runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], time: Stretches, parts: Sequence[slice]
+) -> dict[str, Bools]:
+    """For each kind of sites whether any was read in both runs, shape (G,): a site that was read in one run only means
+    something there, and nothing where a run did not look at such sites at all.
+    """
+    seen = {pair.one.kind: np.zeros((2, len(time)), bool) for pair in pairs}
+    for part in parts:
+        kinds = np.array([pair.one.kind for pair in pairs[part]])
+        for k, (history, side, rows) in enumerate(_sides(runs, pairs[part], time)):
+            count = side.gather(history.stat(rows, "count", "max"), highest=True)
+            for kind in dict.fromkeys(kinds.tolist()):
+                seen[kind][k] |= (count[:, kinds == kind] > 0).any(axis=1)
+    return {kind: both.all(axis=0) for kind, both in seen.items()}
+
+
+def _sides(
+    runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], time: Stretches
+) -> tuple[tuple[History, Side, list[int]], ...]:
+    return tuple(
+        (run.history, side, [pair.rows[k] for pair in pairs])
+        for k, (run, side) in enumerate(zip(runs, (time.one, time.other), strict=True))
+    )
+
+
 class _Chunk:
     """Some pairs over all of the time."""
 
-    def __init__(self, runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], time: Stretches) -> None:
-        self._sides: tuple[tuple[History, Side, list[int]], ...] = tuple(
-            (run.history, side, [pair.rows[k] for pair in pairs])
-            for k, (run, side) in enumerate(zip(runs, (time.one, time.other), strict=True))
-        )
+    def __init__(
+        self,
+        runs: tuple[RunRecord, RunRecord],
+        pairs: Sequence[SitePair],
+        time: Stretches,
+        looked: Mapping[str, Bools],
+    ) -> None:
+        self._sides = _sides(runs, pairs, time)
         self._thinned = bool((time.width > 1).any())
         groups = [pair.group for pair in pairs]
         self._starts = np.array([i for i in range(len(pairs)) if i == 0 or groups[i] != groups[i - 1]], np.intp)
@@ -87,7 +117,7 @@ class _Chunk:
         apart = np.array([pair.apart for pair in pairs])
         sampled = (self.count[0] < self.total[0]) | (self.count[1] < self.total[1])
         same_size = self.total[0] == self.total[1]
-        self.lone = (seen[0] != seen[1]) & ~apart
+        self.lone = (seen[0] != seen[1]) & ~apart & np.stack([looked[pair.one.kind] for pair in pairs], axis=1)
         self.elsewhere = seen[0] & seen[1] & sampled & same_size & (apart | (self.count[0] != self.count[1]))
         self.both = seen[0] & seen[1] & ~self.elsewhere
 

@@ -29,7 +29,7 @@ def summary_of(comparison: Comparison, matching: Matching) -> str:
     models = ""
     matched = matching.leaves[0] - len(matching.only[0])
     most = max(matching.leaves)
-    if most and matched < UNLIKE * most:
+    if all(matching.leaves) and matched < UNLIKE * most:
         models = f"The models are different: {matched} of {matching.leaves[0]} and {matching.leaves[1]} layers match. "
     if comparison.verdict == "incomparable":
         return models + _nothing(comparison)
