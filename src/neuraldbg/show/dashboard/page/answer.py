@@ -1,0 +1,168 @@
+"""The callbacks: which change in the browser asks what, and where the answer goes.
+
+``refresh`` runs here, all others in the browser (``assets/page.js``), where a click needs no answer of ours.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dash import ALL, ClientsideFunction, Input, Output, State, ctx, no_update
+from dash.exceptions import PreventUpdate
+
+from neuraldbg.show.dashboard.page import shell
+from neuraldbg.show.dashboard.page.desk import Desk, Look, draw, signature
+from neuraldbg.show.dashboard.page.network import stylesheet
+from neuraldbg.show.text import plain
+
+if TYPE_CHECKING:
+    from dash import Dash
+
+    from neuraldbg.show.dashboard.page.tab import Drawing
+
+PARTS: dict[str, tuple[str, Any]] = {
+    "heading": ("children", lambda d: plain(d.title)),
+    "controls": ("children", lambda d: d.controls),
+    "body": ("className", shell.shown),
+    "beside": ("children", shell.beside),
+    "figure": ("figure", shell.figure_of),
+    "network": ("elements", lambda d: d.content or []),
+    "words": ("children", lambda d: d.content),
+}
+"""The parts of a pane: the property that changes, and what it becomes."""
+
+
+def connect(app: Dash, desk: Desk) -> None:
+    """Register the callbacks."""
+    settings_theme = desk.settings.theme
+    app.clientside_callback(
+        ClientsideFunction("neuraldbg", f"theme_{settings_theme}"), Output("theme", "data"), Input("address", "pathname")
+    )
+    app.clientside_callback(
+        ClientsideFunction("neuraldbg", "title"), Output("title", "data"), Input("run", "children"), Input("tabs", "children")
+    )
+    every = (
+        Input({"part": "figure", "pane": ALL}, "clickData"),
+        Input({"part": "figure", "pane": ALL}, "relayoutData"),
+        Input({"part": "network", "pane": ALL}, "tapNodeData"),
+        Input("layer", "value"),
+        Input("step", "value"),
+    )
+    app.clientside_callback(
+        ClientsideFunction("neuraldbg", "follow"),
+        Output("address", "search"),
+        *every,
+        State({"part": "figure", "pane": ALL}, "figure"),
+        State("shown", "data"),
+        prevent_initial_call=True,
+    )
+
+    @app.callback(  # type: ignore[untyped-decorator]
+        {
+            "shown": Output("shown", "data"),
+            "content": Output("content", "children"),
+            "head": {name: Output(name, what) for name, what in HEAD.items()},
+            "options": Output("layer", "options"),
+            "layer": Output("layer", "value"),
+            "step": Output("step", "value"),
+            "parts": {name: Output({"part": name, "pane": ALL}, prop) for name, (prop, _) in PARTS.items()},
+        },
+        {
+            "search": Input("address", "search"),
+            "theme": Input("theme", "data"),
+            "_tick": Input("tick", "n_intervals"),
+            "shown": State("shown", "data"),
+        },
+    )
+    def refresh(search: str | None, theme: str | None, _tick: int | None, shown: dict[str, Any] | None) -> dict[str, Any]:
+        if theme is None:
+            raise PreventUpdate  # the browser has not said yet whether it is dark
+        return answer(desk, search, theme, shown or {}, _present())
+
+
+HEAD = {
+    "run": "children", "status": "children", "tabs": "children", "problems": "children", "range": "children",
+    "clear": "children",
+}  # fmt: skip
+
+
+def _present() -> dict[str, list[str]]:
+    """The panes that the browser has, by part, in the order in which it expects their answers."""
+    grouped = ctx.outputs_grouping["parts"]
+    return {name: [one["id"]["pane"] for one in grouped[name]] for name in PARTS}
+
+
+def answer(
+    desk: Desk, search: str | None, theme: str, shown: dict[str, Any], present: dict[str, list[str]]
+) -> dict[str, Any]:
+    """Return what the browser must change. PreventUpdate where that is nothing."""
+    look = desk.look(search, theme)
+    at = [search, theme, *_moment(desk, look)]
+    if shown.get("at") == at:
+        raise PreventUpdate
+    result = _unchanged(present)
+    if look is None:
+        result["content"] = shell.nothing(())
+        result["shown"] = {"at": at}
+        return result
+    drawings = {pane.name: draw(look.scene, pane) for pane in look.tab.panes}
+    _fill_head(result, desk, look, shown)
+    known: dict[str, str] = shown.get("parts", {})
+    fresh = shown.get("place") != look.place
+    if fresh:
+        result["content"] = shell.frame(look.tab, list(drawings.values()), look.scene.theme)
+    parts = {}
+    for name, (_, make) in PARTS.items():
+        for i, pane in enumerate(present[name] if not fresh else drawings):
+            if pane not in drawings:
+                continue
+            value = make(drawings[pane])
+            parts[f"{name}/{pane}"] = signed = signature(value)
+            if not fresh and known.get(f"{name}/{pane}") != signed:
+                result["parts"][name][i] = value
+    result["shown"] = {**result["shown"], "at": at, "place": look.place, "parts": parts}
+    return result
+
+
+def _moment(desk: Desk, look: Look | None) -> list[Any]:
+    if look is None:
+        return []
+    entry = look.scene.entry
+    on_runs = signature([repr(e) for e in look.scene.entries]) if look.tab.id == "runs" else len(look.scene.entries)
+    return [look.scene.moment.version, look.scene.moment.judged, entry.state, entry.problem, entry.label, on_runs]
+
+
+def _unchanged(present: dict[str, list[str]]) -> dict[str, Any]:
+    return {
+        "shown": {},
+        "content": no_update,
+        "head": dict.fromkeys(HEAD, no_update),
+        "options": no_update,
+        "layer": no_update,
+        "step": no_update,
+        "parts": {name: [no_update] * len(panes) for name, panes in present.items()},
+    }
+
+
+def _fill_head(result: dict[str, Any], desk: Desk, look: Look, shown: dict[str, Any]) -> None:
+    scene = look.scene
+    head = {
+        "run": shell.run_name(scene),
+        "status": shell.status(scene),
+        "tabs": shell.tabs(desk.tabs, look.tab, scene),
+        "problems": [shell.problem(p) for p in scene.problems],
+        "range": shell.range_of(scene),
+        "clear": shell.clear_of(scene),
+    }
+    options = shell.layer_options(scene)
+    signed = {name: signature(value) for name, value in {**head, "options": options}.items()}
+    known = shown.get("head", {})
+    for name, value in head.items():
+        if known.get(name) != signed[name]:
+            result["head"][name] = value
+    if known.get("options") != signed["options"]:
+        result["options"] = options
+    looked = [scene.layer, scene.step]
+    if shown.get("looked") != looked:
+        result["layer"], result["step"] = looked
+    result["shown"] = {"head": signed, "looked": looked, "run": scene.entry.key}

@@ -1,0 +1,48 @@
+"""The Dash app of the page: a Feed and settings enter, an app leaves that a server can serve.
+
+    a click ──> page.js ──> the address ──> refresh() ──> what changed since it was shown
+    a tick  ──────────────────────────────────^
+
+The address is the only state: whatever is clicked changes it in the browser, and what is shown follows from it. A tick
+asks the same question with the same address; if nothing has changed the answer is empty.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from neuraldbg.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from dash import Dash
+
+    from neuraldbg.show.dashboard.feed import Feed
+    from neuraldbg.show.dashboard.settings import DashboardSettings
+
+
+def make_app(feed: Feed, settings: DashboardSettings) -> Dash:
+    """Return the app. MissingExtra where dash, plotly or dash-cytoscape are not installed."""
+    try:
+        import dash  # noqa: PLC0415 (of an extra)
+
+        from neuraldbg.show.dashboard.page import answer, shell  # noqa: PLC0415
+        from neuraldbg.show.dashboard.page.desk import Desk  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingExtra("the dashboard", "dashboard") from error
+    app = dash.Dash(
+        __name__,
+        title=shell.TITLE,
+        update_title=None,
+        assets_folder=str(Path(__file__).parent / "assets"),
+        serve_locally=True,
+        suppress_callback_exceptions=True,
+        index_string=shell.INDEX.replace("THEME", settings.theme).replace(
+            "SCHEME", {"auto": "light dark"}.get(settings.theme, settings.theme)
+        ),
+    )
+    app.layout = shell.layout(settings)
+    answer.connect(app, Desk(feed, settings))
+    return app
+
+

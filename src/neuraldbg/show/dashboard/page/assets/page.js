@@ -1,0 +1,85 @@
+/* What the browser does by itself: it follows clicks by changing the address, and tells whether it is dark.
+   Names of a run are only ever put into the address or into document.title, both of which are text. */
+(function () {
+  "use strict";
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const scheme = () => (dark.matches ? "dark" : "light");
+  const silent = () => window.dash_clientside.no_update;
+
+  /* The address with some fields changed; null takes a field away. */
+  function changed(fields) {
+    const query = new URLSearchParams(window.location.search);
+    for (const [name, value] of Object.entries(fields)) {
+      if (value === null || value === undefined) query.delete(name);
+      else query.set(name, String(value));
+    }
+    const search = "?" + query.toString();
+    return search === window.location.search ? silent() : search;
+  }
+
+  /* A point that was clicked: customdata = [layer or "", first step], as neuraldbg.show.interactive.draw says. */
+  function fromPoint(point) {
+    const data = point && point.customdata;
+    if (!Array.isArray(data)) return silent();
+    const fields = {};
+    if (data[0]) fields.layer = data[0];
+    if (data[1] !== null && data[1] !== undefined && data[1] !== "") fields.step = data[1];
+    return Object.keys(fields).length ? changed(fields) : silent();
+  }
+
+  /* Zooming along the steps is choosing a range of steps. */
+  function fromRange(layout, figure) {
+    if (!figure || !figure.layout || !figure.layout.meta || !figure.layout.meta.time) return silent();
+    if (layout["xaxis.autorange"]) return changed({ first: null, last: null });
+    const range = layout["xaxis.range"] || [layout["xaxis.range[0]"], layout["xaxis.range[1]"]];
+    if (!range.every((end) => typeof end === "number")) return silent();
+    const first = Math.max(0, Math.ceil(range[0]));
+    return changed({ first: first, last: Math.max(first, Math.floor(range[1])) });
+  }
+
+  function follow(clicks, ranges, taps, layer, step, figures, shown) {
+    const triggered = window.dash_clientside.callback_context.triggered;
+    if (!triggered || triggered.length !== 1 || !shown) return silent();
+    const { prop_id: id, value } = triggered[0];
+    const [, name] = shown.looked || [];
+    if (id === "layer.value") return layer === (shown.looked || [])[0] ? silent() : changed({ layer: layer });
+    if (id === "step.value") return step === name ? silent() : changed({ step: step });
+    if (!value) return silent();
+    if (id.endsWith(".tapNodeData")) return changed(clean({ layer: value.layer, step: value.step }));
+    if (id.endsWith(".clickData")) return fromPoint(value.points && value.points[0]);
+    const at = ranges.indexOf(value);
+    return fromRange(value, figures[at]);
+  }
+
+  function clean(fields) {
+    return Object.fromEntries(Object.entries(fields).filter(([, v]) => v !== null && v !== undefined));
+  }
+
+  window.dash_clientside = Object.assign({}, window.dash_clientside, {
+    neuraldbg: {
+      follow: follow,
+      theme_auto: scheme,
+      theme_light: () => "light",
+      theme_dark: () => "dark",
+      title: function () {
+        const run = document.querySelector("#run .run-name");
+        const tab = document.querySelector("#tabs [aria-current]");
+        document.title = [run && run.textContent, tab && tab.textContent, "NeuralDBG"].filter(Boolean).join(" · ");
+        return silent();
+      },
+    },
+  });
+
+  dark.addEventListener("change", function () {
+    if (document.documentElement.dataset.theme === "auto") window.dash_clientside.set_props("theme", { data: scheme() });
+  });
+
+  /* Links within the page change the address and load nothing; with a modifier they are ordinary links. */
+  document.addEventListener("click", function (event) {
+    const link = event.target.closest && event.target.closest("a.go");
+    if (!link || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    event.preventDefault();
+    const search = new URL(link.href).search;
+    if (search !== window.location.search) window.dash_clientside.set_props("address", { search: search });
+  });
+})();

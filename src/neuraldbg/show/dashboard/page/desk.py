@@ -1,0 +1,107 @@
+"""What answers the browser: the address and what is already shown enter, what changes leaves. Free of callbacks."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from plotly.io.json import to_json_plotly
+
+from neuraldbg.errors import NeuralDbgError
+from neuraldbg.show.dashboard.page.cache import Newest
+from neuraldbg.show.dashboard.page.scene import Scene, fitting, said
+from neuraldbg.show.dashboard.page.state import read
+from neuraldbg.show.dashboard.page.tab import Drawing
+from neuraldbg.show.dashboard.page.tabs import TABS
+from neuraldbg.show.text import plain
+
+if TYPE_CHECKING:
+    from neuraldbg.show.dashboard.feed import Feed
+    from neuraldbg.show.dashboard.page.tab import Pane, Tab
+    from neuraldbg.show.dashboard.settings import DashboardSettings
+    from neuraldbg.show.views.view import View
+
+VIEWS, FIGURES = 48, 48
+"""Views and figures that are kept, over all runs and browsers."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """A tab of a run at a moment."""
+
+    scene: Scene
+    tab: Tab
+
+    @property
+    def place(self) -> list[str]:
+        """What must be the same for panes to be updated in place."""
+        return [self.scene.entry.key, self.tab.id, self.scene.theme]
+
+
+class Desk:
+    """Looks for one dashboard."""
+
+    def __init__(self, feed: Feed, settings: DashboardSettings) -> None:
+        self.feed = feed
+        self.settings = settings
+        known = {tab.id: tab for tab in TABS}
+        self.tabs = tuple(known[name] for name in settings.charts if name in known) or TABS
+        self._views: Newest[View] = Newest(VIEWS)
+        self._figures: Newest[dict[str, Any]] = Newest(FIGURES)
+
+    def look(self, search: str | None, theme: str | None) -> Look | None:
+        """Return what the address asks for, None where there is no run."""
+        state, problems = read(search)
+        entries = self.feed.runs()
+        if not entries:
+            return None
+        entry = next((e for e in entries if e.key == state.run), None)
+        if entry is None:
+            if state.run is not None:
+                problems += (f"There is no run {plain(state.run[:80])!r} here: the newest is shown.",)
+                state = replace(state, run=None, layer=None, step=None, first=None, last=None)
+            entry = entries[0]
+        tab = next((tab for tab in self.tabs if tab.id == state.tab), None)
+        if tab is None:
+            if state.tab is not None:
+                problems += (f"There is no tab {plain(state.tab[:80])!r}: {', '.join(t.id for t in self.tabs)} are.",)
+                state = replace(state, tab=None)
+            tab = self.tabs[0]
+        moment = self.feed.moment(entry.key)
+        state, layer, step, more = fitting(state, moment)
+        scene = Scene(
+            state=state,
+            entry=entry,
+            entries=entries,
+            moment=moment,
+            theme="dark" if theme == "dark" else "light",
+            points=self.settings.max_history,
+            layer=layer,
+            step=step,
+            problems=(*problems, *more),
+            views=self._views,
+            figures=self._figures,
+        )
+        return Look(scene, tab)
+
+
+def draw(scene: Scene, pane: Pane) -> Drawing:
+    """Draw a pane; one that cannot be drawn says why, and the others stay.
+
+    What a view refuses on purpose is a sentence. What it fails at is one too, but under our own tests it raises.
+    """
+    try:
+        return pane.draw(scene)
+    except NeuralDbgError as error:
+        return Drawing(pane.name, empty=said(error))
+    except Exception as error:
+        if os.environ.get("NEURALDBG_STRICT"):
+            raise
+        return Drawing(pane.name, empty=plain(f"This could not be drawn: {type(error).__name__}: {error}"))
+
+
+def signature(value: Any) -> str:
+    """Return a short name for what a pane shows: the browser tells it, and gets only what is different."""
+    return hashlib.blake2b(to_json_plotly(value).encode(), digest_size=9).hexdigest()

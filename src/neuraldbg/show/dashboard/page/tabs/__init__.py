@@ -1,0 +1,28 @@
+"""The tabs, in the order in which a person asks: what is wrong, what happened, where, and in which run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neuraldbg.show.dashboard.page.tabs import (
+    activations,
+    anomalies,
+    diagnosis,
+    execution_trace,
+    gradients,
+    memory,
+    runs,
+)
+
+if TYPE_CHECKING:
+    from neuraldbg.show.dashboard.page.tab import Tab
+
+TABS: tuple[Tab, ...] = (
+    diagnosis.TAB,
+    execution_trace.TAB,
+    gradients.TAB,
+    activations.TAB,
+    memory.TAB,
+    anomalies.TAB,
+    runs.TAB,
+)

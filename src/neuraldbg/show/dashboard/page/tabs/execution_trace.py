@@ -1,0 +1,109 @@
+"""What the program did: time a step, its scalars, the layers in the order of their calls, and how data flows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.nouns import SCALARS, column
+from neuraldbg.show.dashboard.page.network import connected
+from neuraldbg.show.dashboard.page.picture import drawn
+from neuraldbg.show.dashboard.page.tab import Drawing, Pane, Tab
+from neuraldbg.show.dashboard.page.words import choices, layer_link, table
+from neuraldbg.show.text import number, plain
+
+if TYPE_CHECKING:
+    from neuraldbg.nouns import Layer
+    from neuraldbg.show.dashboard.page.scene import Scene
+
+MOST = 120
+"""Rows of the table of layers."""
+NODES = 48
+"""Nodes of the data flow: of more layers, containers are shown."""
+SETTINGS = 4
+"""Numbers of a layer's construction that are shown."""
+
+
+def trace(scene: Scene) -> Drawing:
+    """Time a step."""
+    return drawn(scene, "trace")
+
+
+def scalars(scene: Scene) -> Drawing:
+    """One scalar of the program over time, of those that were measured."""
+    measured = [name for name in SCALARS if name in scene.run.history.scalars]
+    if not measured:
+        return Drawing("Scalars", empty="No step was recorded yet: loss, learning rate and the like appear with the first.")
+    chosen = scene.state.scalar if scene.state.scalar in measured else next(iter(measured))
+    options = ((name, name.replace("_", " ")) for name in measured)
+    drawing = drawn(scene, "series", choices(scene, "scalar", "scalar", options, chosen), stat=chosen)
+    return Drawing(drawing.title, drawing.content, (*drawing.notes, f"{chosen}: {SCALARS[chosen]}"), drawing.empty, drawing.controls)
+
+
+def dataflow(scene: Scene) -> Drawing:
+    """How data flows between layers, with their health."""
+    return connected(scene, "dataflow", "Data flow and health of the layers", rows=NODES)
+
+
+def layers(scene: Scene) -> Drawing:
+    """The layers in the order of their first call, with what the record knows of their shapes."""
+    every = scene.run.layout.layers
+    if not every:
+        return Drawing("Layers", empty="No layer was seen: NeuralDBG finds a model when an optimizer holds its parameters.")
+    hit = {event.layer for event in scene.diagnosis.events}
+    shown = every[:MOST] + tuple(layer for layer in every[MOST:] if layer.path in hit)[:MOST]
+    rows = [_row(scene, layer, i) for i, layer in enumerate(shown)]
+    heads = ("", "layer", "type", "made with", "parameters", "output a step", "dtype", "found")
+    notes = (f"{len(shown):,} of {len(every):,} layers: the first, and those with events.",) if len(shown) < len(every) else ()
+    return Drawing("Layers in the order of their calls", table(heads, rows, numbers=(0, 4, 5)), notes)
+
+
+def _row(scene: Scene, layer: Layer, at: int) -> list[Any]:
+    run = scene.run
+    kinds = sorted({e.kind.replace("_", " ") for e in scene.diagnosis.events if e.layer == layer.path})
+    made = [f"{key}={number(v) if isinstance(v, float) else v}" for key, v in list(layer.settings.items())[:SETTINGS]]
+    outputs = run.layout.rows("activation", layer.path)
+    dtypes = sorted({run.layout.sites[row].dtype for row in outputs} - {""})
+    called = layer.path in run.layout.called
+    return [
+        str(at + 1) if called else "–",
+        layer_link(scene, layer.path),
+        plain(layer.type),
+        plain(", ".join(made)),
+        _elements(scene, run.layout.rows("param", layer.path)),
+        _elements(scene, outputs) if called else "never called",
+        ", ".join(dtypes),
+        ", ".join(kinds),
+    ]
+
+
+def _elements(scene: Scene, rows: tuple[int, ...]) -> str:
+    """How many elements the tensors of some sites have, as they were read last."""
+    history = scene.run.history
+    read = history.read.nonzero()[0]
+    if not rows or not len(read):
+        return ""
+    total = sum(float(history.high[read[-1], row, column("total")]) for row in rows if row < history.sites)
+    return f"{int(total):,}" if total > 0 else ""
+
+
+def profile(scene: Scene) -> Drawing:
+    """Time of each layer."""
+    del scene
+    return Drawing(
+        "Time of each layer",
+        empty="This run holds the time of steps, not of layers: that comes with profiling, which this version does not "
+        "record yet.",
+    )
+
+
+TAB = Tab(
+    "execution_trace",
+    "Execution trace",
+    (
+        Pane("trace", "figure", trace),
+        Pane("scalars", "figure", scalars),
+        Pane("dataflow", "network", dataflow, wide=True),
+        Pane("layers", "words", layers, wide=True),
+        Pane("profile", "figure", profile, wide=True),
+    ),
+)

@@ -1,0 +1,29 @@
+"""Memory: what the tensors that were read take, layer by layer, and the place of what profiling will measure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neuraldbg.show.dashboard.page.picture import drawn
+from neuraldbg.show.dashboard.page.tab import Drawing, Pane, Tab
+
+if TYPE_CHECKING:
+    from neuraldbg.show.dashboard.page.scene import Scene
+
+
+def layers(scene: Scene) -> Drawing:
+    """Bytes of each layer's tensors."""
+    return drawn(scene, "memory", step=scene.step)
+
+
+def profile(scene: Scene) -> Drawing:
+    """What an allocator would tell."""
+    del scene
+    return Drawing(
+        "Memory over time",
+        empty="This run holds sizes of tensors, not what the allocator took: peaks over time, leaks and fragmentation "
+        "come with profiling, which this version does not record yet.",
+    )
+
+
+TAB = Tab("memory", "Memory", (Pane("layers", "figure", layers, wide=True), Pane("profile", "figure", profile, wide=True)))

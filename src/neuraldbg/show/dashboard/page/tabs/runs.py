@@ -1,0 +1,37 @@
+"""The runs that the dashboard was opened on; a click opens one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.show.dashboard.page.state import State, written
+from neuraldbg.show.dashboard.page.tab import Drawing, Pane, Tab
+from neuraldbg.show.dashboard.page.words import go, table
+from neuraldbg.show.text import plain, shortest
+
+if TYPE_CHECKING:
+    from neuraldbg.show.dashboard.feed import Entry
+    from neuraldbg.show.dashboard.page.scene import Scene
+
+MOST = 300
+"""Rows of the table."""
+
+
+def runs(scene: Scene) -> Drawing:
+    """All runs, newest first, the ranks of a run as runs of their own."""
+    heads = ("run", "verdict", "how it stands", "steps", "started", "script")
+    rows = [_row(scene, entry) for entry in scene.entries[:MOST]]
+    more = len(scene.entries) - MOST
+    notes = (f"{more:,} older runs are left out.",) if more > 0 else ()
+    return Drawing(f"Runs ({len(scene.entries):,})", table(heads, rows, numbers=(3,)), notes)
+
+
+def _row(scene: Scene, entry: Entry) -> list[Any]:
+    name = go(entry.label, written(State(run=entry.key)), current=entry.key == scene.entry.key)
+    started = f"{datetime.fromtimestamp(entry.started):%Y-%m-%d %H:%M}" if entry.started else ""
+    stands = entry.state if not entry.problem else f"{entry.state}: {entry.problem}"
+    return [name, entry.verdict or "not judged yet", plain(stands), f"{entry.steps:,}", started, plain(shortest(entry.script))]
+
+
+TAB = Tab("runs", "Runs", (Pane("runs", "words", runs, wide=True),))

@@ -1,0 +1,57 @@
+"""Words of a run as Dash components: text is text, whatever it holds, and a link is an address of this page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dash import html
+
+from neuraldbg.show.text import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from neuraldbg.show.dashboard.page.scene import Scene
+
+
+def go(words: str, address: str, *, current: bool = False, **more: Any) -> html.A:
+    """Return a link within the page; ``assets/page.js`` follows it without loading the page again."""
+    if current:
+        more["aria-current"] = "true"
+    return html.A(plain(words), href=address, className="go", **more)
+
+
+def layer_link(scene: Scene, layer: str | None, step: int | None = None) -> Any:
+    """Return the link that leads to a layer, and to a step if one is given."""
+    if layer is None:
+        return "the whole run"
+    change = {"layer": layer} if step is None else {"layer": layer, "step": step}
+    return go(layer or "(model)", scene.link(**change), current=scene.state.layer == layer)
+
+
+def step_link(scene: Scene, step: int, layer: str | None = None) -> html.A:
+    """Return the link that leads to a step, and to a layer if one is given."""
+    change: dict[str, Any] = {"step": step} if layer is None else {"step": step, "layer": layer}
+    return go(f"{step:,}", scene.link(**change), current=scene.state.step == step)
+
+
+def choices(scene: Scene, label: str, field: str, options: Iterable[tuple[str, str]], chosen: str) -> html.Div:
+    """Return a row of links of which each sets one field of the address."""
+    links = [go(words, scene.link(**{field: value}), current=value == chosen) for value, words in options]
+    return html.Div([html.Span(label, className="choices-label"), *links], className="choices", role="group")
+
+
+def table(heads: Sequence[Any], rows: Iterable[Sequence[Any]], numbers: Sequence[int] = ()) -> html.Div:
+    """Return a table that scrolls for itself where the screen is narrow; columns of ``numbers`` are right-aligned."""
+
+    def kind(at: int) -> str:
+        return "number" if at in numbers else ""
+
+    head = html.Thead(html.Tr([html.Th(h, className=kind(i), scope="col") for i, h in enumerate(heads)]))
+    body = html.Tbody([html.Tr([html.Td(cell, className=kind(i)) for i, cell in enumerate(row)]) for row in rows])
+    return html.Div(html.Table([head, body]), className="scroll", tabIndex=0)
+
+
+def later(what: str, how: str) -> html.P:
+    """Return the empty place of something that this run does not hold."""
+    return html.P([html.Strong(f"{what} "), how], className="empty")
