@@ -16,7 +16,7 @@ COLUMN, ROW = 210, 62
 TALLEST = 620
 """Pixels of a graph on the page, at most."""
 INK = {"light": "#1b1f24", "dark": "#e8eaed"}
-PAPER = {"light": "#ffffff", "dark": "#1d2127"}
+PAPER = {"light": "#ffffff", "dark": "#16181d"}
 FAINT = {"light": "#8a929c", "dark": "#6d7681"}
 COLOURS = {"cause": "#D55E00", "guilty": "#D55E00", "event": "#E69F00", "bad": "#E69F00", "symptom": "#CC79A7"}
 """Okabe and Ito's; a layer that is healthy or was not seen has none."""

@@ -6,20 +6,19 @@ when it is drawn again, and leaves its title and its notes to the page.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.show.dashboard.page.tab import Drawing
 from neuraldbg.show.interactive.draw import figure
-from neuraldbg.show.views.view import Bars, Heat, Lines, Spread
+from neuraldbg.show.views.view import Heat, Lines, Spread
 
 if TYPE_CHECKING:
     from neuraldbg.show.dashboard.page.scene import Scene
     from neuraldbg.show.views.view import View
 
-HEIGHT = 300
-"""Pixels."""
-ROW, EDGE, TALLEST = 17, 130, 720
-"""Pixels of a heat map: a layer, what surrounds the layers, and at most."""
+HEIGHT, TALLEST = 340, 760
+"""Pixels of a figure that says nothing of its height, and at most: what is taller is drawn smaller."""
 
 
 def drawn(scene: Scene, name: str, controls: Any = None, title: str = "", **choice: Any) -> Drawing:
@@ -34,29 +33,19 @@ def drawn(scene: Scene, name: str, controls: Any = None, title: str = "", **choi
 
 
 def _figure(scene: Scene, view: View) -> dict[str, Any]:
-    made = figure(view, theme=scene.theme)
+    # Title and notes are words of the page, where they wrap and can be read aloud.
+    made = figure(replace(view, title="", notes=()), theme=scene.theme)
     over_time = isinstance(view, (Heat, Lines, Spread))
     state = scene.state
     made.update_layout(
-        title=None,
-        height=_height(view),
-        margin={"l": 8, "r": 12, "t": 28, "b": 8},
-        paper_bgcolor="rgba(0,0,0,0)",
+        height=min(TALLEST, made.layout.height or HEIGHT),
         meta={"time": over_time},
-        # One name for each axis: choosing a range moves the one, and leaves what was done to the other.
-        uirevision=f"{scene.entry.key}",
+        # A name for each axis: choosing a range of steps moves the one, and leaves what was done to the other.
+        uirevision=scene.entry.key,
     )
-    made.update_xaxes(automargin=True, uirevision=f"{state.first}-{state.last}" if over_time else view.name)
-    made.update_yaxes(automargin=True, uirevision=view.title)
+    made.update_xaxes(uirevision=f"{state.first}-{state.last}" if over_time else view.name)
+    made.update_yaxes(uirevision=view.title)
     if over_time and state.first is not None and state.last is not None:
         made.update_xaxes(range=[state.first - 0.5, state.last + 0.5])
     plain: dict[str, Any] = made.to_plotly_json()
     return plain
-
-
-def _height(view: View) -> int:
-    if isinstance(view, Heat):
-        return min(TALLEST, max(HEIGHT - 80, EDGE + ROW * len(view.layers)))
-    if isinstance(view, Bars):
-        return HEIGHT + 40
-    return HEIGHT

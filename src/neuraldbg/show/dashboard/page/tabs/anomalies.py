@@ -10,6 +10,7 @@ from neuraldbg.show.dashboard.page.picture import drawn
 from neuraldbg.show.dashboard.page.tab import Drawing, Pane, Tab
 from neuraldbg.show.dashboard.page.words import choices, go, layer_link, step_link, table
 from neuraldbg.show.text import number, plain
+from neuraldbg.show.views.view import Heat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,6 +81,10 @@ def nonfinite(scene: Scene) -> Drawing:
     """NaN and infinite values, of every layer over time."""
     kind = scene.state.kind if scene.state.kind in dict(KINDS) else "activation"
     controls = choices(scene, "of", "kind", KINDS, kind)
+    view = scene.view("heatmap", kind=kind, stat="nonfinite")
+    if isinstance(view, Heat) and not view.empty and not view.nonfinite.any():
+        where = dict(KINDS)[kind]
+        return Drawing(view.title, empty=f"No NaN or infinite value was read in {where}.", notes=view.notes, controls=controls)
     return drawn(scene, "heatmap", controls, kind=kind, stat="nonfinite")
 
 

@@ -64,13 +64,14 @@ def _row(scene: Scene, layer: Layer, at: int) -> list[Any]:
     outputs = run.layout.rows("activation", layer.path)
     dtypes = sorted({run.layout.sites[row].dtype for row in outputs} - {""})
     called = layer.path in run.layout.called
+    never = layer.path in run.info.coverage.get("never_fired", ())
     return [
         str(at + 1) if called else "–",
         layer_link(scene, layer.path),
         plain(layer.type),
         plain(", ".join(made)),
         _elements(scene, run.layout.rows("param", layer.path)),
-        _elements(scene, outputs) if called else "never called",
+        "never called" if never else _elements(scene, outputs),
         ", ".join(dtypes),
         ", ".join(kinds),
     ]

@@ -1,0 +1,115 @@
+"""Every tab in a real Chromium: what it shows, in what light, and that hostile names stay text."""
+
+from __future__ import annotations
+
+import pytest
+from tests.show.dashboard.pages import HOSTILE, TABS, MemoryFeed, eventually, opened, served
+
+from neuraldbg.nouns import RunRecord
+from neuraldbg.show.dashboard.page.scene import suspect
+
+LUMINANCE = """() => { const c = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number);
+                       return (c[0] + c[1] + c[2]) / 3; }"""
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_each_tab_says_something_and_no_error(browser, doomed, tab):
+    with served(MemoryFeed(doomed=doomed)) as address, opened(browser, f"{address}?tab={tab}") as page:
+        assert page.locator("nav [aria-current]").count() == 1
+        for pane in page.locator("section.pane").all():
+            drawn = pane.locator("svg.main-svg, canvas, table, .empty, .verdict, details, p")
+            assert drawn.count(), pane.inner_text()
+        assert "could not be drawn" not in page.inner_text("main")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+def test_the_guilty_layer_and_its_step_are_there_without_a_click(browser, doomed):
+    layer, step = suspect(doomed, doomed.diagnose())
+    assert layer in doomed.layout.by_path
+    assert step is not None
+    with served(MemoryFeed(doomed=doomed)) as address, opened(browser, address) as page:
+        assert f"layer {layer} at step {step}" in page.inner_text(".where")
+        assert doomed.diagnose().summary[:40] in page.inner_text(".summary")
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_hostile_names_stay_text(browser, hostile, tab):
+    feed = MemoryFeed(hostile=hostile)
+    feed.put("hostile", hostile, label=HOSTILE)
+    with served(feed) as address, opened(browser, f"{address}?tab={tab}&layer={HOSTILE}") as page:
+        page.on("dialog", lambda dialog: pytest.fail(f"a script of the run spoke: {dialog.message}"))
+        eventually(lambda: HOSTILE in page.title())
+        assert page.locator("img[src='x']").count() == 0
+        assert HOSTILE in page.inner_text("header")
+        assert page.locator("text=could not be drawn").count() == 0
+        if tab in {"gradients", "activations"}:
+            ticks = page.locator("g.ytick text, g.xtick text").all_inner_texts()
+            assert any("<img" in tick for tick in ticks), ticks
+        if tab in {"execution_trace", "anomalies", "runs"}:
+            assert HOSTILE in page.inner_text("main")
+
+
+@pytest.mark.parametrize(("theme", "scheme", "dark"), [
+    ("auto", "light", False), ("auto", "dark", True), ("dark", "light", True), ("light", "dark", False),
+])  # fmt: skip
+def test_themes(browser, doomed, theme, scheme, dark):
+    with (
+        served(MemoryFeed(doomed=doomed), theme=theme) as address,
+        opened(browser, f"{address}?tab=gradients", color_scheme=scheme) as page,
+    ):
+        assert (page.evaluate(LUMINANCE) < 80) == dark
+        ink = page.evaluate("getComputedStyle(document.querySelector('g.xtick text')).fill").strip("rgb()").split(",")
+        assert (sum(int(part) for part in ink) / 3 > 128) == dark  # figures follow, too
+
+
+def test_a_system_that_turns_dark_is_followed(browser, doomed):
+    with served(MemoryFeed(doomed=doomed)) as address, opened(browser, address, color_scheme="light") as page:
+        page.emulate_media(color_scheme="dark")
+        eventually(lambda: page.evaluate(LUMINANCE) < 80)
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_a_phone_sees_it_without_scrolling_sideways(browser, doomed, tab):
+    phone = {"width": 390, "height": 844}
+    with served(MemoryFeed(doomed=doomed)) as address, opened(browser, f"{address}?tab={tab}", viewport=phone) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_no_run_yet_says_how_to_record_one_and_shows_it_when_it_comes(browser, doomed):
+    feed = MemoryFeed()
+    with served(feed) as address, opened(browser, address) as page:
+        assert "neuraldbg run train.py" in page.inner_text("main")
+        feed.put("doomed", doomed)
+        eventually(lambda: "doomed" in page.inner_text("header"))
+        eventually(lambda: page.locator(".verdict").count() == 1)
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_a_run_without_a_step_says_what_is_missing(browser, tab):
+    with served(MemoryFeed(empty=RunRecord())) as address, opened(browser, f"{address}?tab={tab}") as page:
+        assert "0 steps recorded" in page.inner_text("header")
+        assert page.locator(".empty, .verdict, table").count() >= 1
+        assert "could not be drawn" not in page.inner_text("main")
+
+
+def test_a_run_that_cannot_be_read_says_why(browser, doomed):
+    feed = MemoryFeed()
+    feed.put("broken", doomed, state="unreadable", problem="the file is not a whole run file")
+    with served(feed) as address, opened(browser, address) as page:
+        assert "cannot be read: the file is not a whole run file" in page.inner_text(".status")
+
+
+def test_only_the_charts_of_the_settings_are_tabs(browser, doomed):
+    with (
+        served(MemoryFeed(doomed=doomed), charts=["memory_profile", "gradient_flow"]) as address,
+        opened(browser, address) as page,
+    ):
+        assert page.locator("nav a").all_inner_texts() == ["Memory", "Gradients"]
+
+
+def test_tabs_can_be_reached_with_the_keyboard(browser, doomed):
+    with served(MemoryFeed(doomed=doomed)) as address, opened(browser, address) as page:
+        page.locator("nav a", has_text="Memory").focus()
+        page.keyboard.press("Enter")
+        eventually(lambda: page.locator("nav [aria-current]").inner_text() == "Memory")
+        assert "tab=memory" in page.url
