@@ -124,10 +124,13 @@ def served(feed, **settings):
 def drawn(page) -> None:
     """Wait until every pane shows what it has."""
     page.wait_for_selector("section.pane")
-    page.wait_for_function(
-        """() => [...document.querySelectorAll("section.pane")].every((pane) => !pane.querySelector("[id*=figure]")
-                 || pane.querySelector(".nothing") || pane.querySelector("svg.main-svg"))"""
-    )
+    whole = """() => [...document.querySelectorAll("section.pane")].every((pane) => !pane.querySelector("[id*=figure]")
+                     || pane.querySelector(".nothing") || pane.querySelector("svg.main-svg"))"""
+    becomes(page, lambda: page.evaluate(whole), True)
+    places = "[...document.querySelectorAll('section.pane')].map((pane) => JSON.stringify(pane.getBoundingClientRect()))"
+    before = None
+    while before != (before := page.evaluate(places)):  # figures take their size a moment after they are there
+        page.wait_for_timeout(200)
 
 
 @contextmanager
@@ -143,13 +146,13 @@ def opened(browser, address, **context):
         assert outside == []
 
 
-def eventually(ask, seconds: float = 10.0):
-    """Return what a question finally answers; fail with its last answer."""
+def becomes(page, ask, wanted, seconds: float = 15.0) -> None:
+    """Ask until the answer is the wanted one; fail with the last answer."""
     deadline = time.monotonic() + seconds
-    while not (answer := ask()):
-        assert time.monotonic() < deadline, f"still {answer!r}"
-        time.sleep(0.05)
-    return answer
+    while (answer := ask()) != wanted:
+        if time.monotonic() > deadline:
+            assert answer == wanted
+        page.wait_for_timeout(50)  # playwright hears of the page only while it is asked to wait
 
 
 def click_cell(page, pane: str, row: int, column: int) -> None:

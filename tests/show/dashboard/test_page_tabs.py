@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.show.dashboard.pages import HOSTILE, TABS, MemoryFeed, eventually, opened, served
+from tests.show.dashboard.pages import HOSTILE, TABS, MemoryFeed, becomes, opened, served
 
 from neuraldbg.nouns import RunRecord
 from neuraldbg.show.dashboard.page.scene import suspect
@@ -38,7 +38,7 @@ def test_hostile_names_stay_text(browser, hostile, tab):
     feed.put("hostile", hostile, label=HOSTILE)
     with served(feed) as address, opened(browser, f"{address}?tab={tab}&layer={HOSTILE}") as page:
         page.on("dialog", lambda dialog: pytest.fail(f"a script of the run spoke: {dialog.message}"))
-        eventually(lambda: HOSTILE in page.title())
+        becomes(page, lambda: HOSTILE in page.title(), True)
         assert page.locator("img[src='x']").count() == 0
         assert HOSTILE in page.inner_text("header")
         assert page.locator("text=could not be drawn").count() == 0
@@ -65,7 +65,7 @@ def test_themes(browser, doomed, theme, scheme, dark):
 def test_a_system_that_turns_dark_is_followed(browser, doomed):
     with served(MemoryFeed(doomed=doomed)) as address, opened(browser, address, color_scheme="light") as page:
         page.emulate_media(color_scheme="dark")
-        eventually(lambda: page.evaluate(LUMINANCE) < 80)
+        becomes(page, lambda: page.evaluate(LUMINANCE) < 80, True)
 
 
 @pytest.mark.parametrize("tab", TABS)
@@ -80,8 +80,8 @@ def test_no_run_yet_says_how_to_record_one_and_shows_it_when_it_comes(browser, d
     with served(feed) as address, opened(browser, address) as page:
         assert "neuraldbg run train.py" in page.inner_text("main")
         feed.put("doomed", doomed)
-        eventually(lambda: "doomed" in page.inner_text("header"))
-        eventually(lambda: page.locator(".verdict").count() == 1)
+        becomes(page, lambda: "doomed" in page.inner_text("header"), True)
+        becomes(page, lambda: page.locator(".verdict").count(), 1)
 
 
 @pytest.mark.parametrize("tab", TABS)
@@ -111,5 +111,5 @@ def test_tabs_can_be_reached_with_the_keyboard(browser, doomed):
     with served(MemoryFeed(doomed=doomed)) as address, opened(browser, address) as page:
         page.locator("nav a", has_text="Memory").focus()
         page.keyboard.press("Enter")
-        eventually(lambda: page.locator("nav [aria-current]").inner_text() == "Memory")
+        becomes(page, lambda: page.locator("nav [aria-current]").inner_text(), "Memory")
         assert "tab=memory" in page.url

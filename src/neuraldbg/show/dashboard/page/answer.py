@@ -164,5 +164,5 @@ def _fill_head(result: dict[str, Any], desk: Desk, look: Look, shown: dict[str, 
         result["options"] = options
     looked = [scene.layer, scene.step]
     if shown.get("looked") != looked:
-        result["layer"], result["step"] = looked
+        result["layer"], result["step"] = scene.layer, "" if scene.step is None else str(scene.step)
     result["shown"] = {"head": signed, "looked": looked, "run": scene.entry.key}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.show.dashboard.page.tab import Drawing
@@ -41,8 +42,8 @@ def height_of(drawing: Drawing) -> int:
 
 def elements(graph: Graph, layer: str | None, step: int | None) -> list[dict[str, Any]]:
     """Return nodes and edges. Labels are drawn on a canvas: what they hold stays text."""
-    columns = len({round(node.x, 3) for node in graph.nodes})
-    rows = len({round(node.y, 3) for node in graph.nodes})
+    levels = Counter(round(node.y, 3) for node in graph.nodes)
+    width, height = COLUMN * max(levels.values(), default=1), ROW * max(1, len(levels) - 1)
     nodes = [
         {
             "data": {
@@ -51,7 +52,7 @@ def elements(graph: Graph, layer: str | None, step: int | None) -> list[dict[str
                 "layer": node.layer,
                 "step": node.step,
             },
-            "position": {"x": node.x * COLUMN * max(1, columns - 1), "y": node.y * ROW * max(1, rows - 1)},
+            "position": {"x": node.x * width, "y": node.y * height},
             "classes": " ".join(
                 [node.role, *(["chosen"] if layer is not None and node.layer == layer and node.step in {None, step} else [])]
             ),

@@ -39,7 +39,8 @@ def _figure(scene: Scene, view: View) -> dict[str, Any]:
     state = scene.state
     made.update_layout(
         height=min(TALLEST, made.layout.height or HEIGHT),
-        meta={"time": over_time},
+        legend={"orientation": "h", "xref": "paper", "x": 0, "yref": "container", "y": 0, "yanchor": "bottom"},
+        meta={"time": over_time, **_cells(view, made)},
         # A name for each axis: choosing a range of steps moves the one, and leaves what was done to the other.
         uirevision=scene.entry.key,
     )
@@ -49,3 +50,13 @@ def _figure(scene: Scene, view: View) -> dict[str, Any]:
         made.update_xaxes(range=[state.first - 0.5, state.last + 0.5])
     plain: dict[str, Any] = made.to_plotly_json()
     return plain
+
+
+def _cells(view: View, made: Any) -> dict[str, Any]:
+    """What the cells of a map stand for: the first step of each column, and the layer of each row."""
+    if not made.data or made.data[0].type != "heatmap":
+        return {}
+    starts = [int(edge + 0.5) for edge in made.data[0].x[:-1]]
+    if isinstance(view, Heat):
+        return {"starts": starts, "labels": list(made.data[0].y), "rows": view.layers}
+    return {"starts": starts, "layer": view.layer if isinstance(view, Spread) else None}

@@ -73,7 +73,8 @@ def layout(settings: DashboardSettings) -> html.Div:
                     html.Label("Layer", htmlFor="layer"),
                     dcc.Dropdown(id="layer", placeholder="any layer", clearable=True, className="pick"),
                     html.Label("Step", htmlFor="step"),
-                    dcc.Input(id="step", type="number", min=0, step=1, debounce=True, placeholder="any"),
+                    # A field of numbers would have buttons, and takes no number for NaN.
+                    dcc.Input(id="step", type="text", inputMode="numeric", debounce=True, placeholder="any"),
                     html.Span(id="range"),
                     html.Span(id="clear"),
                 ],

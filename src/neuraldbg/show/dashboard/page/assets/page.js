@@ -17,19 +17,25 @@
     return search === window.location.search ? silent() : search;
   }
 
-  /* A point that was clicked: customdata = [layer or "", first step], as neuraldbg.show.interactive.draw says. */
-  function fromPoint(point) {
-    const data = point && point.customdata;
-    if (!Array.isArray(data)) return silent();
-    const fields = {};
-    if (data[0]) fields.layer = data[0];
-    if (data[1] !== null && data[1] !== undefined && data[1] !== "") fields.step = data[1];
-    return Object.keys(fields).length ? changed(fields) : silent();
+  /* A point that was clicked: customdata = [layer or "", first step], as neuraldbg.show.interactive.draw says.
+     Dash hands no customdata of cells on; what these stand for is in meta (see picture.py). */
+  function fromPoint(point, meta) {
+    if (!point) return silent();
+    const at = meta.starts ? fromCell(point, meta) : point.customdata;
+    if (!Array.isArray(at)) return silent();
+    const [layer, step] = at;
+    return changed(clean({ layer: layer || null, step: Number.isInteger(step) ? step : null }));
+  }
+
+  function fromCell(point, meta) {
+    const column = meta.starts.findLastIndex((start) => start - 0.5 <= point.x);
+    const layer = meta.rows ? meta.rows[meta.labels.indexOf(point.y)] : meta.layer;
+    return column < 0 ? null : [layer, meta.starts[column]];
   }
 
   /* Zooming along the steps is choosing a range of steps. */
-  function fromRange(layout, figure) {
-    if (!figure || !figure.layout || !figure.layout.meta || !figure.layout.meta.time) return silent();
+  function fromRange(layout, meta) {
+    if (!meta.time) return silent();
     if (layout["xaxis.autorange"]) return changed({ first: null, last: null });
     const range = layout["xaxis.range"] || [layout["xaxis.range[0]"], layout["xaxis.range[1]"]];
     if (!range.every((end) => typeof end === "number")) return silent();
@@ -37,18 +43,19 @@
     return changed({ first: first, last: Math.max(first, Math.floor(range[1])) });
   }
 
-  function follow(clicks, ranges, taps, layer, step, figures, shown) {
-    const triggered = window.dash_clientside.callback_context.triggered;
-    if (!triggered || triggered.length !== 1 || !shown) return silent();
-    const { prop_id: id, value } = triggered[0];
-    const [, name] = shown.looked || [];
-    if (id === "layer.value") return layer === (shown.looked || [])[0] ? silent() : changed({ layer: layer });
-    if (id === "step.value") return step === name ? silent() : changed({ step: step });
+  function follow(_clicks, _ranges, _taps, layer, step, figures, shown) {
+    const context = window.dash_clientside.callback_context;
+    if (context.triggered.length !== 1 || !shown) return silent();
+    const { prop_id: id, value } = context.triggered[0];
+    const [shownLayer, shownStep] = shown.looked || [];
+    if (id === "layer.value") return layer === shownLayer ? silent() : changed({ layer: layer });
+    if (id === "step.value") return String(step || "") === String(shownStep ?? "") ? silent() : changed({ step: step || null });
     if (!value) return silent();
     if (id.endsWith(".tapNodeData")) return changed(clean({ layer: value.layer, step: value.step }));
-    if (id.endsWith(".clickData")) return fromPoint(value.points && value.points[0]);
-    const at = ranges.indexOf(value);
-    return fromRange(value, figures[at]);
+    const pane = JSON.parse(id.slice(0, id.lastIndexOf("."))).pane;
+    const figure = figures[context.inputs_list[0].findIndex((one) => one.id.pane === pane)];
+    const meta = (figure && figure.layout && figure.layout.meta) || {};
+    return id.endsWith(".clickData") ? fromPoint(value.points && value.points[0], meta) : fromRange(value, meta);
   }
 
   function clean(fields) {

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MOST = 120
 """Rows of the table of layers."""
-NODES = 48
+NODES = 24
 """Nodes of the data flow: of more layers, containers are shown."""
 SETTINGS = 4
 """Numbers of a layer's construction that are shown."""
@@ -35,8 +35,7 @@ def scalars(scene: Scene) -> Drawing:
         return Drawing("Scalars", empty="No step was recorded yet: loss, learning rate and the like appear with the first.")
     chosen = scene.state.scalar if scene.state.scalar in measured else next(iter(measured))
     options = ((name, name.replace("_", " ")) for name in measured)
-    drawing = drawn(scene, "series", choices(scene, "scalar", "scalar", options, chosen), stat=chosen)
-    return Drawing(drawing.title, drawing.content, (*drawing.notes, f"{chosen}: {SCALARS[chosen]}"), drawing.empty, drawing.controls)
+    return drawn(scene, "series", choices(scene, "scalar", "scalar", options, chosen), stat=chosen)
 
 
 def dataflow(scene: Scene) -> Drawing:
