@@ -6,7 +6,7 @@ import dataclasses
 import threading
 import time
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from tests.browser import visiting
@@ -18,6 +18,9 @@ from neuraldbg.saved import Run
 from neuraldbg.show.dashboard.feed import Entry, Moment
 from neuraldbg.show.dashboard.page.app import make_app
 from neuraldbg.show.dashboard.settings import DashboardSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 TABS = ("diagnosis", "execution_trace", "gradients", "activations", "memory", "anomalies", "runs")
@@ -127,7 +130,9 @@ def drawn(page) -> None:
     whole = """() => [...document.querySelectorAll("section.pane")].every((pane) => !pane.querySelector("[id*=figure]")
                      || pane.querySelector(".nothing") || pane.querySelector("svg.main-svg"))"""
     becomes(page, lambda: page.evaluate(whole), True)
-    places = "[...document.querySelectorAll('section.pane')].map((pane) => JSON.stringify(pane.getBoundingClientRect()))"
+    places = (
+        "[...document.querySelectorAll('section.pane')].map((pane) => JSON.stringify(pane.getBoundingClientRect()))"
+    )
     before = None
     while before != (before := page.evaluate(places)):  # figures take their size a moment after they are there
         page.wait_for_timeout(200)
@@ -157,7 +162,7 @@ def becomes(page, ask, wanted, seconds: float = 15.0) -> None:
 
 def click_cell(page, pane: str, row: int, column: int) -> None:
     """Click a cell of a heat map, row 0 on top, as a person does: with the mouse, where the cell is drawn."""
-    place = page.locator(f"section.pane:has([id*='\"pane\":\"{pane}\"']) .nsewdrag").first
+    place = page.locator(f'section.pane:has([id*=\'"pane":"{pane}"\']) .nsewdrag').first
     place.scroll_into_view_if_needed()
     rows, columns = page.evaluate(
         """pane => { const g = document.querySelector(`[id*='"pane":"${pane}"'] .js-plotly-plot`);

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
-from tests.show.dashboard.pages import MemoryFeed, click_cell, drawn, becomes, opened, served
+from tests.show.dashboard.pages import MemoryFeed, becomes, click_cell, drawn, opened, served
 
 from neuraldbg.show.dashboard.page.scene import suspect
 from neuraldbg.show.views import view
@@ -23,7 +23,7 @@ def test_a_cell_leads_to_its_layer_and_step_in_every_pane(browser, doomed):
         click_cell(page, "heatmap", row, column)
         becomes(page, lambda: state(page), {"tab": "gradients", "layer": layer, "step": str(step)})
         becomes(page, lambda: f"of {layer}.weight" in page.inner_text("main"), True)  # the distribution follows
-        becomes(page, lambda: f"step {step}" in page.inner_text("section.pane:has([id*='\"pane\":\"flow\"'])"), True)
+        becomes(page, lambda: f"step {step}" in page.inner_text('section.pane:has([id*=\'"pane":"flow"\'])'), True)
         assert page.locator(".pick").inner_text().strip() == layer
         assert page.input_value("#step") == str(step)
 
@@ -36,9 +36,7 @@ def test_a_shared_link_restores_everything(browser, doomed):
         assert "steps 3 to 20" in page.inner_text(".looking")
         assert page.locator(".pick").inner_text().strip() == "first"
         assert page.input_value("#step") == "7"
-        low, high = page.evaluate(
-            "document.querySelector('[id*=heatmap] .js-plotly-plot')._fullLayout.xaxis.range"
-        )
+        low, high = page.evaluate("document.querySelector('[id*=heatmap] .js-plotly-plot')._fullLayout.xaxis.range")
         assert (low, high) == (2.5, 20.5)
         shown = page.evaluate("[...document.querySelector('[id*=heatmap] .js-plotly-plot')._fullData[0].x]")
         assert np.array_equal(shown, np.arange(3, 22) - 0.5)
@@ -48,15 +46,15 @@ def test_back_and_forward(browser, doomed):
     with served(MemoryFeed(doomed=doomed)) as address, opened(browser, address) as page:
         current = page.locator("nav [aria-current]")
         page.click("text=Memory")
-        becomes(page, lambda: current.inner_text(), "Memory")
+        becomes(page, current.inner_text, "Memory")
         page.click("text=Anomalies")
-        becomes(page, lambda: current.inner_text(), "Anomalies")
+        becomes(page, current.inner_text, "Anomalies")
         page.go_back()
-        becomes(page, lambda: current.inner_text(), "Memory")
+        becomes(page, current.inner_text, "Memory")
         page.go_back()
-        becomes(page, lambda: current.inner_text(), "Diagnosis")
+        becomes(page, current.inner_text, "Diagnosis")
         page.go_forward()
-        becomes(page, lambda: current.inner_text(), "Memory")
+        becomes(page, current.inner_text, "Memory")
 
 
 def test_an_event_leads_on_and_the_table_can_be_sorted(browser, doomed):
@@ -67,7 +65,9 @@ def test_an_event_leads_on_and_the_table_can_be_sorted(browser, doomed):
         assert [int(s) for s in steps.all_inner_texts()] == sorted(e.first_step for e in diagnosis.events)
         page.click("th >> text=from step")
         becomes(page, lambda: "▼" in page.inner_text("thead"), True)
-        assert [int(s) for s in steps.all_inner_texts()] == sorted((e.first_step for e in diagnosis.events), reverse=True)
+        assert [int(s) for s in steps.all_inner_texts()] == sorted(
+            (e.first_step for e in diagnosis.events), reverse=True
+        )
         page.click("tbody tr:first-child td:first-child a")
         wanted = {"step": str(late.first_step)} | ({"layer": late.layer} if late.layer else {})
         becomes(page, lambda: wanted.items() <= state(page).items(), True)
@@ -91,7 +91,7 @@ def test_a_node_of_the_chain_leads_on(browser, doomed):
 
 def test_zooming_along_the_steps_is_a_range_that_all_panes_show(browser, doomed):
     with served(MemoryFeed(doomed=doomed)) as address, opened(browser, f"{address}?tab=gradients") as page:
-        box = page.locator("[id*='\"pane\":\"heatmap\"'] .nsewdrag").first.bounding_box()
+        box = page.locator('[id*=\'"pane":"heatmap"\'] .nsewdrag').first.bounding_box()
         middle = box["y"] + box["height"] / 2
         page.mouse.move(box["x"] + 0.25 * box["width"], middle)
         page.mouse.down()

@@ -11,7 +11,7 @@ from tests.show.dashboard.pages import MemoryFeed, becomes, opened, served, unti
 from neuraldbg.config import RecordSettings
 from neuraldbg.record import Recorder, read_run
 
-LAST = """() => { const x = document.querySelector('[id*=loss] .js-plotly-plot')._fullData[0].x; return x[x.length - 1]; }"""
+LAST = "[...document.querySelector('[id*=loss] .js-plotly-plot')._fullData[0].x].at(-1)"
 
 
 def test_new_steps_appear_and_the_end_is_said(browser, healthy):
@@ -98,7 +98,7 @@ def test_a_file_that_grows(browser, tmp_path):
             recorder.put(step(index), place)
         recorder.flush()
         becomes(page, lambda: page.evaluate(LAST), 24)
-        value = page.evaluate("(() => { const t = document.querySelector('[id*=loss] .js-plotly-plot')._fullData[0]; return t.y[t.y.length - 1]; })()")
+        value = page.evaluate(LAST.replace(".x]", ".y]"))
         assert value == pytest.approx(1 / 25)
     recorder.close()
     shutil.rmtree(tmp_path / "run")

@@ -12,13 +12,11 @@ from dash.exceptions import PreventUpdate
 
 from neuraldbg.show.dashboard.page import shell
 from neuraldbg.show.dashboard.page.desk import Desk, Look, draw, signature
-from neuraldbg.show.dashboard.page.network import stylesheet
 from neuraldbg.show.text import plain
 
 if TYPE_CHECKING:
     from dash import Dash
 
-    from neuraldbg.show.dashboard.page.tab import Drawing
 
 PARTS: dict[str, tuple[str, Any]] = {
     "heading": ("children", lambda d: plain(d.title)),
@@ -34,30 +32,9 @@ PARTS: dict[str, tuple[str, Any]] = {
 
 def connect(app: Dash, desk: Desk) -> None:
     """Register the callbacks."""
-    settings_theme = desk.settings.theme
-    app.clientside_callback(
-        ClientsideFunction("neuraldbg", f"theme_{settings_theme}"), Output("theme", "data"), Input("address", "pathname")
-    )
-    app.clientside_callback(
-        ClientsideFunction("neuraldbg", "title"), Output("title", "data"), Input("run", "children"), Input("tabs", "children")
-    )
-    every = (
-        Input({"part": "figure", "pane": ALL}, "clickData"),
-        Input({"part": "figure", "pane": ALL}, "relayoutData"),
-        Input({"part": "network", "pane": ALL}, "tapNodeData"),
-        Input("layer", "value"),
-        Input("step", "value"),
-    )
-    app.clientside_callback(
-        ClientsideFunction("neuraldbg", "follow"),
-        Output("address", "search"),
-        *every,
-        State({"part": "figure", "pane": ALL}, "figure"),
-        State("shown", "data"),
-        prevent_initial_call=True,
-    )
+    _in_the_browser(app, desk.settings.theme)
 
-    @app.callback(  # type: ignore[untyped-decorator]
+    @app.callback(
         {
             "shown": Output("shown", "data"),
             "content": Output("content", "children"),
@@ -74,10 +51,41 @@ def connect(app: Dash, desk: Desk) -> None:
             "shown": State("shown", "data"),
         },
     )
-    def refresh(search: str | None, theme: str | None, _tick: int | None, shown: dict[str, Any] | None) -> dict[str, Any]:
+    def refresh(
+        search: str | None, theme: str | None, _tick: int | None, shown: dict[str, Any] | None
+    ) -> dict[str, Any]:
         if theme is None:
             raise PreventUpdate  # the browser has not said yet whether it is dark
         return answer(desk, search, theme, shown or {}, _present())
+
+
+def _in_the_browser(app: Any, theme: str) -> None:
+    app.clientside_callback(
+        ClientsideFunction("neuraldbg", f"theme_{theme}"),
+        Output("theme", "data"),
+        Input("address", "pathname"),
+    )
+    app.clientside_callback(
+        ClientsideFunction("neuraldbg", "title"),
+        Output("title", "data"),
+        Input("run", "children"),
+        Input("tabs", "children"),
+    )
+    every = (
+        Input({"part": "figure", "pane": ALL}, "clickData"),
+        Input({"part": "figure", "pane": ALL}, "relayoutData"),
+        Input({"part": "network", "pane": ALL}, "tapNodeData"),
+        Input("layer", "value"),
+        Input("step", "value"),
+    )
+    app.clientside_callback(
+        ClientsideFunction("neuraldbg", "follow"),
+        Output("address", "search"),
+        *every,
+        State({"part": "figure", "pane": ALL}, "figure"),
+        State("shown", "data"),
+        prevent_initial_call=True,
+    )
 
 
 HEAD = {
@@ -97,7 +105,7 @@ def answer(
 ) -> dict[str, Any]:
     """Return what the browser must change. PreventUpdate where that is nothing."""
     look = desk.look(search, theme)
-    at = [search, theme, *_moment(desk, look)]
+    at = [search, theme, *_moment(look)]
     if shown.get("at") == at:
         raise PreventUpdate
     result = _unchanged(present)
@@ -124,7 +132,7 @@ def answer(
     return result
 
 
-def _moment(desk: Desk, look: Look | None) -> list[Any]:
+def _moment(look: Look | None) -> list[Any]:
     if look is None:
         return []
     entry = look.scene.entry

@@ -33,7 +33,7 @@ def make_app(feed: Feed, settings: DashboardSettings) -> Dash:
     app = dash.Dash(
         __name__,
         title=shell.TITLE,
-        update_title=None,
+        update_title="",  # the title does not flicker with every tick
         assets_folder=str(Path(__file__).parent / "assets"),
         serve_locally=True,
         suppress_callback_exceptions=True,
@@ -44,5 +44,3 @@ def make_app(feed: Feed, settings: DashboardSettings) -> Dash:
     app.layout = shell.layout(settings)
     answer.connect(app, Desk(feed, settings))
     return app
-
-

@@ -54,7 +54,10 @@ def elements(graph: Graph, layer: str | None, step: int | None) -> list[dict[str
             },
             "position": {"x": node.x * width, "y": node.y * height},
             "classes": " ".join(
-                [node.role, *(["chosen"] if layer is not None and node.layer == layer and node.step in {None, step} else [])]
+                [
+                    node.role,
+                    *(["chosen"] if layer is not None and node.layer == layer and node.step in {None, step} else []),
+                ]
             ),
         }
         for node in graph.nodes

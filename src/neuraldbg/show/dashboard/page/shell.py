@@ -8,7 +8,7 @@ import dash_cytoscape as cytoscape
 from dash import dcc, html
 
 from neuraldbg.show.dashboard.page.network import height_of, stylesheet
-from neuraldbg.show.dashboard.page.words import go
+from neuraldbg.show.dashboard.page.words import aria, go
 from neuraldbg.show.text import plain
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ INDEX = """<!DOCTYPE html>
 </html>
 """
 """Dash's own page, with a language and a theme."""
-GRAPH = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "toImage"], "scrollZoom": False}
+GRAPH: Any = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "toImage"], "scrollZoom": False}
 STANDS = {
     "completed": "ended",
     "raised": "ended with an error",
@@ -66,7 +66,7 @@ def layout(settings: DashboardSettings) -> html.Div:
                     html.P(id="status", className="status", role="status"),
                 ]
             ),
-            html.Nav(html.Ul(id="tabs"), **{"aria-label": "Views of the run"}),
+            html.Nav(html.Ul(id="tabs"), **aria(label="Views of the run")),
             html.Div(id="problems", role="alert"),
             html.Div(
                 [
@@ -162,17 +162,7 @@ def beside(drawing: Drawing) -> list[Any]:
 
 def tabs(every: Sequence[Tab], chosen: Tab, scene: Scene) -> list[html.Li]:
     """Return the tabs as links."""
-    return [
-        html.Li(
-            html.A(
-                tab.title,
-                href=scene.link(tab=tab.id),
-                className="go",
-                **({"aria-current": "page"} if tab is chosen else {}),
-            )
-        )
-        for tab in every
-    ]
+    return [html.Li(go(tab.title, scene.link(tab=tab.id), "page" if tab is chosen else "")) for tab in every]
 
 
 def status(scene: Scene) -> str:
@@ -221,7 +211,9 @@ def nothing(entries: Sequence[Entry]) -> html.Section:
     return html.Section(
         [
             html.H2("No run yet"),
-            html.P("No run has been recorded in this folder. It appears here as soon as one begins:", className="empty"),
+            html.P(
+                "No run has been recorded in this folder. It appears here as soon as one begins:", className="empty"
+            ),
             html.Pre("neuraldbg run train.py", tabIndex=0),
         ],
         className="pane wide",

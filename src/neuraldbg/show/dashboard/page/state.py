@@ -57,7 +57,9 @@ def read(search: str | None) -> tuple[State, tuple[str, ...]]:
             found[name] = int(value) if name in NUMBERS else value
     state = State(**found)
     if state.first is not None and state.last is not None and state.first > state.last:
-        problems.append(f"The address asks for steps {state.first:,} to {state.last:,}, which is backwards: all are shown.")
+        problems.append(
+            f"The address asks for steps {state.first:,} to {state.last:,}, which is backwards: all are shown."
+        )
         state = replace(state, first=None, last=None)
     return state, tuple(problems)
 

@@ -14,11 +14,17 @@ if TYPE_CHECKING:
     from neuraldbg.show.dashboard.page.scene import Scene
 
 
-def go(words: str, address: str, *, current: bool = False, **more: Any) -> html.A:
-    """Return a link within the page; ``assets/page.js`` follows it without loading the page again."""
-    if current:
-        more["aria-current"] = "true"
-    return html.A(plain(words), href=address, className="go", **more)
+def aria(**names: str) -> dict[str, Any]:
+    """Return what only assistive technology sees: ``aria(label="x")`` is the attribute ``aria-label``."""
+    return {f"aria-{name}": value for name, value in names.items()}
+
+
+def go(words: str, address: str, current: str = "") -> html.A:
+    """Return a link within the page; ``assets/page.js`` follows it without loading the page again.
+
+    ``current`` is what the link leads to where that is shown already: ``page`` or ``true``.
+    """
+    return html.A(plain(words), href=address, className="go", **(aria(current=current) if current else {}))
 
 
 def layer_link(scene: Scene, layer: str | None, step: int | None = None) -> Any:
@@ -26,18 +32,20 @@ def layer_link(scene: Scene, layer: str | None, step: int | None = None) -> Any:
     if layer is None:
         return "the whole run"
     change = {"layer": layer} if step is None else {"layer": layer, "step": step}
-    return go(layer or "(model)", scene.link(**change), current=scene.state.layer == layer)
+    return go(layer or "(model)", scene.link(**change), current="true" if scene.state.layer == layer else "")
 
 
 def step_link(scene: Scene, step: int, layer: str | None = None) -> html.A:
     """Return the link that leads to a step, and to a layer if one is given."""
     change: dict[str, Any] = {"step": step} if layer is None else {"step": step, "layer": layer}
-    return go(f"{step:,}", scene.link(**change), current=scene.state.step == step)
+    return go(f"{step:,}", scene.link(**change), current="true" if scene.state.step == step else "")
 
 
 def choices(scene: Scene, label: str, field: str, options: Iterable[tuple[str, str]], chosen: str) -> html.Div:
     """Return a row of links of which each sets one field of the address."""
-    links = [go(words, scene.link(**{field: value}), current=value == chosen) for value, words in options]
+    links = [
+        go(words, scene.link(**{field: value}), current="true" if value == chosen else "") for value, words in options
+    ]
     return html.Div([html.Span(label, className="choices-label"), *links], className="choices", role="group")
 
 

@@ -84,7 +84,9 @@ def nonfinite(scene: Scene) -> Drawing:
     view = scene.view("heatmap", kind=kind, stat="nonfinite")
     if isinstance(view, Heat) and not view.empty and not view.nonfinite.any():
         where = dict(KINDS)[kind]
-        return Drawing(view.title, empty=f"No NaN or infinite value was read in {where}.", notes=view.notes, controls=controls)
+        return Drawing(
+            view.title, empty=f"No NaN or infinite value was read in {where}.", notes=view.notes, controls=controls
+        )
     return drawn(scene, "heatmap", controls, kind=kind, stat="nonfinite")
 
 

@@ -9,7 +9,7 @@ from dash import html
 from neuraldbg.show.dashboard.page.network import connected
 from neuraldbg.show.dashboard.page.picture import drawn
 from neuraldbg.show.dashboard.page.tab import Drawing, Pane, Tab
-from neuraldbg.show.dashboard.page.words import go, layer_link, step_link
+from neuraldbg.show.dashboard.page.words import aria, go, layer_link, step_link
 from neuraldbg.show.facts import facts_line
 from neuraldbg.show.phrases import percent, statement
 from neuraldbg.show.text import plain, sentence, shortest
@@ -32,7 +32,7 @@ def verdict(scene: Scene) -> Drawing:
     banner = html.Div(
         [
             html.P(
-                [html.Span(SIGNS.get(said.verdict, "?"), **{"aria-hidden": "true"}), f" {said.verdict}"],
+                [html.Span(SIGNS.get(said.verdict, "?"), **aria(hidden="true")), f" {said.verdict}"],
                 className=f"verdict {said.verdict}",
             ),
             html.P(plain(sentence(said.summary)), className="summary"),
@@ -60,7 +60,11 @@ def causes(scene: Scene) -> Drawing:
     """The ranked causes, each with what speaks for and against it and what to do."""
     found = scene.diagnosis.hypotheses
     if not found:
-        why = "Nothing is wrong as far as it was seen" if scene.diagnosis.verdict == "healthy" else "No cause is likely enough"
+        why = (
+            "Nothing is wrong as far as it was seen"
+            if scene.diagnosis.verdict == "healthy"
+            else "No cause is likely enough"
+        )
         return Drawing("Causes", empty=f"{why}. What could not be judged stands below.")
     shown = [_cause(scene, cause, i) for i, cause in enumerate(found[:MOST])]
     notes = (f"{len(found) - MOST} less likely causes are left out: neuraldbg explain RUN --json - lists them.",)
@@ -103,7 +107,7 @@ def loss(scene: Scene) -> Drawing:
     return drawn(scene, "loss")
 
 
-SUPPORT = (
+SUPPORT: tuple[tuple[str, str, dict[str, str]], ...] = (
     # (part of an event's kind, view, choice)
     ("nonfinite", "heatmap", {"stat": "nonfinite", "kind": "activation"}),
     ("gradient", "heatmap", {"kind": "param_grad", "stat": "norm"}),

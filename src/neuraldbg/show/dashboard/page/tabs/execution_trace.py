@@ -32,7 +32,9 @@ def scalars(scene: Scene) -> Drawing:
     """One scalar of the program over time, of those that were measured."""
     measured = [name for name in SCALARS if name in scene.run.history.scalars]
     if not measured:
-        return Drawing("Scalars", empty="No step was recorded yet: loss, learning rate and the like appear with the first.")
+        return Drawing(
+            "Scalars", empty="No step was recorded yet: loss, learning rate and the like appear with the first."
+        )
     chosen = scene.state.scalar if scene.state.scalar in measured else next(iter(measured))
     options = ((name, name.replace("_", " ")) for name in measured)
     return drawn(scene, "series", choices(scene, "scalar", "scalar", options, chosen), stat=chosen)
@@ -47,12 +49,18 @@ def layers(scene: Scene) -> Drawing:
     """The layers in the order of their first call, with what the record knows of their shapes."""
     every = scene.run.layout.layers
     if not every:
-        return Drawing("Layers", empty="No layer was seen: NeuralDBG finds a model when an optimizer holds its parameters.")
+        return Drawing(
+            "Layers", empty="No layer was seen: NeuralDBG finds a model when an optimizer holds its parameters."
+        )
     hit = {event.layer for event in scene.diagnosis.events}
     shown = every[:MOST] + tuple(layer for layer in every[MOST:] if layer.path in hit)[:MOST]
     rows = [_row(scene, layer, i) for i, layer in enumerate(shown)]
     heads = ("", "layer", "type", "made with", "parameters", "output a step", "dtype", "found")
-    notes = (f"{len(shown):,} of {len(every):,} layers: the first, and those with events.",) if len(shown) < len(every) else ()
+    notes = (
+        (f"{len(shown):,} of {len(every):,} layers: the first, and those with events.",)
+        if len(shown) < len(every)
+        else ()
+    )
     return Drawing("Layers in the order of their calls", table(heads, rows, numbers=(0, 4, 5)), notes)
 
 
@@ -65,7 +73,7 @@ def _row(scene: Scene, layer: Layer, at: int) -> list[Any]:
     called = layer.path in run.layout.called
     never = layer.path in run.info.coverage.get("never_fired", ())
     return [
-        str(at + 1) if called else "–",
+        str(at + 1) if called else "",
         layer_link(scene, layer.path),
         plain(layer.type),
         plain(", ".join(made)),

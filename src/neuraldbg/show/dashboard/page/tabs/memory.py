@@ -26,4 +26,6 @@ def profile(scene: Scene) -> Drawing:
     )
 
 
-TAB = Tab("memory", "Memory", (Pane("layers", "figure", layers, wide=True), Pane("profile", "figure", profile, wide=True)))
+TAB = Tab(
+    "memory", "Memory", (Pane("layers", "figure", layers, wide=True), Pane("profile", "figure", profile, wide=True))
+)

@@ -28,10 +28,17 @@ def runs(scene: Scene) -> Drawing:
 
 
 def _row(scene: Scene, entry: Entry) -> list[Any]:
-    name = go(entry.label, written(State(run=entry.key)), current=entry.key == scene.entry.key)
-    started = f"{datetime.fromtimestamp(entry.started):%Y-%m-%d %H:%M}" if entry.started else ""
+    name = go(entry.label, written(State(run=entry.key)), current="true" if entry.key == scene.entry.key else "")
+    started = f"{datetime.fromtimestamp(entry.started).astimezone():%Y-%m-%d %H:%M}" if entry.started else ""
     stands = entry.state if not entry.problem else f"{entry.state}: {entry.problem}"
-    return [name, entry.verdict or "not judged yet", plain(stands), f"{entry.steps:,}", started, plain(shortest(entry.script))]
+    return [
+        name,
+        entry.verdict or "not judged yet",
+        plain(stands),
+        f"{entry.steps:,}",
+        started,
+        plain(shortest(entry.script)),
+    ]
 
 
 TAB = Tab("runs", "Runs", (Pane("runs", "words", runs, wide=True),))
