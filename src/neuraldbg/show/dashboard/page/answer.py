@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from dash import ALL, ClientsideFunction, Input, Output, State, ctx, no_update
@@ -17,6 +18,8 @@ from neuraldbg.show.text import plain
 if TYPE_CHECKING:
     from dash import Dash
 
+    from neuraldbg.show.dashboard.page.tab import Drawing
+
 
 PARTS: dict[str, tuple[str, Any]] = {
     "heading": ("children", lambda d: plain(d.title)),
@@ -28,6 +31,10 @@ PARTS: dict[str, tuple[str, Any]] = {
     "words": ("children", lambda d: d.content),
 }
 """The parts of a pane: the property that changes, and what it becomes."""
+
+
+REST, LONGEST_REST = 4, 30
+"""A page that took a second to draw is drawn again after four more, a fifth of one core; seconds at most."""
 
 
 def connect(app: Dash, desk: Desk) -> None:
@@ -103,33 +110,54 @@ def _present() -> dict[str, list[str]]:
 def answer(
     desk: Desk, search: str | None, theme: str, shown: dict[str, Any], present: dict[str, list[str]]
 ) -> dict[str, Any]:
-    """Return what the browser must change. PreventUpdate where that is nothing."""
+    """Return what the browser must change. PreventUpdate where that is nothing.
+
+    What a run's growth alone changes waits until REST times the time it took to draw last has passed: the training
+    that is watched runs on the same machine.
+    """
+    began = time.monotonic()
     look = desk.look(search, theme)
-    at = [search, theme, *_moment(look)]
-    if shown.get("at") == at:
+    asked, grown = [search, theme], _moment(look)
+    resting = 0 < shown.get("rests", 0) - began < LONGEST_REST
+    if shown.get("asked") == asked and (shown.get("grown") == grown or resting):
         raise PreventUpdate
     result = _unchanged(present)
     if look is None:
-        result["content"] = shell.nothing(())
-        result["shown"] = {"at": at}
+        result["content"] = shell.nothing()
+        result["shown"] = {"asked": asked, "grown": grown}
         return result
     drawings = {pane.name: draw(look.scene, pane) for pane in look.tab.panes}
-    _fill_head(result, desk, look, shown)
-    known: dict[str, str] = shown.get("parts", {})
+    head = _fill_head(result, desk, look, shown)
     fresh = shown.get("place") != look.place
     if fresh:
         result["content"] = shell.frame(look.tab, list(drawings.values()), look.scene.theme)
-    parts = {}
+    parts = _fill_parts(result, drawings, present, {} if fresh else shown.get("parts", {}), fresh=fresh)
+    now = time.monotonic()
+    rests = now + min(LONGEST_REST, REST * (now - began))
+    result["shown"] = {**head, "asked": asked, "grown": grown, "rests": rests, "place": look.place, "parts": parts}
+    return result
+
+
+def _fill_parts(
+    result: dict[str, Any],
+    drawings: dict[str, Drawing],
+    present: dict[str, list[str]],
+    known: dict[str, str],
+    *,
+    fresh: bool,
+) -> dict[str, str]:
+    """Put what is different from what the browser has into the result; return the signatures of all of it."""
+    signed = {}
     for name, (_, make) in PARTS.items():
-        for i, pane in enumerate(present[name] if not fresh else drawings):
+        for i, pane in enumerate(drawings if fresh else present[name]):
             if pane not in drawings:
                 continue
             value = make(drawings[pane])
-            parts[f"{name}/{pane}"] = signed = signature(value)
-            if not fresh and known.get(f"{name}/{pane}") != signed:
+            key = drawings[pane].key if name == "figure" else ""
+            mine = signed[f"{name}/{pane}"] = signature(key or value)
+            if not fresh and known.get(f"{name}/{pane}") != mine:
                 result["parts"][name][i] = value
-    result["shown"] = {**result["shown"], "at": at, "place": look.place, "parts": parts}
-    return result
+    return signed
 
 
 def _moment(look: Look | None) -> list[Any]:
@@ -152,7 +180,8 @@ def _unchanged(present: dict[str, list[str]]) -> dict[str, Any]:
     }
 
 
-def _fill_head(result: dict[str, Any], desk: Desk, look: Look, shown: dict[str, Any]) -> None:
+def _fill_head(result: dict[str, Any], desk: Desk, look: Look, shown: dict[str, Any]) -> dict[str, Any]:
+    """Put what is different above the panes into the result; return what is shown there now."""
     scene = look.scene
     head = {
         "run": shell.run_name(scene),
@@ -165,12 +194,10 @@ def _fill_head(result: dict[str, Any], desk: Desk, look: Look, shown: dict[str, 
     options = shell.layer_options(scene)
     signed = {name: signature(value) for name, value in {**head, "options": options}.items()}
     known = shown.get("head", {})
-    for name, value in head.items():
-        if known.get(name) != signed[name]:
-            result["head"][name] = value
+    result["head"] |= {name: value for name, value in head.items() if known.get(name) != signed[name]}
     if known.get("options") != signed["options"]:
         result["options"] = options
     looked = [scene.layer, scene.step]
     if shown.get("looked") != looked:
         result["layer"], result["step"] = scene.layer, "" if scene.step is None else str(scene.step)
-    result["shown"] = {"head": signed, "looked": looked, "run": scene.entry.key}
+    return {"head": signed, "looked": looked}

@@ -29,7 +29,8 @@ def drawn(scene: Scene, name: str, controls: Any = None, title: str = "", **choi
         return Drawing(heading, empty=view.empty, notes=view.notes, controls=controls)
     asked = (*sorted(choice.items()), scene.state.first, scene.state.last, scene.state.step, scene.layer)
     key = (scene.entry.key, scene.moment.version, name, scene.theme, asked)
-    return Drawing(heading, scene.figures.get(key, lambda: _figure(scene, view)), view.notes, controls=controls)
+    content = scene.figures.get(key, lambda: _figure(scene, view))
+    return Drawing(heading, content, view.notes, controls=controls, key=repr(key))
 
 
 def _figure(scene: Scene, view: View) -> dict[str, Any]:

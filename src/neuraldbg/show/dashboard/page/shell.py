@@ -14,7 +14,6 @@ from neuraldbg.show.text import plain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from neuraldbg.show.dashboard.feed import Entry
     from neuraldbg.show.dashboard.page.scene import Scene
     from neuraldbg.show.dashboard.page.tab import Drawing, Pane, Tab
     from neuraldbg.show.dashboard.settings import DashboardSettings
@@ -205,9 +204,8 @@ def clear_of(scene: Scene) -> list[Any]:
     return [go("back to what the diagnosis says", scene.link(layer=None, step=None))]
 
 
-def nothing(entries: Sequence[Entry]) -> html.Section:
+def nothing() -> html.Section:
     """Return what is shown where there is no run yet."""
-    del entries
     return html.Section(
         [
             html.H2("No run yet"),

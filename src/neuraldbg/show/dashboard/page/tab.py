@@ -31,6 +31,8 @@ class Drawing:
     """Why there is nothing to show, and how to record it; "" where there is something."""
     controls: Any = None
     """Links that change what the pane shows."""
+    key: str = ""
+    """A name of the content that is equal only where the content is, for content that is large; "" asks for none."""
 
 
 @dataclass(frozen=True)

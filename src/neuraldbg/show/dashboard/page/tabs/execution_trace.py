@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.nouns import SCALARS, column
+from neuraldbg.nouns import SCALARS
 from neuraldbg.show.dashboard.page.network import connected
 from neuraldbg.show.dashboard.page.picture import drawn
 from neuraldbg.show.dashboard.page.tab import Drawing, Pane, Tab
@@ -12,6 +12,8 @@ from neuraldbg.show.dashboard.page.words import choices, layer_link, table
 from neuraldbg.show.text import number, plain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from neuraldbg.nouns import Layer
     from neuraldbg.show.dashboard.page.scene import Scene
 
@@ -54,7 +56,8 @@ def layers(scene: Scene) -> Drawing:
         )
     hit = {event.layer for event in scene.diagnosis.events}
     shown = every[:MOST] + tuple(layer for layer in every[MOST:] if layer.path in hit)[:MOST]
-    rows = [_row(scene, layer, i) for i, layer in enumerate(shown)]
+    sizes = _sizes(scene)
+    rows = [_row(scene, layer, sizes, i) for i, layer in enumerate(shown)]
     heads = ("", "layer", "type", "made with", "parameters", "output a step", "dtype", "found")
     notes = (
         (f"{len(shown):,} of {len(every):,} layers: the first, and those with events.",)
@@ -64,33 +67,37 @@ def layers(scene: Scene) -> Drawing:
     return Drawing("Layers in the order of their calls", table(heads, rows, numbers=(0, 4, 5)), notes)
 
 
-def _row(scene: Scene, layer: Layer, at: int) -> list[Any]:
+def _row(scene: Scene, layer: Layer, sizes: Sequence[float], at: int) -> list[Any]:
     run = scene.run
     kinds = sorted({e.kind.replace("_", " ") for e in scene.diagnosis.events if e.layer == layer.path})
     made = [f"{key}={number(v) if isinstance(v, float) else v}" for key, v in list(layer.settings.items())[:SETTINGS]]
     outputs = run.layout.rows("activation", layer.path)
     dtypes = sorted({run.layout.sites[row].dtype for row in outputs} - {""})
-    called = layer.path in run.layout.called
     never = layer.path in run.info.coverage.get("never_fired", ())
     return [
-        str(at + 1) if called else "",
+        str(at + 1) if layer.path in run.layout.called else "",
         layer_link(scene, layer.path),
         plain(layer.type),
         plain(", ".join(made)),
-        _elements(scene, run.layout.rows("param", layer.path)),
-        "never called" if never else _elements(scene, outputs),
+        _elements(sizes, run.layout.rows("param", layer.path)),
+        "never called" if never else _elements(sizes, outputs),
         ", ".join(dtypes),
         ", ".join(kinds),
     ]
 
 
-def _elements(scene: Scene, rows: tuple[int, ...]) -> str:
-    """How many elements the tensors of some sites have, as they were read last."""
+def _sizes(scene: Scene) -> Sequence[float]:
+    """Elements of the tensor of each site, as it was read last."""
     history = scene.run.history
     read = history.read.nonzero()[0]
-    if not rows or not len(read):
-        return ""
-    total = sum(float(history.high[read[-1], row, column("total")]) for row in rows if row < history.sites)
+    if not len(read):
+        return ()
+    sizes: list[float] = history.stat(tuple(range(history.sites)), "total", "max")[read[-1]].tolist()
+    return sizes
+
+
+def _elements(sizes: Sequence[float], rows: tuple[int, ...]) -> str:
+    total = sum(sizes[row] for row in rows if row < len(sizes))
     return f"{int(total):,}" if total > 0 else ""
 
 

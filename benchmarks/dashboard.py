@@ -1,0 +1,193 @@
+"""The dashboard on a long run of a deep model, in a real Chromium: first paint, updates, and the page's memory.
+
+    python benchmarks/dashboard.py [--layers 500] [--steps 100000] [--updates 60] [--tab gradients] [--json FILE]
+
+The run of ``longrun.py`` is written and goes on: every update records 100 more steps. What is measured is the real
+thing, `neuraldbg dashboard` as a process of its own and a browser: from opening the address until every pane of the
+diagnosis is drawn; how long the server works on an update; from there until the browser has drawn it; and the heap of
+its scripts after each. The machine should have nothing else to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import longrun
+import numpy as np
+
+from neuraldbg.config import RecordSettings
+from neuraldbg.nouns import RunInfo
+from neuraldbg.record import Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Page, Response
+
+EACH = 100
+"""Steps of an update."""
+WHOLE = """() => { const panes = [...document.querySelectorAll("section.pane")];
+                  return panes.length > 0 && panes.every((pane) => !pane.querySelector("[id*=figure]")
+                  || pane.querySelector(".nothing") || pane.querySelector("svg.main-svg")); }"""
+MIB = 2**20
+
+
+@dataclass
+class Result:
+    """What was measured."""
+
+    layers: int
+    steps: int
+    tab: str
+    first_paint_ms: float = 0.0
+    tabs_ms: dict[str, float] = field(default_factory=dict)
+    """From a click on a tab until its panes are drawn."""
+    server_ms: list[float] = field(default_factory=list)
+    """From a question of the page to the end of its answer, where there was something new."""
+    browser_ms: list[float] = field(default_factory=list)
+    """From the end of the answer until the browser was idle again."""
+    kilobytes: list[float] = field(default_factory=list)
+    heap_mib: list[float] = field(default_factory=list)
+
+
+@contextmanager
+def growing(folder: Path, layers: int, steps: int) -> Iterator[Any]:
+    """Write a run and leave it open; give a function that records more steps."""
+    random, layout = np.random.default_rng(0), longrun.layout_of(layers)
+    recorder = Recorder(folder, RecordSettings(), RunInfo(script="deep.py", models=("Deep",), optimizers=("SGD",)))
+    done = 0
+
+    def go_on(more: int) -> None:
+        nonlocal done
+        for index in range(done, done + more):
+            recorder.put(longrun.step_of(index, layers, steps, random), layout)
+            if index % 200 == 199:
+                recorder.flush()
+        recorder.flush()
+        done += more
+
+    go_on(steps)
+    try:
+        yield go_on
+    finally:
+        recorder.close()
+
+
+@contextmanager
+def dashboard(folder: Path) -> Iterator[str]:
+    """Start the command; give the address that it prints."""
+    words = [sys.executable, "-m", "neuraldbg", "dashboard", str(folder), "--no-browser", "--port", "0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield next(found[0] for line in process.stdout if (found := re.search(r"http://\S+", line)))
+        finally:
+            process.terminate()
+
+
+def opened(page: Page, address: str) -> float:
+    """Open the address; return the milliseconds until every pane is drawn."""
+    began = time.perf_counter()
+    page.goto(address)
+    wait(page)
+    return 1e3 * (time.perf_counter() - began)
+
+
+def wait(page: Page) -> None:
+    """Wait until every pane is drawn; ``wait_for_function`` would need what the content policy forbids."""
+    deadline = time.monotonic() + 60
+    while not page.evaluate(WHOLE):
+        assert time.monotonic() < deadline, page.inner_text("body")[:500]
+        page.wait_for_timeout(10)
+
+
+def watch(page: Page, result: Result, go_on: Any, updates: int) -> None:
+    """Record more steps so many times, and measure what follows."""
+    answers: list[Response] = []
+    page.on("response", lambda r: answers.append(r) if "_dash-update" in r.url and r.status == 200 else None)
+    page.wait_for_timeout(3000)
+    client = page.context.new_cdp_session(page)
+    for _ in range(updates):
+        answers.clear()
+        go_on(EACH)
+        while not answers:
+            page.wait_for_timeout(20)
+        for answer in answers[:1]:
+            answer.finished()
+            timing = answer.request.timing
+            began = time.perf_counter()
+            # Two frames after a task of its own: what the answer caused has been drawn.
+            page.evaluate(
+                "() => new Promise((r) => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(r))))"
+            )
+            result.browser_ms.append(1e3 * (time.perf_counter() - began))
+            result.server_ms.append(timing["responseEnd"] - timing["requestStart"])
+            result.kilobytes.append(len(answer.body()) / 1e3)
+        client.send("HeapProfiler.collectGarbage")
+        result.heap_mib.append(client.send("Runtime.getHeapUsage")["usedSize"] / MIB)
+
+
+def measured(layers: int, steps: int, updates: int, tab: str) -> Result:
+    """Measure all of it."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 (of the extra dev)
+
+    result = Result(layers, steps, tab)
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+    with tempfile.TemporaryDirectory() as place, growing(Path(place) / "run", layers, steps) as go_on:
+        with dashboard(Path(place) / "run") as address, sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=program, args=["--disable-gpu"])
+            page = browser.new_page(viewport={"width": 1280, "height": 900})
+            result.first_paint_ms = opened(page, address)
+            for name in page.locator("nav a").all_inner_texts()[1:]:
+                began = time.perf_counter()
+                page.click(f"nav >> text={name}")
+                page.wait_for_selector(f"nav [aria-current] >> text={name}")
+                wait(page)
+                result.tabs_ms[name] = 1e3 * (time.perf_counter() - began)
+            page.goto(f"{page.url.split('?')[0]}?tab={tab}")
+            wait(page)
+            watch(page, result, go_on, updates)
+            browser.close()
+    return result
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", type=int, default=500)
+    parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--updates", type=int, default=60)
+    parser.add_argument("--tab", default="gradients")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    result = measured(args.layers, args.steps, args.updates, args.tab)
+    if args.json:
+        args.json.write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
+    print(f"{result.layers} layers x {result.steps:,} steps")
+    print(f"first paint        {result.first_paint_ms:6.0f} ms")
+    for name, taken in result.tabs_ms.items():
+        print(f"  {name:<17}{taken:6.0f} ms")
+    for name, values, unit in (
+        ("update: server", result.server_ms, "ms"),
+        ("update: browser", result.browser_ms, "ms"),
+        ("update: size", result.kilobytes, "kB"),
+    ):
+        print(f"{name:<19}{statistics.median(values):6.0f} {unit} (largest {max(values):.0f})")
+    heap = result.heap_mib
+    print(f"heap of the page   {heap[0]:6.0f} MiB after the first update, {heap[-1]:.0f} after {len(heap)}")
+
+
+if __name__ == "__main__":
+    main()
