@@ -16,27 +16,22 @@ if TYPE_CHECKING:
     from neuraldbg.show.views.view import Choice, Floats
 
 
-def place_of(run: RunRecord, diagnosis: Diagnosis, choice: Choice, columns: Columns) -> int | None:
-    """Return the column to show: that of the chosen step, of the failure, or the last; None where nothing was read.
+def place_of(run: RunRecord, diagnosis: Diagnosis, choice: Choice, columns: Columns) -> tuple[int, tuple[str, ...]]:
+    """Return the column to show, and a note where it does not stand for the step that was meant.
 
-    It is the last in which sites were read at that step or before it, else the first.
+    Meant is the step that was chosen, else that of the failure, else the last. Shown is the last column that begins at
+    it or before it, else the first; -1 where no site was read.
     """
-    if not len(columns.steps):
-        return None
     step = choice.step if choice.step is not None else failure_of(run, diagnosis)[0]
+    if not len(columns.steps):
+        return -1, ()
     if step is None:
-        return len(columns.steps) - 1
-    return max(0, int(np.searchsorted(columns.steps, step, side="right")) - 1)
-
-
-def said_of(columns: Columns, at: int, choice: Choice) -> tuple[str, ...]:
-    """Say which steps the column stands for where that is not the step that was chosen."""
+        step = int(columns.steps[-1])
+    at = max(0, int(np.searchsorted(columns.steps, step, side="right")) - 1)
     first, width = int(columns.steps[at]), int(columns.width[at])
     if width > 1:
-        return (f"The largest of steps {first:,} to {first + width - 1:,}, which the record holds as one",)
-    if choice.step is not None and choice.step != first:
-        return (f"Layers were read in step {first:,}, not in step {choice.step:,}",)
-    return ()
+        return at, (f"The largest of steps {first:,} to {first + width - 1:,}, which the record holds as one",)
+    return at, (f"Layers were read in step {first:,}, not in step {step:,}",) if step != first else ()
 
 
 def fewer(

@@ -48,10 +48,13 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Graph:
 
 
 def _health(run: RunRecord, diagnosis: Diagnosis) -> dict[str, str]:
-    """The state of each layer without child layers, in data-flow order."""
+    """The state of each layer without child layers, in data-flow order, and of those whose output is made of several:
+    where a residual block adds its input to what its last layer gives, the block is a node of its own.
+    """
     layout, rank = run.layout, run.layout.depth
-    leaves = [layer.path for layer in layout.layers if layer.leaf] or [layer.path for layer in layout.layers]
-    ordered = sorted(leaves, key=lambda path: rank.get(path, len(rank)))
+    joints = {path for edge in layout.edges for path in (edge.source, edge.target)}
+    shown = [layer.path for layer in layout.layers if layer.leaf or layer.path in joints]
+    ordered = sorted(shown or layout.by_path, key=lambda path: rank.get(path, len(rank)))
     guilty, bad = set(guilty_of(diagnosis, set(ordered))[0]), touched(diagnosis)
 
     def state(path: str) -> str:

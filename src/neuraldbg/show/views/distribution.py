@@ -14,6 +14,8 @@ from neuraldbg.show.views.view import Choice, Member, Scale, Spread
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord
+    from neuraldbg.show.views.columns import Columns
+    from neuraldbg.show.views.view import Floats
 
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Spread:
@@ -29,6 +31,7 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Spread:
         mean, std = (columns.reduce(run.history.stat(row, stat), "mean") for stat in ("mean", "std"))
         low = columns.reduce(run.history.stat(row, "min", "min"), "min")
         high = columns.reduce(run.history.stat(row, "max", "max"), "max")
+    edges, shares, taken = _histograms(run, row, columns)
     of = run.layout.sites[row].label if row is not None else resolve(run.layout, choice.layer) if choice.layer else ""
     note = f"{columns.note}; the extremes are those of all of them" if columns.note else ""
     seen = bool(np.isfinite(mean).any())
@@ -43,11 +46,29 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Spread:
         std=std,
         low=low,
         high=high,
+        edges=edges,
+        shares=shares,
         marks=marks_of(run, diagnosis, choice),
         guilty=guilty_of(diagnosis, {layer})[0] if layer else (),
-        notes=tuple(one for one in (note, *_sampled(run, row)) if one),
+        notes=tuple(one for one in (note, taken, *_sampled(run, row)) if one),
         empty="" if seen else f"nothing finite was read of the {KINDS[kind]} of {of or 'any layer'} in these steps",
     )
+
+
+def _histograms(run: RunRecord, row: int | None, columns: Columns) -> tuple[Floats | None, Floats | None, str]:
+    """Borders, shares of shape (B, C), and in how many steps they were taken; those of one column are added up."""
+    found = run.histogram(row) if row is not None else None
+    if found is None or not len(found):
+        return None, None, "This run has no histograms of it: what is shown are its moments and extremes"
+    ends = columns.steps + columns.width
+    counts = np.zeros((len(columns.steps), found.counts.shape[1]))
+    at = np.searchsorted(columns.steps, found.steps, side="right") - 1
+    inside = (at >= 0) & (found.steps < ends[at])
+    np.add.at(counts, at[inside], found.counts[inside])
+    total = counts.sum(axis=1, keepdims=True)
+    shares = np.divide(counts, total, out=np.full(counts.shape, np.nan), where=total > 0)
+    most = int(found.counts.sum(axis=1).max(initial=0))
+    return found.edges, shares.T, f"Histograms were taken in {int(inside.sum()):,} steps, of {most:,} values at most"
 
 
 def _row(run: RunRecord, diagnosis: Diagnosis, choice: Choice, kind: str) -> int | None:

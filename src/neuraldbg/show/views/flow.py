@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.show.views.bars import fewer, place_of, said_of
+from neuraldbg.show.views.bars import fewer, place_of
 from neuraldbg.show.views.columns import columns_of
 from neuraldbg.show.views.moments import guilty_of, marks_of
 from neuraldbg.show.views.reading import KINDS, NORM, check, group, scale_of
@@ -23,12 +23,11 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
     kind, stat = choice.kind or "param_grad", choice.stat or NORM
     check(kind, stat)
     columns = columns_of(run.history, replace(choice, columns=len(run.history)))
-    sites, at = group(run, kind, choice.layer), place_of(run, diagnosis, choice, columns)
+    sites = group(run, kind, choice.layer)
+    at, notes = place_of(run, diagnosis, choice, columns)
     bars: list[tuple[str, Floats]] = []
-    notes: tuple[str, ...] = ()
-    if at is not None and sites.layers:
+    if at >= 0 and sites.layers:
         values = sites.values(columns.only(0, at), stat)
-        notes = said_of(columns, at, choice)
         shown = [at] if at == 0 else [0, at]
         bars = [(f"step {int(columns.steps[c]):,}", values[:, i]) for i, c in enumerate(shown)]
     guilty, _ = guilty_of(diagnosis, set(sites.layers))
@@ -42,7 +41,7 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
         layers=layers,
         bars=kept,
         scale=replace(scale, log=scale.log and positive),
-        step=None if at is None else int(columns.steps[at]),
+        step=int(columns.steps[at]) if at >= 0 else None,
         marks=marks_of(run, diagnosis, choice),
         guilty=guilty,
         notes=(*notes, *left_out),

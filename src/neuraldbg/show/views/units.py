@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.show.views.bars import fewer, place_of, said_of
+from neuraldbg.show.views.bars import fewer, place_of
 from neuraldbg.show.views.columns import columns_of
 from neuraldbg.show.views.moments import guilty_of, marks_of
 from neuraldbg.show.views.reading import group
@@ -22,17 +22,17 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
     """Return two bars a layer; without a chosen step those of the last step that was read: units die late."""
     columns = columns_of(run.history, replace(choice, columns=len(run.history)))
     sites = group(run, "activation", choice.layer)
-    at = place_of(run, diagnosis, choice, columns) if choice.step is not None else len(columns.steps) - 1
+    last = replace(choice, step=run.steps) if choice.step is None else choice
+    at, notes = place_of(run, diagnosis, last, columns)
+    notes = notes if choice.step is not None else ()
     bars: list[tuple[str, Floats]] = []
-    notes: tuple[str, ...] = ()
     layers: tuple[str, ...] = ()
-    if at is not None and at >= 0 and sites.layers:
+    if at >= 0 and sites.layers:
         one = columns.only(at)
         dead, saturated = sites.values(one, "dead")[:, 0], sites.values(one, "saturated")[:, 0]
         keep = np.isfinite(dead) | (saturated > 0)
         layers = tuple(layer for layer, there in zip(sites.layers, keep, strict=True) if there)
         bars = [("dead: positive for no sample lately", dead[keep]), ("saturated: at a bound", saturated[keep])]
-        notes = said_of(columns, at, choice)
     guilty, _ = guilty_of(diagnosis, set(layers))
     shown, kept, left_out = fewer(layers, bars, diagnosis, choice, guilty)
     return Bars(
@@ -41,7 +41,7 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
         layers=shown,
         bars=kept,
         scale=Scale("share of the units (dead) or of the values (saturated)", "%"),
-        step=int(columns.steps[at]) if bars and at is not None else None,
+        step=int(columns.steps[at]) if bars else None,
         marks=marks_of(run, diagnosis, choice),
         guilty=guilty,
         notes=(*notes, *left_out),
