@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
-from neuraldbg.show.static.labels import POINTS, literal
+from neuraldbg.show.static.labels import POINTS, fitted, width_of
 from neuraldbg.show.text import number
 
 if TYPE_CHECKING:
@@ -25,13 +25,21 @@ LABEL_PT, TICK_PT = 9.0, 8.0
 ROOMY_IN = 7.5
 """A picture at least so wide has its legend to the right of the data, a narrower one below."""
 
+KEY_IN = 0.65
+"""What a key takes of a legend beside its words."""
+NAMES = 0.34
+"""Of a picture's width, what the names of layers may take, with what lies around them."""
 SIDE = 4
 """Ticks on each side of zero, where an axis has both and grows by powers of ten."""
 
 
-def named(scale: Scale) -> str:
-    """Return the label of an axis, with its unit."""
-    return literal(f"{scale.label} ({scale.unit})" if scale.unit else scale.label)
+def name_axis(axes: Axes, direction: str, scale: Scale) -> None:
+    """Label an axis with what it shows and its unit, in at most two lines."""
+    words = f"{scale.label} ({scale.unit})" if scale.unit else scale.label
+    if direction == "y":
+        axes.set_ylabel(fitted(words, 0.5 * page(axes).get_figheight(), LABEL_PT, lines=2))
+    else:
+        axes.set_xlabel(fitted(words, 0.6 * page(axes).get_figwidth(), LABEL_PT, lines=2))
 
 
 def dress(axes: Axes, theme: Theme, *, grid: Literal["both", "x", ""] = "both") -> None:
@@ -83,6 +91,12 @@ def whole_steps(axes: Axes) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
 
+def _columns(labels: Sequence[str], room_in: float) -> int:
+    """How many columns of keys fit side by side."""
+    widest = max(width_of(line, TICK_PT) for label in labels for line in label.split("\n"))
+    return max(1, min(len(labels), int(room_in / (widest + KEY_IN))))
+
+
 def page(axes: Axes) -> Figure:
     """Return the figure that the axes are on."""
     figure = axes.figure
@@ -120,6 +134,7 @@ def legend(
     if width >= ROOMY_IN and not below:
         axes.legend(handles=known, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0, **look)
         return
+    drop_pt += axes.get_xlabel().count("\n") * 1.2 * LABEL_PT
     down = ScaledTranslation(0, -drop_pt / POINTS, page(axes).dpi_scale_trans)
     axes.legend(
         handles=known,
@@ -127,7 +142,7 @@ def legend(
         bbox_to_anchor=(0, 0),
         bbox_transform=axes.transAxes + down,
         borderaxespad=0,
-        ncols=max(1, min(len(known), int((width - 1.0) / 1.9))),
+        ncols=_columns([str(handle.get_label()) for handle in known], (1 - NAMES) * width),
         columnspacing=1.5,
         **look,
     )

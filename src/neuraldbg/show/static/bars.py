@@ -9,7 +9,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from matplotlib.transforms import ScaledTranslation
 
-from neuraldbg.show.static.axis import LABEL_PT, TICK_PT, dress, legend, named, page, plainly, scaled
+from neuraldbg.show.static.axis import LABEL_PT, TICK_PT, dress, legend, name_axis, page, plainly, scaled
 from neuraldbg.show.static.form import Form
 from neuraldbg.show.static.labels import fitted, literal
 from neuraldbg.show.static.rows import fitting_height, name_rows
@@ -72,7 +72,7 @@ def draw(figure: Figure, view: Bars, theme: Theme) -> None:
     if guilty.any() and len(view.bars) > 1:
         keys.append(Patch(facecolor=theme.strong, label="guilty layer, or hit first"))
     axes.set_ylim(len(view.layers) - 0.5, -0.5)
-    axes.set_xlabel(named(view.scale))
+    name_axis(axes, "x", view.scale)
     _limits(axes, view, theme)
     if keys:
         legend(axes, theme, keys)

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.patches import Patch
 
-from neuraldbg.show.static.axis import LABEL_PT, ROOMY_IN, TICK_PT, page, plainly
+from neuraldbg.show.static.axis import LABEL_PT, ROOMY_IN, TICK_PT, name_axis, page, plainly
 from neuraldbg.show.static.labels import literal
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.collections import QuadMesh
 
     from neuraldbg.show.static.theme import Theme
-    from neuraldbg.show.views.view import Floats, Ints
+    from neuraldbg.show.views.view import Floats, Ints, Scale
 
 VISIBLE = 250
 """A column is drawn at least as wide as this part of all the steps, as far as the next one leaves room: a step of many
@@ -58,12 +58,14 @@ def unread(axes: Axes, spans: Sequence[tuple[float, float]], theme: Theme) -> Pa
     return Patch(label="not read", **look)
 
 
-def colour_bar(axes: Axes, mesh: QuadMesh, label: str, theme: Theme) -> None:
+def colour_bar(axes: Axes, mesh: QuadMesh, scale: Scale, theme: Theme) -> None:
     """Say what the colours mean: to the right of the cells, or above them in a narrow picture."""
     wide = page(axes).get_figwidth() >= ROOMY_IN
     place: dict[str, Any] = {"location": "right", "aspect": 30} if wide else {"location": "top", "aspect": 40}
     bar = page(axes).colorbar(mesh, ax=axes, pad=0.02, **place)
-    bar.set_label(label, color=theme.ink, fontsize=LABEL_PT)
+    name_axis(bar.ax, "y" if wide else "x", scale)
+    for label in (bar.ax.xaxis.label, bar.ax.yaxis.label):
+        label.set(color=theme.ink, fontsize=LABEL_PT)
     bar.ax.tick_params(which="both", colors=theme.ink, labelcolor=theme.ink, labelsize=TICK_PT)
     bar.outline.set_edgecolor(theme.muted)
     low, high = mesh.get_clim()

@@ -130,24 +130,28 @@ def _runs(there: Bools) -> list[tuple[int, int]]:
 
 
 def _mark_zeros(axes: Axes, lines: Sequence[Line], theme: Theme) -> None:
-    """Mark at the bottom edge the step from which on a line is exactly zero, or stays so at the end."""
-    starts = set()
+    """Mark at the bottom edge from where lines are exactly zero to their end, and where they were so for a while."""
+    starts, passing = set(), set()
     for line in lines:
         other = np.flatnonzero(line.values != 0)
         start = int(other[-1]) + 1 if len(other) else 0
         if start < len(line.values):
             starts.add(int(line.steps[start]))
+        passing |= set(line.steps[:start][line.values[:start] == 0].tolist())
     if starts:
         found = np.array(sorted(starts))
         _mark_edge(axes, found, 0.0, theme.ink, f"exactly 0\nfrom step {found[0]:,} on")
+    if passing:
+        found = np.array(sorted(passing))
+        _mark_edge(axes, found, 0.0, theme.muted, "exactly 0\nfor a while", "2")
 
 
-def _mark_edge(axes: Axes, steps: Ints, height: float, colour: str, label: str) -> None:
+def _mark_edge(axes: Axes, steps: Ints, height: float, colour: str, label: str, marker: str = "") -> None:
     axes.plot(
         steps,
         np.full(len(steps), height),
         linestyle="none",
-        marker="v" if height else "^",
+        marker=marker or ("v" if height else "^"),
         markersize=8,
         color=colour,
         clip_on=False,

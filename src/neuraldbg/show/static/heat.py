@@ -9,7 +9,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import LogNorm, Normalize, SymLogNorm
 from matplotlib.patches import Patch
 
-from neuraldbg.show.static.axis import dress, legend, named, whole_steps
+from neuraldbg.show.static.axis import dress, legend, name_axis, whole_steps
 from neuraldbg.show.static.cells import colour_bar, colour_map, laid_out, unread
 from neuraldbg.show.static.form import Form
 from neuraldbg.show.static.marks import DASHES, draw_lane, draw_moments, stacked
@@ -50,10 +50,10 @@ def draw(figure: Figure, view: Heat, theme: Theme) -> None:
         keys.append(_nonfinite(axes, _columns(view.nonfinite, which, 0), edges, theme))
     dress(axes, theme, grid="")
     axes.set_ylim(len(view.layers) - 0.5, -0.5)
-    axes.set_xlabel(named(STEPS))
+    name_axis(axes, "x", STEPS)
     whole_steps(axes)
     if np.isfinite(values).any():
-        colour_bar(axes, mesh, named(view.scale), theme)
+        colour_bar(axes, mesh, view.scale, theme)
     legend(axes, theme, keys, below=True) if keys else None
     draw_moments((axes,) if lane is None else (lane, axes), view.marks, theme)
     if lane is not None:

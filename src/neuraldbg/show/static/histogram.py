@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from neuraldbg.show.static.axis import dress, legend, named
+from neuraldbg.show.static.axis import dress, legend, name_axis
 from neuraldbg.show.static.counting import Histogram
 from neuraldbg.show.static.form import Form
 from neuraldbg.show.text import number
@@ -35,7 +35,7 @@ def draw(figure: Figure, view: Histogram, theme: Theme) -> None:
         if view.edges[0] <= place <= view.edges[-1]:
             axes.axvline(place, linestyle=(0, (4, 2)), label=label, **look)
             label = "_"
-    axes.set_xlabel(named(view.scale))
+    name_axis(axes, "x", view.scale)
     axes.set_ylabel("count")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda count, _: f"{count:,.0f}"))

@@ -11,6 +11,8 @@ from neuraldbg.show.text import plain
 
 POINTS = 72.0
 """In an inch."""
+ROUNDED = 1.07
+"""In pictures of dots every sign is as wide as a whole number of dots: at 100 dots an inch up to so much wider."""
 
 
 def literal(text: str) -> str:
@@ -47,7 +49,9 @@ def fitted(text: str, width_in: float, size: float, *, lines: int = 1, bold: boo
 def width_of(text: str, size: float, *, bold: bool = False) -> float:
     """Return the width of a line of text in inches."""
     font = FontProperties(size=size, weight="bold" if bold else "normal")
-    return float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]) / POINTS if text else 0.0
+    if not text:
+        return 0.0
+    return ROUNDED * float(text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]) / POINTS
 
 
 def _most(word: str, width_in: float, size: float, *, bold: bool) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.show.static.axis import dress, legend, named, whole_steps
+from neuraldbg.show.static.axis import dress, legend, name_axis, whole_steps
 from neuraldbg.show.static.curves import draw_curves
 from neuraldbg.show.static.form import Form
 from neuraldbg.show.static.marks import draw_lane, draw_moments, lane_height, lane_rows, stacked
@@ -31,8 +31,8 @@ def draw(figure: Figure, view: Lines, theme: Theme) -> None:
     axes.set_xlim(first - margin, last + margin)
     dress(axes, theme)
     whole_steps(axes)
-    axes.set_xlabel(named(view.x))
-    axes.set_ylabel(named(view.y))
+    name_axis(axes, "x", view.x)
+    name_axis(axes, "y", view.y)
     legend(axes, theme) if len(axes.get_legend_handles_labels()[0]) > 1 or len(view.lines) > 1 else None
     draw_moments((axes,) if lane is None else (lane, axes), view.marks, theme)
     if lane is not None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.colors import PowerNorm
 
-from neuraldbg.show.static.axis import around_zero, dress, legend, named, whole_steps
+from neuraldbg.show.static.axis import around_zero, dress, legend, name_axis, whole_steps
 from neuraldbg.show.static.cells import colour_bar, colour_map, laid_out, unread
 from neuraldbg.show.static.form import Form
 from neuraldbg.show.static.marks import draw_lane, draw_moments, stacked
-from neuraldbg.show.views.view import STEPS, Spread
+from neuraldbg.show.views.view import STEPS, Scale, Spread
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from neuraldbg.show.static.theme import Theme
     from neuraldbg.show.views.view import Floats
 
+SHARES = Scale("share of the values read", "%")
 WIDE = 1000.0
 """Where the largest size is so many times the usual one, the axis is linear around zero and logarithmic further out."""
 
@@ -49,8 +50,8 @@ def draw(figure: Figure, view: Spread, theme: Theme) -> None:
     ends = view.steps + view.width
     margin = max(0.5, 0.01 * (ends[-1] - view.steps[0]))
     axes.set_xlim(view.steps[0] - margin, ends[-1] - 1 + margin)
-    axes.set_xlabel(named(STEPS))
-    axes.set_ylabel(named(view.scale))
+    name_axis(axes, "x", STEPS)
+    name_axis(axes, "y", view.scale)
     whole_steps(axes)
     legend(axes, theme, [*keys, *axes.get_legend_handles_labels()[0]], below=True)
     draw_moments((axes,) if lane is None else (lane, axes), view.marks, theme)
@@ -84,7 +85,7 @@ def _histograms(axes: Axes, view: Spread, edges: Floats, shares: Floats, theme: 
     mesh = axes.pcolormesh(
         borders, edges, np.ma.masked_invalid(cells), cmap=colour_map(theme), norm=norm, rasterized=True, zorder=1
     )
-    colour_bar(axes, mesh, "share of the values read (%)", theme)
+    colour_bar(axes, mesh, SHARES, theme)
     return keys
 
 
