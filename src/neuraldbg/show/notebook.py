@@ -46,7 +46,11 @@ def _run_html(run: Judged) -> str:
         record = run if isinstance(run, RunRecord) else run.record()  # type: ignore[attr-defined]
     except NeuralDbgError as error:  # such as a session that was never started
         return f"<pre>{safe(error)}</pre>"
-    return diagnosis_html(diagnosis) + _picture(record, diagnosis)
+    try:
+        picture = _picture(record, diagnosis) if len(record.history) else ""
+    except Exception as error:  # noqa: BLE001 (the diagnosis is worth more than its picture)
+        picture = f"<p>{safe(f'the picture could not be drawn: {error!r}')}</p>"
+    return diagnosis_html(diagnosis) + picture
 
 
 def _picture(record: RunRecord, diagnosis: Diagnosis) -> str:

@@ -232,7 +232,7 @@ def test_bins_are_put_together_by_adding():
     view = replace(spread(bins=64), shares=np.full((64, 20), 1 / 64))
     found = rows(view, width=80, height=20)
     assert len(found) < 16
-    assert set("".join(found)) == {"█"}
+    assert set("".join(found[1:])) == {"█"}  # the topmost may hold fewer bins
     each = -(-64 // len(found))
     assert f"0 to {100 * each / 64:.0f}% of the values in a bin" in "\n".join(text(view, 80, 20))
 
