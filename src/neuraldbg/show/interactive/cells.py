@@ -77,12 +77,19 @@ def in_words(values: Floats, unit: str = "") -> Any:
     return np.where(np.isnan(values), "not read", told)
 
 
-def places(layers: Sequence[str], columns: Columns, told: Any) -> Any:
-    """Return what a cell carries for a click and the pointer: layer, first step, last step, value in words."""
-    found = np.empty((len(layers), len(columns.first), 4), object)
+def places(layers: Sequence[str], columns: Columns) -> Any:
+    """Return what a click on each cell says: layer and first step."""
+    found = np.empty((len(layers), len(columns.first), 2), object)
     found[:, :, 0] = np.array([*layers, ""], object)[:-1, None]  # never read as an array of fixed length
-    found[:, :, 1], found[:, :, 2], found[:, :, 3] = columns.first.tolist(), columns.last.tolist(), told
+    found[:, :, 1] = columns.first.tolist()
     return found
+
+
+def with_steps(told: Any, columns: Columns) -> Any:
+    """Return what the pointer shows of each cell: its value in words and its steps."""
+    ends = zip(columns.first.tolist(), columns.last.tolist(), strict=True)
+    steps = [f"<br>step {a:,}" if a == b else f"<br>steps {a:,} to {b:,}" for a, b in ends]
+    return np.char.add(told, np.array(steps, str))
 
 
 def cell_map(columns: Columns, rows: Any, z: Floats, bar: dict[str, Any], theme: Theme, **more: Any) -> go.Heatmap:

@@ -57,7 +57,7 @@ def framed(view: View, theme: Theme, revision: str) -> go.Figure:
                 "traceorder": "normal",
                 "font": {"size": 11},
             },
-            "uirevision": f"{view.name} {revision}",
+            "uirevision": safe(f"{view.name} {revision}"),
         }
     )
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.show.interactive.cells import cell_map, coloured, columns_of, flat_map, in_words, places
+from neuraldbg.show.interactive.cells import cell_map, coloured, columns_of, flat_map, in_words, places, with_steps
 from neuraldbg.show.interactive.frame import axis, framed, mark_moments, with_notes
 from neuraldbg.show.interactive.words import full_names, safe, tick_names
 
@@ -30,12 +30,18 @@ def figure(view: Heat, theme: Theme) -> go.Figure:
     rows = full_names(view.layers)
     z, bar = coloured(values, view.scale)
     told = np.char.add(in_words(values, safe(view.scale.unit)), np.where(bad, "<br>NaN or infinite values found", ""))
-    pointer = (
-        f"<b>%{{y}}</b><br>steps %{{customdata[1]}} to %{{customdata[2]}}<br>{safe(view.scale.label)}: "
-        "%{customdata[3]}<extra></extra>"
+    made.add_trace(
+        cell_map(
+            columns,
+            rows,
+            z,
+            bar,
+            theme,
+            customdata=places(view.layers, columns),
+            text=with_steps(told, columns),
+            hovertemplate=f"<b>%{{y}}</b><br>{safe(view.scale.label)}: %{{text}}<extra></extra>",
+        )
     )
-    data = places(view.layers, columns, told)
-    made.add_trace(cell_map(columns, rows, z, bar, theme, customdata=data, hovertemplate=pointer))
     unread = np.isnan(values) & ~bad
     if unread.any():
         made.add_trace(flat_map(columns, rows, unread, theme.unread[0], "not read"))

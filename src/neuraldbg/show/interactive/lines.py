@@ -8,7 +8,7 @@ import numpy as np
 
 from neuraldbg.show.interactive.frame import axis, event_lane, framed, graph_objects, mark_moments, with_notes
 from neuraldbg.show.interactive.words import axis_title, faded, safe
-from neuraldbg.show.views.view import Line
+from neuraldbg.show.thin import thinned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from neuraldbg.show.static.theme import Theme
-    from neuraldbg.show.views.view import Ints, Lines, Scale
+    from neuraldbg.show.views.view import Ints, Line, Lines, Scale
 
 NAMED = 12
 """With more lines than this only the guilty, the first and the last are named; the rest is a grey crowd."""
@@ -45,7 +45,7 @@ def figure(view: Lines, theme: Theme) -> go.Figure:
             colour, pen = theme.crowd, {"color": theme.crowd, "width": 0.8}
             others += 1
         name = f"▶ {safe(line.name)}" if guilty else safe(line.name)
-        _draw(made, thinned(line), view.y, name, pen, colour if named else "", legend=named)
+        _draw(made, thinned(line, MOST), view.y, name, pen, colour if named else "", legend=named)
     if others:
         made.add_trace(_key(f"{others} other lines", theme.crowd))
     bad = [
@@ -63,23 +63,6 @@ def figure(view: Lines, theme: Theme) -> go.Figure:
     event_lane(made, view, theme, bad)
     mark_moments(made, view, theme, first, last)
     return made
-
-
-def thinned(line: Line) -> Line:
-    """Return a line of at most MOST values: of equal stretches the least and the largest, each at its own step."""
-    count = len(line.steps)
-    if count <= MOST:
-        return line
-    starts = np.unique(np.linspace(0, count, MOST // 2, endpoint=False).astype(np.int64))
-    group = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, count)))
-    # NaN sorts last: for the largest, the order is that of the negated values.
-    least, largest = (np.lexsort((sign * line.values, group))[starts] for sign in (1, -1))
-    kept = np.unique(np.concatenate([least, largest]))
-    low, high = line.low, line.high
-    if low is not None and high is not None:
-        low = np.fmin.reduceat(low, starts)[group[kept]]
-        high = np.fmax.reduceat(high, starts)[group[kept]]
-    return Line(line.name, line.steps[kept], line.values[kept], low, high, line.layer, line.nonfinite)
 
 
 def _draw(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.show.interactive.cells import cell_map, coloured, columns_of, in_words, places
+from neuraldbg.show.interactive.cells import cell_map, coloured, columns_of, in_words, places, with_steps
 from neuraldbg.show.interactive.frame import axis, framed, graph_objects, mark_moments, with_notes
 from neuraldbg.show.interactive.words import axis_title, faded
 from neuraldbg.show.text import number
@@ -41,12 +41,21 @@ def _histograms(made: go.Figure, view: Spread, edges: Floats, shares: Floats, th
     columns = columns_of(view.steps, view.width)
     percent = 100 * columns.spread(shares)
     z, bar = coloured(percent, SHARE)
-    data = places([view.layer] * len(shares), columns, in_words(percent, "%"))
-    bins = [f"{number(low)} to {number(high)}" for low, high in itertools.pairwise(edges.tolist())]
-    told = np.repeat(np.array(bins)[:, None], percent.shape[1], axis=1)
-    pointer = "%{customdata[3]} are %{text}<br>steps %{customdata[1]} to %{customdata[2]}<extra></extra>"
+    bins = [f" are {number(low)} to {number(high)}" for low, high in itertools.pairwise(edges.tolist())]
+    told = np.char.add(in_words(percent, "%"), np.array(bins, str)[:, None])
     borders = np.arange(len(edges)) - 0.5
-    made.add_trace(cell_map(columns, borders, z, bar, theme, customdata=data, text=told, hovertemplate=pointer))
+    made.add_trace(
+        cell_map(
+            columns,
+            borders,
+            z,
+            bar,
+            theme,
+            customdata=places([view.layer] * len(shares), columns),
+            text=with_steps(told, columns),
+            hovertemplate="%{text}<extra></extra>",
+        )
+    )
     every = -(-len(edges) // TICKS)
     named = list(range(0, len(edges), every))
     made.update_layout(

@@ -111,7 +111,9 @@ class Canvas:
         """Set the dots of straight segments (x, y, x, y); equal ones are drawn once."""
         if not len(segments):
             return
-        x0, y0, x1, y1 = np.unique(segments, axis=0).T
+        shape = (self._dots.shape[1], self._dots.shape[0]) * 2
+        alike = np.unique(np.ravel_multi_index(tuple(segments.T), shape))
+        x0, y0, x1, y1 = np.unravel_index(alike, shape)
         count = np.maximum(np.abs(x1 - x0), np.abs(y1 - y0)) + 1
         which = np.repeat(np.arange(len(count)), count)
         along = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)

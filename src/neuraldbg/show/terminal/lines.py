@@ -22,6 +22,7 @@ from neuraldbg.show.terminal.frame import (
     safe,
     wrapped,
 )
+from neuraldbg.show.thin import thinned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +37,8 @@ STRONG = "bold red"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TALLEST, LEAST = 20, 4
 """Lines of the canvas where no height is asked for, and where too little is."""
+POINTS_EACH = 8
+"""Values of a line drawn in a column of cells: of more, the least and the largest of each stretch."""
 Y_TICKS_EVERY = 4
 TICK_WIDTH = 8
 
@@ -71,10 +74,12 @@ def drawn(view: Lines, width: int, height: int | None, marks: Marks) -> list[Tex
     tall = min(TALLEST, max(8, width // 5)) if height is None else max(LEAST, height - len(above) - len(below))
     canvas = Canvas(cells, tall, marks)
     for pen in sorted(pens, key=lambda pen: (pen.named, pen.style == STRONG)):
-        canvas.line(pen.line.steps, pen.line.values, across, up, pen.letter, pen.style)
+        line = thinned(pen.line, POINTS_EACH * cells)
+        canvas.line(line.steps, line.values, across, up, pen.letter, pen.style)
     for pen in pens:
-        if pen.line.low is not None and pen.line.high is not None and (len(pens) == 1 or pen.style == STRONG):
-            canvas.band(pen.line.steps, pen.line.low, pen.line.high, across, up, "dim")
+        line = thinned(pen.line, POINTS_EACH * cells)
+        if line.low is not None and line.high is not None and (len(pens) == 1 or pen.style == STRONG):
+            canvas.band(line.steps, line.low, line.high, across, up, "dim")
     if len(pens) > 1:
         canvas.name_lines([pen.letter for pen in pens if pen.named])
     for mark in view.marks:
