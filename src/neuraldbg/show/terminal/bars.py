@@ -11,6 +11,7 @@ from rich.text import Text
 from neuraldbg.show.axis import Axis, axis_of
 from neuraldbg.show.terminal.frame import (
     cut,
+    in_runs,
     kept_told,
     labels,
     marks_told,
@@ -80,7 +81,7 @@ def _bar(value: float, axis: Axis, cells: int, group: int, stops: list[int], mar
     for stop in stops:
         if stop >= 0:
             row[stop] = (marks.limit, "bold red") if row[stop][0] == " " else (row[stop][0], "red")
-    return Text.assemble(*row)
+    return in_runs(row)
 
 
 def _told(value: float, view: Bars, marks: Marks) -> str:

@@ -9,10 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.text import Text
+
+from neuraldbg.show.terminal.frame import in_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rich.text import Text
 
     from neuraldbg.show.axis import Axis
     from neuraldbg.show.terminal.marks import Marks
@@ -87,14 +90,14 @@ class Canvas:
         bits = (blocks * BITS[None, :, None, :]).sum(axis=(1, 3)) if self._marks.dots else None
         found = []
         for r in range(self.height):
-            line = Text()
+            line = []
             for c in range(self.width):
                 pen = int(self._owner[r, c])
                 letter, style = self._pens[pen] if pen >= 0 else (" ", "")
                 if bits is not None and pen >= 0:
                     letter = chr(BRAILLE + int(bits[r, c]))
-                line.append(*self._signs.get((r, c), (letter, style)))
-            found.append(line)
+                line.append(self._signs.get((r, c), (letter, style)))
+            found.append(in_runs(line))
         return found
 
     def _pen(self, letter: str, style: str) -> int:

@@ -5,6 +5,7 @@ Widths are counted in cells of the terminal, of which a Chinese character takes 
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -117,7 +118,7 @@ def lane(found: Sequence[Mark], at: Callable[[float], int], cells: int, left: in
             row[first] = (marks.moment.get(mark.role, marks.sigil), style)
     if all(sign == " " for sign, _ in row):
         return []
-    line = Text(" " * (left + 1)).append_text(Text.assemble(*row))
+    line = Text(" " * (left + 1)).append_text(in_runs(row))
     line.rstrip()
     return [line]
 
@@ -167,6 +168,7 @@ def named(scale: Scale) -> str:
     return f"{scale.label} ({', '.join(told)})" if told else scale.label
 
 
-def joined(parts: Iterable[Text]) -> Text:
-    """Return parts as one line."""
-    return Text("").join(parts)
+def in_runs(cells: Iterable[tuple[str, str]]) -> Text:
+    """Return cells (sign, style) as one line: neighbours of one style are one piece, of which a line has few."""
+    pieces = ((style, "".join(sign for sign, _ in run)) for style, run in groupby(cells, key=lambda cell: cell[1]))
+    return Text.assemble(*((signs, style) for style, signs in pieces))

@@ -9,7 +9,18 @@ from rich.text import Text
 
 from neuraldbg.show.axis import Axis, axis_of
 from neuraldbg.show.spans import seen_until
-from neuraldbg.show.terminal.frame import kept_told, labels, lane, marks_told, named, quantity, ruler, worst, wrapped
+from neuraldbg.show.terminal.frame import (
+    in_runs,
+    kept_told,
+    labels,
+    lane,
+    marks_told,
+    named,
+    quantity,
+    ruler,
+    worst,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from neuraldbg.show.terminal.marks import Marks
@@ -54,7 +65,7 @@ def cells(values: Floats, bad: Bools, axis: Axis, marks: Marks) -> list[Text]:
     if axis.log:
         level = np.where(values <= 0, zero, level)
     level = np.where(bad, not_finite, level)
-    return [Text.assemble(*(signs[one] for one in row)) for row in level.tolist()]
+    return [in_runs([signs[one] for one in row]) for row in level.tolist()]
 
 
 class Grid:
