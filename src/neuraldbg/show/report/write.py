@@ -18,7 +18,7 @@ SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
 
 
 def report(run: RunRecord, diagnosis: Diagnosis, kind: str, backgrounds: Mapping[str, Background]) -> str:
-    """Return the report as text. ``kind`` is ``html``, which raises MissingExtra without the extra ``plot``, or ``md``."""
+    """Return the report as text, ``html`` or ``md``. The first raises MissingExtra without the extra ``plot``."""
     said = content(run, diagnosis, backgrounds)
     if kind == "md":
         from neuraldbg.show.report.markdown import markdown  # noqa: PLC0415 (only the format that is asked for)
