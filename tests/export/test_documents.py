@@ -109,6 +109,8 @@ def test_half_a_file_is_no_run(path, tmp_path, share):
         ('"loss":"NaN"', '"loss":NaN'),
         ('[\n{"step":0', '[\n{"step":"x"'),
         ('"sites":[[0,', '"sites":[[900,'),
+        ('"sites":[[0,', '"sites":[[-1,'),
+        ('"width":1', '"width":1e400'),
         ("\n]}", "\n]}}"),
     ],
 )

@@ -118,7 +118,7 @@ def test_what_is_not_finite_is_an_instant(run, trace):
     found = [event for event in of(trace, "i") if event["name"] == "loss of optimizer 0 is not finite"]
     bad = [at for at in range(len(run.history)) if not math.isfinite(oracle.scalars(run, at).get("loss", 0.0))]
     assert len(found) == sum(run.history.stream[at] == 0 for at in bad) > 0
-    assert found[0]["args"] == {"": "NaN"}
+    assert found[0]["args"] == {"value": "NaN"}
 
 
 def test_events_last_as_long_as_they_did(run, diagnosis, trace):

@@ -174,7 +174,8 @@ def test_a_run_without_thinned_steps_has_no_columns_for_them(short, tmp_path):
 def test_text_that_is_no_unicode_is_written_as_escapes(short, diagnosis, tmp_path, form):
     sites = (Site("activation", "a\ud800"), *short.layout.sites[1:])
     strange = replace(short, layout=replace(short.layout, sites=sites))
-    assert export(strange, diagnosis, tmp_path / "out", form).exists()
+    said = replace(diagnosis, summary="a layer a\ud800")
+    assert export(strange, said, tmp_path / "out", form).exists()
 
 
 def test_without_pyarrow(run, diagnosis, tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ import numpy as np
 
 from neuraldbg.errors import MissingExtra
 from neuraldbg.export.exporter import Exporter
-from neuraldbg.export.tables import Words, about, tables
+from neuraldbg.export.tables import Words, about, tables, utf8
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +50,7 @@ def write(run: RunRecord, diagnosis: Diagnosis, selection: Selection, path: Path
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, allow_nan=False)
+    return utf8(value) if isinstance(value, str) else json.dumps(value, allow_nan=False)
 
 
 def _schema(pa: Any, table: Table, told: Mapping[str, str]) -> Any:

@@ -125,7 +125,7 @@ def _steps(run: RunRecord) -> Iterator[dict[str, Any]]:
             "dur": (end - begin) * _US,
             "args": {**head, **values},
         }
-        named = {_scalar(name, stream, several): {"": values[name]} for name in COUNTERS if name in values}
+        named = {_scalar(name, stream, several): {"value": values[name]} for name in COUNTERS if name in values}
         yield from _counters(named, TRAINING, float(history.time[row]), width)
 
 
@@ -134,10 +134,10 @@ def _scalar(name: str, stream: int, several: bool) -> str:
 
 
 def _counters(named: dict[str, dict[str, float]], pid: int, time_s: float, width: int) -> Iterator[dict[str, Any]]:
-    """Counters at one time, by name and by the part of them: "" alone, or ``low``, ``mean`` and ``high``."""
+    """Counters at one time, by name and by the part of them: ``value``, or ``low``, ``mean`` and ``high``."""
     for name, parts in named.items():
         title = name if width == 1 else f"{name} (thinned)"
-        finite = {part or "value": value for part, value in parts.items() if math.isfinite(value)}
+        finite = {part: value for part, value in parts.items() if math.isfinite(value)}
         if finite:
             yield {"ph": "C", "name": title, "pid": pid, "tid": 0, "ts": time_s * _US, "args": finite}
         if len(finite) < len(parts):
@@ -181,7 +181,7 @@ def _sites(run: RunRecord, slab: Slab, rows: Sequence[int], stats: Sequence[str]
             named = {}
             for k, stat in enumerate(stats):
                 low, mean, high = (part[i][k] for part in cells)
-                parts = {"": mean} if width == 1 else {"low": low, "mean": mean, "high": high}
+                parts = {"value": mean} if width == 1 else {"low": low, "mean": mean, "high": high}
                 named[f"{chosen[i].label} {stat}"] = parts
             yield from _counters(named, _process(chosen[i].kind), time_s, width)
 

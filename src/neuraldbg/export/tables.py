@@ -229,7 +229,11 @@ def _layers(run: RunRecord) -> Table:
 
 
 def _coded(texts: Sequence[str]) -> Words:
-    """Text that cannot be written as UTF-8 (lone surrogates) is written as escapes."""
-    safe = [text.encode("utf-8", "backslashreplace").decode("utf-8") for text in texts]
+    safe = [utf8(text) for text in texts]
     words = {word: code for code, word in enumerate(dict.fromkeys(safe))}
     return Words(np.array([words[word] for word in safe], np.int32), tuple(words))
+
+
+def utf8(text: str) -> str:
+    """Return text with what UTF-8 cannot say (lone surrogates) written as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

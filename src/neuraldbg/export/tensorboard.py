@@ -16,7 +16,7 @@ import numpy as np
 
 from neuraldbg.errors import MissingExtra
 from neuraldbg.export.exporter import Exporter
-from neuraldbg.export.tables import measured
+from neuraldbg.export.tables import measured, utf8
 from neuraldbg.nouns import column
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _text(tag: str, text: str) -> Any:
     from tensorboard.compat.proto.types_pb2 import DT_STRING  # noqa: PLC0415
 
     plugin = SummaryMetadata.PluginData(plugin_name="text")
-    content = TensorProto(dtype=DT_STRING, string_val=[text.encode("utf-8", "backslashreplace")])
+    content = TensorProto(dtype=DT_STRING, string_val=[utf8(text).encode()])
     return Summary.Value(tag=tag, metadata=SummaryMetadata(plugin_data=plugin), tensor=content)
 
 
@@ -120,7 +120,7 @@ def _tags(sites: Sequence[Site]) -> list[str]:
     found: list[str] = []
     taken: set[str] = set()
     for number, site in enumerate(sites):
-        label = site.label.encode("utf-8", "backslashreplace").decode("utf-8").translate(_QUOTED)
+        label = utf8(site.label).translate(_QUOTED)
         tag = f"{site.kind}/{label}"
         if tag in taken:
             tag = f"{tag} ({number})"

@@ -47,7 +47,7 @@ def read_session(path: Path) -> RunRecord:
         raise RunFileError(f"{path} cannot be read: {error.strerror or error}.") from error
     try:
         return _record(text, str(path))
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
         said = f"{type(error).__name__}: {error}"
         raise RunDamaged(f"{path} is no whole run ({said}). Export the run once more.") from error
 
@@ -184,7 +184,10 @@ def _packed(
     for at, (_, step) in enumerate(rows):
         for table, name in ((mean, "sites"), (low, "low"), (high, "high")):
             numbers = np.array(step.get(name, step["sites"]) or np.zeros((0, 1 + len(stats))), np.float64)
-            table[at, numbers[:, :1].astype(np.int64), to] = numbers[:, come]
+            site = numbers[:, 0].astype(np.int64)
+            if (site != numbers[:, 0]).any() or (site < 0).any():
+                raise ValueError("a site is named by its place in layout.sites")
+            table[at, site[:, None], to] = numbers[:, come]
     count, ones = len(rows), np.ones(len(rows), np.int64)
     block = Block(
         ordinal=np.arange(count),
