@@ -50,8 +50,8 @@ class Run(Shown, RunRecord):
     ) -> Comparison:
         """Say where this run and another part first, and what else is different; ``names`` is what to call them.
 
-        The tolerances are as in ``torch.testing.assert_close``, relative to the size of a tensor; by default they follow
-        from the dtypes. ConfigError for one that is none.
+        The tolerances are as in ``torch.testing.assert_close``, relative to the size of a tensor; by default they
+        follow from the dtypes. ConfigError for one that is none.
         """
         return compare(self, other, (self.diagnose(), diagnose(other)), names=names, rtol=rtol, atol=atol)
 

@@ -186,7 +186,7 @@ def test_a_run_that_began_later_is_compared_from_there_on(base):
 # ---------------------------------------------------------------- size
 
 
-def test_five_hundred_sites_over_a_hundred_thousand_steps_take_seconds(capsys):
+def test_five_hundred_sites_over_a_hundred_thousand_steps_take_seconds():
     """As many rows of time as a run file keeps of so many steps, each wide as a bin."""
     rows, sites, wide = 4_000, 500, 25
     random = np.random.default_rng(0)
@@ -203,7 +203,5 @@ def test_five_hundred_sites_over_a_hundred_thousand_steps_take_seconds(capsys):
     begin = time.process_time()
     found = compare(one, other)
     took = time.process_time() - begin
-    with capsys.disabled():
-        print(f"\n500 sites x 100,000 steps, {rows:,} rows: {took:.2f} s of CPU")
     assert (found.first.step, found.first.last, found.first.site) == (99_000, 99_024, "fc499.weight")
     assert took < 10

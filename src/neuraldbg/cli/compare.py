@@ -38,16 +38,19 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     out: str | None,
     fail_on: str | None,
 ) -> Result:
-    """Compare the runs A and B step by step and layer by layer: the first divergence, by how much, and whether it grows.
+    """Compare the runs A and B step by step and layer by layer: where they part first, by how much, and how it goes on.
 
-    A and B are run folders or .ndbg files. Layers that were renamed are matched by their structure. Made for "it trained
-    before my change", float32 against bfloat16, eager against compiled, two ranks, two versions of a library.
+    A and B are run folders, .ndbg files or exported .json files. Layers that were renamed are matched by their
+    structure. Made for "it trained before my change", float32 against bfloat16, eager against compiled, two ranks, two
+    versions of a library.
     """
     from rich.console import Console  # noqa: PLC0415 (see command.py)
 
     from neuraldbg.show.terminal.comparison import print_comparison  # noqa: PLC0415
 
     target = json_target(json_to)
+    if out is not None:
+        _checked(Path(out))
     runs, names = _opened(one, other, ranks)
     comparison = runs[0].compare(runs[1], names=names, rtol=rtol, atol=atol)
     if target != "-":  # standard output is the JSON alone then
@@ -83,13 +86,19 @@ def _opened(one: str, other: str | None, ranks: tuple[int, int] | None) -> tuple
 
 
 def _names(one: Path, other: Path) -> tuple[str, str]:
-    """What the paths do not share, from the right."""
+    """Return the last part of the paths that they do not share."""
     if one == other:
-        return one.name, f"{other.name} (again)"
-    tails = list(one.parts), list(other.parts)
-    while len(tails[0]) > 1 and len(tails[1]) > 1 and tails[0][-1] == tails[1][-1]:
-        tails = tails[0][:-1], tails[1][:-1]
-    return tails[0][-1], tails[1][-1]
+        return one.stem, f"{other.stem} (again)"
+    while one.name == other.name:
+        one, other = one.parent, other.parent
+    return one.stem or str(one), other.stem or str(other)
+
+
+def _checked(path: Path) -> None:
+    """Refuse a picture that cannot be drawn before anything is computed."""
+    from neuraldbg.show.static.canvas import target  # noqa: PLC0415
+
+    target(path)
 
 
 def _draw(runs: tuple[Run, Run], comparison: Comparison, path: Path) -> None:

@@ -173,12 +173,12 @@ class Findings:
         """Why an update differs whose gradient is zero but for rounding."""
         site = self.pairs[p].one
         for q, pair in enumerate(self.pairs):
-            if (pair.one.kind, pair.one.module, pair.one.name) == ("param_grad", site.module, site.name):
-                if self.measured.relative[g, q] > NOISE and not self.measured.beyond[g, q]:
-                    return (
-                        "its gradient is zero but for rounding, which is not the same in both runs, and the optimizer "
-                        "scales it up to an update: this may change nothing that the model computes"
-                    )
+            own = (pair.one.kind, pair.one.module, pair.one.name) == ("param_grad", site.module, site.name)
+            if own and self.measured.relative[g, q] > NOISE and not self.measured.beyond[g, q]:
+                return (
+                    "its gradient is zero but for rounding, which is not the same in both runs, and the optimizer "
+                    "scales it up to an update: this may change nothing that the model computes"
+                )
         return ""
 
     def _computed(self, pair: SitePair) -> str:

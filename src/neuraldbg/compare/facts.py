@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     Value = dict[str, Any]
     Told = Iterator[tuple[str, Any]]
@@ -92,4 +92,5 @@ TOLD: dict[str, Callable[[Value, str], Told]] = {
     FactKey.PRECISION.value: _precision,
     FactKey.SCHEDULE.value: _schedule,
 }
-"""By key of the fact; the second argument says of which model or optimizer it is, "" where there is one only. A reader of one kind of facts is one function here and one line."""
+"""By key of the fact; the second argument says of which model or optimizer it is, "" where there is one only. A reader
+of one kind of facts is one function here and one line."""

@@ -29,10 +29,11 @@ def changes(
     pairs: Sequence[SitePair],
     time: Stretches,
 ) -> tuple[HealthChange, ...]:
-    """Return them: how the programs ended and causes first, then events, then layers in data-flow order."""
+    """Return them: how the programs ended, verdicts and causes first, then events, then layers in data-flow order."""
     ends = [_ending(run) for run in runs]
     found = [HealthChange("outcome", None, ends[0], ends[1])] if ends[0] != ends[1] else []
-    found += _causes(judged) if judged is not None else ()
+    if judged is not None:
+        found += _verdicts(judged)
     found += _events(runs, layers)
     if len(time):
         found += _dead(runs, pairs, time)
@@ -45,7 +46,10 @@ def _ending(run: RunRecord) -> str:
     return f"{outcome.kind}: {outcome.message}" if outcome.message else outcome.kind
 
 
-def _causes(judged: tuple[Diagnosis, Diagnosis]) -> Iterator[HealthChange]:
+def _verdicts(judged: tuple[Diagnosis, Diagnosis]) -> Iterator[HealthChange]:
+    """The verdict, and the causes that only one of the diagnoses names."""
+    if judged[0].verdict != judged[1].verdict:
+        yield HealthChange("verdict", None, judged[0].verdict, judged[1].verdict)
     one, other = ({h.cause: h for h in diagnosis.hypotheses} for diagnosis in judged)
     for cause in dict.fromkeys((*one, *other)):
         if (cause in one) != (cause in other):

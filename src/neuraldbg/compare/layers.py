@@ -52,10 +52,10 @@ def match(one: RunRecord, other: RunRecord) -> Matching:
     taken = set(pairs.values())
     for layer in leaves[0]:  # what is left at the same place is the same layer with another type
         twin = layouts[1].by_path.get(layer.path)
-        if layer.path not in pairs and twin is not None and twin.leaf and twin.path not in taken:
-            if _in_order(layouts, pairs, layer.path):
-                pairs[layer.path] = twin.path
-                taken.add(twin.path)
+        free = layer.path not in pairs and twin is not None and twin.leaf and twin.path not in taken
+        if free and _in_order(layouts, pairs, layer.path):
+            pairs[layer.path] = layer.path
+            taken.add(layer.path)
     pairs |= _containers(layouts, pairs)
     changed = []
     for path, twin_path in pairs.items():

@@ -1,8 +1,8 @@
 """Two layouts and their matched layers -> pairs of sites, in the order in which a training step produces them.
 
 What comes first in that order is nearest to the cause: the inputs; then, layer by layer along the data flow, the
-weights that the step begins with (they are read before the optimizer changes them) and the layer's output; the loss; the
-gradients at the outputs, backwards; those of the parameters; and what the optimizer made of them.
+weights that the step begins with (they are read before the optimizer changes them) and the layer's output; the loss;
+the gradients at the outputs, backwards; those of the parameters; and what the optimizer made of them.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ READINGS = 64
 FEWEST = 4
 """Readings below which no course is told."""
 MATTERS = 1.5
-"""A difference that changes by less than this factor over all of them stays: it varies by as much from batch to batch."""
+"""A difference that changes by less than this factor over all of them stays: from batch to batch it varies as much."""
 _SMALLEST = 1e-12
 _LARGEST = 1e6
 

@@ -86,7 +86,8 @@ def what_of(difference: Difference) -> str:
 
 def numbers(difference: Difference) -> str:
     """Return both values and how far apart they are."""
-    both = f"{difference.stat} {difference.one:.4g} against {difference.other:.4g}"
+    stat = "" if difference.kind == "loss" else f"{difference.stat} "
+    both = f"{stat}{difference.one:.4g} against {difference.other:.4g}"
     return both if difference.stat in ("total", "count", "nonfinite") else f"{both}, {size(difference.relative)}"
 
 
@@ -125,8 +126,8 @@ def notes_of(found: Findings, matching: Matching, *, whole: bool) -> tuple[str, 
     elsewhere = int(found.measured.elsewhere.sum())
     if elsewhere:
         notes.append(
-            f"{elsewhere} sites of large tensors were sampled at other places in the two runs (one of them is compiled, "
-            "or has another `block_cap`) and are not compared"
+            f"{elsewhere} sites of large tensors were sampled at other places in the two runs (one is compiled, or has "
+            "another `block_cap`) and are not compared"
         )
     if 0 < found.measured.share < 1:
         notes.append(

@@ -151,7 +151,7 @@ class HealthChange:
     """Something about a layer's health, or the run's, that is not the same."""
 
     what: str
-    """``outcome``, ``cause``, ``event``, ``dead units``, ``gradient norm``."""
+    """``outcome``, ``verdict``, ``cause``, ``event``, ``dead units``, ``gradient norm``."""
     layer: str | None
     one: str
     other: str

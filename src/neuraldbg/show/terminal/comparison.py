@@ -105,17 +105,14 @@ class _Writer:
         if first.reading:
             yield self.item(f"{first.reading[0].upper()}{first.reading[1:]}.")
         if first.also:
-            yield self.item(
-                f"{first.also} other site{'s' if first.also > 1 else ''} differ{'' if first.also > 1 else 's'} in the same step."
-            )
+            many = "other sites differ" if first.also > 1 else "other site differs"
+            yield self.item(f"{first.also} {many} in the same step.")
         if first.since is not None and first.step - first.since > 1:
             yield self.item(f"It began after step {first.since:,}, the last one before it that was compared.")
         if c.overall is not None and c.overall.course != "unknown":
             o = c.overall
-            yield self.item(
-                f"All layers: median difference {number(o.begin)} at step {o.first:,}, {number(o.end)} at step {o.last:,} "
-                f"({o.course}, x{o.factor:.3g} a step)."
-            )
+            ends = f"{number(o.begin)} at step {o.first:,}, {number(o.end)} at step {o.last:,}"
+            yield self.item(f"All layers: median difference {ends} ({o.course}, x{o.factor:.3g} a step).")
 
     def settings(self, settings: Sequence[Setting]) -> Iterator[RenderableType]:
         """A line each."""

@@ -58,6 +58,12 @@ def drift(comparison: Comparison) -> Heat:
     nothing = np.zeros(0, np.int64)
     steps, width = (found.steps, found.width) if found is not None else (nothing, nothing)
     values = found.values.astype(np.float64) if found is not None else np.zeros((0, 0))
+    empty = ""
+    if not values.size:
+        where = "layer of the one is found in the other" if comparison.compared.read else "step was read in both runs"
+        empty = f"no {where}: there is nothing to compare layer by layer"
+    elif not np.nan_to_num(values).any():
+        empty = "no layer differs in anything that was read"
     notes = ["exactly 0 is no difference in what was read, 1 is as large as the values themselves"]
     if len(width) and (width > 1).any():
         notes.append("columns of several steps show the largest difference in them")
@@ -74,8 +80,8 @@ def drift(comparison: Comparison) -> Heat:
         reduce="max",
         marks=_marks(comparison),
         guilty=_guilty(comparison),
-        notes=tuple(notes) if values.size else (),
-        empty="" if values.size else "no layer was read in both runs at the same step: record both with overhead=None",
+        notes=() if empty else tuple(notes),
+        empty=empty,
     )
 
 
