@@ -41,6 +41,21 @@ def test_the_document_is_strict_and_whole(run, diagnosis, document):
         assert ("low" in step) == (bool(run.history.read[at]) and step["width"] > 1)
 
 
+def test_histograms_are_of_the_values_between_their_bins(run, document):
+    bins = [float(edge) for edge in document["bins"]]
+    assert [each["step"] for each in document["histograms"]] == [each.step for each in run.histograms] != []
+    read = {
+        step["step"]: {site[0]: site[1:] for site in step["sites"]} for step in document["steps"] if "sites" in step
+    }
+    places = {name: document["stats"].index(name) for name in ("count", "nonfinite", "min", "max")}
+    for each in document["histograms"][:3]:
+        for site, first, *counts in each["sites"]:
+            count, bad, least, most = (read[each["step"]][site][at] for at in places.values())
+            assert sum(counts) == count - bad
+            assert bins[first] <= least < bins[first + 1]
+            assert bins[first + len(counts) - 1] <= most < bins[first + len(counts)]
+
+
 def test_it_is_read_back_to_the_same_record(run, diagnosis, path):
     again = Run.load(path)
     assert_same(RunRecord(**{name: getattr(run, name) for name in RunRecord.__dataclass_fields__}), again)
@@ -111,6 +126,9 @@ def test_half_a_file_is_no_run(path, tmp_path, share):
         ('"sites":[[0,', '"sites":[[900,'),
         ('"sites":[[0,', '"sites":[[-1,'),
         ('"width":1', '"width":1e400'),
+        ('"histograms": [{"step":0,"sites":[[0,', '"histograms": [{"step":0,"sites":[[0,200,'),
+        ('"histograms": [{"step":0,"sites":[[0,', '"histograms": [{"step":0,"sites":[[0,-1,'),
+        ('"histograms": [{"step":0,"sites":[[0,', '"histograms": [{"step":0,"sites":[[],['),
         ("\n]}", "\n]}}"),
     ],
 )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.record.helpers import assert_same
 
 from neuraldbg.nouns import BINS, EDGES, RunRecord, StepHistograms
 from neuraldbg.nouns.histogram import ZERO
@@ -43,6 +44,7 @@ def test_counts_come_back_from_what_is_kept_of_them(sites: int) -> None:
         assert made.counts_of(other) is None
     assert len(made.counts) <= (every.any(axis=1)[:, None] * BINS).sum()
     assert made.counts.sum() == every.sum()
+    assert_same(StepHistograms.from_lists(7, made.to_lists()), made)
 
 
 def test_a_site_over_time_has_the_bins_that_it_uses() -> None:

@@ -2,7 +2,9 @@
 
     {"schema": "neuraldbg.run/1", "run": {...}, "recorded": 45, "diagnosis": {...},
      "layout": {"layers": [...], "sites": [...], "edges": [...], "called": [...]},
-     "facts": [...], "events": [...], "stats": ["total", "count", ...], "scalars": ["loss", ...],
+     "facts": [...], "events": [...], "bins": ["-Infinity", -4294967296.0, ...],
+     "histograms": [{"step": 0, "sites": [[0, 58, 3, 17, 40, ...], ...]}, ...],
+     "stats": ["total", "count", ...], "scalars": ["loss", ...],
      "steps": [
       {"step": 0, "width": 1, "stream": 0, "time": 0.61, "applied": true, "scalars": {"loss": 2.31, ...},
        "sites": [[0, 4096, 4096, 0, 0.013, ...], ...]},
@@ -13,6 +15,8 @@ An element of its ``sites`` is the place of a site in ``layout.sites``, and then
 ``stats``; where the width is more than 1 they are means (of ``nonfinite`` the sum), and ``low`` and ``high`` hold the
 extremes in the same way. Sites that were not read are left out, scalars that were not measured are, too. ``time`` is
 in seconds since ``run.started``, a Unix time. Each element of ``steps`` is a line, so that it can be read in passing.
+Bin i of a histogram is from ``bins[i]`` to ``bins[i + 1]``. Its site is given as the place of the site, the first bin
+that is not empty, and how many elements that were read are in this bin and those that follow.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ import numpy as np
 from neuraldbg.export.exporter import Exporter
 from neuraldbg.export.numbers import JSON, texts
 from neuraldbg.export.tables import measured
-from neuraldbg.nouns import RUN_SCHEMA, STATS, column, jsonable
+from neuraldbg.nouns import EDGES, RUN_SCHEMA, STATS, column, jsonable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -59,6 +63,8 @@ def _head(run: RunRecord, diagnosis: Diagnosis) -> dict[str, Any]:
         "layout": parts,
         "facts": [{"step": fact.step, "key": str.__str__(fact.key), "value": fact.value} for fact in run.facts],
         "events": run.events,
+        "bins": EDGES.tolist(),
+        "histograms": [{"step": each.step, "sites": each.to_lists()} for each in run.histograms],
         "stats": STATS,
         "scalars": list(run.history.scalars),
     }

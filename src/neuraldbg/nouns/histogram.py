@@ -48,6 +48,12 @@ class StepHistograms:
     counts: npt.NDArray[np.uint32]
     """Shape (sum(width),): what is kept, one site after the other."""
 
+    def __post_init__(self) -> None:
+        """ValueError where the parts do not fit together: they may come from a file."""
+        whole = len(self.rows) == len(self.first) == len(self.width) and self.width.sum(dtype=int) == len(self.counts)
+        if not whole or (self.first + self.width.astype(int) > BINS).any():
+            raise ValueError("histograms whose parts do not fit together")
+
     @classmethod
     def of(cls, step: int, rows: Sequence[int], counts: npt.NDArray[np.int64]) -> StepHistograms:
         """Build them from the counts of some sites, shape (S, BINS), in whatever order."""
@@ -66,6 +72,20 @@ class StepHistograms:
             width.astype(np.uint8),
             counts[kept].astype(np.uint32),
         )
+
+    @classmethod
+    def from_lists(cls, step: int, sites: Sequence[Sequence[int]]) -> StepHistograms:
+        """Build them from what ``to_lists`` returns; ValueError, OverflowError or IndexError where that cannot be."""
+        rows = np.array([site[0] for site in sites], np.int32)
+        first = np.array([site[1] for site in sites], np.uint8)
+        width = np.array([len(site) - 2 for site in sites], np.uint8)
+        return cls(step, rows, first, width, np.array([count for site in sites for count in site[2:]], np.uint32))
+
+    def to_lists(self) -> list[list[int]]:
+        """Return row, first bin and counts of each site."""
+        counts = self.counts.tolist()
+        sites = zip(self.rows.tolist(), self.first.tolist(), self.width.tolist(), self._ends.tolist(), strict=True)
+        return [[row, first, *counts[end - width : end]] for row, first, width, end in sites]
 
     @property
     def nbytes(self) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuraldbg.errors import RunDamaged, RunFileError, RunNotFound, RunTooNew
-from neuraldbg.nouns import RUN_SCHEMA, STATS, Fact, Layout, RunRecord, column
+from neuraldbg.nouns import RUN_SCHEMA, STATS, Fact, Layout, RunRecord, StepHistograms, column
 from neuraldbg.nouns.run import empty_history
 from neuraldbg.record import codec, schema
 from neuraldbg.record.block import UNSEEN, Block
@@ -78,7 +78,16 @@ def _record(text: str, name: str) -> RunRecord:
         facts=tuple(Fact(one["step"], one["key"], schema.revived(one["value"])) for one in head["facts"]),
         events=tuple(schema.event_from(json.dumps(event)) for event in head["events"]),
         steps=int(head["recorded"]),
+        histograms=tuple(_histograms(one, len(layout["sites"])) for one in head.get("histograms", ())),
     )
+
+
+def _histograms(element: dict[str, Any], sites: int) -> StepHistograms:
+    """Read one element of ``histograms``."""
+    found = StepHistograms.from_lists(int(element["step"]), element["sites"])
+    if not ((found.rows >= 0) & (found.rows < sites)).all():
+        raise IndexError("a histogram of a site that the layout does not have")
+    return found
 
 
 def _check(head: dict[str, Any], name: str) -> None:
