@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from dash import ALL, ClientsideFunction, Input, Output, State, ctx, no_update
 from dash.exceptions import PreventUpdate
 
 from neuraldbg.show.dashboard.page import shell
 from neuraldbg.show.dashboard.page.desk import Desk, Look, draw, signature
+from neuraldbg.show.dashboard.page.tab import Part
 from neuraldbg.show.text import plain
 
 if TYPE_CHECKING:
@@ -131,32 +132,36 @@ def answer(
     fresh = shown.get("place") != look.place
     if fresh:
         result["content"] = shell.frame(look.tab, list(drawings.values()), look.scene.theme)
-    parts = _fill_parts(result, drawings, present, {} if fresh else shown.get("parts", {}), fresh=fresh)
+        present = {name: _with(name, look) for name in PARTS}
+    parts = _fill_parts(drawings, present, shown.get("parts", {}), None if fresh else result["parts"])
     now = time.monotonic()
     rests = now + min(LONGEST_REST, REST * (now - began))
     result["shown"] = {**head, "asked": asked, "grown": grown, "rests": rests, "place": look.place, "parts": parts}
     return result
 
 
+def _with(part: str, look: Look) -> list[str]:
+    """The panes of a tab that have a part: its own, and those that all of them have."""
+    return [pane.name for pane in look.tab.panes if part == pane.part or part not in get_args(Part)]
+
+
 def _fill_parts(
-    result: dict[str, Any],
     drawings: dict[str, Drawing],
-    present: dict[str, list[str]],
+    panes: dict[str, list[str]],
     known: dict[str, str],
-    *,
-    fresh: bool,
+    changed: dict[str, list[Any]] | None,
 ) -> dict[str, str]:
-    """Put what is different from what the browser has into the result; return the signatures of all of it."""
+    """Return the signatures of all parts; put those that the browser does not have into ``changed``."""
     signed = {}
     for name, (_, make) in PARTS.items():
-        for i, pane in enumerate(drawings if fresh else present[name]):
-            if pane not in drawings:
+        for i, pane in enumerate(panes[name]):
+            if pane not in drawings:  # of a tab that the browser is about to leave
                 continue
             value = make(drawings[pane])
             key = drawings[pane].key if name == "figure" else ""
             mine = signed[f"{name}/{pane}"] = signature(key or value)
-            if not fresh and known.get(f"{name}/{pane}") != mine:
-                result["parts"][name][i] = value
+            if changed is not None and known.get(f"{name}/{pane}") != mine:
+                changed[name][i] = value
     return signed
 
 

@@ -49,7 +49,13 @@ def _figure(scene: Scene, view: View) -> dict[str, Any]:
     made.update_yaxes(uirevision=view.title)
     if over_time and state.first is not None and state.last is not None:
         made.update_xaxes(range=[state.first - 0.5, state.last + 0.5])
+    # Becoming plain values copies all that a figure holds, one by one; what the pointer says of cells is most of it.
+    told = [trace.customdata for trace in made.data]
+    made.update_traces(customdata=None)
     plain: dict[str, Any] = made.to_plotly_json()
+    for trace, data in zip(plain["data"], told, strict=True):
+        if data is not None:
+            trace["customdata"] = data
     return plain
 
 
