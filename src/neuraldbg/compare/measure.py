@@ -86,7 +86,7 @@ def _looked(
             count = side.gather(history.stat(rows, "count", "max"), highest=True)
             for kind in dict.fromkeys(kinds.tolist()):
                 seen[kind][k] |= (count[:, kinds == kind] > 0).any(axis=1)
-    return {kind: both.all(axis=0) for kind, both in seen.items()}
+    return {kind: np.asarray(both.all(axis=0)) for kind, both in seen.items()}
 
 
 def _sides(
