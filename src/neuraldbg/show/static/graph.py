@@ -114,7 +114,7 @@ def _boxes(axes: Axes, view: Graph, boxes: Boxes, theme: Theme) -> None:
         role = ROLES.get(node.role, OTHER)
         look: dict[str, Any] = {"edgecolor": _colours(theme).get(node.role, theme.muted), "facecolor": theme.ground}
         corner = (x - boxes.width / 2, y - boxes.height / 2)
-        frame = FancyBboxPatch(corner, boxes.width, boxes.height, boxstyle=role.box, zorder=3, **look)
+        frame = FancyBboxPatch(corner, boxes.width, boxes.height, boxstyle=role.box, zorder=3, clip_on=False, **look)
         frame.set(linewidth=role.border, linestyle=role.style)
         axes.add_artist(frame)
         weight = "bold" if node.role in URGENT[:2] else "normal"

@@ -35,9 +35,10 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
     scale = scale_of(stat)
     found = [bar.values[np.isfinite(bar.values)] for bar in kept]
     positive = any(len(values) and (values > 0).any() for values in found)
+    when = f", step {int(columns.steps[at]):,}" if at >= 0 else ""
     return Bars(
         name="flow",
-        title=f"{scale.label[:1].upper()}{scale.label[1:]}: {KINDS[kind]} of each layer",
+        title=f"{scale.label[:1].upper()}{scale.label[1:]} through the depth: {KINDS[kind]}{when}",
         layers=layers,
         bars=kept,
         scale=replace(scale, log=scale.log and positive),
