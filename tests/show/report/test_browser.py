@@ -27,6 +27,7 @@ CONTRAST = """
     const own = [...element.childNodes].some(n => n.nodeType === 3 && n.data.trim());
     if (!own) continue;
     const drawn = element.closest("svg") !== null;
+    if (!element.getClientRects().length) continue;
     const style = getComputedStyle(element);
     const [a, b] = [light(parse(drawn ? style.fill : style.color)), light(ground(element))];
     const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
@@ -72,6 +73,8 @@ def test_nothing_is_wider_than_a_phone(browser, address):
         for summary in visit.page.locator("summary").all():
             summary.click()
         assert visit.page.evaluate("document.documentElement.scrollWidth") == 360
+        fits = "[...document.querySelectorAll('.both')].filter(e => e.scrollWidth > e.clientWidth).length"
+        assert visit.page.evaluate(fits) == 0
         over = "[...document.querySelectorAll('body *')].filter(e => !e.closest('.drawing'))"
         over += ".filter(e => e.getBoundingClientRect().right > 360.5).map(e => e.outerHTML.slice(0, 80))"
         assert visit.page.evaluate(over) == []

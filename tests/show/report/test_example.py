@@ -30,4 +30,3 @@ def test_the_report_of_the_doomed_digits(tmp_path):
     assert len(made.encode()) <= MOST_BYTES
     assert "learning rate is too high" in made
     assert "doomed_digits.py:44" in made
-    assert command("report", str(tmp_path / "run"), "-o", "-") == made

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from neuraldbg.errors import MissingExtra
 from neuraldbg.show.facts import facts_line
 from neuraldbg.show.report.describe import described, reading
-from neuraldbg.show.report.svg import THEMES, inline
+from neuraldbg.show.report.svg import NARROW_IN, THEMES, inline
 from neuraldbg.show.terminal.marks import UNICODE
 from neuraldbg.show.text import plain, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from neuraldbg.show.report.content import Content
     from neuraldbg.show.report.pictures import Picture
@@ -37,6 +37,8 @@ class Shown:
     reading: str
     svg: Any
     """Markup: the only part of the page that is not escaped, since the drawing library has done so."""
+    narrow: Any = ""
+    """The same for a phone, "" where the wide one is moved under the finger instead."""
 
 
 def html(content: Content) -> str:
@@ -48,13 +50,11 @@ def html(content: Content) -> str:
     except ImportError:
         raise MissingExtra("writing an HTML report", "plot") from None
 
-    def drawn(ident: str, one: Picture) -> Shown:
+    def drawn(ident: str, one: Picture, *, ahead: bool = True) -> Shown:
         view = one.view
         svg = Markup(inline(view, ident))  # noqa: S704 (see Shown)
-        return Shown(one.title, one.why, view.notes, f"{one.title}. {described(view)}", reading(view), svg)
-
-    def all_drawn(name: str, pictures: Iterable[Picture]) -> list[Shown]:
-        return [drawn(f"{name}{i}", one) for i, one in enumerate(pictures) if not one.view.empty]
+        narrow = Markup(inline(view, f"{ident}n", NARROW_IN)) if ahead else ""  # noqa: S704
+        return Shown(one.title, one.why, view.notes, f"{one.title}. {described(view)}", reading(view), svg, narrow)
 
     loader = PackageLoader("neuraldbg.show", "report")
     environment = Environment(
@@ -76,8 +76,8 @@ def html(content: Content) -> str:
         facts=facts_line(diagnosis.run, " · "),
         parts=[*(part for part in PARTS if sections[part[0]]), *LAST_PARTS],
         chain=drawn("chain", content.drawn_chain) if content.drawn_chain else None,
-        leading=all_drawn("front", content.leading),
-        further=all_drawn("more", content.further),
+        leading=[drawn(f"front{i}", one) for i, one in enumerate(content.leading)],
+        further=[drawn(f"more{i}", one, ahead=False) for i, one in enumerate(content.further) if not one.view.empty],
         missing=[(one.title, sentence(one.view.empty)) for one in content.further if one.view.empty],
         version=diagnosis.run.get("versions", {}).get("neuraldbg", ""),
     )

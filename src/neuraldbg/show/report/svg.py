@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from neuraldbg.show.views.view import View
 
-WIDTH_IN = 7.4
-"""What a page on paper has between its margins; on a screen it is as wide as the text."""
+WIDE_IN, NARROW_IN = 7.4, 4.4
+"""What a page on paper has between its margins, and what a phone has: in either the type keeps its size."""
 CELLS_DPI = 110
 """Of what is not lines: the cells of a heat map."""
 NS = re.compile(r"^\{.*\}")
@@ -64,9 +64,9 @@ THEMES = {
 """The colour of each variable, by theme."""
 
 
-def inline(view: View, ident: str) -> str:
+def inline(view: View, ident: str, width_in: float = WIDE_IN) -> str:
     """Return the picture as an ``<svg>`` element; ``ident`` makes the ids in it different from other pictures'."""
-    root = ET.fromstring(_drawn(view, ident))  # noqa: S314 (written by matplotlib a line ago)
+    root = ET.fromstring(_drawn(view, ident, width_in))  # noqa: S314 (written by matplotlib a line ago)
     used = {found for element in root.iter() for found in _references(element)}
     for parent in root.iter():
         for child in list(parent):
@@ -80,12 +80,12 @@ def inline(view: View, ident: str) -> str:
     return ET.tostring(root, encoding="unicode", short_empty_elements=True)
 
 
-def _drawn(view: View, ident: str) -> str:
+def _drawn(view: View, ident: str, width_in: float) -> str:
     import matplotlib as mpl  # noqa: PLC0415 (an extra)
     from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415
 
     untitled = replace(view, title="", notes=())  # the page says both as text
-    shown = figure(untitled, size_in=(WIDTH_IN, size_of(untitled)[1]), theme=DRAWN)
+    shown = figure(untitled, size_in=(width_in, size_of(untitled)[1]), theme=DRAWN)
     shown.dpi = CELLS_DPI
     file = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": ident}):
