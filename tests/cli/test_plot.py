@@ -1,0 +1,90 @@
+"""``neuraldbg plot``: every view as a file and as text, and what it says of wishes that cannot be."""
+
+from __future__ import annotations
+
+import pytest
+from tests.cli.test_commands import folder  # noqa: F401 (a fixture)
+
+from neuraldbg.cli import main
+from neuraldbg.show.views import VIEWS
+
+
+@pytest.fixture(autouse=True)
+def inside(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["crash", *(member.name for member in VIEWS)])
+def test_every_view_has_a_file_of_its_name(folder, name, inside, capsys):  # noqa: F811
+    assert main(["plot", str(folder), "--view", name]) == 0
+    assert capsys.readouterr().out == f"wrote {name}.png\n"
+    assert (inside / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_dark_is_another_picture(folder, inside):  # noqa: F811
+    from matplotlib.image import imread
+
+    for theme in ("light", "dark"):
+        for name in ("crash", "loss"):
+            assert main(["plot", str(folder), "--view", name, "--theme", theme, "-o", f"{name}-{theme}.png"]) == 0
+            corner = imread(inside / f"{name}-{theme}.png")[0, 0, :3].mean()
+            assert (corner > 0.9) == (theme == "light")
+
+
+def test_a_choice_reaches_the_view(folder, capsys):  # noqa: F811
+    words = ["plot", str(folder), "--view", "series", "--layer", "conv2", "--stat", "rms", "--kind", "activation"]
+    assert main([*words, "--steps", "5:20", "--step", "7", "--terminal"]) == 0
+    out = capsys.readouterr().out
+    assert "conv2" in out
+    assert "step 7" in out
+    assert "wrote" not in out
+
+
+def test_the_crash_in_a_terminal_is_loss_heat_map_and_chain(folder, inside, capsys):  # noqa: F811
+    assert main(["plot", str(folder), "--terminal"]) == 0
+    out = capsys.readouterr().out
+    parts = [out.index(title) for title in ("Loss", "L2 norm: gradient", "How it came about")]
+    assert parts == sorted(parts)
+    assert max(len(line) for line in out.splitlines()) <= 80
+    assert list(inside.glob("*.png")) == []
+    assert main(["plot", str(folder), "--terminal", "--view", "flow", "-o", "a.svg"]) == 0
+    assert capsys.readouterr().out.endswith("wrote a.svg\n")
+    assert (inside / "a.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--view", "nope"], "there is no view 'nope': chain, crash, dataflow, distribution, "),
+        (["--layer", "conv2"], "the view crash does not take --layer: choose a --view that does"),
+        (["--view", "loss", "--stat", "rms", "--kind", "op"], "the view loss does not take --kind, --stat: it takes"),
+        (["--view", "heatmap", "--layer", "con2"], "no layer is called 'con2'. Did you mean: conv"),
+        (["--view", "heatmap", "--stat", "nope"], "there is no statistic 'nope'"),
+        (["--view", "heatmap", "--kind", "nope"], "there is no kind of sites 'nope'"),
+        (["--view", "loss", "--step", "100000"], "--step 100000: the run has "),
+        (["--view", "loss", "--steps", "7"], "--steps 7: give the first and the last step as A:B"),
+        (["--view", "loss", "--steps", "9:7"], "--steps 9:7: give the first and the last step as A:B"),
+        (["--view", "loss", "-o", "a.gif"], "must end in .png, .svg, .pdf"),
+        (["--view", "loss", "-o", "no/a.png"], "cannot write 'no/a.png'"),
+    ],
+)
+def test_wrong_wishes(folder, words, message, capsys):  # noqa: F811
+    assert main(["plot", str(folder), *words]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("neuraldbg: ")
+    assert message in err
+
+
+def test_the_help_lists_the_views(capsys):
+    assert main(["plot", "--help"]) == 0
+    out = capsys.readouterr().out
+    listed = out[out.index("Views:") :].split()
+    assert {member.name for member in VIEWS} | {"crash"} <= set(listed)
+
+
+def test_numbers_of_steps_may_be_open(folder, capsys):  # noqa: F811
+    for span in (":", "3:", ":9", "0:0"):
+        assert main(["plot", str(folder), "--view", "loss", "--terminal", "--steps", span]) == 0
+    assert capsys.readouterr().out.count("optimizer step") == 4
