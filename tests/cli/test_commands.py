@@ -7,32 +7,13 @@ import json
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-from tests.show.test_figures import run as made
 
 from neuraldbg.cli import COMMANDS, main
-from neuraldbg.config import RecordSettings
 from neuraldbg.explain import diagnose
 from neuraldbg.explain.causes import CAUSES
-from neuraldbg.nouns import Outcome, RunInfo, RunRecord, Step
-from neuraldbg.record import Recorder
+from neuraldbg.nouns import RunRecord
 from neuraldbg.saved import Run
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """A saved run whose loss becomes NaN at step 40."""
-    record = made(nan=True)
-    info = RunInfo(script="train.py", models=("Net",), optimizers=("SGD",), outcome=Outcome("completed"))
-    recorder = Recorder(tmp_path / "runs" / "one", RecordSettings(), info)
-    for i, table in enumerate(record.history.mean):
-        loss = float(record.history.scalars["loss"][i])
-        scalars = {"loss": loss, "loss_nonfinite": float(np.isnan(loss)), "lr": 1.0}
-        recorder.put(Step(i, 0, 0.01 * i, table.astype("float64"), scalars), record.layout)
-    recorder.close()
-    assert recorder.problem is None
-    return tmp_path / "runs" / "one"
 
 
 def test_run_load_is_a_record_with_a_front_door(folder):

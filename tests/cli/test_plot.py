@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.cli.test_commands import folder  # noqa: F401 (a fixture)
 
 from neuraldbg.cli import main
 from neuraldbg.show.views import VIEWS
@@ -17,13 +16,13 @@ def inside(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["crash", *(member.name for member in VIEWS)])
-def test_every_view_has_a_file_of_its_name(folder, name, inside, capsys):  # noqa: F811
+def test_every_view_has_a_file_of_its_name(folder, name, inside, capsys):
     assert main(["plot", str(folder), "--view", name]) == 0
     assert capsys.readouterr().out == f"wrote {name}.png\n"
     assert (inside / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_dark_is_another_picture(folder, inside):  # noqa: F811
+def test_dark_is_another_picture(folder, inside):
     from matplotlib.image import imread
 
     for theme in ("light", "dark"):
@@ -33,7 +32,7 @@ def test_dark_is_another_picture(folder, inside):  # noqa: F811
             assert (corner > 0.9) == (theme == "light")
 
 
-def test_a_choice_reaches_the_view(folder, capsys):  # noqa: F811
+def test_a_choice_reaches_the_view(folder, capsys):
     words = ["plot", str(folder), "--view", "series", "--layer", "conv2", "--stat", "rms", "--kind", "activation"]
     assert main([*words, "--steps", "5:20", "--step", "7", "--terminal"]) == 0
     out = capsys.readouterr().out
@@ -42,7 +41,7 @@ def test_a_choice_reaches_the_view(folder, capsys):  # noqa: F811
     assert "wrote" not in out
 
 
-def test_the_crash_in_a_terminal_is_loss_heat_map_and_chain(folder, inside, capsys):  # noqa: F811
+def test_the_crash_in_a_terminal_is_loss_heat_map_and_chain(folder, inside, capsys):
     assert main(["plot", str(folder), "--terminal"]) == 0
     out = capsys.readouterr().out
     parts = [out.index(title) for title in ("Loss", "L2 norm: gradient", "How it came about")]
@@ -70,7 +69,7 @@ def test_the_crash_in_a_terminal_is_loss_heat_map_and_chain(folder, inside, caps
         (["--view", "loss", "-o", "no/a.png"], "cannot write 'no/a.png'"),
     ],
 )
-def test_wrong_wishes(folder, words, message, capsys):  # noqa: F811
+def test_wrong_wishes(folder, words, message, capsys):
     assert main(["plot", str(folder), *words]) == 2
     err = capsys.readouterr().err
     assert err.startswith("neuraldbg: ")
@@ -84,7 +83,7 @@ def test_the_help_lists_the_views(capsys):
     assert {member.name for member in VIEWS} | {"crash"} <= set(listed)
 
 
-def test_numbers_of_steps_may_be_open(folder, capsys):  # noqa: F811
+def test_numbers_of_steps_may_be_open(folder, capsys):
     for span in (":", "3:", ":9", "0:0"):
         assert main(["plot", str(folder), "--view", "loss", "--terminal", "--steps", span]) == 0
     assert capsys.readouterr().out.count("optimizer step") == 4

@@ -42,7 +42,9 @@ def test_distribution_counts_the_values(plots, tmp_path, values):
     path = plots.plot_tensor_distribution("weights", values, 10)
     assert path == tmp_path / "plots" / "weights_distribution.png"
     assert path.read_bytes().startswith(b"\x89PNG")
-    flat = np.concatenate([np.asarray(v.detach().double() if hasattr(v, "detach") else v).ravel() for v in values])
+    flat = np.concatenate(
+        [np.asarray(v.detach().double() if hasattr(v, "detach") else v, dtype=float).ravel() for v in values]
+    )
     counts, edges = np.histogram(flat, 10)
     columns = exported(plots, "weights_distribution", tmp_path)["columns"]
     assert columns["count"] == counts.tolist()
