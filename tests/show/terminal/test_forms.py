@@ -13,7 +13,7 @@ from tests.show.forms import HOSTILE, bars, every, graph, heat, lines, spread
 
 from neuraldbg.show.terminal.draw import drawn
 from neuraldbg.show.terminal.marks import ASCII, UNICODE
-from neuraldbg.show.views.view import Bar, Bars, Line, Mark, Scale
+from neuraldbg.show.views.view import Bar, Bars, Graph, Line, Mark, Node, Scale
 
 BOTH = pytest.mark.parametrize("marks", [UNICODE, ASCII], ids=["unicode", "ascii"])
 
@@ -98,10 +98,10 @@ def test_the_failure_stands_above_its_step():
 def test_the_guilty_layer_has_a_sign_and_stays_when_there_is_no_room():
     view = heat(tuple(f"layer{i}" for i in range(50)), 30, guilty=("layer3",))
     found = text(view, height=20)
-    assert [line[:8] for line in found if line.startswith("▶")] == ["▶ layer3"]
+    assert [line[:8] for line in found if line.startswith("▶") and "│" in line] == ["▶ layer3"]
     assert any(line.startswith("  layer49") for line in found)  # the largest values
     assert not any(line.startswith("  layer0 ") for line in found)
-    assert "of 50 are shown: the guilty, then those of the largest values" in found[-1]
+    assert "of 50 shown: the guilty, the largest" in found[-1]
     assert len(text(view)) > 50
 
 
@@ -248,6 +248,27 @@ def test_a_graph_is_read_from_top_to_bottom():
         "┊ from: learning rate too high (time)",
         "✗ the loss is NaN · layer.3 · step 3",
     ]
+
+
+def test_the_health_of_layers_is_said_by_signs_and_words():
+    nodes = tuple(
+        Node(role, f"layer{i}", role, 0.5, i / 4, f"layer{i}")
+        for i, role in enumerate(("healthy", "bad", "guilty", "unseen"))
+    )
+    found = text(Graph(name="dataflow", title="t", nodes=nodes, links=()))
+    assert [line for line in found[1:] if line != "┊"] == [
+        "✓ layer0",
+        "! layer1 (bad)",
+        "▶ layer2",
+        "? layer3 (unseen)",
+    ]
+
+
+def test_a_graph_without_room_keeps_what_is_wrong():
+    nodes = tuple(Node(str(i), f"layer{i}", "bad" if i == 40 else "healthy", 0.5, i / 50) for i in range(50))
+    found = text(Graph(name="dataflow", title="t", nodes=nodes, links=()), 80, 12)
+    assert "! layer40 (bad)" in found
+    assert any("of 50 are shown" in line for line in found)
 
 
 def test_an_empty_view_says_why():

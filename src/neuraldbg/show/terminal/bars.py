@@ -10,7 +10,6 @@ from rich.text import Text
 
 from neuraldbg.show.axis import Axis, axis_of
 from neuraldbg.show.terminal.frame import (
-    cut,
     in_runs,
     kept_told,
     labels,
@@ -18,9 +17,8 @@ from neuraldbg.show.terminal.frame import (
     named,
     padded,
     quantity,
-    safe,
+    signs_told,
     worst,
-    wrapped,
 )
 
 if TYPE_CHECKING:
@@ -94,5 +92,4 @@ def _signs(view: Bars, width: int, marks: Marks) -> list[Text]:
         told += [f"{marks.fills[i % len(marks.fills)] * 2} {bar.name}" for i, bar in enumerate(view.bars)]
     told += [f"{marks.limit} {name} {quantity(value, view.scale)}" for name, value in view.limits]
     told += [f"{marks.guilty} guilty layer"] * bool(view.guilty)
-    told = [cut(safe(words, marks), width, marks) for words in told]
-    return [*wrapped("   ".join(told), width, "dim", marks), *marks_told(view.marks, width, marks)]
+    return [*signs_told(told, width, marks), *marks_told(view.marks, width, marks)]

@@ -81,6 +81,17 @@ def wrapped(words: str, width: int, style: str, marks: Marks, hang: int = 0) -> 
     return [Text(each.rstrip(), style) for each in [*lines, line]]
 
 
+def signs_told(items: Sequence[str], width: int, marks: Marks) -> list[Text]:
+    """Return what signs mean, several on a line, none broken that fits a line of its own."""
+    lines: list[str] = []
+    for item in items:
+        if lines and cell_len(lines[-1]) + 3 + cell_len(item) <= width:
+            lines[-1] += f"   {item}"
+        else:
+            lines.append(item)
+    return [line for words in lines for line in wrapped(words, width, "dim", marks, hang=2)]
+
+
 def ruler(
     at: Callable[[float], int], axis: Axis, cells: int, left: int, words: str, marks: Marks, *, whole: bool = True
 ) -> list[Text]:
@@ -148,8 +159,8 @@ def worst(layers: Sequence[str], guilty: Sequence[str], sizes: Floats, most: int
 
 def kept_told(kept: int, count: int, guilty: Sequence[str], width: int, marks: Marks) -> list[Text]:
     """Return the line that says what ``worst`` left out."""
-    which = "the guilty, then those of the largest values" if guilty else "those of the largest values"
-    return wrapped(f"{kept} of {count} are shown: {which}", width, "dim", marks)[:1]
+    which = "the guilty, the largest" if guilty else "the largest"
+    return wrapped(f"{kept} of {count} shown: {which}", width, "dim", marks)[:1]
 
 
 def quantity(value: float, scale: Scale) -> str:

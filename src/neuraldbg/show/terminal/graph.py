@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from neuraldbg.show.terminal.marks import Marks
     from neuraldbg.show.views.view import Graph, Node
 
+HEALTH = {"healthy": "healthy", "bad": "suspect", "unseen": "inconclusive"}
+"""Roles of layers, with the verdict whose sign they share."""
 CALM = ("healthy", "unseen")
 """Roles of nodes that go first where there is no room for all."""
 
@@ -32,18 +34,15 @@ def drawn(view: Graph, width: int, height: int | None, marks: Marks) -> list[Tex
             words = link_line(links, known, before, marks)
             found += wrapped(words, width, "dim", marks, hang=2)
         guilty = node.layer in view.guilty or node.role == "guilty"
-        sign = marks.guilty if guilty else marks.role.get(node.role, marks.dot)
+        signs = {**marks.role, **{role: marks.verdict[verdict] for role, verdict in HEALTH.items()}}
+        sign = marks.guilty if guilty else signs.get(node.role, marks.dot)
         style = "bold red" if guilty else STYLE.get(node.role, "dim" if node.role == "unseen" else "")
-        role = f" ({node.role})" if node.role in HEALTH else ""
+        role = f" ({node.role})" if node.role in ("bad", "unseen") else ""
         found += wrapped(f"{sign} {label(node, marks)}{role}", width, style, marks, hang=2)
         before = node
     if len(kept) < len(ordered):
         found += wrapped(f"{marks.gap} {len(kept)} of {len(ordered)} are shown", width, "dim", marks)
     return found
-
-
-HEALTH = ("bad", "guilty", "unseen")
-"""Roles of layers that are said in words; a healthy one needs none."""
 
 
 def _kept(nodes: list[Node], most: int, guilty: tuple[str, ...]) -> list[Node]:

@@ -18,8 +18,8 @@ from neuraldbg.show.terminal.frame import (
     named,
     quantity,
     ruler,
+    signs_told,
     worst,
-    wrapped,
 )
 
 if TYPE_CHECKING:
@@ -116,4 +116,4 @@ def _signs(view: Heat, width: int, marks: Marks, *, bad: bool, gaps: bool) -> li
     told += [f"{ZERO} exactly 0"] * zeros
     told += [f"{marks.bad} NaN or infinite"] * bad + [f"{marks.unread} not read"] * gaps
     told += [f"{marks.guilty} guilty layer"] * bool(view.guilty)
-    return wrapped("   ".join(told), width, "dim", marks)
+    return signs_told(told, width, marks)
