@@ -58,6 +58,24 @@ def test_cells_that_were_not_read_or_not_finite_or_zero_have_a_map_of_their_own(
     np.testing.assert_array_equal(np.isfinite(named(made, "not read").z), np.isnan(view.values) & ~view.nonfinite)
     np.testing.assert_array_equal(np.isfinite(named(made, "NaN or infinite").z), view.nonfinite)
     np.testing.assert_array_equal(np.isfinite(named(made, "exactly 0").z), view.values == 0)
+    (crosses,) = [trace for trace in made.data if trace.type == "scatter"]
+    assert (list(crosses.x), list(crosses.y)) == ([7], ["conv2"])
+
+
+def test_a_large_map_is_drawn_in_seconds(browser, tmp_path):
+    """Plotly has options that are slow beyond a few cells: a text in each takes it half a minute."""
+    view = heat(tuple(f"layer{i}" for i in range(120)), 240)
+    page = tmp_path / "large.html"
+    figure(view).write_html(page, include_mathjax=False)
+    again = """async () => {
+        const plot = document.querySelector('.js-plotly-plot'), start = performance.now();
+        await Plotly.react(plot, plot.data.slice(), plot.layout);
+        return performance.now() - start;
+    }"""
+    with visiting(browser) as visit:
+        visit.page.goto(page.as_uri())
+        assert visit.page.evaluate(again) < 5_000
+        assert visit.errors == []
 
 
 def test_columns_stand_at_their_true_steps_with_gaps_between_them():

@@ -108,7 +108,7 @@ def cell_map(columns: Columns, rows: Any, z: Floats, bar: dict[str, Any], theme:
     )
 
 
-def flat_map(columns: Columns, rows: Any, where: Bools, colour: str, name: str, sign: str = "") -> go.Heatmap:
+def flat_map(columns: Columns, rows: Any, where: Bools, colour: str, name: str) -> go.Heatmap:
     """Return the trace of cells of one colour, which the legend names and the pointer passes through."""
     return graph_objects().Heatmap(
         x=columns.edges,
@@ -121,5 +121,4 @@ def flat_map(columns: Columns, rows: Any, where: Bools, colour: str, name: str, 
         showlegend=True,
         name=name,
         hoverinfo="skip",
-        texttemplate=sign,
     )

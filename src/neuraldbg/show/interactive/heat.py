@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.show.interactive.cells import cell_map, coloured, columns_of, flat_map, in_words, places, with_steps
-from neuraldbg.show.interactive.frame import axis, framed, mark_moments, with_notes
+from neuraldbg.show.interactive.frame import axis, framed, graph_objects, mark_moments, with_notes
 from neuraldbg.show.interactive.words import full_names, safe, tick_names
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+    from neuraldbg.show.interactive.cells import Columns
     from neuraldbg.show.static.theme import Theme
-    from neuraldbg.show.views.view import Heat
+    from neuraldbg.show.views.view import Bools, Heat
 
 ALL_NAMED = 40
 """With more layers than this only some are named beside the map; the pointer names each."""
+CROSSED = 400
+"""Cells that are NaN or infinite and have a cross on them; of more, the rest has the colour alone."""
 ROW, AROUND, LEAST, TALLEST = 22, 170, 300, 1200
 """Pixels: a layer, what surrounds the map, and the height at least and at most."""
 
@@ -49,7 +52,8 @@ def figure(view: Heat, theme: Theme) -> go.Figure:
     if view.scale.log and zero.any():
         made.add_trace(flat_map(columns, rows, zero, theme.zero, "exactly 0"))
     if bad.any():
-        made.add_trace(flat_map(columns, rows, bad, theme.bad, "NaN or infinite", "✕"))
+        made.add_trace(flat_map(columns, rows, bad, theme.bad, "NaN or infinite"))
+        _cross_out(made, columns, rows, bad, theme)
     mark_moments(made, view, theme, float(columns.edges[0]), float(columns.edges[-1]))
     shown = _named(view)
     names = tick_names(view.layers, view.guilty, theme)
@@ -66,6 +70,24 @@ def figure(view: Heat, theme: Theme) -> go.Figure:
         ),
     )
     return made
+
+
+def _cross_out(made: go.Figure, columns: Columns, rows: list[str], bad: Bools, theme: Theme) -> None:
+    """Mark the first cells, so that they are told from others without colour too.
+
+    The text that plotly can write into cells costs it 25 s for a map of 120 x 240.
+    """
+    at = np.argwhere(bad)[:CROSSED]
+    made.add_trace(
+        graph_objects().Scatter(
+            x=(columns.edges[at[:, 1]] + columns.edges[at[:, 1] + 1]) / 2,
+            y=[rows[i] for i in at[:, 0].tolist()],
+            mode="markers",
+            marker={"symbol": "x-thin", "size": 7, "line": {"width": 1.5, "color": theme.ink}},
+            hoverinfo="skip",
+            showlegend=False,
+        )
+    )
 
 
 def _named(view: Heat) -> list[int]:
