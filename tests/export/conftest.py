@@ -19,6 +19,7 @@ def run(tmp_path_factory):
     assert (history.read & ~thinned).any()
     assert (~history.read & ~thinned).any()
     assert (~np.isnan(history.scalars["loss"]) & thinned).any()
+    assert found.histograms
     return found
 
 

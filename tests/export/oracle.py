@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from neuraldbg.nouns import STATS
+from neuraldbg.nouns import EDGES, STATS
 
 COUNT = STATS.index("count")
 
@@ -29,3 +29,13 @@ def scalars(run, row):
 def same(one, other):
     """Equal, with NaN equal to NaN."""
     return one == other or (math.isnan(one) and math.isnan(other))
+
+
+def bins(run):
+    """(step, site, lower, upper, count) of every bin with something in it."""
+    for taken in run.histograms:
+        for site in range(len(run.layout.sites)):
+            counts = taken.counts_of(site)
+            if counts is not None:
+                for at in np.flatnonzero(counts).tolist():
+                    yield taken.step, site, EDGES[at], EDGES[at + 1], int(counts[at])

@@ -134,6 +134,18 @@ def test_parquet_scalars_null_and_nan_are_two_things(run, arrow):
     assert math.isnan(table["loss"][-1].as_py())
 
 
+def test_histograms_have_each_bin_of_the_record(run, sheets, arrow):
+    wanted = list(oracle.bins(run))
+    assert len({step for step, *_ in wanted}) == len(run.histograms) > 3
+    table = arrow["histograms"].read().to_pylist()
+    assert len(table) == len(sheets["histograms"]) == len(wanted)
+    for typed, row, (step, site, *ends, count) in zip(table, sheets["histograms"], wanted, strict=True):
+        where = run.layout.sites[site]
+        assert (typed["step"], typed["kind"], typed["layer"]) == (step, where.kind, where.module)
+        assert ([typed["lower"], typed["upper"]], typed["count"]) == (ends, count)
+        assert [float(row["lower"]), float(row["upper"]), int(row["count"])] == [*ends, count]
+
+
 def test_parquet_says_what_it_is_about(run, diagnosis, arrow):
     for name, file in arrow.items():
         told = {key.decode(): value.decode() for key, value in file.schema_arrow.metadata.items()}

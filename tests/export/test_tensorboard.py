@@ -15,7 +15,7 @@ from neuraldbg.nouns import STATS
 
 
 def read(folder):
-    found = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
+    found = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0, "histograms": 0})
     found.Reload()
     return found
 
@@ -73,6 +73,25 @@ def test_sites_by_kind_layer_and_statistic(run, board):
     assert compared == 3
 
 
+def test_histograms_hold_the_counts_of_the_record(run, board):
+    wanted = {}
+    for step, site, lower, upper, count in oracle.bins(run):
+        wanted.setdefault((site, step), []).append((lower, upper, count))
+    rows = {one.label: row for row, one in enumerate(run.layout.sites) if one.kind == "param_grad"}
+    compared = 0
+    for tag in board.Tags()["histograms"]:
+        kind, _, label = tag.partition("/")
+        for taken in board.Histograms(tag) if kind == "param_grad" and label in rows else ():
+            own, value = wanted[rows[label], taken.step], taken.histogram_value
+            used = [(end, count) for end, count in zip(value.bucket_limit, value.bucket, strict=True) if count]
+            assert used == [(upper, count) for _, upper, count in own]
+            assert (value.min, value.max, value.num) == (own[0][0], own[-1][1], sum(count for *_, count in own))
+            at = np.flatnonzero(run.history.steps <= taken.step)[-1]
+            assert taken.wall_time == pytest.approx(run.info.started + run.history.time[at], abs=1e-6)
+            compared += 1
+    assert compared > 10
+
+
 def test_values_that_are_not_finite_are_counted(run, board):
     tags = [tag for tag in board.Tags()["scalars"] if tag.endswith("/nonfinite")]
     assert tags
@@ -94,6 +113,7 @@ def test_a_selection(run, diagnosis, tmp_path):
     sites = {tag for tag in found.Tags()["scalars"] if not tag.startswith("run/")}
     assert {tag.split("/")[2] for tag in sites if "thinned" not in tag} == {"max", "nonfinite"}
     assert {tag.split("/")[1].partition(".")[0] for tag in sites} == {"=1+1"}
+    assert found.Tags()["histograms"] == []
 
 
 def test_without_tensorboard(run, diagnosis, tmp_path, monkeypatch):

@@ -28,7 +28,7 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r", "'")
 
 
 def write(run: RunRecord, diagnosis: Diagnosis, selection: Selection, path: Path) -> None:
-    """Write ``steps.csv``, ``sites.csv``, ``events.csv``, ``layers.csv`` and ``about.json`` into a folder."""
+    """Write a file for each table, and ``about.json``, into a folder."""
     told = about(run, diagnosis)
     told["tables"] = {}
     for table in tables(run, diagnosis, selection):

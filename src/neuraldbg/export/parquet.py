@@ -27,7 +27,7 @@ GROUP = 1 << 16
 
 
 def write(run: RunRecord, diagnosis: Diagnosis, selection: Selection, path: Path) -> None:
-    """Write ``steps.parquet``, ``sites.parquet``, ``events.parquet`` and ``layers.parquet`` into a folder."""
+    """Write a file for each table into a folder."""
     try:
         import pyarrow as pa  # noqa: PLC0415 (an extra)
         import pyarrow.parquet as pq  # noqa: PLC0415

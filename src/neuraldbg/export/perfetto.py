@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuraldbg.export.exporter import Exporter
-from neuraldbg.export.spans import spans
+from neuraldbg.export.spans import spans, time_of
 from neuraldbg.export.tables import measured, scalar_rows
 from neuraldbg.nouns import KINDS, column, jsonable
 
@@ -153,7 +153,7 @@ def _events(run: RunRecord, diagnosis: Diagnosis) -> Iterator[dict[str, Any]]:
     """Lasting events may overlap, so each is a track of its own: an asynchronous slice."""
     for number, event in enumerate(diagnosis.events):
         name = f"{event.kind} in {event.layer}" if event.layer else event.kind
-        begin, end = (_time_of(run, step) for step in (event.first_step, event.last_step))
+        begin, end = (time_of(run.history, step) for step in (event.first_step, event.last_step))
         args = {"event": event}
         if end <= begin:
             yield _instant(name, event.transition, TRAINING, begin, args)
@@ -161,12 +161,6 @@ def _events(run: RunRecord, diagnosis: Diagnosis) -> Iterator[dict[str, Any]]:
         place = {"name": name, "cat": event.transition, "id": str(number), "pid": TRAINING, "tid": EVENTS}
         yield {"ph": "b", **place, "ts": begin * _US, "args": args}
         yield {"ph": "e", **place, "ts": end * _US}
-
-
-def _time_of(run: RunRecord, step: int) -> float:
-    """When a step ended, or the row that it is in began to; that of the last row before it where it is not kept."""
-    at = int((run.history.steps <= step).nonzero()[0][-1]) if (run.history.steps <= step).any() else 0
-    return float(run.history.time[at]) if len(run.history) else 0.0
 
 
 def _sites(run: RunRecord, slab: Slab, rows: Sequence[int], stats: Sequence[str]) -> Iterator[dict[str, Any]]:

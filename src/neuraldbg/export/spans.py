@@ -1,4 +1,4 @@
-"""From when to when each row of time went on, in seconds since the run began, without overlaps of one optimizer."""
+"""When things happened, in seconds since the run began."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def spans(history: History, rows: npt.NDArray[np.intp]) -> tuple[Floats, Floats]:
-    """Return begin and end of these rows, which are in the order of time.
+    """Return begin and end of these rows, which are in the order of time; those of one optimizer do not overlap.
 
     A single step lasts from the end of the step before, whichever optimizer took that, to its own end: both are
     recorded. Of a row that stands for several steps, the end of the first is recorded, and the mean duration.
@@ -37,3 +37,9 @@ def spans(history: History, rows: npt.NDArray[np.intp]) -> tuple[Floats, Floats]
         begins[own[1:]] = np.maximum(begins[own[1:]], ends[own[:-1]])
         ends[own] = np.maximum(ends[own], begins[own])
     return begins, ends
+
+
+def time_of(history: History, step: int) -> float:
+    """Return when a step ended; where it is not recorded alone, when the first step of the row did that it is in."""
+    before = np.flatnonzero(history.steps <= step)
+    return float(history.time[before[-1] if len(before) else 0]) if len(history) else 0.0

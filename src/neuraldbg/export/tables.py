@@ -1,8 +1,9 @@
 """A run as the tables of a data frame: columns with types and meanings, given in chunks.
 
-Four tables. ``steps``: a row for each recorded step, with its scalars. ``sites``: the long one, a row for each site and
-step in which it was read, with a column for each statistic. ``events`` and ``layers``: what was found, and what there
-is. ``steps`` and ``sites`` meet in the columns ``step``, ``width`` and ``stream``, where both were kept alike.
+Five tables. ``steps``: a row for each recorded step, with its scalars. ``sites``: the long one, a row for each site and
+step in which it was read, with a column for each statistic. ``histograms``: how the values of a site were distributed
+in a few steps, a row for each bin with values in it. ``events`` and ``layers``: what was found, and what there is.
+``steps`` and ``sites`` meet in the columns ``step``, ``width`` and ``stream``, where both were kept alike.
 
 A row stands for ``width`` steps. Where that is 1 the numbers are those of the step, and columns that end in ``_low``
 and ``_high`` are empty. Elsewhere they are the means of the steps (of ``nonfinite`` and ``loss_nonfinite`` the sums),
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from neuraldbg.nouns import SCALARS, column, jsonable
+from neuraldbg.nouns import EDGES, SCALARS, column, jsonable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, History, RunRecord
 
 SCHEMA = "neuraldbg.tables/1"
-# 1  2026-11  first version: steps, sites, events, layers
+# 1  2026-11  first version: steps, sites, histograms, events, layers
 
 UNITS = {"time_s": "s", "duration": "s", "overhead": "s"}
 MEANINGS = {
@@ -51,6 +52,14 @@ _TIME = {
     "width": ("int", "steps from the first to the last of the row; 1 is full resolution"),
     "stream": ("int", "the optimizer that stepped, from 0"),
     "time_s": ("float", "seconds from the beginning of the run to the end of the first step of the row"),
+}
+
+
+_SITE = {
+    "kind": ("text", "what is read there: activation, output_grad, param, param_grad, update, input or op"),
+    "layer": ("text", "path of the layer, empty for the model itself"),
+    "call": ("int", "which call of the layer within one forward pass, from 0"),
+    "name": ("text", "of the parameter, or of a part of a nested output"),
 }
 
 
@@ -93,7 +102,7 @@ class Table:
 
 def tables(run: RunRecord, diagnosis: Diagnosis, selection: Selection) -> tuple[Table, ...]:
     """Return the tables of a run, of which nothing is read yet."""
-    return (_steps(run), _sites(run, selection), _events(diagnosis), _layers(run))
+    return (_steps(run), _sites(run, selection), _histograms(run, selection), _events(diagnosis), _layers(run))
 
 
 def about(run: RunRecord, diagnosis: Diagnosis) -> dict[str, Any]:
@@ -141,16 +150,13 @@ def _steps(run: RunRecord) -> Table:
 
 
 def _sites(run: RunRecord, selection: Selection) -> Table:
-    history, sites = run.history, run.layout.sites
+    history, whose = run.history, _whose(run)
     stats = selection.columns()
     rows, picked = np.array(selection.rows(run), np.int64), [column(stat) for stat in stats]
     thinned = bool((history.width[history.read] > 1).any())
     columns = [
         *(Column(name, *told) for name, told in _TIME.items()),
-        Column("kind", "text", "what is read there: activation, output_grad, param, param_grad, update, input or op"),
-        Column("layer", "text", "path of the layer, empty for the model itself"),
-        Column("call", "int", "which call of the layer within one forward pass, from 0"),
-        Column("name", "text", "of the parameter, or of a part of a nested output"),
+        *(Column(name, *told) for name, told in _SITE.items()),
         *(Column(stat, "float32", MEANINGS[stat]) for stat in stats),
     ]
     if thinned:
@@ -160,17 +166,14 @@ def _sites(run: RunRecord, selection: Selection) -> Table:
             for stat in stats
             for end, word in ends
         ]
-    texts = tuple(_coded([getattr(site, part) for site in sites]) for part in ("kind", "module", "name"))
-    calls = np.array([site.call for site in sites], np.int64)
 
     def chunks() -> Iterator[Sequence[Values]]:
         for slab in history.slabs():
             at, place = np.nonzero(slab.high[:, rows, column("count")] > 0)
             site = rows[place]
-            kind, layer, name = (Words(text.codes[site], text.words) for text in texts)
             values = [slab.mean[at, site, k] for k in picked]
             when = _when(history, slab.rows[at])
-            found: list[Values] = [*when, kind, layer, np.ma.array(calls[site]), name, *map(np.ma.array, values)]
+            found: list[Values] = [*when, *whose(site), *map(np.ma.array, values)]
             if thinned:
                 single = history.width[slab.rows[at]] == 1
                 for k in picked:
@@ -182,6 +185,48 @@ def _sites(run: RunRecord, selection: Selection) -> Table:
 
 def _when(history: History, rows: Any) -> list[Values]:
     return [np.ma.array(part[rows]) for part in (history.steps, history.width, history.stream, history.time)]
+
+
+def _whose(run: RunRecord) -> Callable[[Any], list[Values]]:
+    """Return what gives the columns of _SITE for places in the layout."""
+    sites = run.layout.sites
+    kind, layer, name = (_coded([getattr(site, part) for site in sites]) for part in ("kind", "module", "name"))
+    call = np.array([site.call for site in sites], np.int64)
+
+    def columns(site: Any) -> list[Values]:
+        of = [Words(text.codes[site], text.words) for text in (kind, layer, name)]
+        return [of[0], of[1], np.ma.array(call[site]), of[2]]
+
+    return columns
+
+
+def _histograms(run: RunRecord, selection: Selection) -> Table:
+    whose, rows = _whose(run), np.array(selection.rows(run), np.int64)
+    columns = (
+        Column("step", "int", "the optimizer step, from 0"),
+        *(Column(name, *told) for name, told in _SITE.items()),
+        Column("lower", "float", "the lower end of the bin"),
+        Column("upper", "float", "its upper end; of the two the one farther from zero is outside"),
+        Column("count", "int", "elements in the bin, of those that were read"),
+    )
+
+    def chunks() -> Iterator[Sequence[Values]]:
+        for taken in run.histograms:
+            width = taken.width.astype(np.int64)
+            site = np.repeat(taken.rows.astype(np.int64), width)
+            begin = np.repeat(np.cumsum(width) - width, width)
+            place = np.repeat(taken.first.astype(np.int64), width) + np.arange(len(taken.counts)) - begin
+            keep = (taken.counts > 0) & np.isin(site, rows)
+            site, place = site[keep], place[keep]
+            yield (
+                np.ma.array(np.full(len(site), taken.step, np.int64)),
+                *whose(site),
+                np.ma.array(EDGES[place]),
+                np.ma.array(EDGES[place + 1]),
+                np.ma.array(taken.counts[keep].astype(np.int64)),
+            )
+
+    return Table("histograms", columns, chunks)
 
 
 def _events(diagnosis: Diagnosis) -> Table:

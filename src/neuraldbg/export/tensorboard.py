@@ -2,9 +2,11 @@
 
 Scalars under ``run/`` (loss, learning rate, gradient norm, ...) and under ``<kind>/<layer>/<statistic>`` for the sites
 (``rms`` and, where there are any, ``nonfinite``, unless others are asked for), at the step and the wall time at which
-they were recorded. TensorBoard's scalars are float32. A row that stands for several steps is no point of these: it
-has tags of its own, which end in ``thinned_low``, ``thinned_mean`` and ``thinned_high``, at its first step. The
-diagnosis is a text. Names of layers are quoted as in an address, so that a slash in one makes no group.
+they were recorded. TensorBoard's scalars are float32. A row that stands for several steps is no point of these: it has
+tags of its own, which end in ``thinned_low``, ``thinned_mean`` and ``thinned_high``, at its first step. Histograms,
+where the run has them and no statistic is chosen, are under ``<kind>/<layer>``: their extremes are the ends of their
+outermost bins, and their sums are not given, since the record does not have them. The diagnosis is a text. Names of
+layers are quoted as in an address, so that a slash in one makes no group.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ import numpy as np
 
 from neuraldbg.errors import MissingExtra
 from neuraldbg.export.exporter import Exporter
+from neuraldbg.export.spans import time_of
 from neuraldbg.export.tables import measured, utf8
-from neuraldbg.nouns import column
+from neuraldbg.nouns import EDGES, column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,6 +54,9 @@ def write(run: RunRecord, diagnosis: Diagnosis, selection: Selection, path: Path
         out.write(Event(wall_time=started, file_version=_VERSION).SerializeToString())
         text = Summary(value=[_text("diagnosis", _said(diagnosis))])
         out.write(Event(wall_time=started, step=0, summary=text).SerializeToString())
+        for step, values in _histograms(run, selection):
+            when = started + time_of(run.history, step)
+            out.write(Event(wall_time=when, step=step, summary=Summary(value=values)).SerializeToString())
         for at, values in _points(run, selection):
             step, when = int(run.history.steps[at]), started + float(run.history.time[at])
             summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values])
@@ -72,6 +78,32 @@ def _said(diagnosis: Diagnosis) -> str:
     """The text is read as Markdown: as a block of code, names in it stay what they are, and nothing wraps its lines."""
     lines = [part for line in str(diagnosis).splitlines() for part in textwrap.wrap(line, _WIDE) or [""]]
     return "\n".join(f"    {line}" for line in lines)
+
+
+def _histograms(run: RunRecord, selection: Selection) -> Iterator[tuple[int, list[Any]]]:
+    from tensorboard.compat.proto.histogram_pb2 import HistogramProto  # noqa: PLC0415 (an extra)
+    from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415
+
+    rows = () if selection.stats else selection.rows(run)
+    tags = _tags([run.layout.sites[row] for row in rows])
+    # As TensorFlow writes an end that is open.
+    edges = np.nan_to_num(EDGES)
+    for taken in run.histograms:
+        values = []
+        for row, tag in zip(rows, tags, strict=True):
+            counts = taken.counts_of(row)
+            if counts is None or not counts.any():
+                continue
+            first, last = np.flatnonzero(counts)[[0, -1]].tolist()
+            made = HistogramProto(
+                min=edges[first],
+                max=edges[last + 1],
+                num=counts.sum(),
+                bucket_limit=edges[first + 1 : last + 2],
+                bucket=counts[first : last + 1],
+            )
+            values.append(Summary.Value(tag=tag, histo=made))
+        yield taken.step, values
 
 
 def _points(run: RunRecord, selection: Selection) -> Iterator[tuple[int, list[tuple[str, float]]]]:
