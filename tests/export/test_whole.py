@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -48,7 +49,7 @@ def test_a_failure_leaves_what_was_there(short, diagnosis, tmp_path, monkeypatch
             member.write(run, diagnosis, selection, path)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    changed = tuple(type(one)(one.name, one.title, one.target, fail, one.selects, one.files) for one in EXPORTERS)
+    changed = tuple(replace(one, write=fail) for one in EXPORTERS)
     monkeypatch.setattr("neuraldbg.export.EXPORTERS", changed)
     with pytest.raises(ExportFailed, match="No space left on device") as caught:
         export(short, diagnosis, target, form, force=True)

@@ -69,6 +69,4 @@ def _norms(table: Any, layers: dict[str, list[int]]) -> dict[str, float]:
     return {layer: float(np.sqrt(square[rows].sum())) for layer, rows in seen.items() if rows}
 
 
-EXPORTER = Exporter(
-    "crash", "the last steps as norms by layer, as the flight recorder dumps them", target="crash.json", write=write
-)
+EXPORTER = Exporter("crash", target="crash.json", write=write)

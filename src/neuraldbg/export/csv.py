@@ -70,7 +70,6 @@ def harmless(text: str) -> str:
 
 EXPORTER = Exporter(
     "csv",
-    "a folder of tables, one row a site and step",
     target="run-csv",
     write=write,
     selects=True,

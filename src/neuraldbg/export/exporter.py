@@ -63,8 +63,6 @@ class Exporter:
 
     name: str
     """As ``neuraldbg export --format`` takes it."""
-    title: str
-    """What it writes and who reads it, in a few words, for the help."""
     target: str
     """What the file or folder is called where nobody says."""
     write: Write

@@ -121,4 +121,4 @@ def _arrays(tables: Any, seen: Any) -> list[str]:
     return [",".join(found[first:last]) for first, last in pairwise(ends)]
 
 
-EXPORTER = Exporter("json", "the whole run and its diagnosis as one document", target="run.json", write=write)
+EXPORTER = Exporter("json", target="run.json", write=write)

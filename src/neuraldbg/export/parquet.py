@@ -82,7 +82,6 @@ def _joined(pa: Any, parts: list[Any]) -> Any:
 
 EXPORTER = Exporter(
     "parquet",
-    "the same tables with typed columns, for pandas, polars, DuckDB and Spark",
     target="run-parquet",
     write=write,
     selects=True,

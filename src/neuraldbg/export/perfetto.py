@@ -182,7 +182,6 @@ def _sites(run: RunRecord, slab: Slab, rows: Sequence[int], stats: Sequence[str]
 
 EXPORTER = Exporter(
     "perfetto",
-    "a trace for ui.perfetto.dev: steps, numbers and events over real time",
     target="trace.json",
     write=write,
     selects=True,

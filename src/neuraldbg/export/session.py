@@ -9,6 +9,4 @@ from dataclasses import replace
 
 from neuraldbg.export.json import EXPORTER as JSON
 
-EXPORTER = replace(
-    JSON, name="session", title="the same document, to be loaded again and compared with", target="session.json"
-)
+EXPORTER = replace(JSON, name="session", target="session.json")

@@ -34,7 +34,7 @@ FILE = "events.out.tfevents.{started}.neuraldbg"
 """TensorBoard knows its files by ``tfevents`` in the name."""
 _VERSION = "brain.Event:2"
 _QUOTED = {ord(c): f"%{ord(c):02X}" for c in "%/"} | {c: f"%{c:02X}" for c in (*range(0x20), 0x7F)}
-_WIDE = 96
+_WIDE = 72
 """Characters of a line of text."""
 _THINNED = ("low", "mean", "high")
 
@@ -163,7 +163,6 @@ def _tags(sites: Sequence[Site]) -> list[str]:
 
 EXPORTER = Exporter(
     "tensorboard",
-    "a folder for tensorboard --logdir: scalars at their wall times, and the diagnosis",
     target="run-tensorboard",
     write=write,
     selects=True,
