@@ -275,3 +275,50 @@ def test_nan_in_one_run_is_a_divergence(base):
     assert np.isinf(found.drift.values).any()
     again = compare(one, changed(before=poison))
     assert again.verdict == "identical"
+
+
+# ---------------------------------------------------------------- samples
+
+
+class Image(nn.Module):
+    """Outputs of 16,384 elements, of which 4,096 are read."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 16, 3, padding=1)
+        self.head = nn.Linear(16, 3)
+
+    def forward(self, x):
+        hidden = torch.relu(self.conv2(torch.relu(self.conv1(x))))
+        return self.head(hidden.mean((2, 3)))
+
+
+def see(layout=torch.contiguous_format, gain=1.0):
+    torch.manual_seed(0)
+    model = Image().to(memory_format=layout)
+    opt = torch.optim.SGD(model.parameters(), lr=0.01)
+    with NeuralDbg(model, overhead=None, probes=False) as dbg:
+        for _ in range(4):
+            x = torch.randn(16, 3, 8, 8).to(memory_format=layout)
+            opt.zero_grad()
+            (F.cross_entropy(model(gain * x), torch.arange(16) % 3)).backward()
+            opt.step()
+    return dbg.record()
+
+
+def test_samples_of_another_memory_format_are_no_difference():
+    """The blocks that are read lie at other places of the image; what is read as a whole tells that nothing differs."""
+    one, other = see(), see(torch.channels_last)
+    rows = [run.layout.rows("activation", "conv1")[0] for run in (one, other)]
+    rms = [run.history.row(0)[row][column("rms")] for run, row in zip((one, other), rows, strict=True)]
+    assert abs(rms[0] - rms[1]) > 1e-3 * rms[0], "the samples must differ for the test to mean something"
+    found = compare(one, other, rtol=1e-4)
+    assert found.verdict in ("identical", "close")
+    assert any("memory format" in note for note in found.notes)
+    assert compare(see(), see()).compared.sites == len(one.layout.sites)
+
+
+def test_a_difference_that_samples_show_is_not_taken_for_another_memory_format():
+    found = compare(see(), see(gain=1.01), rtol=1e-4)
+    assert (found.first.kind, found.first.relative) == ("input", pytest.approx(1 - 1 / 1.01, rel=1e-3))
+    assert not any("memory format" in note for note in found.notes)

@@ -66,7 +66,7 @@ def compare(
         overall=overall_trend(found, earliest.difference.step) if earliest else None,
         kinds=kind_spans(found),
         layers=layer_spans(found),
-        settings=settings.differences(runs, matching),
+        settings=settings.differences(runs, matching, whole=whole),
         paired=matching.paired,
         only=matching.only,
         losses=tuple(loss_pair(pair) for pair in losses),
@@ -81,7 +81,7 @@ def compare(
             only=only,
             share=measured.share,
         ),
-        notes=notes_of(found, matching, whole=whole),
+        notes=notes_of(found, names, whole=whole),
         drift=drift,
     )
     return replace(comparison, summary=summary_of(comparison, matching))

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 AT_ONCE = 4_000_000
 """Numbers of one statistic that are unpacked at once."""
+PLAIN = 100.0
+"""A sample that differs by this many times as much as all that was read as a whole is one of other places."""
+_LEAST = 1e-3
 MOMENTS = ("mean", "std", "rms", "min", "max")
 
 
@@ -55,13 +58,32 @@ def measure(runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], time: 
     read = total = 0.0
     parts = list(_parts(pairs, max(1, AT_ONCE // max(1, *(len(run.history) for run in runs)))))
     looked = _looked(runs, pairs, time, parts)
+    sampled = np.zeros(len(pairs), bool)
     for part in parts:
         chunk = _Chunk(runs, pairs[part], time, looked)
         relative[:, part], beyond[:, part], differs[:, part] = chunk.compare(tol)
         elsewhere[part] = chunk.elsewhere.any(axis=0) & ~chunk.both.any(axis=0)
+        sampled[part] = chunk.sampled.any(axis=0)
         read += float(chunk.count[0][chunk.both].sum())
         total += float(chunk.total[0][chunk.both].sum())
-    return Measured(relative, beyond, differs, elsewhere, read / total if total else 0.0)
+    astray = _astray(relative, pairs, sampled)
+    relative[:, astray] = np.nan
+    beyond[:, astray] = differs[:, astray] = False
+    return Measured(relative, beyond, differs, elsewhere | astray, read / total if total else 0.0)
+
+
+def _astray(relative: Floats32, pairs: Sequence[SitePair], sampled: Bools) -> Bools:
+    """Return which pairs (P,) are samples of other places, as of tensors in another memory format: they differ where
+    nothing does that was read as a whole. An output that is not the same would show in the gradients.
+    """
+    outputs = np.array([pair.one.kind in ("activation", "output_grad") for pair in pairs], bool)
+    whole = ~sampled & (outputs | np.array([pair.one.kind == "param_grad" for pair in pairs], bool))
+    if not whole.any() or not (outputs & sampled).any():
+        return np.zeros(len(pairs), bool)
+    level = np.fmax.reduce(relative[:, whole], axis=1)
+    level[np.isnan(relative[:, whole]).any(axis=1)] = np.inf
+    odd: Bools = np.any(relative > np.maximum(PLAIN * level, _LEAST)[:, None], axis=0)
+    return odd & outputs & sampled
 
 
 def _parts(pairs: Sequence[SitePair], most: int) -> Iterator[slice]:
@@ -86,7 +108,7 @@ def _looked(
             count = side.gather(history.stat(rows, "count", "max"), highest=True)
             for kind in dict.fromkeys(kinds.tolist()):
                 seen[kind][k] |= (count[:, kinds == kind] > 0).any(axis=1)
-    return {kind: np.asarray(both.all(axis=0)) for kind, both in seen.items()}
+    return {kind: both[0] & both[1] for kind, both in seen.items()}
 
 
 def _sides(
@@ -115,10 +137,10 @@ class _Chunk:
         self.count, self.total = self._top("count"), self._top("total")
         seen = self.count[0] > 0, self.count[1] > 0
         apart = np.array([pair.apart for pair in pairs])
-        sampled = (self.count[0] < self.total[0]) | (self.count[1] < self.total[1])
+        self.sampled = (self.count[0] < self.total[0]) | (self.count[1] < self.total[1])
         same_size = self.total[0] == self.total[1]
         self.lone = (seen[0] != seen[1]) & ~apart & np.stack([looked[pair.one.kind] for pair in pairs], axis=1)
-        self.elsewhere = seen[0] & seen[1] & sampled & same_size & (apart | (self.count[0] != self.count[1]))
+        self.elsewhere = seen[0] & seen[1] & self.sampled & same_size & (apart | (self.count[0] != self.count[1]))
         self.both = seen[0] & seen[1] & ~self.elsewhere
 
     def _top(self, stat: str) -> tuple[Floats, Floats]:

@@ -64,10 +64,10 @@ ABSENT = "none"
 _EXACT = Tolerance(1e-6, 0.0, "")
 
 
-def differences(runs: tuple[RunRecord, RunRecord], layers: Matching) -> tuple[Setting, ...]:
-    """Return every difference, ranked, then by step."""
-    found = [*_scalars(runs), *_facts(runs), *_layers(runs, layers), *_infos(runs[0].info, runs[1].info)]
-    compiled = [any(site.dtype == "" for site in run.layout.sites) for run in runs]
+def differences(runs: tuple[RunRecord, RunRecord], layers: Matching, *, whole: bool = True) -> tuple[Setting, ...]:
+    """Return every difference, ranked, then by step. ``whole`` says that both runs were read at every step."""
+    found = [*_scalars(runs), *_facts(runs, whole=whole), *_layers(runs, layers), *_infos(runs[0].info, runs[1].info)]
+    compiled = [any(s.kind == "activation" and s.dtype == "" for s in run.layout.sites) for run in runs]
     if compiled[0] != compiled[1]:
         found.append(Setting("compiled", compiled[0], compiled[1], 0))
     named = {setting.name for setting in found if setting.name in SCALARS.values()}
@@ -109,8 +109,11 @@ def _lone_scalar(runs: tuple[RunRecord, RunRecord], name: str, title: str) -> It
             yield Setting(title, values[0], values[1], int(one.steps[0]))
 
 
-def _facts(runs: tuple[RunRecord, RunRecord]) -> Iterator[Setting]:
-    """Compare what facts say as they changed over the run, up to the last step that both have."""
+def _facts(runs: tuple[RunRecord, RunRecord], *, whole: bool) -> Iterator[Setting]:
+    """Compare what facts say as they changed over the run, up to the last step that both have.
+
+    Where steps were left out, runs see a change at other steps: then only what was said first is compared.
+    """
     last = min(run.steps for run in runs) - 1
     courses: list[dict[str, dict[int, Any]]] = [{}, {}]
     for run, course in zip(runs, courses, strict=True):
@@ -128,6 +131,7 @@ def _facts(runs: tuple[RunRecord, RunRecord]) -> Iterator[Setting]:
             values = _as_of(one, step), _as_of(other, step)
             if values[0] != values[1]:
                 yield Setting(name, *values, step)
+            if values[0] != values[1] or not whole:
                 break
 
 

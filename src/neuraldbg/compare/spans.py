@@ -26,7 +26,7 @@ def kind_spans(found: Findings) -> tuple[KindSpan, ...]:
     """Return how each kind of sites compares, and the loss."""
     spans = []
     measured, steps = found.measured, found.time.steps
-    seen = np.asarray((~np.isnan(measured.relative)).any(axis=0))
+    seen: npt.NDArray[np.bool_] = np.any(~np.isnan(measured.relative), axis=0)
     for kind in KINDS:
         at = np.flatnonzero([bool(seen[p]) and pair.one.kind == kind for p, pair in enumerate(found.pairs)])
         if not len(at):

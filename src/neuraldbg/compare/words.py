@@ -108,7 +108,7 @@ def course(trend: Trend | None) -> str:
     return f"; that {trend.course} x{trend.factor:.3g} a step{after}"
 
 
-def notes_of(found: Findings, matching: Matching, *, whole: bool) -> tuple[str, ...]:
+def notes_of(found: Findings, names: tuple[str, str], *, whole: bool) -> tuple[str, ...]:
     """Say what was not compared, and what stands for several steps."""
     notes = []
     steps = [run.steps for run in found.runs]
@@ -119,15 +119,13 @@ def notes_of(found: Findings, matching: Matching, *, whole: bool) -> tuple[str, 
             f"of {found.time.thinned:,} older steps only the extremes of several together are kept and compared"
         )
     if not whole and len(found.time):
-        notes.append(
-            "not every step was read in both runs, to keep watching cheap: `overhead=None` (`neuraldbg run --overhead` "
-            "says how) reads all"
-        )
+        read = [f"{run.history.read.sum():,} of {name}" for run, name in zip(found.runs, names, strict=True)]
+        notes.append(f"not every step was read, to keep watching cheap: rows with layers are {' and '.join(read)}")
     elsewhere = int(found.measured.elsewhere.sum())
     if elsewhere:
         notes.append(
-            f"{elsewhere} sites of large tensors were sampled at other places in the two runs (one is compiled, or has "
-            "another `block_cap`) and are not compared"
+            f"{elsewhere} sites of large tensors were sampled at other places in the two runs (one is compiled, or "
+            "has another memory format or `block_cap`) and are not compared"
         )
     if 0 < found.measured.share < 1:
         notes.append(
@@ -137,5 +135,4 @@ def notes_of(found: Findings, matching: Matching, *, whole: bool) -> tuple[str, 
     streams = [run.streams for run in found.runs]
     if streams[0] != streams[1] and all(steps):
         notes.append(f"the runs have {len(streams[0])} and {len(streams[1])} optimizers: those in common are compared")
-    del matching
     return tuple(notes)
