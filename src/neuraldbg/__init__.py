@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from neuraldbg.control.trigger import TriggerEngine
     from neuraldbg.errors import NeuralDbgError, TrainingHalted
     from neuraldbg.nouns import Diagnosis, Event, Evidence, Hypothesis, Site, Step
+    from neuraldbg.nouns.comparison import Comparison
     from neuraldbg.record.ring import RingBuffer
     from neuraldbg.saved import Run
     from neuraldbg.session import NeuralDbg
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "DebugVisualizer": "neuraldbg.show.static.visualizer",
+    "Comparison": "neuraldbg.nouns.comparison",
     "Diagnosis": "neuraldbg.nouns",
     "Event": "neuraldbg.nouns",
     "Evidence": "neuraldbg.nouns",
@@ -40,6 +42,7 @@ _HOME = {
 
 __all__ = [
     "DebugVisualizer",
+    "Comparison",
     "Diagnosis",
     "Event",
     "Evidence",

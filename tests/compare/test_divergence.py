@@ -281,27 +281,27 @@ def test_nan_in_one_run_is_a_divergence(base):
 
 
 class Image(nn.Module):
-    """Outputs of 16,384 elements, of which 4,096 are read."""
+    """Inputs, outputs and a weight of more than 4,096 elements, of which so many are read."""
 
     def __init__(self):
         super().__init__()
-        self.conv1, self.conv2 = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 16, 3, padding=1)
-        self.head = nn.Linear(16, 3)
+        self.conv1, self.conv2 = nn.Conv2d(3, 32, 3, padding=1), nn.Conv2d(32, 32, 3, padding=1)
+        self.head = nn.Linear(32, 3)
 
     def forward(self, x):
         hidden = torch.relu(self.conv2(torch.relu(self.conv1(x))))
         return self.head(hidden.mean((2, 3)))
 
 
-def see(layout=torch.contiguous_format, gain=1.0):
+def see(layout=torch.contiguous_format, gain=1.0, lr=0.01):
     torch.manual_seed(0)
     model = Image().to(memory_format=layout)
-    opt = torch.optim.SGD(model.parameters(), lr=0.01)
+    opt = torch.optim.SGD(model.parameters(), lr=lr)
     with NeuralDbg(model, overhead=None, probes=False) as dbg:
         for _ in range(4):
-            x = torch.randn(16, 3, 8, 8).to(memory_format=layout)
+            x = torch.randn(32, 3, 8, 8).to(memory_format=layout)
             opt.zero_grad()
-            (F.cross_entropy(model(gain * x), torch.arange(16) % 3)).backward()
+            (F.cross_entropy(model(gain * x), torch.arange(32) % 3)).backward()
             opt.step()
     return dbg.record()
 
@@ -321,4 +321,7 @@ def test_samples_of_another_memory_format_are_no_difference():
 def test_a_difference_that_samples_show_is_not_taken_for_another_memory_format():
     found = compare(see(), see(gain=1.01), rtol=1e-4)
     assert (found.first.kind, found.first.relative) == ("input", pytest.approx(1 - 1 / 1.01, rel=1e-3))
+    assert not any("memory format" in note for note in found.notes)
+    found = compare(see(), see(lr=0.02))
+    assert (found.first.kind, found.first.relative) == ("update", pytest.approx(0.5, rel=1e-3))
     assert not any("memory format" in note for note in found.notes)

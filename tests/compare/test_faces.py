@@ -179,6 +179,13 @@ def test_the_losses_are_those_of_the_runs(runs, slow):
         np.testing.assert_array_equal(line.values, run.scalar("loss").values)
 
 
+def test_the_command_draws_as_text(runs, capsys):
+    assert main(["compare", str(runs / "base"), str(runs / "slow"), "--terminal"]) == 0
+    out = capsys.readouterr().out
+    assert "Loss: base against slow" in out
+    assert "Largest relative difference in each layer" in out
+
+
 def test_every_view_is_text_too(runs, slow):
     one, other = Run.load(runs / "base"), Run.load(runs / "slow")
     for view in pair_views(one, other, slow):

@@ -11,6 +11,8 @@ from neuraldbg.cli.command import FAILED, OK, VERDICT, Result, json_target
 from neuraldbg.errors import ConfigError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from neuraldbg.nouns.comparison import Comparison
     from neuraldbg.saved import Run
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 @click.option("--atol", type=float, metavar="X", help="Absolute tolerance. By default there is none.")
 @click.option("--json", "json_to", metavar="FILE", help="Also write the comparison as strict JSON ('-': only that).")
 @click.option("-o", "--out", metavar="PICTURE", help="Also draw both losses and the differences: .png, .svg or .pdf.")
+@click.option("--terminal", is_flag=True, help="Also draw both losses and the differences as text.")
 @click.option(
     "--fail-on",
     type=click.Choice(["divergence"]),
@@ -36,6 +39,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     atol: float | None,
     json_to: str | None,
     out: str | None,
+    terminal: bool,
     fail_on: str | None,
 ) -> Result:
     """Compare the runs A and B step by step and layer by layer: where they part first, by how much, and how it goes on.
@@ -54,7 +58,10 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     runs, names = _opened(one, other, ranks)
     comparison = runs[0].compare(runs[1], names=names, rtol=rtol, atol=atol)
     if target != "-":  # standard output is the JSON alone then
-        print_comparison(comparison, Console())
+        console = Console()
+        print_comparison(comparison, console)
+        if terminal:
+            _print_views(runs, comparison, console)
     if out is not None:
         _draw(runs, comparison, Path(out))
         click.echo(f"wrote {out}", err=target == "-")
@@ -99,6 +106,17 @@ def _checked(path: Path) -> None:
     from neuraldbg.show.static.canvas import target  # noqa: PLC0415
 
     target(path)
+
+
+def _print_views(runs: tuple[Run, Run], comparison: Comparison, console: Console) -> None:
+    from neuraldbg.show.terminal.draw import drawn  # noqa: PLC0415
+    from neuraldbg.show.terminal.marks import ASCII, UNICODE  # noqa: PLC0415
+    from neuraldbg.show.views.pair import pair_views  # noqa: PLC0415
+
+    marks = ASCII if console.options.ascii_only else UNICODE
+    for view in pair_views(*runs, comparison):
+        console.print()
+        console.print(drawn(view, console.width, marks=marks), soft_wrap=True)
 
 
 def _draw(runs: tuple[Run, Run], comparison: Comparison, path: Path) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.nouns import Layer, Layout, RunRecord
 
-MOST = 4_000
+MOST = 2_000
 """Layers of a run up to which those without a path in common are matched by structure: the table of the alignment has
 their product as its size."""
 

@@ -74,16 +74,22 @@ def measure(runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], time: 
 
 def _astray(relative: Floats32, pairs: Sequence[SitePair], sampled: Bools) -> Bools:
     """Return which pairs (P,) are samples of other places, as of tensors in another memory format: they differ where
-    nothing does that was read as a whole. An output that is not the same would show in the gradients.
+    nothing does that was read as a whole. Data, outputs or weights at work that are not the same show in the gradients.
     """
-    outputs = np.array([pair.one.kind in ("activation", "output_grad") for pair in pairs], bool)
-    whole = ~sampled & (outputs | np.array([pair.one.kind == "param_grad" for pair in pairs], bool))
-    if not whole.any() or not (outputs & sampled).any():
+    kinds = np.array([pair.one.kind for pair in pairs], dtype=object)
+    outputs = np.isin(kinds, ("activation", "output_grad"))
+    whole = ~sampled & (outputs | (kinds == "param_grad"))
+    if not whole.any() or not sampled.any():
         return np.zeros(len(pairs), bool)
     level = np.fmax.reduce(relative[:, whole], axis=1)
     level[np.isnan(relative[:, whole]).any(axis=1)] = np.inf
-    odd: Bools = np.any(relative > np.maximum(PLAIN * level, _LEAST)[:, None], axis=0)
-    return odd & outputs & sampled
+    odd: Bools = np.any(relative > np.maximum(PLAIN * level, _LEAST)[:, None], axis=0) & sampled
+    at_work = {pair.one.module for pair in pairs if pair.one.kind == "activation"}
+    working = np.array([pair.one.kind == "param" and pair.one.module in at_work for pair in pairs], bool)
+    odd &= outputs | working | (kinds == "input")
+    names = {pair.one.label for pair, astray in zip(pairs, odd & working, strict=True) if astray}
+    changed = np.array([pair.one.kind == "update" and pair.one.label in names for pair in pairs], bool)
+    return np.asarray(odd | changed)
 
 
 def _parts(pairs: Sequence[SitePair], most: int) -> Iterator[slice]:

@@ -119,8 +119,10 @@ def notes_of(found: Findings, names: tuple[str, str], *, whole: bool) -> tuple[s
             f"of {found.time.thinned:,} older steps only the extremes of several together are kept and compared"
         )
     if not whole and len(found.time):
-        read = [f"{run.history.read.sum():,} of {name}" for run, name in zip(found.runs, names, strict=True)]
-        notes.append(f"not every step was read, to keep watching cheap: rows with layers are {' and '.join(read)}")
+        read = [f"{name} at {run.history.read.sum():,}" for run, name in zip(found.runs, names, strict=True)]
+        notes.append(
+            f"to keep watching cheap, layers were not read at every step: those of {' and of '.join(read)} times"
+        )
     elsewhere = int(found.measured.elsewhere.sum())
     if elsewhere:
         notes.append(
