@@ -145,21 +145,25 @@ def measured(layers: int, steps: int, updates: int, tab: str) -> Result:
 
     result = Result(layers, steps, tab)
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
-    with tempfile.TemporaryDirectory() as place, growing(Path(place) / "run", layers, steps) as go_on:
-        with dashboard(Path(place) / "run") as address, sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=program, args=["--disable-gpu"])
-            page = browser.new_page(viewport={"width": 1280, "height": 900})
-            result.first_paint_ms = opened(page, address)
-            for name in page.locator("nav a").all_inner_texts()[1:]:
-                began = time.perf_counter()
-                page.click(f"nav >> text={name}")
-                page.wait_for_selector(f"nav [aria-current] >> text={name}")
-                wait(page)
-                result.tabs_ms[name] = 1e3 * (time.perf_counter() - began)
-            page.goto(f"{page.url.split('?')[0]}?tab={tab}")
+    with (
+        tempfile.TemporaryDirectory() as place,
+        growing(Path(place) / "run", layers, steps) as go_on,
+        dashboard(Path(place) / "run") as address,
+        sync_playwright() as playwright,
+    ):
+        browser = playwright.chromium.launch(executable_path=program, args=["--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        result.first_paint_ms = opened(page, address)
+        for name in page.locator("nav a").all_inner_texts()[1:]:
+            began = time.perf_counter()
+            page.click(f"nav >> text={name}")
+            page.wait_for_selector(f"nav [aria-current] >> text={name}")
             wait(page)
-            watch(page, result, go_on, updates)
-            browser.close()
+            result.tabs_ms[name] = 1e3 * (time.perf_counter() - began)
+        page.goto(f"{page.url.split('?')[0]}?tab={tab}")
+        wait(page)
+        watch(page, result, go_on, updates)
+        browser.close()
     return result
 
 

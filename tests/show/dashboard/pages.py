@@ -1,4 +1,4 @@
-"""Real runs, a feed in memory over them, and a server of the page on the loopback, as strict as the real one."""
+"""Real runs, a feed in memory over them, and the page of it served on the loopback under the real content policy."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from neuraldbg.explain import diagnose
 from neuraldbg.nouns import History, Outcome, RunRecord
 from neuraldbg.saved import Run
 from neuraldbg.show.dashboard.feed import Entry, Moment
+from neuraldbg.show.dashboard.guard import policy
 from neuraldbg.show.dashboard.page.app import make_app
 from neuraldbg.show.dashboard.settings import DashboardSettings
 
@@ -97,20 +98,10 @@ class MemoryFeed:
 def served(feed, **settings):
     """Serve the page of a feed under a strict content policy; gives its address."""
     app = make_app(feed, DashboardSettings(**{"refresh_rate": 0.2, **settings}))
-    rules = (
-        "default-src 'self'",
-        "script-src 'self' " + " ".join(app.csp_hashes()),
-        "style-src 'self' 'unsafe-inline'",
-        "img-src 'self' data: blob:",
-        "connect-src 'self'",
-        "object-src 'none'",
-        "base-uri 'none'",
-        "frame-ancestors 'none'",
-    )
 
     @app.server.after_request
     def strict(response):
-        response.headers["Content-Security-Policy"] = "; ".join(rules)
+        response.headers["Content-Security-Policy"] = policy(app.csp_hashes())
         return response
 
     server = make_server("127.0.0.1", 0, app.server, threaded=True)
@@ -136,6 +127,15 @@ def drawn(page) -> None:
     before = None
     while before != (before := page.evaluate(places)):  # figures take their size a moment after they are there
         page.wait_for_timeout(200)
+
+
+def each_tab(page):
+    """Click on one tab after the other, and name those that are drawn."""
+    for tab in TABS:
+        page.click(f"nav a[href*='tab={tab}']")
+        becomes(page, lambda tab=tab: tab in page.locator("nav [aria-current]").get_attribute("href"), True)
+        drawn(page)
+        yield tab
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.show.dashboard.pages import HOSTILE, TABS, MemoryFeed, becomes, opened, served
+from tests.show.dashboard.pages import HOSTILE, MemoryFeed, becomes, each_tab, opened, served
 
 from neuraldbg.nouns import RunRecord
 from neuraldbg.show.dashboard.page.scene import suspect
@@ -12,15 +12,14 @@ LUMINANCE = """() => { const c = getComputedStyle(document.body).backgroundColor
                        return (c[0] + c[1] + c[2]) / 3; }"""
 
 
-@pytest.mark.parametrize("tab", TABS)
-def test_each_tab_says_something_and_no_error(browser, doomed, tab):
-    with served(MemoryFeed(doomed=doomed)) as address, opened(browser, f"{address}?tab={tab}") as page:
-        assert page.locator("nav [aria-current]").count() == 1
-        for pane in page.locator("section.pane").all():
-            drawn = pane.locator("svg.main-svg, canvas, table, .empty, .verdict, details, p")
-            assert drawn.count(), pane.inner_text()
-        assert "could not be drawn" not in page.inner_text("main")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+def test_each_tab_says_something_and_no_error(browser, doomed):
+    with served(MemoryFeed(doomed=doomed)) as address, opened(browser, address) as page:
+        for tab in each_tab(page):
+            for pane in page.locator("section.pane").all():
+                said = pane.locator("svg.main-svg, canvas, table, .empty, .verdict, details, p")
+                assert said.count(), (tab, pane.inner_text())
+            assert "could not be drawn" not in page.inner_text("main"), tab
+            assert page.evaluate("document.documentElement.scrollWidth") <= 1280, tab
 
 
 def test_the_guilty_layer_and_its_step_are_there_without_a_click(browser, doomed):
@@ -32,21 +31,21 @@ def test_the_guilty_layer_and_its_step_are_there_without_a_click(browser, doomed
         assert doomed.diagnose().summary[:40] in page.inner_text(".summary")
 
 
-@pytest.mark.parametrize("tab", TABS)
-def test_hostile_names_stay_text(browser, hostile, tab):
-    feed = MemoryFeed(hostile=hostile)
+def test_hostile_names_stay_text(browser, hostile):
+    feed = MemoryFeed()
     feed.put("hostile", hostile, label=HOSTILE)
-    with served(feed) as address, opened(browser, f"{address}?tab={tab}&layer={HOSTILE}") as page:
+    with served(feed) as address, opened(browser, f"{address}?layer={HOSTILE}") as page:
         page.on("dialog", lambda dialog: pytest.fail(f"a script of the run spoke: {dialog.message}"))
-        becomes(page, lambda: HOSTILE in page.title(), True)
-        assert page.locator("img[src='x']").count() == 0
-        assert HOSTILE in page.inner_text("header")
-        assert page.locator("text=could not be drawn").count() == 0
-        if tab in {"gradients", "activations"}:
-            ticks = page.locator("g.ytick text, g.xtick text").all_inner_texts()
-            assert any("<img" in tick for tick in ticks), ticks
-        if tab in {"execution_trace", "anomalies", "runs"}:
-            assert HOSTILE in page.inner_text("main")
+        for tab in each_tab(page):
+            becomes(page, lambda: HOSTILE in page.title(), True)
+            assert page.locator("img[src='x']").count() == 0, tab
+            assert HOSTILE in page.inner_text("header")
+            assert "could not be drawn" not in page.inner_text("main"), tab
+            if tab in {"gradients", "activations"}:
+                ticks = page.locator("g.ytick text, g.xtick text").all_text_contents()
+                assert any("<img" in tick for tick in ticks), ticks
+            if tab in {"execution_trace", "anomalies", "runs"}:
+                assert HOSTILE in page.inner_text("main"), tab
 
 
 @pytest.mark.parametrize(("theme", "scheme", "dark"), [
@@ -68,11 +67,11 @@ def test_a_system_that_turns_dark_is_followed(browser, doomed):
         becomes(page, lambda: page.evaluate(LUMINANCE) < 80, True)
 
 
-@pytest.mark.parametrize("tab", TABS)
-def test_a_phone_sees_it_without_scrolling_sideways(browser, doomed, tab):
+def test_a_phone_sees_it_without_scrolling_sideways(browser, doomed):
     phone = {"width": 390, "height": 844}
-    with served(MemoryFeed(doomed=doomed)) as address, opened(browser, f"{address}?tab={tab}", viewport=phone) as page:
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    with served(MemoryFeed(doomed=doomed)) as address, opened(browser, address, viewport=phone) as page:
+        for tab in each_tab(page):
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, tab
 
 
 def test_no_run_yet_says_how_to_record_one_and_shows_it_when_it_comes(browser, doomed):
@@ -84,12 +83,12 @@ def test_no_run_yet_says_how_to_record_one_and_shows_it_when_it_comes(browser, d
         becomes(page, lambda: page.locator(".verdict").count(), 1)
 
 
-@pytest.mark.parametrize("tab", TABS)
-def test_a_run_without_a_step_says_what_is_missing(browser, tab):
-    with served(MemoryFeed(empty=RunRecord())) as address, opened(browser, f"{address}?tab={tab}") as page:
+def test_a_run_without_a_step_says_what_is_missing(browser):
+    with served(MemoryFeed(empty=RunRecord())) as address, opened(browser, address) as page:
         assert "0 steps recorded" in page.inner_text("header")
-        assert page.locator(".empty, .verdict, table").count() >= 1
-        assert "could not be drawn" not in page.inner_text("main")
+        for tab in each_tab(page):
+            assert page.locator(".empty, .verdict, table").count() >= 1, tab
+            assert "could not be drawn" not in page.inner_text("main"), tab
 
 
 def test_a_run_that_cannot_be_read_says_why(browser, doomed):

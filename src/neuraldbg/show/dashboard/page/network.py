@@ -37,7 +37,7 @@ def connected(scene: Scene, name: str, title: str = "", **choice: Any) -> Drawin
 def height_of(drawing: Drawing) -> int:
     """Return the pixels that the graph of a drawing takes: what is longer is made smaller, and can be zoomed."""
     levels = {round(element["position"]["y"]) for element in drawing.content or () if "position" in element}
-    return min(TALLEST, max(140, ROW * len(levels) + 20))
+    return min(TALLEST, ROW * len(levels) + 80)
 
 
 def elements(graph: Graph, layer: str | None, step: int | None) -> list[dict[str, Any]]:

@@ -97,6 +97,7 @@ def suspect(run: RunRecord, diagnosis: Diagnosis) -> tuple[str | None, int | Non
     guilty, _ = guilty_of(diagnosis, {site.module for site in run.layout.sites})
     layer = guilty[0] if guilty else None
     hit = [e.first_step for e in diagnosis.events if e.layer is not None and e.layer == layer]
+    hit += [h.step for h in diagnosis.hypotheses[:1] if h.step is not None and h.layer is not None and h.layer == layer]
     return layer, min(hit) if hit else failure_of(run, diagnosis)[0]
 
 

@@ -69,11 +69,21 @@ def layout(settings: DashboardSettings) -> html.Div:
             html.Div(id="problems", role="alert"),
             html.Div(
                 [
-                    html.Label("Layer", htmlFor="layer"),
-                    dcc.Dropdown(id="layer", placeholder="any layer", clearable=True, className="pick"),
-                    html.Label("Step", htmlFor="step"),
-                    # A field of numbers would have buttons, and takes no number for NaN.
-                    dcc.Input(id="step", type="text", inputMode="numeric", debounce=True, placeholder="any"),
+                    html.Div(
+                        [
+                            html.Label("Layer", htmlFor="layer"),
+                            dcc.Dropdown(id="layer", placeholder="any layer", clearable=True, className="pick"),
+                        ],
+                        className="field",
+                    ),
+                    html.Div(
+                        [
+                            html.Label("Step", htmlFor="step"),
+                            # A field of numbers would have buttons, and takes no number for NaN.
+                            dcc.Input(id="step", type="text", inputMode="numeric", debounce=True, placeholder="any"),
+                        ],
+                        className="field",
+                    ),
                     html.Span(id="range"),
                     html.Span(id="clear"),
                 ],

@@ -13,6 +13,7 @@ from neuraldbg.show.dashboard.page.words import aria, go, layer_link, step_link
 from neuraldbg.show.facts import facts_line
 from neuraldbg.show.phrases import percent, statement
 from neuraldbg.show.text import plain, sentence, shortest
+from neuraldbg.show.views.moments import guilty_of
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, Hypothesis
@@ -48,7 +49,8 @@ def _where(scene: Scene) -> Any:
     if scene.layer is None and scene.step is None:
         return None
     own = scene.state.layer is None and scene.state.step is None
-    words: list[Any] = ["First hit: " if own else "You look at: "]
+    charge = guilty_of(scene.diagnosis, {scene.layer} if scene.layer is not None else ())[1] or "it shows"
+    words: list[Any] = [f"{charge[:1].upper()}{charge[1:]}: " if own else "You look at: "]
     if scene.layer is not None:
         words += ["layer ", layer_link(scene, scene.layer, scene.step)]
     if scene.step is not None:
