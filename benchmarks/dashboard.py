@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shutil
 import statistics
@@ -58,6 +59,10 @@ class Result:
     """From a question of the page to the end of its answer, where there was something new."""
     browser_ms: list[float] = field(default_factory=list)
     """From the end of the answer until the browser was idle again."""
+    server_cpu_ms: list[float] = field(default_factory=list)
+    browser_cpu_ms: list[float] = field(default_factory=list)
+    """CPU time of both for an update, which does not depend on what else the machine does; that of the server counts
+    the reading and the judging of the run as well."""
     kilobytes: list[float] = field(default_factory=list)
     heap_mib: list[float] = field(default_factory=list)
 
@@ -86,13 +91,13 @@ def growing(folder: Path, layers: int, steps: int) -> Iterator[Any]:
 
 
 @contextmanager
-def dashboard(folder: Path) -> Iterator[str]:
-    """Start the command; give the address that it prints."""
+def dashboard(folder: Path) -> Iterator[tuple[str, int]]:
+    """Start the command; give the address that it prints, and the id of the process."""
     words = [sys.executable, "-m", "neuraldbg", "dashboard", str(folder), "--no-browser", "--port", "0"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            yield next(found[0] for line in process.stdout if (found := re.search(r"http://\S+", line)))
+            yield next(found[0] for line in process.stdout if (found := re.search(r"http://\S+", line))), process.pid
         finally:
             process.terminate()
 
@@ -113,14 +118,27 @@ def wait(page: Page) -> None:
         page.wait_for_timeout(10)
 
 
-def watch(page: Page, result: Result, go_on: Any, updates: int) -> None:
+def cpu_ms(process: int) -> float:
+    """Return the CPU time that a process has taken."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return 1e3 * (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def watch(page: Page, result: Result, go_on: Any, updates: int, process: int) -> None:
     """Record more steps so many times, and measure what follows."""
     answers: list[Response] = []
     page.on("response", lambda r: answers.append(r) if "_dash-update" in r.url and r.status == 200 else None)
     page.wait_for_timeout(3000)
     client = page.context.new_cdp_session(page)
+    client.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def browser_cpu_ms() -> float:
+        metrics = client.send("Performance.getMetrics")["metrics"]
+        return 1e3 * float(next(one["value"] for one in metrics if one["name"] == "TaskDuration"))
+
     for _ in range(updates):
         answers.clear()
+        before = cpu_ms(process), browser_cpu_ms()
         go_on(EACH)
         while not answers:
             page.wait_for_timeout(20)
@@ -135,6 +153,8 @@ def watch(page: Page, result: Result, go_on: Any, updates: int) -> None:
             result.browser_ms.append(1e3 * (time.perf_counter() - began))
             result.server_ms.append(timing["responseEnd"] - timing["requestStart"])
             result.kilobytes.append(len(answer.body()) / 1e3)
+        result.server_cpu_ms.append(cpu_ms(process) - before[0])
+        result.browser_cpu_ms.append(browser_cpu_ms() - before[1])
         client.send("HeapProfiler.collectGarbage")
         result.heap_mib.append(client.send("Runtime.getHeapUsage")["usedSize"] / MIB)
 
@@ -148,7 +168,7 @@ def measured(layers: int, steps: int, updates: int, tab: str) -> Result:
     with (
         tempfile.TemporaryDirectory() as place,
         growing(Path(place) / "run", layers, steps) as go_on,
-        dashboard(Path(place) / "run") as address,
+        dashboard(Path(place) / "run") as (address, process),
         sync_playwright() as playwright,
     ):
         browser = playwright.chromium.launch(executable_path=program, args=["--disable-gpu"])
@@ -162,7 +182,7 @@ def measured(layers: int, steps: int, updates: int, tab: str) -> Result:
             result.tabs_ms[name] = 1e3 * (time.perf_counter() - began)
         page.goto(f"{page.url.split('?')[0]}?tab={tab}")
         wait(page)
-        watch(page, result, go_on, updates)
+        watch(page, result, go_on, updates, process)
         browser.close()
     return result
 
@@ -186,6 +206,8 @@ def main() -> None:
     for name, values, unit in (
         ("update: server", result.server_ms, "ms"),
         ("update: browser", result.browser_ms, "ms"),
+        ("  its CPU time", result.server_cpu_ms, "ms"),
+        ("  browser's", result.browser_cpu_ms, "ms"),
         ("update: size", result.kilobytes, "kB"),
     ):
         print(f"{name:<19}{statistics.median(values):6.0f} {unit} (largest {max(values):.0f})")

@@ -71,6 +71,14 @@ def test_only_what_changed_is_sent(browser, healthy):
     assert not {name for name in changed if "words" in name or "network" in name}
 
 
+def test_a_line_has_at_most_the_points_of_the_settings_and_keeps_its_extremes(browser, healthy):
+    loss = healthy.scalar("loss").values
+    with served(MemoryFeed(run=healthy), max_history=20) as address, opened(browser, address) as page:
+        shown = page.evaluate(LAST.replace(".x].at(-1)", ".y]"))
+        assert len(shown) <= 20 < len(loss)
+        assert (min(shown), max(shown)) == (loss.min(), loss.max())
+
+
 class FileFeed(MemoryFeed):
     """Reads a run file anew whenever it is asked: slow, and right."""
 

@@ -69,7 +69,10 @@ class Desk:
                 problems += (f"There is no tab {plain(state.tab[:80])!r}: {', '.join(t.id for t in self.tabs)} are.",)
                 state = replace(state, tab=None)
             tab = self.tabs[0]
-        moment = self.feed.moment(entry.key)
+        try:
+            moment = self.feed.moment(entry.key)
+        except KeyError:
+            return None  # it went away a moment ago: the next look does not find it at all
         state, layer, step, more = fitting(state, moment)
         scene = Scene(
             state=state,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg.show.dashboard.page.tab import Drawing
 from neuraldbg.show.interactive.draw import figure
+from neuraldbg.show.thin import thinned
 from neuraldbg.show.views.view import Heat, Lines, Spread
 
 if TYPE_CHECKING:
@@ -35,7 +36,10 @@ def drawn(scene: Scene, name: str, controls: Any = None, title: str = "", **choi
 
 def _figure(scene: Scene, view: View) -> dict[str, Any]:
     # Title and notes are words of the page, where they wrap and can be read aloud.
-    made = figure(replace(view, title="", notes=()), theme=scene.theme)
+    drawable = replace(view, title="", notes=())
+    if isinstance(drawable, Lines):
+        drawable = replace(drawable, lines=tuple(thinned(line, scene.points) for line in drawable.lines))
+    made = figure(drawable, theme=scene.theme)
     over_time = isinstance(view, (Heat, Lines, Spread))
     state = scene.state
     made.update_layout(
