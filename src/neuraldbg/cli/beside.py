@@ -21,7 +21,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from neuraldbg.show.dashboard.port import HOST, address, listen, opening
+from neuraldbg.show.dashboard import HOST
+from neuraldbg.show.dashboard.port import address, listen, opening
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

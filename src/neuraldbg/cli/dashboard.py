@@ -13,7 +13,7 @@ import click
 
 from neuraldbg.cli.command import OK, Result
 from neuraldbg.errors import MissingExtra
-from neuraldbg.show.dashboard.port import HOST, PORT, listen
+from neuraldbg.show.dashboard import HOST, PORT
 
 if TYPE_CHECKING:
     import socket
@@ -74,6 +74,7 @@ def need() -> None:
 def serve(request: Request) -> int:
     """Show what is there until Ctrl-C."""
     from neuraldbg.cli.feed import RunFeed  # noqa: PLC0415 (see command.py)
+    from neuraldbg.show.dashboard.port import listen  # noqa: PLC0415
     from neuraldbg.show.dashboard.settings import load_settings  # noqa: PLC0415
 
     settings = load_settings(request.config)

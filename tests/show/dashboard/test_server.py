@@ -17,8 +17,9 @@ from plotly import graph_objects as go
 from tests.browser import visiting
 
 from neuraldbg.errors import ConfigError
+from neuraldbg.show.dashboard import PORT
 from neuraldbg.show.dashboard.guard import Hosts
-from neuraldbg.show.dashboard.port import PORT, address, listen
+from neuraldbg.show.dashboard.port import address, listen
 from neuraldbg.show.dashboard.server import Server
 
 SECRET = "the loss of somebody"

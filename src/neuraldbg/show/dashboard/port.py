@@ -11,9 +11,8 @@ import os
 import socket
 
 from neuraldbg.errors import ConfigError
+from neuraldbg.show.dashboard import HOST, PORT
 
-HOST = "127.0.0.1"
-PORT = 8050
 TOKEN = "token"  # noqa: S105 (the name of the parameter)
 _TRIES = 100
 _BACKLOG = 64

@@ -6,8 +6,9 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.errors import MissingExtra
+from neuraldbg.show.dashboard import HOST
 from neuraldbg.show.dashboard.guard import Guard, Hosts, policy
-from neuraldbg.show.dashboard.port import HOST, address, opening
+from neuraldbg.show.dashboard.port import address, opening
 
 if TYPE_CHECKING:
     import socket
