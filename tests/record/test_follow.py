@@ -6,7 +6,9 @@ import os
 import shutil
 import signal
 import sqlite3
+import struct
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -278,3 +280,35 @@ def test_folders_of_runs_and_ranks_of_a_run(tmp_path):
     assert run_folders(tmp_path) == [tmp_path / "a", tmp_path / "b" / "c", tmp_path / "b" / "d"]
     assert run_folders(tmp_path / "a") == [tmp_path / "a"]
     assert run_folders(tmp_path / "notes") == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x01",
+        b"\xff\xff\xff\xff",
+        b"\x02\x00\x00\x00[]",
+        b"\x02\x00\x00\x00{}",
+        struct.pack("<I", 40_000) + b"[" * 40_000,
+        struct.pack("<I", 87)
+        + b'{"layout":2,"names":[],"binned":false,"sites":[0,1],"arrays":[["rows","<u8",[1],99999]]}',
+    ],
+)
+def test_a_block_made_to_look_whole_is_a_state_too(tmp_path, body):
+    writer = recorder(tmp_path)
+    for i in range(100):
+        writer.put(step(i), layout())
+    writer.close()
+    follower = Follower(tmp_path / "rank0.ndbg")
+    follower.poll()
+    good = follower.record
+    db = sqlite3.connect(follower.file)
+    forged = b"NDBK" + struct.pack("<I", zlib.crc32(body)) + body
+    with db:
+        db.execute("UPDATE block SET body = ?", (forged,))
+    db.close()
+    assert follower.poll()
+    assert "is damaged" in follower.problem
+    assert follower.record is good
+    with pytest.raises(RunFileError, match="is damaged"):
+        glance(follower.file)

@@ -267,7 +267,10 @@ class RunFeed:
 
     def _judge(self, followed: _Followed) -> None:
         record, begin = followed.moment.record, time.monotonic()
-        diagnosis = diagnose(record)
+        try:
+            diagnosis = diagnose(record)
+        except Exception as error:  # noqa: BLE001 (of a strange record; the other runs are still to be judged)
+            diagnosis = Diagnosis("inconclusive", f"The run could not be judged ({type(error).__name__}: {error})")
         took = time.monotonic() - begin
         followed.judged, followed.due = record, time.monotonic() + max(self._pace_s, SHARE * took)
         self._tell(followed, diagnosis=diagnosis, judged=record.steps)
@@ -304,7 +307,7 @@ def _killed(file: Path) -> bool:
 
 def _verdict(folder: Path, root: Path) -> str:
     """Return the verdict that the run itself left, "" if there is none."""
-    with suppress(OSError, ValueError, AttributeError):
+    with suppress(OSError, ValueError, AttributeError, RecursionError):
         file = (folder / _DIAGNOSIS).resolve(strict=True)
         if file.is_file() and file.is_relative_to(root) and file.stat().st_size <= _MOST:
             verdict = json.loads(file.read_bytes()).get("verdict")

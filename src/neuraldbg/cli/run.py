@@ -167,7 +167,12 @@ def _beside(request: Request, stderr: TextIO | None) -> Beside | None:
         return None
     from neuraldbg.cli.beside import Beside  # noqa: PLC0415 (only where it is asked for)
 
-    beside = Beside(request.folder, request.port)
+    try:
+        beside = Beside(request.folder, request.port)
+    except OSError as error:
+        if stderr is not None:
+            stderr.write(f"neuraldbg: there is no dashboard: its process cannot be started ({error})\n")
+        return None
     if stderr is not None:
         for sentence in (*beside.said, f"the dashboard is at {beside.url}"):
             stderr.write(f"neuraldbg: {sentence}\n")

@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import sqlite3
+import struct
 import tempfile
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _RANK_FILE = re.compile(r"rank(\d+)\.ndbg")
 _MAGIC = b"SQLite format 3\x00"
+_DAMAGE = (sqlite3.Error, ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError,
+           ValueError, struct.error)  # fmt: skip
+"""What reading makes of bytes that are not ours, or not any more: a checksum can be right and all else wrong."""
 
 
 def read_run(path: str | Path, rank: int = 0) -> RunRecord:
@@ -174,7 +178,7 @@ def _at_once(db: sqlite3.Connection, name: str, take: Callable[[sqlite3.Connecti
         finally:
             if db.in_transaction:
                 db.execute("ROLLBACK")
-    except (sqlite3.Error, ValueError, KeyError, TypeError, AttributeError) as error:
+    except _DAMAGE as error:
         raise _damaged(name, error) from error
 
 
