@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from neuraldbg.show.terminal.visualizer import TerminalVisualizer
 
 _HOME = {
-    "DebugVisualizer": "neuraldbg.show.static.visualizer",
     "Comparison": "neuraldbg.nouns.comparison",
+    "DebugVisualizer": "neuraldbg.show.static.visualizer",
     "Diagnosis": "neuraldbg.nouns",
     "Event": "neuraldbg.nouns",
     "Evidence": "neuraldbg.nouns",
@@ -41,8 +41,8 @@ _HOME = {
 }
 
 __all__ = [
-    "DebugVisualizer",
     "Comparison",
+    "DebugVisualizer",
     "Diagnosis",
     "Event",
     "Evidence",

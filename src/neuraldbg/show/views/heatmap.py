@@ -76,8 +76,10 @@ def heat_of(
 
 def _read(run: RunRecord) -> str:
     """Say in how many steps the layers were not read: there is nothing to show of those."""
-    unread = int(run.history.width[~run.history.read].sum())
-    return f"In {unread:,} of {run.steps:,} steps no layer was read, to keep the cost low" if unread else ""
+    width = run.history.width[run.history.read]
+    unread = run.steps - int(width.sum())  # a row that stands for several steps may hold unread ones too
+    few = "at least " if (width > 1).any() else ""
+    return f"In {few}{unread:,} of {run.steps:,} steps no layer was read, to keep the cost low" if unread > 0 else ""
 
 
 VIEW = Member("heatmap", "a statistic of every layer at every step", compute, takes=("layer", "stat", "kind", "step"))
