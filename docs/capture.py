@@ -251,9 +251,11 @@ def quick() -> str:
 
 def runs() -> dict[str, str]:
     """Run the examples; return the sessions by the name of their block. Writes ``crash.png``."""
-    draw = "neuraldbg plot runs/doomed -o crash.png"
+    doomed, draw = "neuraldbg run -o runs/doomed examples/doomed_digits.py", "neuraldbg plot runs/doomed -o crash.png"
+    look = "neuraldbg plot runs/doomed --view heatmap --terminal"
     return {
-        "doomed": session("neuraldbg run -o runs/doomed examples/doomed_digits.py", draw, hide=(draw,)),
+        "doomed": session(doomed, draw, hide=(draw,)),
+        "look": session(doomed, look, hide=(doomed,)),
         "quick": quick(),
         "softmax": session("neuraldbg run -o runs/softmax examples/char_gpt.py --softmax"),
     }

@@ -238,7 +238,7 @@ def _print(diagnosis: Diagnosis, out: TextIO, folder: Path | None, home: Path) -
     print_diagnosis(diagnosis, console)
     if folder is not None:
         place = shlex.quote(str(folder.relative_to(home) if folder.is_relative_to(home) else folder))
-        out.write(f"\nSaved in {place}\nDraw it with: neuraldbg plot {place}\n")
+        out.write(f"\nSaved in {place}\nSee it with: neuraldbg report {place}\n")
 
 
 def _leave(ending: Ending, code: int) -> int:
