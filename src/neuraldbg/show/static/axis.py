@@ -29,8 +29,10 @@ KEY_IN = 0.65
 """What a key takes of a legend beside its words."""
 NAMES = 0.34
 """Of a picture's width, what the names of layers may take, with what lies around them."""
-SIDE = 4
+SIDE, FEW_SIDE = 4, 2
 """Ticks on each side of zero, where an axis has both and grows by powers of ten."""
+LOW_IN = 5.0
+"""A lower picture has room for few ticks, and few kinds of events."""
 
 
 def name_axis(axes: Axes, direction: str, scale: Scale) -> None:
@@ -78,7 +80,9 @@ def around_zero(axes: Axes, direction: str, usual: float, largest: float) -> Non
     axis = axes.yaxis if direction == "y" else axes.xaxis
     (axes.set_yscale if direction == "y" else axes.set_xscale)("symlog", linthresh=usual)
     low, high = int(np.ceil(np.log10(usual))), int(np.floor(np.log10(max(largest, usual))))
-    exponents = range(high, low - 1, -max(1, -(-(high - low + 1) // SIDE)))
+    each = max(1, -(-(high - low + 1) // (SIDE if page(axes).get_figheight() >= LOW_IN else FEW_SIDE)))
+    # The first power of ten is one below its place from zero: no tick is nearer to that than to the next.
+    exponents = [e for e in range(high, low - 1, -each) if e - low + 1 >= each]
     axis.set_major_locator(FixedLocator([0.0, *(sign * 10.0**e for e in exponents for sign in (1, -1))]))
     axis.set_minor_locator(NullLocator())
 

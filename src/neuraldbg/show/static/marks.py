@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.patheffects import withStroke
 
-from neuraldbg.show.static.axis import TICK_PT, dress, page
+from neuraldbg.show.static.axis import LOW_IN, TICK_PT, dress, page
 from neuraldbg.show.static.labels import fitted
 
 if TYPE_CHECKING:
@@ -24,9 +24,8 @@ DASHES: dict[str, Any] = {"failure": (0, (4, 2)), "cause": (0, (4, 2, 1, 2)), "c
 MOMENT_PT = 9.0
 CLEAR_PT = 9.0
 """Above the top edge, where values that are not finite are marked."""
-ROWS, FEW_ROWS = 8, 3
+ROWS, FEW_ROWS = 8, 2
 """Kinds of events that have a row of the lane each; the others share the last. In a low picture there are few."""
-LOW_IN = 5.0
 ROW_IN = 0.17
 LEAST = 0.008
 """A shorter event is drawn with this share of the width, to be seen at all."""
@@ -106,10 +105,11 @@ def draw_lane(axes: Axes, rows: Sequence[tuple[str, list[Mark]]], theme: Theme) 
 
 def stacked(figure: Figure, marks: Sequence[Mark]) -> tuple[Axes, Axes | None, list[tuple[str, list[Mark]]]]:
     """Lay out the panel of the data and, where there are events, a lane above it; both share the x axis."""
-    rows = lane_rows(marks, ROWS if figure.get_figheight() >= LOW_IN else FEW_ROWS)
+    low = figure.get_figheight() < LOW_IN
+    rows = lane_rows(marks, FEW_ROWS if low else ROWS)
     if not rows:
         return figure.add_subplot(), None, rows
     lane = lane_height(rows)
-    rest = max(1.5, figure.get_figheight() - lane - 1.4)
+    rest = 1.2 if low else figure.get_figheight() - lane - 1.4
     top, axes = figure.subplots(2, 1, sharex=True, height_ratios=[lane, rest])
     return axes, top, rows
