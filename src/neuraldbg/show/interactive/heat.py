@@ -59,11 +59,17 @@ def figure(view: Heat, theme: Theme) -> go.Figure:
     names = tick_names(view.layers, view.guilty, theme)
     made.update_layout(
         height=min(TALLEST, max(LEAST, ROW * len(rows) + AROUND)),
-        xaxis=axis(theme, with_notes("optimizer step", view, theme), showgrid=False, zeroline=False),
+        xaxis=axis(
+            theme,
+            with_notes("optimizer step", view, theme),
+            range=[columns.edges[0], columns.edges[-1]],  # marks would leave a margin around the map
+            showgrid=False,
+            zeroline=False,
+        ),
         yaxis=axis(
             theme,
             type="category",
-            autorange="reversed",
+            range=[len(rows) - 0.5, -0.5],
             showgrid=False,
             tickvals=[rows[i] for i in shown],
             ticktext=[names[i] for i in shown],
