@@ -22,6 +22,8 @@ LANES = 7
 """Rows of the lane of events; events of more kinds share the last one."""
 LANE_SHARE = 0.055
 """Of the height, each row."""
+NOT_FINITE, OTHERS = "NaN or infinite", "other events"
+LANE: dict[str, Any] = {"yaxis": "y2", "showlegend": False, "hovertemplate": "%{text}<extra></extra>"}
 DASHES = {"failure": "dash", "chosen": "dot"}
 
 
@@ -127,65 +129,59 @@ def event_lane(figure: go.Figure, view: View, theme: Theme, bad: Sequence[tuple[
     events = [mark for mark in view.marks if mark.role not in DASHES]
     rows = list(dict.fromkeys(mark.label for mark in events))
     if len(rows) > LANES:
-        rows = [*rows[: LANES - 1], "other events"]
-    names = [*(["NaN or infinite"] if bad else []), *rows]
+        rows = [*rows[: LANES - 1], OTHERS]
+    names = [*([NOT_FINITE] if bad else []), *rows]
     if not names:
         figure.update_layout(yaxis={"domain": [0, 1]})
         return
-    top = LANE_SHARE * len(names)
     place = {name: i for i, name in enumerate(names)}
-    spare = len(names) - 1
-    x: list[int | None] = []
-    y: list[int | None] = []
-    told: list[str] = []
-    data: list[list[str | int] | None] = []
-    for mark in events:
-        row = place.get(mark.label, spare)
-        for step in (mark.step, mark.step if mark.last is None else mark.last):
-            x.append(step)
-            y.append(row)
-            told.append(_told(mark))
-            data.append([mark.layer or "", mark.step])
-        x.append(None)
-        y.append(None)
-        told.append("")
-        data.append(None)
-    go = graph_objects()
-    lane = {"yaxis": "y2", "showlegend": False, "hovertemplate": "%{text}<extra></extra>"}
     if events:
-        figure.add_trace(
-            go.Scatter(
-                x=x,
-                y=y,
-                text=told,
-                customdata=data,
-                mode="lines+markers",
-                line={"color": theme.calm[4], "width": 5},
-                marker={"size": 8, "color": theme.calm[4], "line": {"color": theme.ink, "width": 1}},
-                name="events",
-                **lane,
-            )
-        )
+        figure.add_trace(_stretches(events, [place.get(mark.label, len(names) - 1) for mark in events], theme))
     if bad:
-        figure.add_trace(
-            go.Scatter(
-                x=[step for _, _, step in bad],
-                y=[place["NaN or infinite"]] * len(bad),
-                text=[f"{safe(name)}<br>NaN or infinite at step {step:,}" for name, _, step in bad],
-                customdata=[[layer or "", step] for _, layer, step in bad],
-                mode="markers",
-                marker={"symbol": "x", "size": 7, "color": theme.bad},
-                name="NaN or infinite",
-                **lane,
-            )
-        )
+        figure.add_trace(_crosses(bad, theme))
+    top = LANE_SHARE * len(names)
     ticks: dict[str, Any] = {"tickvals": list(range(len(names))), "ticktext": [safe(name) for name in names]}
+    reach: dict[str, Any] = {"domain": [0, top], "range": [len(names) - 0.5, -0.5]}
     figure.update_layout(
-        yaxis={"domain": [min(0.6, top + 0.04), 1]},
-        yaxis2=axis(
-            theme, domain=[0, min(0.55, top)], range=[len(names) - 0.5, -0.5], fixedrange=True, zeroline=False, **ticks
-        ),
+        yaxis={"domain": [top + 0.04, 1]},
+        yaxis2=axis(theme, fixedrange=True, zeroline=False, **reach, **ticks),
         xaxis={"anchor": "y2"},
+    )
+
+
+def _stretches(events: Sequence[Mark], rows: Sequence[int], theme: Theme) -> go.Scatter:
+    """Events, each from its first to its last step, with a gap after each."""
+    points: list[tuple[int | None, int | None, str, list[str | int] | None]] = []
+    for mark, row in zip(events, rows, strict=True):
+        told = _told(mark)
+        data: list[str | int] = [mark.layer or "", mark.step]
+        points += [(step, row, told, data) for step in (mark.step, mark.step if mark.last is None else mark.last)]
+        points.append((None, None, "", None))
+    x, y, text, customdata = zip(*points, strict=True)
+    return graph_objects().Scatter(
+        x=x,
+        y=y,
+        text=text,
+        customdata=customdata,
+        mode="lines+markers",
+        line={"color": theme.calm[4], "width": 5},
+        marker={"size": 8, "color": theme.calm[4], "line": {"color": theme.ink, "width": 1}},
+        name="events",
+        **LANE,
+    )
+
+
+def _crosses(bad: Sequence[tuple[str, str | None, int]], theme: Theme) -> go.Scatter:
+    """What was not finite, in the first row."""
+    return graph_objects().Scatter(
+        x=[step for _, _, step in bad],
+        y=[0] * len(bad),
+        text=[f"{safe(name)}<br>{NOT_FINITE} at step {step:,}" for name, _, step in bad],
+        customdata=[[layer or "", step] for _, layer, step in bad],
+        mode="markers",
+        marker={"symbol": "x", "size": 7, "color": theme.bad},
+        name=NOT_FINITE,
+        **LANE,
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from rich.cells import cell_len
 from rich.text import Text
 
 from neuraldbg.show.terminal import bars, graph, heat, lines, spread
@@ -51,5 +50,5 @@ def drawn(view: View, width: int, height: int | None = None, *, marks: Marks = U
         found = [*found[: height - 1], Text(more, "dim")]
     for line in found:
         line.rstrip()
-        assert cell_len(line.plain) <= width, line.plain
+        line.truncate(width)
     return Text("\n").join(found)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from neuraldbg.errors import ConfigError
 from neuraldbg.show.axis import axis_of
+from neuraldbg.show.numbers import numbers
 from neuraldbg.show.terminal import bars
 from neuraldbg.show.terminal.canvas import Canvas
 from neuraldbg.show.terminal.frame import cut, ruler, safe, wrapped
@@ -131,24 +132,6 @@ class TerminalVisualizer:
     @staticmethod
     def _text(lines: Sequence[Text]) -> str:
         return "\n".join(line.plain.rstrip() for line in lines)
-
-
-def numbers(values: Any, what: str, axes: int = 1) -> Floats:
-    """Return numbers of any framework as float64, flat or with that many axes. ConfigError for what are none."""
-    if hasattr(values, "detach"):  # a tensor of torch, on whatever device and of a type that numpy may not know
-        values = values.detach().cpu().double().numpy()
-    try:
-        found = np.asarray(values)
-        if found.dtype.kind in "cSUmM":  # numpy would make numbers of words, and drop imaginary parts
-            raise TypeError  # noqa: TRY301
-        found = found.astype(np.float64)
-    except (TypeError, ValueError):
-        raise ConfigError(f"{what} are no real numbers: give a list, an array or a tensor of them") from None
-    if axes == 1:
-        return found.ravel()
-    if found.ndim != axes:
-        raise ConfigError(f"{what} have {found.ndim} axes: give a matrix, rows by columns")
-    return found
 
 
 def finite(values: Any) -> tuple[Floats, int]:
