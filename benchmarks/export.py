@@ -63,7 +63,9 @@ def measure(console: Console, title: str, folder: Path, formats: list[str]) -> N
     for head in ("format", "s", "CPU s", "MiB written", "MiB before", "peak before", "peak"):
         out.add_column(head, justify="left" if head == "format" else "right")
     for name in formats:
-        done = subprocess.run([sys.executable, __file__, "--one", str(folder), name], capture_output=True, check=True)
+        done = subprocess.run(
+            [sys.executable, __file__, "--one", str(folder), name], stdout=subprocess.PIPE, check=True
+        )
         took = json.loads(done.stdout)
         out.add_row(
             name,

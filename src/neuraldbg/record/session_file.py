@@ -1,7 +1,7 @@
 """A run's JSON document (``neuraldbg export --format session`` or ``json``) back to the RunRecord that it was made of.
 
-The text is read element by element, and tables are packed as in a run file: of a long run no more than the text and
-one block of its tables is in memory at a time.
+The text is read element by element, and tables are packed as in a run file: beside the text and what is packed, no more
+than some steps are in memory at a time.
 """
 
 from __future__ import annotations
