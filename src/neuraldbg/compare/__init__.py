@@ -54,7 +54,6 @@ def compare(
     verdict = "diverged" if first else "close" if earliest else "identical"
     if not compared_sites and not losses:
         verdict = "incomparable"
-    drift = drift_of(found)
     comparison = Comparison(
         verdict=verdict,
         summary="",
@@ -82,9 +81,10 @@ def compare(
             share=measured.share,
         ),
         notes=notes_of(found, names, whole=whole),
-        drift=drift,
+        drift=drift_of(found),
     )
-    return replace(comparison, summary=summary_of(comparison, matching))
+    before = int(time.width[time.steps < first.difference.step].sum()) if first else 0
+    return replace(comparison, summary=summary_of(comparison, matching, before))
 
 
 def _read_in_full(run: RunRecord) -> bool:

@@ -23,8 +23,8 @@ UNLIKE = 0.5
 """With less than this share of the layers matched, two models are called different."""
 
 
-def summary_of(comparison: Comparison, matching: Matching) -> str:
-    """Return the one sentence, or two."""
+def summary_of(comparison: Comparison, matching: Matching, before: int) -> str:
+    """Return the one sentence, or two. ``before`` is how many steps were compared before the divergence."""
     compared = comparison.compared
     models = ""
     matched = matching.leaves[0] - len(matching.only[0])
@@ -47,7 +47,7 @@ def summary_of(comparison: Comparison, matching: Matching) -> str:
             f"{models}The runs are the same within the tolerance: {what}. The first difference of any size is at step "
             f"{e.step:,} in {what_of(e)} ({size(e.relative)})."
         )
-    return models + _divergence(comparison, comparison.first)
+    return models + _divergence(comparison, comparison.first, before)
 
 
 def _nothing(comparison: Comparison) -> str:
@@ -58,7 +58,7 @@ def _nothing(comparison: Comparison) -> str:
     return "Nothing can be compared: no site and no loss was read in both runs at the same step."
 
 
-def _divergence(comparison: Comparison, first: Difference) -> str:
+def _divergence(comparison: Comparison, first: Difference, compared: int) -> str:
     early = comparison.earliest
     if early is not None:
         before = (
@@ -66,8 +66,10 @@ def _divergence(comparison: Comparison, first: Difference) -> str:
             f"({size(early.relative)}), and beyond it "
         )
     elif first.since is not None:
-        count = f"{first.since + 1:,} step{'' if first.since == 0 else 's'}"
+        count = f"{compared:,} step{'' if compared == 1 else 's'}"
         before = f"The runs are identical for {count}; "
+        if compared != first.since + 1:
+            before = f"The runs are identical in the {count} up to step {first.since:,} that were read in both; "
     else:
         before = ""
     where = f"at step {first.step:,}" if first.last == first.step else f"in steps {first.step:,} to {first.last:,}"

@@ -42,7 +42,7 @@ def losses(one: RunRecord, other: RunRecord, comparison: Comparison) -> Lines:
         lines=tuple(lines),
         y=Scale("loss", log=wide),
         marks=_marks(comparison),
-        notes=("older steps are means of several",) if any((r.history.width > 1).any() for r in (one, other)) else (),
+        notes=("Older steps are means of several",) if any((r.history.width > 1).any() for r in (one, other)) else (),
         empty="" if lines else "no loss was seen in either run: NeuralDBG finds it where backward() is called",
     )
 
@@ -64,10 +64,10 @@ def drift(comparison: Comparison) -> Heat:
         empty = f"no {where}: there is nothing to compare layer by layer"
     elif not np.nan_to_num(values).any():
         empty = "no layer differs in anything that was read"
-    notes = ["exactly 0 is no difference in what was read, 1 is as large as the values themselves"]
+    notes = ["Exactly 0 is no difference in what was read, 1 is as large as the values themselves"]
     if len(width) and (width > 1).any():
-        notes.append("columns of several steps show the largest difference in them")
-    notes += [note for note in comparison.notes if "not compared" in note]
+        notes.append("Columns of several steps show the largest difference in them")
+    notes += [f"{note[:1].upper()}{note[1:]}" for note in comparison.notes if "not compared" in note]
     return Heat(
         name="pair_drift",
         title="Largest relative difference in each layer: outputs, gradients and weights",
