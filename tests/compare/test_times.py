@@ -77,7 +77,7 @@ def test_thinned_rows_of_which_some_steps_were_not_read_are_left_out(tmp_path):
     single = [set(run.history.steps[(run.history.width == 1) & run.history.read].tolist()) for run in (one, other)]
     assert found.compared.read == len(single[0] & single[1]) < 500
     assert found.verdict == "identical"  # as far as it was read: the row of step 500 is no single step
-    assert any("not every step was read" in note for note in found.notes)
+    assert any("layers were not read at every step" in note for note in found.notes)
 
 
 def test_layers_that_were_not_looked_at_are_no_difference():
