@@ -31,6 +31,7 @@ def test_the_guilty_layer_and_its_step_are_there_without_a_click(browser, doomed
         assert doomed.diagnose().summary[:40] in page.inner_text(".summary")
 
 
+@pytest.mark.slow
 def test_hostile_names_stay_text(browser, hostile):
     feed = MemoryFeed()
     feed.put("hostile", hostile, label=HOSTILE)
@@ -67,6 +68,7 @@ def test_a_system_that_turns_dark_is_followed(browser, doomed):
         becomes(page, lambda: page.evaluate(LUMINANCE) < 80, True)
 
 
+@pytest.mark.slow
 def test_a_phone_sees_it_without_scrolling_sideways(browser, doomed):
     phone = {"width": 390, "height": 844}
     with served(MemoryFeed(doomed=doomed)) as address, opened(browser, address, viewport=phone) as page:
@@ -83,6 +85,7 @@ def test_no_run_yet_says_how_to_record_one_and_shows_it_when_it_comes(browser, d
         becomes(page, lambda: page.locator(".verdict").count(), 1)
 
 
+@pytest.mark.slow
 def test_a_run_without_a_step_says_what_is_missing(browser):
     with served(MemoryFeed(empty=RunRecord())) as address, opened(browser, address) as page:
         assert "0 steps recorded" in page.inner_text("header")
