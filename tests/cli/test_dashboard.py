@@ -102,6 +102,7 @@ def test_a_saved_run_is_served_until_ctrl_c(place):
         assert process.said() == f"Dashboard of run: {url}\nCtrl-C ends it.\n"
 
 
+@pytest.mark.slow
 def test_the_real_page_opens_under_the_policy_without_a_complaint(place, browser):
     record(place.path / "run")
     with started(place, "dashboard", "run", "--port", "0", driver=None) as process, visiting(browser) as visit:
