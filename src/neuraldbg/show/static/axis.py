@@ -29,7 +29,7 @@ KEY_IN = 0.65
 """What a key takes of a legend beside its words."""
 NAMES = 0.34
 """Of a picture's width, what the names of layers may take, with what lies around them."""
-SIDE, FEW_SIDE = 4, 2
+SIDE, FEW_SIDE = 4, 1
 """Ticks on each side of zero, where an axis has both and grows by powers of ten."""
 LOW_IN = 5.0
 """A lower picture has room for few ticks, and few kinds of events."""
