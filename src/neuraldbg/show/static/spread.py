@@ -63,14 +63,18 @@ def _scale(axes: Axes, view: Spread) -> None:
     """Linear, or linear around zero and logarithmic on both sides, where sizes differ by orders."""
     if view.edges is not None:
         sizes = np.abs(view.edges[np.isfinite(view.edges) & (view.edges != 0)])
-        usual, largest = (float(sizes.min()), float(sizes.max())) if len(sizes) else (1.0, 1.0)
+        usual = float(sizes.min()) if len(sizes) else 1.0
     else:
         deviations = view.std[np.isfinite(view.std) & (view.std > 0)]
         usual = float(np.median(deviations)) if len(deviations) else 1.0
         usual = min(usual, float(deviations.min()) * WIDE) if len(deviations) else usual
-        largest = float(np.nanmax(np.abs(np.concatenate([view.low, view.high, view.mean])), initial=0.0))
+    reach = np.concatenate([view.low, view.high, view.mean, np.zeros(1) if view.edges is None else view.edges])
+    reach = reach[np.isfinite(reach)]
+    largest = float(np.abs(reach).max())
     if view.scale.log or largest > WIDE * usual:
         around_zero(axes, "y", usual, largest)
+        # Extremes may lie far beyond the bins; at least a tick of each side is in sight.
+        axes.set_ylim(2 * min(float(reach.min()), -usual), 2 * max(float(reach.max()), usual))
 
 
 def _histograms(axes: Axes, view: Spread, edges: Floats, shares: Floats, theme: Theme) -> list[Artist]:
