@@ -266,7 +266,7 @@ def test_histograms_over_time():
     drawn = np.ma.filled(mesh(axes).get_array(), np.nan)
     assert drawn == pytest.approx(np.where(given.shares > 0, 100 * given.shares, np.nan), nan_ok=True)
     assert axes.get_yscale() == "symlog"
-    assert keys(axes) == ["not read", "mean", "least and largest"]
+    assert keys(axes) == ["no histogram", "mean", "least and largest"]
     assert "share of the values read (%)" in said(figure(given))
 
 

@@ -49,13 +49,13 @@ def colour_map(theme: Theme) -> ListedColormap:
     return ListedColormap(mpl.colormaps[theme.cells](np.linspace(DARKEST, 1, 256)))
 
 
-def unread(axes: Axes, spans: Sequence[tuple[float, float]], theme: Theme) -> Patch:
+def unread(axes: Axes, spans: Sequence[tuple[float, float]], theme: Theme, label: str = "not read") -> Patch:
     """Lay the ground of what was not read behind these steps; return its key."""
     ground, lines = theme.unread
     look: dict[str, Any] = {"facecolor": ground, "edgecolor": lines, "hatch": UNREAD_HATCH, "linewidth": 0}
     for first, last in spans:
         axes.axvspan(first, last, zorder=0, **look)
-    return Patch(label="not read", **look)
+    return Patch(label=label, **look)
 
 
 def colour_bar(axes: Axes, mesh: QuadMesh, scale: Scale, theme: Theme) -> None:

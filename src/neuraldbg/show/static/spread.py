@@ -85,7 +85,7 @@ def _histograms(axes: Axes, view: Spread, edges: Floats, shares: Floats, theme: 
     norm = PowerNorm(0.5, vmin=0.0, vmax=float(np.nanmax(cells)))
     empty = np.isnan(cells).all(axis=0)
     spans = [(borders[i], borders[i + 1]) for i in np.flatnonzero(empty)]
-    keys: list[Artist] = [unread(axes, spans, theme)] if spans else []
+    keys: list[Artist] = [unread(axes, spans, theme, "no histogram")] if spans else []
     mesh = axes.pcolormesh(
         borders, edges, np.ma.masked_invalid(cells), cmap=colour_map(theme), norm=norm, rasterized=True, zorder=1
     )
