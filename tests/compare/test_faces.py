@@ -200,9 +200,9 @@ def test_the_picture_is_written(runs, tmp_path, suffix, capsys):
     assert f"wrote {out}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("size", [(10.0, 9.0), (6.0, 9.0)])
-def test_everything_is_inside_the_picture(runs, slow, size):
-    figure = pair_figure(Run.load(runs / "base"), Run.load(runs / "slow"), slow, size_in=size)
+@pytest.mark.parametrize("width", [10.0, 6.0])
+def test_everything_is_inside_the_picture(runs, slow, width):
+    figure = pair_figure(Run.load(runs / "base"), Run.load(runs / "slow"), slow, width_in=width)
     figure.draw_without_rendering()
     page, inked = figure.bbox, figure.get_tightbbox().transformed(figure.dpi_scale_trans)
     assert page.x0 <= inked.x0 + 1
