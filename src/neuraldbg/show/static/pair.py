@@ -6,7 +6,7 @@ a form asks the page that it is on for its size.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -66,6 +66,6 @@ def _painted(figure: Figure) -> npt.NDArray[np.uint8]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 (of the extra)
 
     figure.set_dpi(DPI)
-    canvas = FigureCanvasAgg(figure)
+    canvas: Any = FigureCanvasAgg(figure)
     canvas.draw()
     return np.asarray(canvas.buffer_rgba()).copy()
