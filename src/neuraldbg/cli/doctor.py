@@ -17,8 +17,9 @@ from neuraldbg.cli.run import RUNS
 from neuraldbg.cli.script import resolve
 
 EXTRAS = {
-    "plot": ("matplotlib", "plotext"),
-    "dashboard": ("dash", "plotly", "dash_cytoscape"),
+    "plot": ("matplotlib", "jinja2"),
+    "dashboard": ("dash", "plotly", "dash_cytoscape", "yaml"),
+    "export": ("pyarrow", "tensorboard"),
     "neural": ("lark", "yaml"),
 }
 """The modules that each extra of pyproject.toml brings."""

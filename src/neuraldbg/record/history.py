@@ -145,15 +145,15 @@ class StoredHistory(History):
         """One statistic of all sites, shape (rows with tables, sites), once it was asked for often; else None."""
         planes: dict[tuple[str, int], npt.NDArray[np.float32]] = self.__dict__["_planes"]
         asked: dict[tuple[str, int], int] = self.__dict__["_asked"]
-        if (name, k) in planes:
-            planes[name, k] = planes.pop((name, k))  # the oldest goes first
-            return planes[name, k]
+        known = planes.get((name, k))
+        if known is not None:
+            return known
         asked[name, k] = asked.get((name, k), 0) + 1
         size = len(self._tabled) * self._sites * 4
         if asked[name, k] <= _OFTEN or size > _LARGEST:
             return None
-        while planes and (len(planes) + 1) * size > _MOST:
-            del planes[next(iter(planes))]
+        for oldest in list(planes)[: max(0, len(planes) + 1 - _MOST // size)]:
+            planes.pop(oldest, None)  # the page of a run and what judges it ask from two threads
         plane = np.full((len(self._tabled), self._sites), UNSEEN[k], np.float32)
         start = 0
         for at, blob in self._packed or ():

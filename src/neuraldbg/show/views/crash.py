@@ -77,7 +77,7 @@ def picture(run: RunRecord, diagnosis: Diagnosis) -> Picture:
     first, last = _window(run, failure, over=label.startswith("loss not finite"))
     rank = run.layout.depth
     rows: dict[str, dict[str, int]] = {"param_grad": {}, "activation": {}}
-    for row, site in enumerate(run.layout.sites):
+    for row, site in enumerate(run.layout.sites if len(run.history) else ()):
         # One curve a layer: its weight (or, without one, its first parameter), its first call and first output leaf.
         if site.kind in rows and (site.name == "weight" or site.module not in rows[site.kind]):
             rows[site.kind].setdefault(site.module, row)

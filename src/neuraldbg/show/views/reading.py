@@ -90,6 +90,8 @@ class Group:
 
     def _sum(self, values: Floats) -> Floats:
         """Over the sites of each layer; NaN where none of them was read."""
+        if len(self.starts) == len(self.rows):  # a site a layer: nothing to add up
+            return np.where(np.isfinite(values), values, np.nan)
         seen = np.isfinite(values)
         total = np.add.reduceat(np.where(seen, values, 0.0), self.starts, axis=1)
         return np.where(np.logical_or.reduceat(seen, self.starts, axis=1), total, np.nan)

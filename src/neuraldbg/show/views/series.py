@@ -112,9 +112,10 @@ def scalars_of(
 
 
 def wide(lines: list[Line] | tuple[Line, ...]) -> bool:
-    """Whether all values are positive and span so many powers of ten that only a log axis shows them."""
+    """Whether no value is negative and the positive ones span more powers of ten than a linear axis can show."""
     found = np.concatenate([np.zeros(0), *(line.values[np.isfinite(line.values)] for line in lines)])
-    return bool(len(found) and found.min() > 0 and np.log10(found.max() / found.min()) > DECADES)
+    positive = found[found > 0]
+    return bool(len(positive) and found.min() >= 0 and np.log10(positive.max() / positive.min()) > DECADES)
 
 
 VIEW = Member(

@@ -20,7 +20,8 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Heat:
     columns = columns_of(run.history, choice)
     updates, weights = group(run, "update", choice.layer), group(run, "param", choice.layer)
     changed, sizes = updates.values(columns, NORM), weights.values(columns, NORM)
-    at = [weights.layers.index(layer) if layer in weights.layers else -1 for layer in updates.layers]
+    place = {layer: i for i, layer in enumerate(weights.layers)}
+    at = [place.get(layer, -1) for layer in updates.layers]
     known = np.array(at, int) >= 0
     size = np.where(known[:, None], sizes[at], np.nan) if len(sizes) else np.full(changed.shape, np.nan)
     return heat_of(
