@@ -134,7 +134,7 @@ def test_a_million_steps_take_bounded_bytes(tmp_path):
     """The histograms of a million steps of a model of so many sites that not all of them can be kept."""
     settings, sites = RecordSettings(budget_mb=4), 200
     steps = schedule(10**6)
-    assert len(steps) == 77
+    assert len(steps) == 29
     recorder, largest = Recorder(tmp_path, settings, INFO), 0
     for i in steps:
         recorder.put(step(i, sites=sites, binned=True), layout(sites))

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
-_EARLY = 57
-"""The step from which on the share is more than the constant number, 8.5 / 15%."""
+_EARLY = 17
+"""The step from which on the share is more than the constant number, 8.5 / 50%."""
 _FIRST_VERSION = 3
 """Of the run file: the first that has them."""
 _HEAD = struct.Struct("<I")

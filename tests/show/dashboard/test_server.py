@@ -213,7 +213,7 @@ def test_other_methods_and_large_requests_are_refused(client):
     "path",
     ["/assets/../../../../../../etc/passwd", "/assets/%2e%2e/%2e%2e/%2e%2e/etc/passwd", "/assets//etc/passwd",
      "/_dash-component-suites/dash/../../../../../../etc/passwd", "/_dash-component-suites/dash/..%2f..%2fetc%2fpasswd",
-     "/..%00/etc/passwd", "/_dash-component-suites/os/../etc/passwd", "/file:" "///etc/passwd"],
+     "/..%00/etc/passwd", "/_dash-component-suites/os/../etc/passwd", ("/file:" "///etc/passwd")],
 )  # fmt: skip
 def test_no_path_leads_to_other_files(client, path):
     answer = client.ask(path, Cookie=client.cookie)
