@@ -40,15 +40,19 @@ def test_a_map_shows_the_values_of_the_view():
 
 def test_every_cell_says_where_it_is_and_what_it_holds():
     view = heat()
-    trace = figure(view).data[0]
-    for i, layer in enumerate(view.layers):
-        for c, step in enumerate(view.steps.tolist()):
-            assert trace.customdata[i][c].tolist() == [layer, step]
-            told, steps = trace.text[i][c].rsplit("<br>", 1)
-            assert steps == f"step {step}"
-            value = view.values[i, c]
-            assert told.startswith("not read" if np.isnan(value) else f"{value:.4g}")
-            assert told.endswith("NaN or infinite values found") == bool(view.nonfinite[i, c])
+    made = figure(view)
+    for trace in (made.data[0], named(made, "NaN or infinite")):
+        for i, _ in enumerate(view.layers):
+            for c, step in enumerate(view.steps.tolist()):
+                assert trace.customdata[i, c] == pytest.approx([step, step, view.values[i, c]], nan_ok=True)
+        assert "<br>step %{customdata[0]:,}" in trace.hovertemplate
+        assert trace.hoverongaps is False
+    assert "NaN or infinite values found" in named(made, "NaN or infinite").hovertemplate
+    assert "not read" in named(made, "not read").hovertemplate
+    assert (
+        "steps %{customdata[0]:,} to"
+        in figure(replace(view, width=view.width * 3, steps=view.steps * 3)).data[0].hovertemplate
+    )
 
 
 def test_cells_that_were_not_read_or_not_finite_or_zero_have_a_map_of_their_own():
@@ -85,8 +89,7 @@ def test_columns_stand_at_their_true_steps_with_gaps_between_them():
     assert trace.x.tolist() == [*(np.arange(11) - 0.5), *(np.arange(50, 61) - 0.5)]
     assert np.isnan(trace.z[0, 10])
     np.testing.assert_allclose(10 ** np.delete(trace.z, 10, axis=1), view.values, rtol=1e-5)
-    assert trace.customdata[0][10].tolist() == ["a", 10]
-    assert trace.text[0][10] == "not read<br>steps 10 to 49"
+    assert trace.customdata[0, 10, :2].tolist() == [10, 49]
 
 
 def test_many_layers_are_not_all_named_but_the_guilty_is():
@@ -209,7 +212,8 @@ def told(place):
 def test_names_are_escaped_everywhere_but_in_customdata(view, theme):
     body = json.loads(figure(view, theme=theme).to_json())
     for trace in body["data"]:
-        trace["customdata"] = [told(place) for place in trace.get("customdata") or []]
+        data = trace.get("customdata") or []
+        trace["customdata"] = [] if isinstance(data, dict) else [told(place) for place in data]  # numbers are encoded
     text = json.dumps(body, ensure_ascii=False)
     for name in ("<b>bold", "<img", "$x_1$", "b & $", "\x1b", "\u202e"):
         assert name not in text
@@ -244,7 +248,10 @@ WATCH = """
 () => {
     window.clicks = [];
     const plot = document.querySelector('.js-plotly-plot');
-    plot.on('plotly_click', event => window.clicks.push(event.points[0].customdata.slice(0, 2)));
+    plot.on('plotly_click', event => {
+        const [{pointIndex, customdata}] = event.points;
+        window.clicks.push(Array.isArray(pointIndex) ? [pointIndex[0], ...customdata] : customdata.slice(0, 2));
+    });
 }
 """
 
@@ -269,7 +276,7 @@ def test_hostile_names_stay_text_and_a_click_leads_to_the_cell(browser, tmp_path
         assert "step 15" in told
         assert f"{view.values[1, 15]:.4g}" in told
         visit.page.mouse.click(x, y)
-        assert visit.page.evaluate("window.clicks") == [[HOSTILE[1], 15]]
+        assert visit.page.evaluate("window.clicks") == [[1, 15, 15, view.values[1, 15]]]
         assert visit.errors == []
 
 

@@ -77,6 +77,12 @@ def in_words(values: Floats, unit: str = "") -> Any:
     return np.where(np.isnan(values), "not read", told)
 
 
+def in_numbers(values: Floats, columns: Columns) -> Floats:
+    """Return first step, last step and value of each cell, shape (R, C, 3): thousands of texts would be slow."""
+    steps = np.stack([columns.first, columns.last], axis=1).astype(np.float64)
+    return np.concatenate([np.broadcast_to(steps, (*values.shape, 2)), values[:, :, None]], axis=2)
+
+
 def places(layers: Sequence[str], columns: Columns) -> Any:
     """Return what a click on each cell says: layer and first step."""
     found = np.empty((len(layers), len(columns.first), 2), object)
@@ -108,8 +114,10 @@ def cell_map(columns: Columns, rows: Any, z: Floats, bar: dict[str, Any], theme:
     )
 
 
-def flat_map(columns: Columns, rows: Any, where: Bools, colour: str, name: str) -> go.Heatmap:
-    """Return the trace of cells of one colour, which the legend names and the pointer passes through."""
+def flat_map(
+    columns: Columns, rows: Any, where: Bools, colour: str, name: str, told: str = "", **more: Any
+) -> go.Heatmap:
+    """Return the trace of cells of one colour, which the legend names. The pointer says what is ``told``, or passes."""
     return graph_objects().Heatmap(
         x=columns.edges,
         y=rows,
@@ -120,5 +128,7 @@ def flat_map(columns: Columns, rows: Any, where: Bools, colour: str, name: str) 
         showscale=False,
         showlegend=True,
         name=name,
-        hoverinfo="skip",
+        hoverongaps=False,
+        **({"hovertemplate": told} if told else {"hoverinfo": "skip"}),
+        **more,
     )

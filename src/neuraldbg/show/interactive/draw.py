@@ -2,9 +2,11 @@
 
 What a click means is in the point's ``customdata``: item 0 is the layer's path as the record has it, "" where it is of
 no layer; item 1 is the first step that it stands for, None where it is of no step. What follows (the last step, the
-value in words) is for the pointer alone. All cells, points, bars, events and nodes carry it. A layer's path there is
-data: escape it before it becomes HTML. Everywhere else in the figure names are escaped already, since plotly reads a
-little HTML in all of its texts.
+value in words) is for the pointer alone. Points, bars, events and nodes carry it, and the bins of a distribution. The
+cells of a map of layers carry numbers, first step, last step and value; their layer is that of the row.
+
+A layer's path in ``customdata`` is data: escape it before it becomes HTML. Everywhere else in the figure names are
+escaped already, since plotly reads a little HTML in all of its texts.
 
 ``uirevision`` is that of the view and what it shows, so that drawing it anew keeps a person's zoom. Needs the extra
 ``dashboard``.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuraldbg.show.interactive.cells import cell_map, coloured, columns_of, flat_map, in_words, places, with_steps
+from neuraldbg.show.interactive.cells import cell_map, coloured, columns_of, flat_map, in_numbers
 from neuraldbg.show.interactive.frame import axis, framed, graph_objects, mark_moments, with_notes
 from neuraldbg.show.interactive.words import full_names, safe, tick_names
 
@@ -32,27 +32,20 @@ def figure(view: Heat, theme: Theme) -> go.Figure:
     values, bad = columns.spread(view.values), columns.spread(view.nonfinite.astype(float), 0.0) > 0
     rows = full_names(view.layers)
     z, bar = coloured(values, view.scale)
-    told = np.char.add(in_words(values, safe(view.scale.unit)), np.where(bad, "<br>NaN or infinite values found", ""))
-    made.add_trace(
-        cell_map(
-            columns,
-            rows,
-            z,
-            bar,
-            theme,
-            customdata=places(view.layers, columns),
-            text=with_steps(told, columns),
-            hovertemplate=f"<b>%{{y}}</b><br>{safe(view.scale.label)}: %{{text}}<extra></extra>",
-        )
-    )
+    numbers = in_numbers(values, columns)
+    told = _told(view, columns)
+    hover: dict[str, Any] = {"customdata": numbers, "hovertemplate": f"{told}<extra></extra>", "hoverongaps": False}
+    made.add_trace(cell_map(columns, rows, z, bar, theme, **hover))
     unread = np.isnan(values) & ~bad
     if unread.any():
-        made.add_trace(flat_map(columns, rows, unread, theme.unread[0], "not read"))
+        words = "<b>%{y}</b><br>not read around step %{x:,.0f}<extra></extra>"
+        made.add_trace(flat_map(columns, rows, unread, theme.unread[0], "not read", words))
     zero = (values == 0) & ~bad
     if view.scale.log and zero.any():
         made.add_trace(flat_map(columns, rows, zero, theme.zero, "exactly 0"))
     if bad.any():
-        made.add_trace(flat_map(columns, rows, bad, theme.bad, "NaN or infinite"))
+        words = f"{told}<br>NaN or infinite values found<extra></extra>"
+        made.add_trace(flat_map(columns, rows, bad, theme.bad, "NaN or infinite", words, customdata=numbers))
         _cross_out(made, columns, rows, bad, theme)
     mark_moments(made, view, theme, float(columns.edges[0]), float(columns.edges[-1]))
     shown = _named(view)
@@ -76,6 +69,14 @@ def figure(view: Heat, theme: Theme) -> go.Figure:
         ),
     )
     return made
+
+
+def _told(view: Heat, columns: Columns) -> str:
+    """What the pointer says of a cell, by its numbers."""
+    one = bool((columns.first == columns.last)[columns.which >= 0].all())
+    steps = "step %{customdata[0]:,}" if one else "steps %{customdata[0]:,} to %{customdata[1]:,}"
+    unit = f" {safe(view.scale.unit)}" if view.scale.unit else ""
+    return f"<b>%{{y}}</b><br>{safe(view.scale.label)}: %{{customdata[2]:.4g}}{unit}<br>{steps}"
 
 
 def _cross_out(made: go.Figure, columns: Columns, rows: list[str], bad: Bools, theme: Theme) -> None:
