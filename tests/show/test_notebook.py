@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import json
+import subprocess
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -197,9 +199,22 @@ def test_a_view_is_plotlys_figure_in_a_notebook(monkeypatch):
     assert bundle["text/plain"].startswith("gradient norm of each layer")
 
 
+NOTEBOOK = """
+import json
+from IPython.core.interactiveshell import InteractiveShell
+from tests.show.forms import heat
+from tests.show.samples import EXPLODING
+from tests.show.test_notebook import run
+shell = InteractiveShell.instance()
+values = (EXPLODING, EXPLODING.hypotheses[0], run(), run().scalar("loss"), heat())
+print(json.dumps([sorted(shell.display_formatter.format(value)[0]) for value in values]))
+"""
+
+
 def test_a_notebook_asks_for_these():
-    """IPython itself, where it is installed: what it is given and nothing printed to its error stream."""
-    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell.instance()
-    for value in (EXPLODING, EXPLODING.hypotheses[0], run(), run().scalar("loss"), heat()):
-        data, _ = shell.display_formatter.format(value)
-        assert "text/html" in data
+    """IPython itself, in a process of its own: what it is given, and nothing printed to its error stream."""
+    done = subprocess.run([sys.executable, "-c", NOTEBOOK], capture_output=True, text=True, check=True)
+    kinds = json.loads(done.stdout.splitlines()[-1])
+    assert all("text/html" in given for given in kinds)
+    assert "application/vnd.plotly.v1+json" in kinds[-1]
+    assert done.stderr == ""
