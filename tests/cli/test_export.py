@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.cli.test_commands import folder  # noqa: F401 (a fixture)
 
 from neuraldbg.cli import main
 from neuraldbg.cli.export import FORMATS
@@ -21,7 +20,7 @@ def test_the_help_names_every_format(capsys):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_it_writes_where_it_says(folder, tmp_path, capsys, monkeypatch, form):  # noqa: F811
+def test_it_writes_where_it_says(folder, tmp_path, capsys, monkeypatch, form):
     monkeypatch.chdir(tmp_path)
     target = next(member.target for member in EXPORTERS if member.name == form)
     assert main(["export", str(folder), "--format", form]) == 0
@@ -32,7 +31,7 @@ def test_it_writes_where_it_says(folder, tmp_path, capsys, monkeypatch, form):  
     assert main(["export", str(folder), "--format", form, "--force", "-o", target]) == 0
 
 
-def test_a_session_is_explained_like_its_run(folder, tmp_path, capsys):  # noqa: F811
+def test_a_session_is_explained_like_its_run(folder, tmp_path, capsys):
     assert main(["export", str(folder), "--format", "session", "-o", str(tmp_path / "s.json")]) == 0
     capsys.readouterr()
     assert main(["explain", str(folder)]) == 0
@@ -42,7 +41,7 @@ def test_a_session_is_explained_like_its_run(folder, tmp_path, capsys):  # noqa:
     assert json.loads((tmp_path / "s.json").read_text())["schema"] == "neuraldbg.run/1"
 
 
-def test_choices(folder, tmp_path, capsys):  # noqa: F811
+def test_choices(folder, tmp_path, capsys):
     out = str(tmp_path / "out")
     layer = Run.load(folder).layout.layers[0].path
     asked = ["export", str(folder), "--format", "csv", "-o", out, "--layer", layer, "--stat", "rms", "--stat", "max"]
@@ -55,7 +54,7 @@ def test_choices(folder, tmp_path, capsys):  # noqa: F811
     assert "there is no statistic 'middle'" in capsys.readouterr().err
 
 
-def test_no_torch_and_no_extra_is_needed_for_text(place, folder):  # noqa: F811
+def test_no_torch_and_no_extra_is_needed_for_text(place, folder):
     for name in ("torch", "pyarrow", "tensorboard"):
         place.write(f"{name}.py", f"raise SystemExit('{name} was imported')")
     for form in ("json", "csv", "perfetto", "crash", "session"):

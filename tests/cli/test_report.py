@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.cli.test_commands import folder  # noqa: F401 (a fixture)
 
 from neuraldbg.cli import main
 from neuraldbg.errors import ConfigError
 from neuraldbg.saved import Run
 
 
-def test_markdown_to_a_file_to_standard_output_and_from_python(folder, tmp_path, capsys, monkeypatch):  # noqa: F811
+def test_markdown_to_a_file_to_standard_output_and_from_python(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["report", str(folder), "-o", "a.md"]) == 0
     size = (tmp_path / "a.md").stat().st_size
@@ -27,7 +26,7 @@ def test_markdown_to_a_file_to_standard_output_and_from_python(folder, tmp_path,
     assert said.startswith(f"# {Run.load(folder).diagnose().verdict.upper()}: ")
 
 
-def test_html_is_what_is_written_where_nothing_is_asked(folder, tmp_path, capsys, monkeypatch):  # noqa: F811
+def test_html_is_what_is_written_where_nothing_is_asked(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["report", str(folder)]) == 0
     assert capsys.readouterr().out.startswith("wrote report.html (")
@@ -42,14 +41,14 @@ def test_html_is_what_is_written_where_nothing_is_asked(folder, tmp_path, capsys
         (["--format", "docx"], "'docx' is not one of 'html', 'md'"),
     ],
 )
-def test_what_cannot_be_done(folder, tmp_path, capsys, monkeypatch, args, said):  # noqa: F811
+def test_what_cannot_be_done(folder, tmp_path, capsys, monkeypatch, args, said):
     monkeypatch.chdir(tmp_path)
     assert main(["report", str(folder), *args]) == 2
     assert said in capsys.readouterr().err
     assert list(tmp_path.glob("*.*")) == []
 
 
-def test_a_place_that_cannot_be_written(folder, tmp_path):  # noqa: F811
+def test_a_place_that_cannot_be_written(folder, tmp_path):
     (tmp_path / "a.md").mkdir()
     with pytest.raises(ConfigError, match="cannot write"):
         Run.load(folder).report(tmp_path / "a.md")

@@ -269,7 +269,7 @@ def test_nothing_is_logged(capfd):
 def test_a_real_page_works_under_the_policy(client, browser):
     with visiting(browser) as visit:
         visit.page.goto(f"{client.server.url}&tab=memory")
-        visit.page.wait_for_function("document.getElementById('echo').textContent == 'state ?tab=memory'")
+        visit.page.wait_for_selector("#echo:text-is('state ?tab=memory')")
         visit.page.wait_for_selector(".js-plotly-plot .gtitle")
         assert visit.page.locator(".gtitle").text_content() == "a picture"
         assert "token" not in visit.page.url
