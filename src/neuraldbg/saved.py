@@ -6,14 +6,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from neuraldbg.compare import compare
 from neuraldbg.explain import cause, diagnose
-from neuraldbg.export import Selection, export
 from neuraldbg.nouns import RunRecord
 from neuraldbg.record import read_run
 from neuraldbg.show.notebook import Shown
-from neuraldbg.show.report.content import Background
-from neuraldbg.show.report.write import kind_of, report, write
 
 if TYPE_CHECKING:
     import os
@@ -21,6 +17,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.nouns import Diagnosis
     from neuraldbg.nouns.comparison import Comparison
+    from neuraldbg.show.report.content import Background
 
 
 @dataclass(frozen=True)
@@ -53,6 +50,8 @@ class Run(Shown, RunRecord):
         The tolerances are as in ``torch.testing.assert_close``, relative to the size of a tensor; by default they
         follow from the dtypes. ConfigError for one that is none.
         """
+        from neuraldbg.compare import compare  # noqa: PLC0415 (most runs are only read: these stages are half of the start)
+
         return compare(self, other, (self.diagnose(), diagnose(other)), names=names, rtol=rtol, atol=atol)
 
     def export(
@@ -69,6 +68,8 @@ class Run(Shown, RunRecord):
         ``layers`` and ``stats`` choose among the sites' numbers. What is there already is replaced only with ``force``.
         ConfigError for a choice or place that cannot be, MissingExtra, ExportFailed; then nothing is left behind.
         """
+        from neuraldbg.export import Selection, export  # noqa: PLC0415 (as above)
+
         return export(self, self.diagnose(), path, format, Selection(tuple(layers), tuple(stats)), force=force)
 
     def report(self, path: str | os.PathLike[str]) -> None:
@@ -76,11 +77,15 @@ class Run(Shown, RunRecord):
 
         ConfigError for another name or a place that cannot be written, MissingExtra without the extra ``plot``.
         """
+        from neuraldbg.show.report.write import kind_of, report, write  # noqa: PLC0415 (as above)
+
         kind, diagnosis = kind_of(Path(path)), self.diagnose()
         write(report(self, diagnosis, kind, backgrounds(diagnosis)), Path(path))
 
 
 def backgrounds(diagnosis: Diagnosis) -> dict[str, Background]:
     """Return what the taxonomy says of the causes that a diagnosis names."""
+    from neuraldbg.show.report.content import Background  # noqa: PLC0415 (as above)
+
     named = {name for h in diagnosis.hypotheses for name in (h.cause, *h.equivalent)}
     return {one.id: Background(one.title, one.page) for one in map(cause, sorted(named))}
