@@ -17,6 +17,7 @@ from neuraldbg.detect.block import steps_before
 from neuraldbg.detect.episodes import Episodes, carry
 from neuraldbg.detect.places import COUNT, DEAD, NONFINITE, UNITS, ZEROS, Synced, flat, flow
 from neuraldbg.detect.readings import Readings
+from neuraldbg.nouns.layout import RECTIFIERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-RECTIFIERS = frozenset({"ReLU", "ReLU6", "Threshold"})
-RECTIFYING_OPS = frozenset({"relu", "relu_", "relu6", "threshold", "clamp_min"})
 FEW = 8
 """Below this many units, only all of them count: a share of a few units says little."""
 
@@ -82,9 +81,8 @@ class DeadUnits(Synced):
             if row >= rows:
                 break
             path = layout.sites[row].module
-            layer = layout.by_path.get(path)
-            module = layer is not None and layer.type in RECTIFIERS
-            if module or layout.following_ops.get(path, frozenset()) & RECTIFYING_OPS:
+            if path in layout.rectified:
+                module = layout.by_path[path].type in RECTIFIERS if path in layout.by_path else False
                 picked.append((position.get(path, (0, 0)), row, module))
         picked.sort()
         places = [(layout.sites[row].module, f"activation/{layout.sites[row].label}") for _, row, _ in picked]

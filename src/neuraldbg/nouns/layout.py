@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.site import Site
 
 
+RECTIFIERS = frozenset({"ReLU", "ReLU6", "Threshold"})
+RECTIFYING_OPS = frozenset({"relu", "relu_", "relu6", "threshold", "clamp_min"})
+
+
 @dataclass(frozen=True, slots=True)
 class Layer:
     """A module of a watched model."""
@@ -90,6 +94,14 @@ class Layout:
             if edge.ops:
                 found.setdefault(edge.source, set()).add(edge.ops[0])
         return {path: frozenset(ops) for path, ops in found.items()}
+
+    @cached_property
+    def rectified(self) -> frozenset[str]:
+        """Layers whose output is rectified, by themselves or by the operation that it goes into first: a unit of
+        another layer that is positive for no sample is not dead.
+        """
+        own = {layer.path for layer in self.layers if layer.type in RECTIFIERS}
+        return frozenset(own | {path for path, ops in self.following_ops.items() if ops & RECTIFYING_OPS})
 
     def rows(self, kind: str, module: str | None = None, name: str | None = None) -> tuple[int, ...]:
         """Rows of the sites of a kind, optionally of one layer and parameter or leaf name."""

@@ -63,7 +63,7 @@ def made(layers=4, rows=40, *, seed=0, light=0.3, thinned=10):
     layout = Layout(
         tuple(Layer(p, "Linear", "Net", leaf=True, params=("weight", "bias")) for p in paths),
         tuple(sites),
-        tuple(Edge(a, b) for a, b in zip(paths, [*paths[1:], "loss"], strict=True)),
+        tuple(Edge(a, b, ("relu",)) for a, b in zip(paths, [*paths[1:], "loss"], strict=True)),
         frozenset(paths),
     )
     return RunRecord(layout=layout, history=history, steps=int(width.sum()))
@@ -189,6 +189,19 @@ def test_units_are_shares_in_per_cent():
             cell(run, "activation", layer, "saturated", 5, 5), rel=1e-5, nan_ok=True
         )
     assert shown.scale.unit == "%"
+
+
+def test_a_layer_that_nothing_rectifies_has_no_dead_units():
+    run = made(light=0, thinned=0)
+    edges = (Edge("block0.fc", "block1.fc", ("addmm",)), *run.layout.edges[1:])
+    run = replace(run, layout=replace(run.layout, edges=edges))
+    shown = view("heatmap", run, PLAIN, Choice(kind="activation", stat="dead"))
+    assert np.isnan(shown.values[0]).all()
+    assert np.isfinite(shown.values[1:]).any(axis=1).all()
+    units = view("units", run, PLAIN)
+    dead = dict(zip(units.layers, units.bars[0].values, strict=True))
+    assert math.isnan(dead.get("block0.fc", math.nan))
+    assert math.isfinite(dead["block1.fc"])
 
 
 def test_memory_knows_the_size_of_a_dtype_and_leaves_out_what_it_does_not():

@@ -65,7 +65,9 @@ class Group:
     """Where in ``rows`` each layer begins."""
 
     def values(self, columns: Columns, stat: str) -> Floats:
-        """Return a statistic of each layer, shape (layers, C): a share in per cent; NaN where it was not read."""
+        """Return a statistic of each layer, shape (layers, C): a share in per cent; NaN where it was not read, and for
+        dead units of layers that nothing rectifies.
+        """
         if not self.layers:
             return np.zeros((0, len(columns.steps)))
         if stat == NORM:
@@ -74,6 +76,8 @@ class Group:
         if stat in SHARES:
             among, counted = self._sum(self._stored(SHARES[stat], "max")), self._sum(self._stored(stat, "max"))
             share = np.divide(100.0 * counted, among, out=np.full(among.shape, np.nan), where=among > 0)
+            if stat == "dead":
+                share[:, [layer not in self.run.layout.rectified for layer in self.layers]] = np.nan
             return columns.reduce(share, "max").T
         high = np.fmax.reduceat(columns.reduce(self._stored(stat, "max"), "max"), self.starts, axis=1).T
         if stat not in EXTREMES:

@@ -45,7 +45,7 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
         marks=marks_of(run, diagnosis, choice),
         guilty=guilty,
         notes=(*notes, *left_out),
-        empty="" if shown else "no layer with units was read in these steps",
+        empty="" if shown else "no layer that is rectified (ReLU) or bounded (sigmoid, tanh) was read in these steps",
     )
 
 
