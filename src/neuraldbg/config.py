@@ -52,8 +52,8 @@ class CaptureSettings(Thresholds):
     )
     histograms: bool = Field(
         True,
-        description="Take histograms of what is read, in a few steps that lie ever farther apart: at most 12 of "
-        "the first thousand, 29 of the first million.",
+        description="Take histograms of what is read, in a few steps that lie ever farther apart: at most 13 of "
+        "the first thousand, 30 of the first million.",
     )
     max_calls: int = Field(8, ge=1, description="Calls of one module in a forward pass that keep sites of their own.")
 

@@ -98,11 +98,11 @@ def test_steps_lie_ever_farther_apart() -> None:
             assert binning.take() is not None
             assert not binning.on
             steps.append(step)
-    assert steps[:5] == [0, 8, 17, 26, 39]
+    assert steps[:5] == [0, 8, 16, 24, 36]
     gaps = np.diff(steps)
     assert gaps.min() == 8
     assert (gaps[2:] / np.array(steps[2:-1]) >= 0.5).all()
-    assert (len([s for s in steps if s < 1000]), len(steps)) == (12, 29)
+    assert (len([s for s in steps if s < 1000]), len(steps)) == (13, 30)
 
 
 # ---------------------------------------------------------------- real trainings
@@ -186,8 +186,8 @@ def test_histograms_of_a_training_are_those_of_what_other_hooks_see(
     seen.watch(model)
     found = ride(training(model, seen, dtype, 18), model, block_cap=cap, probes=False)
     run = run_of(found)
-    assert [each.step for each in run.histograms] == [0, 8, 17]
-    expected = {key for key in seen.tensors if key[0] in (0, 8, 17)}
+    assert [each.step for each in run.histograms] == [0, 8, 16]
+    expected = {key for key in seen.tensors if key[0] in (0, 8, 16)}
     told = set()
     for row, site in enumerate(run.layout.sites):
         course = run.histogram(row)
@@ -279,7 +279,7 @@ def test_two_optimizers_by_turns_both_have_some() -> None:
     found = ride(program, probes=False)
     rows = [row for row, site in enumerate(found.layout.sites) if (site.kind, site.name) == ("update", "weight")]
     run = run_of(found)
-    assert [run.histogram(row).steps.tolist() for row in rows] == [[0, 8, 26], [17, 39]]
+    assert [run.histogram(row).steps.tolist() for row in rows] == [[0, 8, 16, 24, 36], [9, 17, 25, 37]]
 
 
 @pytest.mark.budget
@@ -301,7 +301,7 @@ def test_light_steps_have_none_and_the_next_full_one_has() -> None:
     for step in full:
         if step >= due:
             wanted.append(step)
-            due = step + max(8 + (len(wanted) - 1) % 2, -(-step * 3 // 20))
+            due = step + max(8, -(-step // 2))
     assert taken == wanted
     assert set(taken) <= set(full)
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import struct
+import tracemalloc
 import zlib
 from dataclasses import replace
 
@@ -92,9 +94,9 @@ def test_a_run_that_grows_is_read_on(tmp_path):
 @pytest.mark.parametrize("sites", [2, 300, 3000])
 def test_a_blob_is_what_it_was_made_of(sites):
     one = histograms(3, sites)
-    assert_same(decode(3, encode(one)), one)
+    assert_same(decode(3, encode(one), 3000), one)
     blank = StepHistograms.of(5, [70_000], np.zeros((1, BINS), np.int64))
-    assert_same(decode(5, encode(blank)), blank)
+    assert_same(decode(5, encode(blank), 70_001), blank)
     # Two to three bytes a bin in use, mostly less than what memory takes.
     assert len(encode(one)) < one.nbytes
 
@@ -103,11 +105,34 @@ def test_a_blob_is_what_it_was_made_of(sites):
 def test_a_blob_that_is_cut_or_changed_does_not_decode(cut):
     blob = encode(histograms(3))
     with pytest.raises(BlobDamaged):
-        decode(3, blob[:cut])
+        decode(3, blob[:cut], 3)
     flipped = bytearray(blob)
     flipped[cut] ^= 1
     with pytest.raises(BlobDamaged):
-        decode(3, bytes(flipped))
+        decode(3, bytes(flipped), 3)
+
+
+def sealed(body):
+    return struct.pack("<I", zlib.crc32(body)) + body
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"no zlib at all",
+        zlib.compress(b""),
+        zlib.compress(struct.pack("<II", 0, 0) + bytes(10_000_000)),  # unpacks to much more than it says
+        zlib.compress(struct.pack("<II", 1, 0) + struct.pack("<I", 7) + bytes(2)),  # of a site that there is not
+        zlib.compress(struct.pack("<II", 2, 0) + struct.pack("<II", 1, 0) + bytes(4)),  # twice the same
+    ],
+)
+def test_a_blob_that_was_made_to_look_whole_is_damage_and_takes_no_memory(body):
+    tracemalloc.start()
+    with pytest.raises(BlobDamaged):
+        decode(3, sealed(body), 3)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000
 
 
 def test_a_damaged_histogram_is_a_damaged_file(tmp_path):
@@ -134,7 +159,7 @@ def test_a_million_steps_take_bounded_bytes(tmp_path):
     """The histograms of a million steps of a model of so many sites that not all of them can be kept."""
     settings, sites = RecordSettings(budget_mb=4), 200
     steps = schedule(10**6)
-    assert len(steps) == 29
+    assert len(steps) == 30
     recorder, largest = Recorder(tmp_path, settings, INFO), 0
     for i in steps:
         recorder.put(step(i, sites=sites, binned=True), layout(sites))

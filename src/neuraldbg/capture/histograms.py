@@ -19,7 +19,7 @@ from neuraldbg.capture import elsewhere, op
 from neuraldbg.nouns.histogram import HIGHEST, LOWEST, StepHistograms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
     from torch import Tensor
@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     from neuraldbg.capture.params import Watched
 
 _APART, _GROWTH = 8, (1, 2)
-"""From one step with histograms to the next: steps at least, by turns one more, so that two optimizers whose steps take
-turns both have some; and at least this share of the steps so far. That makes 12 in the first thousand steps and 29 in
-the first million: one costs what some twenty full steps without it do, since native hooks leave it to Python."""
+"""From one step with histograms to the next: steps at least, and at least this share of the steps so far. That makes 13
+in the first thousand steps and 30 in the first million: one costs what some twenty full steps without it do, since
+native hooks leave it to Python."""
+_TRIES = 4
+"""Full steps that may follow one with histograms, until each other optimizer has had its own: the governor's bursts
+often begin with the same one."""
 _CODES = 512
 """Codes of a float32: the sign and eight bits of exponent."""
 _BIAS = 127
@@ -55,16 +58,23 @@ class Binning:
         self.on = False
         """Whether the step that is under way has histograms."""
         self._cap = cap
-        self._step = self._next = self._taken = 0
+        self._step = self._next = 0
         self._counts: dict[int, npt.NDArray[np.int64]] = {}
         """By row, shape (_CODES,)."""
         self._before: dict[int, Tensor] = {}
         """A sample of each weight from before the step, by the row of its update."""
+        self._known: set[int] = set()
+        """Optimizers that stepped, by the row of the first update of each."""
+        self._stepped: set[int] = set()
+        """Those of this step."""
+        self._owed: dict[int, int] = {}
+        """Optimizers that had no part in the last step with histograms, and how many full steps are tried for each."""
 
     def begin(self, step: int) -> bool:
         """Begin a step that is read in full. Returns whether it has histograms."""
-        self.on = step >= self._next
+        self.on = step >= self._next or bool(self._owed)
         self._step = step
+        self._stepped = set()
         self._forget()
         return self.on
 
@@ -99,8 +109,12 @@ class Binning:
             if w.grad is not None and grad is not None and _here(grad):
                 self._counts[w.grad] = _count(op.sample(grad.detach(), self._cap))
 
-    def updates(self, watched: Iterable[Watched]) -> None:
+    def updates(self, watched: Sequence[Watched]) -> None:
         """Count what a step has changed."""
+        own = next((w.update for w in watched if w.update is not None), None)
+        if own is not None:
+            self._known.add(own)
+            self._stepped.add(own)
         if not self.on:
             return
         for w in watched:
@@ -115,9 +129,11 @@ class Binning:
         if not self.on:
             return None
         self.on = False
-        share, of = _GROWTH
-        self._next = self._step + max(_APART + self._taken % 2, -(-self._step * share // of))
-        self._taken += 1
+        self._owed = {own: tries - 1 for own, tries in self._owed.items() if own not in self._stepped and tries > 1}
+        if self._step >= self._next:
+            share, of = _GROWTH
+            self._next = self._step + max(_APART, -(-self._step * share // of))
+            self._owed = dict.fromkeys(self._known - self._stepped, _TRIES)
         counted = self._counts
         self._forget()
         if not counted:
@@ -139,7 +155,7 @@ def _wide(flat: Tensor) -> Tensor:
 
 def _count(flat: Tensor) -> npt.NDArray[np.int64]:
     """Count the values of a 1-D tensor by sign and exponent, shape (_CODES,)."""
-    values = _wide(flat).numpy()
+    values = _wide(flat).resolve_neg().numpy()
     if values.dtype == np.float64:
         return np.bincount(_NARROWED[(values.view(np.int64) >> 52) & 4095], minlength=_CODES)
     return np.bincount(values.view(np.uint32) >> 23, minlength=_CODES)

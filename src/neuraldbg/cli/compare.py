@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,9 +95,10 @@ def _opened(one: str, other: str | None, ranks: tuple[int, int] | None) -> tuple
 
 def _names(one: Path, other: Path) -> tuple[str, str]:
     """Return the last part of the paths that they do not share."""
+    one, other = Path(os.path.normpath(one)), Path(os.path.normpath(other))
     if one == other:
         return one.stem, f"{other.stem} (again)"
-    while one.name == other.name:
+    while one.name == other.name and one != one.parent:
         one, other = one.parent, other.parent
     return one.stem or str(one), other.stem or str(other)
 

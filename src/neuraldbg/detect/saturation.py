@@ -17,6 +17,7 @@ from neuraldbg.detect.block import steps_before
 from neuraldbg.detect.episodes import Episodes
 from neuraldbg.detect.places import COUNT, NONFINITE, SATURATED, Synced, flat, flow
 from neuraldbg.detect.readings import Readings
+from neuraldbg.nouns.layout import BOUNDED, BOUNDED_OPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Event, Layer, Layout, Step
 
     Floats = npt.NDArray[np.float64]
-
-BOUNDED = frozenset({"Sigmoid", "Tanh", "Hardsigmoid", "Hardtanh", "Softsign"})
-BOUNDED_OPS = frozenset({"sigmoid", "tanh"})
-"""Functional ones, measured at the input beyond which the output is within 1% of a bound."""
 
 
 class SaturationThresholds(Thresholds):

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+_HEAD = 1024
+_MARKS = (b'"neuraldbg.', b'"trigger_reason"')
+"""What stands in the first bytes of every file that is written here."""
+
 
 @contextmanager
 def replacing(target: Path, files: tuple[str, ...], *, force: bool) -> Iterator[Path]:
@@ -58,6 +62,15 @@ def _check(target: Path, files: tuple[str, ...], *, force: bool) -> None:
         raise ConfigError(f"{target} is no file: give the name of one")
     if not force:
         raise ConfigError(f"{target} is already there: --force replaces it")
+    if not files and not _exported(target):
+        raise ConfigError(f"{target} is nothing that an export has written: remove it, or give another name")
+
+
+def _exported(target: Path) -> bool:
+    """Whether a file begins as ours do, or is empty: a mistyped name may be that of a script."""
+    with target.open("rb") as opened:
+        head = opened.read(_HEAD)
+    return not head.strip() or (head.lstrip().startswith(b"{") and any(mark in head for mark in _MARKS))
 
 
 def _check_folder(target: Path, files: tuple[str, ...]) -> None:

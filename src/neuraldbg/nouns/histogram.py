@@ -51,6 +51,8 @@ class StepHistograms:
     def __post_init__(self) -> None:
         """ValueError where the parts do not fit together: they may come from a file."""
         whole = len(self.rows) == len(self.first) == len(self.width) and self.width.sum(dtype=int) == len(self.counts)
+        if len(self.rows) and (self.rows[0] < 0 or (np.diff(self.rows.astype(np.int64)) <= 0).any()):
+            raise ValueError("histograms of sites that do not ascend")
         if not whole or (self.first + self.width.astype(int) > BINS).any():
             raise ValueError("histograms whose parts do not fit together")
 

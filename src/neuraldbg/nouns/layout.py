@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 
 RECTIFIERS = frozenset({"ReLU", "ReLU6", "Threshold"})
+BOUNDED = frozenset({"Sigmoid", "Tanh", "Hardsigmoid", "Hardtanh", "Softsign"})
+BOUNDED_OPS = frozenset({"sigmoid", "tanh"})
+"""Functional ones, measured at the input beyond which the output is within 1% of a bound."""
 RECTIFYING_OPS = frozenset({"relu", "relu_", "relu6", "threshold", "clamp_min"})
 
 
@@ -102,6 +105,12 @@ class Layout:
         """
         own = {layer.path for layer in self.layers if layer.type in RECTIFIERS}
         return frozenset(own | {path for path, ops in self.following_ops.items() if ops & RECTIFYING_OPS})
+
+    @cached_property
+    def bounded(self) -> frozenset[str]:
+        """Layers whose output is bounded on both sides, by themselves or by the operation that it goes into first."""
+        own = {layer.path for layer in self.layers if layer.type in BOUNDED}
+        return frozenset(own | {path for path, ops in self.following_ops.items() if ops & BOUNDED_OPS})
 
     def rows(self, kind: str, module: str | None = None, name: str | None = None) -> tuple[int, ...]:
         """Rows of the sites of a kind, optionally of one layer and parameter or leaf name."""

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.nouns import StepHistograms
+from neuraldbg.nouns import BINS, StepHistograms
 from neuraldbg.record.codec import BlobDamaged
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
-_EARLY = 17
-"""The step from which on the share is more than the constant number, 8.5 / 50%."""
+_EARLY = 16
+"""The step from which on the share is more than the constant number, 8 / 50%."""
 _FIRST_VERSION = 3
 """Of the run file: the first that has them."""
 _HEAD = struct.Struct("<I")
@@ -63,10 +63,11 @@ def load(db: sqlite3.Connection, known: tuple[StepHistograms, ...] = ()) -> tupl
     steps = [step for (step,) in db.execute("SELECT step FROM histogram ORDER BY step")]
     if steps == list(found):
         return known
+    (sites,) = db.execute("SELECT count(*) FROM site").fetchone()
     for step in steps:
         if step not in found:
             (body,) = db.execute("SELECT body FROM histogram WHERE step = ?", (step,)).fetchone()
-            found[step] = decode(step, body)
+            found[step] = decode(step, body, sites)
     return tuple(found[step] for step in steps)
 
 
@@ -78,15 +79,29 @@ def encode(one: StepHistograms) -> bytes:
     return _HEAD.pack(zlib.crc32(body)) + body
 
 
-def decode(step: int, blob: bytes) -> StepHistograms:
-    """Return the histograms in these bytes; BlobDamaged if they are not whole."""
+def decode(step: int, blob: bytes, most: int) -> StepHistograms:
+    """Return the histograms in these bytes, of at most so many sites; BlobDamaged if they are not whole."""
     if len(blob) < _HEAD.size or _HEAD.unpack_from(blob)[0] != zlib.crc32(blob[_HEAD.size :]):
         raise BlobDamaged("a step's histograms fail their checksum")
-    body = zlib.decompress(blob[_HEAD.size :])
+    try:
+        return _decoded(step, blob[_HEAD.size :], most)
+    except (zlib.error, struct.error, ValueError) as error:
+        raise BlobDamaged(f"a step's histograms are not whole ({error})") from error
+
+
+def _decoded(step: int, packed: bytes, most: int) -> StepHistograms:
+    unpacking = zlib.decompressobj()
+    # No more than so many sites can need: a few bytes may unpack to gigabytes.
+    body = unpacking.decompress(packed, _SIZES.size + most * (4 + 1 + 1 + 4 * BINS))
     sites, counts = _SIZES.unpack_from(body)
+    if not unpacking.eof or sites > most or len(body) != _SIZES.size + 6 * sites + 4 * counts:
+        raise ValueError("their length is another one")
     at, found = _SIZES.size, []
     for dtype, count in (("<u4", sites), ("u1", sites), ("u1", sites), ("<u4", counts)):
         found.append(np.frombuffer(body, dtype, count, at))
         at += found[-1].nbytes
     rows, first, width, values = found
-    return StepHistograms(step, np.cumsum(rows, dtype=np.int32), first, width, values.astype(np.uint32))
+    places = np.cumsum(rows, dtype=np.int64)
+    if len(places) and places[-1] >= most:
+        raise ValueError("they are of sites that there are not")
+    return StepHistograms(step, places.astype(np.int32), first, width, values.astype(np.uint32))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -25,6 +26,7 @@ from neuraldbg.nouns import (
     Site,
     column,
 )
+from neuraldbg.nouns.histogram import BINS, ZERO, StepHistograms
 from neuraldbg.show.views import VIEWS, view
 from neuraldbg.show.views.view import Choice
 
@@ -32,7 +34,7 @@ KINDS = ("activation", "param_grad", "param", "update")
 PLAIN = replace(HEALTHY, events=())
 
 
-def made(layers=4, rows=40, *, seed=0, light=0.3, thinned=10):
+def made(layers=4, rows=40, *, seed=0, light=0.3, thinned=10, broken=0.02):
     """A record of random numbers: some rows are thinned, some light, some sites unseen, some values not finite."""
     random = np.random.default_rng(seed)
     paths = [f"block{i}.fc" for i in range(layers)]
@@ -48,7 +50,7 @@ def made(layers=4, rows=40, *, seed=0, light=0.3, thinned=10):
     mean[:, :, column("units")] = 16
     for stat in ("zeros", "dead", "saturated", "under", "over"):
         mean[:, :, column(stat)] = random.integers(0, 10, (rows, len(sites)))
-    mean[:, :, column("nonfinite")] = random.random((rows, len(sites))) < 0.02
+    mean[:, :, column("nonfinite")] = random.random((rows, len(sites))) < broken
     unseen = random.random((rows, len(sites))) < 0.1
     unseen[random.random(rows) < light] = True
     mean[unseen] = 0
@@ -63,7 +65,9 @@ def made(layers=4, rows=40, *, seed=0, light=0.3, thinned=10):
     layout = Layout(
         tuple(Layer(p, "Linear", "Net", leaf=True, params=("weight", "bias")) for p in paths),
         tuple(sites),
-        tuple(Edge(a, b, ("relu",)) for a, b in zip(paths, [*paths[1:], "loss"], strict=True)),
+        tuple(
+            Edge(a, b, ("tanh" if i % 2 else "relu",)) for i, (a, b) in enumerate(itertools.pairwise([*paths, "loss"]))
+        ),
         frozenset(paths),
     )
     return RunRecord(layout=layout, history=history, steps=int(width.sum()))
@@ -103,14 +107,17 @@ def cell(run, kind, layer, stat, first, last):
 @pytest.mark.parametrize("columns", [500, 7])
 def test_a_heat_map_holds_what_the_record_holds(stat, columns):
     run = made()
-    shown = view("heatmap", run, PLAIN, Choice(kind="param_grad", stat=stat, columns=columns))
+    kind = "activation" if stat == "dead" else "param_grad"
+    shown = view("heatmap", run, PLAIN, Choice(kind=kind, stat=stat, columns=columns))
     assert shown.layers == tuple(layer.path for layer in run.layout.layers)
     assert len(shown.steps) <= columns
     for i, layer in enumerate(shown.layers):
         for c, (first, width) in enumerate(zip(shown.steps, shown.width, strict=True)):
-            expected = cell(run, "param_grad", layer, stat, first, first + width - 1)
+            span = (first, first + width - 1)
+            alive = stat != "dead" or layer in run.layout.rectified
+            expected = cell(run, kind, layer, stat, *span) if alive else math.nan
             assert shown.values[i, c] == pytest.approx(expected, rel=1e-5, nan_ok=True)
-            assert shown.nonfinite[i, c] == (cell(run, "param_grad", layer, "nonfinite", first, first + width - 1) > 0)
+            assert shown.nonfinite[i, c] == (stat != "nonfinite" and cell(run, kind, layer, "nonfinite", *span) > 0)
 
 
 @pytest.mark.parametrize("columns", [3, 10, 37, 240])
@@ -172,6 +179,74 @@ def test_the_flow_is_that_of_the_step_or_the_last_read_before_it():
         )
 
 
+def test_layers_that_are_not_finite_or_of_another_optimizer_are_said():
+    loss, ones = np.ones(6), np.ones((6, 3))
+    run = record(("a", "b", "c"), loss, ones, ones, nonfinite_from={"b": 4})
+    shown = view("flow", run, PLAIN, Choice(step=5))
+    assert np.isnan(shown.bars[1].values[1])
+    assert "NaN or infinite, and so without a bar, in step 5: b" in shown.notes
+    high = run.history.high.copy()
+    for row in run.layout.rows("param_grad", "c"):
+        high[::2, row, column("count")] = 0
+    for row in run.layout.rows("param_grad", "a"):
+        high[1::2, row, column("count")] = 0
+    turns = replace(run, history=replace(run.history, mean=high, low=high, high=high))
+    shown = view("flow", turns, PLAIN, Choice(step=3))
+    assert np.isfinite(shown.bars[0].values).all()
+    assert np.isfinite(shown.bars[1].values).all()
+    assert any(note.startswith("Of a the last reading before is shown") for note in shown.notes)
+
+
+def test_a_model_that_is_not_finite_has_no_healthy_layer_and_no_living_units():
+    run = made(light=0, thinned=0)
+    high = run.history.high.copy()
+    high[20:, :, column("nonfinite")] = 3
+    high[:20, :, column("nonfinite")] = 0
+    run = replace(run, history=replace(run.history, mean=high, low=high, high=high))
+    assert {node.role for node in view("dataflow", run, PLAIN).nodes if node.layer} == {"bad"}
+    assert "NaN or infinite values from step 2" in view("dataflow", run, PLAIN).nodes[0].detail
+    units = view("units", run, PLAIN)
+    assert all(np.isnan(bar.values).all() for bar in units.bars)
+    assert "NaN or infinite" in units.notes[0]
+    shares = view("heatmap", run, PLAIN, Choice(stat="nonfinite"))
+    assert not shares.nonfinite.any()
+    assert np.nanmax(shares.values) > 0
+
+
+def test_a_layer_that_is_called_loss_is_not_the_loss():
+    layers = tuple(Layer(path, "Linear", "Net", leaf=True, params=("weight",)) for path in ("a", "loss", "b"))
+    edges = (Edge("a", "loss"), Edge("loss", "b"), Edge("b", "loss"))
+    run = RunRecord(layout=Layout(layers, (), edges, frozenset({"a", "loss", "b"})))
+    shown = view("dataflow", run, PLAIN)
+    assert [node.id for node in shown.nodes] == ["a", "loss", "b", "(loss)"]
+    assert {(link.source, link.target) for link in shown.links} == {("a", "loss"), ("loss", "b"), ("b", "(loss)")}
+
+
+def test_a_layer_that_is_not_shown_leaves_no_other_guilty():
+    run = record(("conv1", "conv2"), np.ones(5), np.ones((5, 2)), np.ones((5, 2)))
+    first = replace(EXPLODING.hypotheses[0], layer="relu9")
+    assert view("heatmap", run, replace(EXPLODING, hypotheses=(first,))).guilty == ()
+
+
+@pytest.mark.parametrize("stat", ["dead", "saturated", "units"])
+def test_units_are_of_outputs(stat):
+    with pytest.raises(ConfigError, match="--kind activation"):
+        view("heatmap", made(), PLAIN, Choice(kind="param", stat=stat))
+
+
+def test_open_bins_of_a_histogram_end_where_the_values_do():
+    counts = np.zeros((1, BINS), np.int64)
+    counts[0, [0, ZERO, BINS - 1]] = 2, 5, 3
+    run = record(("a",), np.ones(3), np.ones((3, 1)), np.ones((3, 1)))
+    (row,) = run.layout.rows("param_grad", "a")
+    run = replace(run, histograms=(StepHistograms.of(1, [row], counts),))
+    shown = view("distribution", run, PLAIN, Choice(layer="a"))
+    assert np.isfinite(shown.edges).all()
+    assert (np.diff(shown.edges) > 0).all()
+    assert shown.shares[:, 1] == pytest.approx([0.2, *[0] * (ZERO - 1), 0.5, *[0] * (ZERO - 1), 0.3])
+    assert "all beyond 4.29e+09" in " ".join(shown.notes)
+
+
 def test_the_flow_without_a_choice_is_that_of_the_failure():
     loss = np.array([2.0, 2.0, 2.0, np.nan, np.nan])
     run = record(("a", "b"), loss, np.ones((5, 2)), np.ones((5, 2)))
@@ -180,14 +255,15 @@ def test_the_flow_without_a_choice_is_that_of_the_failure():
 
 
 def test_units_are_shares_in_per_cent():
-    run = made(light=0, thinned=0)
+    run = made(light=0, thinned=0, broken=0)
     shown = view("units", run, PLAIN, Choice(step=5))
-    dead, saturated = shown.bars
-    for i, layer in enumerate(shown.layers):
-        assert dead.values[i] == pytest.approx(cell(run, "activation", layer, "dead", 5, 5), rel=1e-5, nan_ok=True)
-        assert saturated.values[i] == pytest.approx(
-            cell(run, "activation", layer, "saturated", 5, 5), rel=1e-5, nan_ok=True
-        )
+    for bar, layers, stat in zip(
+        shown.bars, (run.layout.rectified, run.layout.bounded), ("dead", "saturated"), strict=True
+    ):
+        for i, layer in enumerate(shown.layers):
+            expected = cell(run, "activation", layer, stat, 5, 5) if layer in layers else math.nan
+            assert bar.values[i] == pytest.approx(expected, rel=1e-5, nan_ok=True)
+        assert np.isfinite(bar.values).any()
     assert shown.scale.unit == "%"
 
 
@@ -196,12 +272,8 @@ def test_a_layer_that_nothing_rectifies_has_no_dead_units():
     edges = (Edge("block0.fc", "block1.fc", ("addmm",)), *run.layout.edges[1:])
     run = replace(run, layout=replace(run.layout, edges=edges))
     shown = view("heatmap", run, PLAIN, Choice(kind="activation", stat="dead"))
-    assert np.isnan(shown.values[0]).all()
-    assert np.isfinite(shown.values[1:]).any(axis=1).all()
-    units = view("units", run, PLAIN)
-    dead = dict(zip(units.layers, units.bars[0].values, strict=True))
-    assert math.isnan(dead.get("block0.fc", math.nan))
-    assert math.isfinite(dead["block1.fc"])
+    assert np.isfinite(shown.values).any(axis=1).tolist() == [False, False, True, False]
+    assert "block0.fc" not in view("units", run, PLAIN).layers
 
 
 def test_memory_knows_the_size_of_a_dtype_and_leaves_out_what_it_does_not():
@@ -289,7 +361,7 @@ def test_the_chain_runs_downwards():
 
 
 def test_the_data_flow_says_what_is_wrong_where():
-    run = made()
+    run = made(broken=0)
     event = Event("dead_units", "activation_regime", 7, 9, "block2.fc")
     shown = view("dataflow", run, replace(PLAIN, events=(event,)))
     assert [(node.id, node.role) for node in shown.nodes] == [

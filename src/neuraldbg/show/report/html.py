@@ -5,6 +5,7 @@ Needs the extra ``plot`` (jinja2 fills the template, matplotlib draws).
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -52,8 +53,14 @@ def html(content: Content) -> str:
 
     def drawn(ident: str, one: Picture, *, ahead: bool = True) -> Shown:
         view = one.view
-        svg = Markup(inline(view, ident))  # noqa: S704 (see Shown)
-        narrow = Markup(inline(view, f"{ident}n", NARROW_IN)) if ahead else ""  # noqa: S704
+        try:
+            svg = Markup(inline(view, ident))  # noqa: S704 (see Shown)
+            narrow = Markup(inline(view, f"{ident}n", NARROW_IN)) if ahead else ""  # noqa: S704
+        except Exception as error:
+            if "NEURALDBG_STRICT" in os.environ:
+                raise
+            # One picture that cannot be drawn must not take the report with it.
+            svg, narrow = Markup("<p>This picture could not be drawn ({}).</p>").format(error), ""
         return Shown(one.title, one.why, view.notes, f"{one.title}. {described(view)}", reading(view), svg, narrow)
 
     loader = PackageLoader("neuraldbg.show", "report")

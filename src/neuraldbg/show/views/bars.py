@@ -11,9 +11,21 @@ from neuraldbg.show.views.picking import pick, touched
 from neuraldbg.show.views.view import Bar
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from neuraldbg.nouns import Diagnosis, RunRecord
     from neuraldbg.show.views.columns import Columns
     from neuraldbg.show.views.view import Choice, Floats
+
+
+NAMED = 4
+"""Layers named in a note."""
+
+
+def some(layers: Sequence[str]) -> str:
+    """Name a few layers of many."""
+    more = f" and {len(layers) - NAMED:,} more" if len(layers) > NAMED else ""
+    return ", ".join(layer or "the model itself" for layer in layers[:NAMED]) + more
 
 
 def place_of(run: RunRecord, diagnosis: Diagnosis, choice: Choice, columns: Columns) -> tuple[int, tuple[str, ...]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from neuraldbg.show.views.moments import guilty_of
 from neuraldbg.show.views.picking import touched
 from neuraldbg.show.views.places import places
@@ -21,20 +23,25 @@ WORST = ("guilty", "bad", "healthy", "unseen")
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Graph:
     """Return the layers and the edges read from the autograd graph. Of too many layers, groups are one node each."""
-    health = _health(run, diagnosis)
+    broken = _broken(run)
+    health = _health(run, diagnosis, broken)
     within = _groups(list(health), choice.rows - 1)
     names = list(dict.fromkeys(within[path] for path in health))
+    loss = LOSS if LOSS not in names else f"({LOSS})"
+    order = {path: i for i, path in enumerate(health)}
     links: dict[tuple[str, str], tuple[str, ...]] = {}
     for edge in run.layout.edges:
-        source, target = within.get(edge.source), LOSS if edge.target == LOSS else within.get(edge.target)
+        # An edge into a layer that is called "loss" comes from before it; what comes after leads to the loss itself.
+        to_loss = edge.target == LOSS and order.get(edge.source, 0) >= order.get(LOSS, 0)
+        source, target = within.get(edge.source), loss if to_loss else within.get(edge.target)
         if source is not None and target is not None and source != target:
             links.setdefault((source, target), edge.ops)
-    names += [LOSS] if any(target == LOSS for _, target in links) else []
+    names += [loss] if any(target == loss for _, target in links) else []
     at = places(names, links)
     members: dict[str, list[str]] = {}
     for path, name in within.items():
         members.setdefault(name, []).append(path)
-    nodes = tuple(_node(run, diagnosis, name, members.get(name, []), health, at[name]) for name in names)
+    nodes = tuple(_node(run, diagnosis, name, members.get(name, []), health, broken, at[name]) for name in names)
     grouped = any(len(paths) > 1 for paths in members.values())
     return Graph(
         name="dataflow",
@@ -47,7 +54,7 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Graph:
     )
 
 
-def _health(run: RunRecord, diagnosis: Diagnosis) -> dict[str, str]:
+def _health(run: RunRecord, diagnosis: Diagnosis, broken: Mapping[str, int]) -> dict[str, str]:
     """The state of each layer without child layers, in data-flow order, and of those whose output is made of several:
     where a residual block adds its input to what its last layer gives, the block is a node of its own.
     """
@@ -55,7 +62,7 @@ def _health(run: RunRecord, diagnosis: Diagnosis) -> dict[str, str]:
     joints = {path for edge in layout.edges for path in (edge.source, edge.target)}
     shown = [layer.path for layer in layout.layers if layer.leaf or layer.path in joints]
     ordered = sorted(shown or layout.by_path, key=lambda path: rank.get(path, len(rank)))
-    guilty, bad = set(guilty_of(diagnosis, set(ordered))[0]), touched(diagnosis)
+    guilty, bad = set(guilty_of(diagnosis, set(ordered))[0]), touched(diagnosis) | broken.keys()
 
     def state(path: str) -> str:
         if path in guilty:
@@ -65,6 +72,19 @@ def _health(run: RunRecord, diagnosis: Diagnosis) -> dict[str, str]:
         return "healthy" if path in layout.called else "unseen"
 
     return {path: state(path) for path in ordered}
+
+
+def _broken(run: RunRecord) -> dict[str, int]:
+    """The first step in which NaN or infinite values were read of each layer that had some."""
+    rows = [row for kind in ("activation", "param_grad", "param") for row in run.layout.rows(kind)]
+    if not rows or not len(run.history):
+        return {}
+    hit = run.history.stat(rows, "nonfinite", "max") > 0
+    found: dict[str, int] = {}
+    for i in np.flatnonzero(hit.any(axis=0)).tolist():
+        layer, step = run.layout.sites[rows[i]].module, int(run.history.steps[hit[:, i].argmax()])
+        found[layer] = min(step, found.get(layer, step))
+    return found
 
 
 def _groups(paths: list[str], most: int) -> dict[str, str]:
@@ -86,6 +106,7 @@ def _node(
     name: str,
     paths: list[str],
     health: Mapping[str, str],
+    broken: Mapping[str, int],
     at: tuple[float, float],
 ) -> Node:
     if not paths:
@@ -94,9 +115,12 @@ def _node(
     worst = next(path for path in paths if health[path] == state)
     events = [event for event in diagnosis.events if event.layer in paths]
     said = [f"{event.kind.replace('_', ' ')} from step {event.first_step:,}" for event in events]
+    steps = [broken[path] for path in paths if path in broken]
+    if steps and not any("nonfinite" in event.kind for event in events):
+        said.append(f"NaN or infinite values from step {min(steps):,}")
     layer = run.layout.by_path[worst]
     detail = "; ".join([layer.type if len(paths) == 1 else f"{len(paths)} layers", *said])
-    step = min((event.first_step for event in events), default=None)
+    step = min((*(event.first_step for event in events), *steps), default=None)
     return Node(name, name or layer.type, state, *at, worst, step, detail)
 
 

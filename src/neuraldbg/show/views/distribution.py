@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.nouns import resolve
+from neuraldbg.nouns.histogram import HIGHEST
 from neuraldbg.show.views.columns import columns_of
 from neuraldbg.show.views.moments import guilty_of, marks_of
 from neuraldbg.show.views.reading import KINDS, check
@@ -32,6 +33,9 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Spread:
         low = columns.reduce(run.history.stat(row, "min", "min"), "min")
         high = columns.reduce(run.history.stat(row, "max", "max"), "max")
     edges, shares, taken = _histograms(run, row, columns)
+    if edges is not None and not np.isfinite(edges).all():
+        edges = _finite(edges, low, high)
+        taken += f"; the outermost bin holds all beyond {2.0**HIGHEST:.3g}"
     of = run.layout.sites[row].label if row is not None else resolve(run.layout, choice.layer) if choice.layer else ""
     note = f"{columns.note}; the extremes are those of all of them" if columns.note else ""
     seen = bool(np.isfinite(mean).any())
@@ -69,6 +73,17 @@ def _histograms(run: RunRecord, row: int | None, columns: Columns) -> tuple[Floa
     shares = np.divide(counts, total, out=np.full(counts.shape, np.nan), where=total > 0)
     most = int(found.counts.sum(axis=1).max(initial=0))
     return found.edges, shares.T, f"Histograms were taken in {int(inside.sum()):,} steps, of {most:,} values at most"
+
+
+def _finite(edges: Floats, low: Floats, high: Floats) -> Floats:
+    """Return borders that can be drawn: the open bins reach to the extremes."""
+    found = edges.copy()
+    beyond = 2.0 ** (HIGHEST + 1)
+    if np.isposinf(found[-1]):
+        found[-1] = max(beyond, np.nanmax(high[np.isfinite(high)], initial=0.0))
+    if np.isneginf(found[0]):
+        found[0] = min(-beyond, np.nanmin(low[np.isfinite(low)], initial=0.0))
+    return found
 
 
 def _row(run: RunRecord, diagnosis: Diagnosis, choice: Choice, kind: str) -> int | None:

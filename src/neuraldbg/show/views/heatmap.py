@@ -30,7 +30,8 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Heat:
         layers=sites.layers,
         columns=columns,
         values=sites.values(columns, stat),
-        nonfinite=sites.nonfinite(columns),
+        # Of the share of non-finite values itself every cell is a number.
+        nonfinite=sites.nonfinite(columns) & (stat != "nonfinite"),
         scale=scale_of(stat),
         reduce=EXTREMES.get(stat, "max"),
         missing=KINDS[kind],

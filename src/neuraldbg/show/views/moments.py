@@ -51,8 +51,9 @@ def guilty_of(diagnosis: Diagnosis, drawn: Collection[str]) -> tuple[tuple[str, 
     if diagnosis.verdict not in ("failing", "suspect"):
         return (), ""
     for hypothesis in diagnosis.hypotheses[:1]:
-        if found := _drawn(hypothesis.layer, drawn):
-            return found, "guilty"
+        if hypothesis.layer:  # where the layer that the cause names is not drawn, no other stands for it
+            found = _drawn(hypothesis.layer, drawn)
+            return found, "guilty" if found else ""
     events = sorted(diagnosis.events, key=lambda event: event.first_step)
     for layer in [node.layer for node in diagnosis.chain.nodes] + [event.layer for event in events]:
         if found := _drawn(layer, drawn):

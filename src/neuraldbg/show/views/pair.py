@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.show.views.series import wide
 from neuraldbg.show.views.view import Heat, Line, Lines, Mark, Scale
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 GROSS = 10.0
 """Relative differences above it are shown as it: two tensors that have nothing in common differ by about 1."""
-DECADES = 2.0
-"""Losses that span more powers of ten than this are shown on a log axis."""
 
 
 def pair_views(one: RunRecord, other: RunRecord, comparison: Comparison) -> tuple[View, ...]:
@@ -33,14 +32,11 @@ def losses(one: RunRecord, other: RunRecord, comparison: Comparison) -> Lines:
             series = run.scalar("loss", stream)
             if len(series):
                 lines.append(_line(name if stream is None else f"{name}, optimizer {stream}", series))
-    values = np.concatenate([line.values for line in lines]) if lines else np.zeros(0)
-    finite = values[np.isfinite(values)]
-    wide = bool(len(finite) and finite.min() > 0 and np.log10(finite.max() / finite.min()) > DECADES)
     return Lines(
         name="pair_loss",
         title=f"Loss: {comparison.names[0]} against {comparison.names[1]}",
         lines=tuple(lines),
-        y=Scale("loss", log=wide),
+        y=Scale("loss", log=wide(lines)),
         marks=_marks(comparison),
         notes=("Older steps are means of several",) if any((r.history.width > 1).any() for r in (one, other)) else (),
         empty="" if lines else "no loss was seen in either run: NeuralDBG finds it where backward() is called",

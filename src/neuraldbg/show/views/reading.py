@@ -32,6 +32,7 @@ SHARES |= {"dead": "units"}
 """Counts, shown as a share of what they are counted among: layers differ in size."""
 NORM = "norm"
 """L2 norm of all sites of a layer together: it is in no column of a table, but follows from rms and total."""
+OF_OUTPUTS = ("dead", "saturated", "units")
 EXTREMES = {"min": "min", "mean": "extreme"}
 """How steps, and sites of a layer, are put together where it is not by the largest value."""
 
@@ -42,6 +43,8 @@ def check(kind: str, stat: str) -> None:
         raise ConfigError(f"there is no kind of sites {kind!r}: {', '.join(KINDS)} are")
     if stat != NORM and stat not in STATS:
         raise ConfigError(f"there is no statistic {stat!r}: {NORM}, {', '.join(STATS)} are")
+    if stat in OF_OUTPUTS and kind != "activation":
+        raise ConfigError(f"there are {stat} units of outputs only: --kind activation")
 
 
 def scale_of(stat: str) -> Scale:

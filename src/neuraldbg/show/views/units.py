@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.show.views.bars import fewer, place_of
+from neuraldbg.show.views.bars import fewer, place_of, some
 from neuraldbg.show.views.columns import columns_of
 from neuraldbg.show.views.moments import guilty_of, marks_of
 from neuraldbg.show.views.reading import group
@@ -30,7 +30,16 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
     if at >= 0 and sites.layers:
         one = columns.only(at)
         dead, saturated = sites.values(one, "dead")[:, 0], sites.values(one, "saturated")[:, 0]
-        keep = np.isfinite(dead) | (saturated > 0)
+        broken = sites.nonfinite(one)[:, 0]
+        dead[broken] = saturated[broken] = np.nan
+        saturated[[layer not in run.layout.bounded for layer in sites.layers]] = np.nan
+        units = run.layout.rectified | run.layout.bounded
+        keep = np.array([layer in units for layer in sites.layers]) & (
+            np.isfinite(dead) | np.isfinite(saturated) | broken
+        )
+        if (broken & keep).any():
+            hit = [layer for layer, is_hit in zip(sites.layers, broken & keep, strict=True) if is_hit]
+            notes += (f"NaN or infinite, and so neither dead nor saturated: {some(hit)}",)
         layers = tuple(layer for layer, there in zip(sites.layers, keep, strict=True) if there)
         bars = [("dead: positive for no sample lately", dead[keep]), ("saturated: at a bound", saturated[keep])]
     guilty, _ = guilty_of(diagnosis, set(layers))
