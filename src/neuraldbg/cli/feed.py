@@ -1,8 +1,8 @@
 """What the dashboard's page looks at: a run, or a folder of runs, read as they grow and judged now and then.
 
-Two threads of its own do all the work, one that reads and one that judges; the page is handed what they have. Only
-the runs that the page asked for last are followed; of the others their state is known. Nothing outside of the folder
-that the user named is read, whatever links lie in it.
+Two threads of its own do all the work, one that reads and one that judges and compares; the page is handed what they
+have. Only the runs that the page asked for last are followed; of the others their state is known. Nothing outside of
+the folder that the user named is read, whatever links lie in it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from neuraldbg.cli.pairs import Pair
 from neuraldbg.errors import RunFileError, RunNotFound
 from neuraldbg.explain import diagnose
 from neuraldbg.nouns import Diagnosis, RunInfo
@@ -25,15 +28,18 @@ from neuraldbg.record.reader import glance, rank_files, run_folders
 from neuraldbg.show.dashboard.feed import Entry, Moment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from neuraldbg.nouns.comparison import Comparison
     from neuraldbg.record.follow import Look
 
 FOLLOWED = 4
 """Runs that are followed at once; each may take as much memory as its run file."""
+COMPARED = 4
+"""Comparisons that are kept."""
 FIRST_S = 0.5
-"""How long the first question about a run waits for its first reading."""
+"""How long the first question about a run waits for its first reading, and about two for their comparison."""
 SCAN_S = 2.0
 GLANCES_S = 0.25
 """How long a scan looks into runs that changed; the rest have their turn at the next."""
@@ -88,6 +94,8 @@ class RunFeed:
         self._known: dict[str, _Known] = {}
         self._followed: dict[str, _Followed] = {}
         """By key, the one asked for last at the end."""
+        self._pairs: dict[tuple[str, str], Pair] = {}
+        """Likewise."""
         self._versions = itertools.count(1)
         self._stop = threading.Event()
         self._wake = threading.Event()
@@ -130,6 +138,24 @@ class RunFeed:
         followed.ready.wait(FIRST_S)
         followed.ready.set()
         return followed.moment
+
+    def compare(self, key: str, other: str) -> Comparison | None:
+        """Return how two runs compared last, None before they were. KeyError as of ``moment``."""
+        self._follow(other)
+        self._follow(key)
+        with self._lock:
+            pair = self._pairs.pop((key, other), None) or Pair((key, other))
+            self._pairs[key, other] = pair
+            while len(self._pairs) > COMPARED:
+                del self._pairs[next(iter(self._pairs))]
+            entries = [self._entry(self._known[name]) for name in (key, other)]
+        pair.wanted = True
+        pair.refuse(entries)
+        self._unjudged.set()
+        if pair.comparison is None:
+            pair.ready.wait(FIRST_S)
+            pair.ready.set()
+        return pair.comparison
 
     # ------------------------------------------------------------ what there is
 
@@ -252,18 +278,35 @@ class RunFeed:
     def _judge_on(self) -> None:
         while not self._stop.is_set():
             self._unjudged.clear()
-            waiting = [
-                followed
-                for _, followed in self._latest()
-                if followed.moment.record is not followed.judged and _begun(followed.moment)
-            ]
-            waiting.sort(key=lambda followed: followed.due)  # one never judged before is due since ever
+            # What was never done before is due since ever; diagnoses come before comparisons of them.
+            waiting = sorted([*self._unjudged_runs(), *self._uncompared_pairs()], key=itemgetter(0))
             if not waiting:
                 self._unjudged.wait()
-            elif (pause := waiting[0].due - time.monotonic()) > 0:
+                continue
+            due, work = waiting[0]
+            if (pause := due - time.monotonic()) > 0:
                 self._unjudged.wait(pause)
             else:
-                self._judge(waiting[0])
+                work()
+
+    def _unjudged_runs(self) -> Iterator[tuple[float, Callable[[], None]]]:
+        """Give when each run that changed is to be judged, and how."""
+        for _, followed in self._latest():
+            if followed.moment.record is not followed.judged and _begun(followed.moment):
+                yield followed.due, partial(self._judge, followed)
+
+    def _uncompared_pairs(self) -> Iterator[tuple[float, Callable[[], None]]]:
+        """Give when each pair of which a run changed is to be compared, and how."""
+        with self._lock:
+            pairs = [
+                (pair, [self._known[key].label for key in pair.keys], [self._followed[key] for key in pair.keys])
+                for pair in self._pairs.values()
+                if pair.wanted and all(key in self._followed for key in pair.keys)
+            ]
+        for pair, names, (one, other) in pairs:
+            judged = one.judged is not None and other.judged is not None
+            if judged and pair.versions != (one.moment.version, other.moment.version):
+                yield pair.due, partial(self._compare, pair, names, one.moment, other.moment)
 
     def _judge(self, followed: _Followed) -> None:
         record, begin = followed.moment.record, time.monotonic()
@@ -275,6 +318,11 @@ class RunFeed:
         followed.judged, followed.due = record, time.monotonic() + max(self._pace_s, SHARE * took)
         self._tell(followed, diagnosis=diagnosis, judged=record.steps)
         followed.ready.set()
+
+    def _compare(self, pair: Pair, names: list[str], one: Moment, other: Moment) -> None:
+        begin = time.monotonic()
+        pair.make(one, other, (names[0], names[1]))
+        pair.due = time.monotonic() + max(self._pace_s, SHARE * (time.monotonic() - begin))
 
 
 def _begun(moment: Moment) -> bool:

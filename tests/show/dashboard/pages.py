@@ -12,6 +12,7 @@ import numpy as np
 from tests.browser import visiting
 from werkzeug.serving import make_server
 
+from neuraldbg.compare import compare
 from neuraldbg.explain import diagnose
 from neuraldbg.nouns import History, Outcome, RunRecord
 from neuraldbg.saved import Run
@@ -23,8 +24,10 @@ from neuraldbg.show.dashboard.settings import DashboardSettings
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from neuraldbg.nouns.comparison import Comparison
+
 HOSTILE = "<img src=x onerror=alert(1)>"
-TABS = ("diagnosis", "execution_trace", "gradients", "activations", "memory", "anomalies", "runs")
+TABS = ("diagnosis", "execution_trace", "gradients", "activations", "memory", "anomalies", "compare", "runs")
 
 
 def trained(folder: Path, *, lr: float, steps: int = 40, name: str = "hidden", script: str = "train.py") -> Run:
@@ -74,6 +77,7 @@ class MemoryFeed:
     def __init__(self, **runs: RunRecord) -> None:
         self._moments: dict[str, Moment] = {}
         self._entries: dict[str, Entry] = {}
+        self.busy = False
         for key, run in runs.items():
             self.put(key, run)
 
@@ -92,6 +96,12 @@ class MemoryFeed:
 
     def moment(self, key: str) -> Moment:
         return self._moments[key]
+
+    def compare(self, key: str, other: str) -> Comparison | None:
+        """Compare at once, unless it is ``busy``."""
+        one, two = self.moment(key), self.moment(other)
+        judged = (one.diagnosis, two.diagnosis)
+        return None if self.busy else compare(one.record, two.record, judged, names=(key, other))
 
 
 @contextmanager

@@ -14,7 +14,18 @@ STEPS = st.none() | st.integers(0, 10**9)
 
 
 @given(
-    st.builds(State, run=NAMES, tab=NAMES, layer=NAMES, step=STEPS, stat=NAMES, kind=NAMES, scalar=NAMES, sort=NAMES)
+    st.builds(
+        State,
+        run=NAMES,
+        with_=NAMES,
+        tab=NAMES,
+        layer=NAMES,
+        step=STEPS,
+        stat=NAMES,
+        kind=NAMES,
+        scalar=NAMES,
+        sort=NAMES,
+    )
 )
 def test_what_is_written_is_read_again(state):
     assert read(written(state)) == (state, ())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord
+    from neuraldbg.nouns.comparison import Comparison
 
 
 @dataclass(frozen=True)
@@ -53,4 +54,11 @@ class Feed(Protocol):
 
     def moment(self, key: str) -> Moment:
         """Return a run as it was last read. KeyError for a key that ``runs`` does not name."""
+        ...
+
+    def compare(self, key: str, other: str) -> Comparison | None:
+        """Return how two runs compared last, None before they were; the same object while nothing changed.
+
+        Of runs that cannot be compared it says why. KeyError for a key that ``runs`` does not name.
+        """
         ...

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CONFIG_FILE = "neural_config.yaml"
 SECTION = "dashboard"
-CHARTS = ("diagnosis", "execution_trace", "gradients", "activations", "memory", "anomalies", "runs")
+CHARTS = ("diagnosis", "execution_trace", "gradients", "activations", "memory", "anomalies", "compare", "runs")
 """The tabs, in their order."""
 ALIASES = {"gradient_flow": "gradients", "memory_profile": "memory"}
 """Other names of tabs, as the files of the Neural DSL have them."""

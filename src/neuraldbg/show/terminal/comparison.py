@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.padding import Padding
@@ -11,6 +11,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from neuraldbg.show import comparison as say
 from neuraldbg.show.terminal.marks import ASCII, UNICODE, Marks
 from neuraldbg.show.text import number, plain
 
@@ -19,24 +20,10 @@ if TYPE_CHECKING:
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-    from neuraldbg.nouns.comparison import Comparison, Difference, HealthChange, LossPair, Setting
+    from neuraldbg.nouns.comparison import Comparison, HealthChange, LossPair, Setting
 
 WIDEST = 100
-SETTINGS, HEALTH, LAYERS, LISTED = 12, 10, 8, 6
-"""How many of each are shown before the list is cut."""
 STYLE = {"identical": "bold green", "close": "bold green", "diverged": "bold yellow", "incomparable": "bold cyan"}
-SIGN = {"identical": "healthy", "close": "healthy", "diverged": "suspect", "incomparable": "inconclusive"}
-WORD = {"close": "SAME WITHIN THE TOLERANCE"}
-KINDS = {
-    "input": "inputs",
-    "param": "weights",
-    "activation": "outputs",
-    "op": "operands of the loss",
-    "output_grad": "gradients at outputs",
-    "param_grad": "gradients of weights",
-    "update": "updates",
-    "loss": "loss",
-}
 
 
 def render(comparison: Comparison, width: int | None = None) -> RenderableType:
@@ -75,84 +62,58 @@ class _Writer:
 
     def all(self, c: Comparison) -> Iterator[RenderableType]:
         """Give every part in reading order; parts without content are left out."""
-        word = f"{self.marks.verdict[SIGN[c.verdict]]} {WORD.get(c.verdict, c.verdict.upper())}"
+        word = f"{self.marks.verdict[say.SIGN[c.verdict]]} {say.word_of(c).upper()}"
         names = f"{c.names[0]} against {c.names[1]}"
         yield Text.assemble((word, STYLE[c.verdict]), f"  {self.clean(names)}")
         yield self.text(c.summary, "bold")
         if c.first is not None:
-            yield from self.meaning(c.first, c)
+            for said in say.meanings(c.first, c):
+                yield self.item(said)
         if c.settings:
-            yield self.heading("What was set differently")
+            yield self.heading(say.SET)
             yield from self.settings(c.settings)
         yield from self.models(c)
         if c.first is not None and c.kinds:
-            yield self.heading("What differs, and from which step on")
+            yield self.heading(say.DIFFERS)
             yield self.kinds(c)
         if c.losses and c.verdict != "identical":
             yield self.heading("Loss")
             for pair in c.losses:
                 yield from self.loss(pair, c)
         if c.health:
-            yield self.heading("What went wrong in one of them")
+            yield self.heading(say.WRONG)
             yield from self.health(c.health, c.names)
         yield Text()
-        yield self.text(self.footing(c), "dim")
+        yield self.text(say.footing(c, self.marks.dot), "dim")
         for note in c.notes:
             yield self.item(note, "dim")
-
-    def meaning(self, first: Difference, c: Comparison) -> Iterator[RenderableType]:
-        """What it means that this place is the first."""
-        if first.reading:
-            yield self.item(f"{first.reading[0].upper()}{first.reading[1:]}.")
-        if first.also:
-            many = "other sites differ" if first.also > 1 else "other site differs"
-            yield self.item(f"{first.also} {many} in the same step.")
-        if first.since is not None and first.step - first.since > 1:
-            yield self.item(f"It began after step {first.since:,}, the last one before it that was compared.")
-        if c.overall is not None and c.overall.course != "unknown":
-            o = c.overall
-            ends = f"{number(o.begin)} at step {o.first:,}, {number(o.end)} at step {o.last:,}"
-            yield self.item(f"All layers: median difference {ends} ({o.course}, x{o.factor:.3g} a step).")
 
     def settings(self, settings: Sequence[Setting]) -> Iterator[RenderableType]:
         """A line each."""
         grid = self.grid(2)
-        for one in settings[:SETTINGS]:
-            name = f"{one.name} ({one.layer})" if one.layer else one.name
-            change = f"{shown(one.one)} -> {shown(one.other)} (from step {one.step:,})"
-            grid.add_row(self.text(name), self.text(change))
+        for one in settings[: say.SETTINGS]:
+            grid.add_row(*map(self.text, say.setting(one)))
         yield Padding(grid, (0, 0, 0, 2))
-        yield from self.cut(len(settings) - SETTINGS)
+        yield from self.cut(len(settings) - say.SETTINGS)
 
     def models(self, c: Comparison) -> Iterator[RenderableType]:
         """Layers that have another name, or are in one of the runs only."""
         if not (c.paired or any(c.only)):
             return
         yield self.heading("Layers")
-        for pair in c.paired[:LAYERS]:
-            if pair.how == "structure":
-                yield self.item(f"{pair.one} is {pair.other} in {c.names[1]} (the same {pair.types[1]}, by structure)")
-            else:
-                yield self.item(f"{pair.one or '(model)'}: {pair.types[0]} -> {pair.types[1]}")
-        yield from self.cut(len(c.paired) - LAYERS)
+        for pair in c.paired[: say.LAYERS]:
+            yield self.item(say.layer_pair(pair, c.names))
+        yield from self.cut(len(c.paired) - say.LAYERS)
         for name, only in zip(c.names, c.only, strict=True):
             if only:
-                more = f" (+{len(only) - LISTED} more: --json)" if len(only) > LISTED else ""
-                yield self.item(f"only in {name}: {', '.join(only[:LISTED])}{more}")
+                yield self.item(say.only_in(name, only))
 
     def kinds(self, c: Comparison) -> RenderableType:
         """A row for each kind of sites."""
         grid = self.grid(4)
         for kind in c.kinds:
-            since = "identical" if kind.largest == 0 and not kind.differing else "within the tolerance"
-            if kind.first is not None:
-                since = f"step {kind.first:,}"
-            grid.add_row(
-                self.text(KINDS.get(kind.kind, kind.kind)),
-                self.text(since),
-                self.text(f"{kind.differing} of {kind.sites}"),
-                self.text(f"at most {share(kind.largest)}" if kind.largest else "", "dim"),
-            )
+            *said, largest = say.kind_row(kind)
+            grid.add_row(*map(self.text, said), self.text(largest, "dim"))
         return Padding(grid, (0, 0, 0, 2))
 
     def loss(self, pair: LossPair, c: Comparison) -> Iterator[RenderableType]:
@@ -163,34 +124,17 @@ class _Writer:
         for k, name in enumerate(c.names):
             grid.add_row(self.text(name), *(self.text(number(v[k])) for v in (pair.final, pair.best, pair.mean)))
         yield Padding(grid, (0, 0, 0, 2))
-        if pair.apart is not None:
-            yield self.item(f"more than 10% apart from step {pair.apart:,} on")
-        elif pair.parts is not None:
-            yield self.item(f"beyond the tolerance from step {pair.parts:,} on, but within 10% at the end")
+        if said := say.apart(pair):
+            yield self.item(said)
 
     def health(self, changes: Sequence[HealthChange], names: tuple[str, str]) -> Iterator[RenderableType]:
         """A row each: what, where, how it is in either run."""
         grid = self.grid(4)
         grid.add_row(Text(), Text(), *(self.text(name, "dim") for name in names))
-        for one in changes[:HEALTH]:
-            place = one.layer or ""
-            if one.step is not None:
-                place = f"{place} step {one.step:,}".strip()
-            grid.add_row(self.text(one.what), self.text(place), self.text(one.one), self.text(one.other))
+        for one in changes[: say.HEALTH]:
+            grid.add_row(*map(self.text, (one.what, say.health_place(one), one.one, one.other)))
         yield Padding(grid, (0, 0, 0, 2))
-        yield from self.cut(len(changes) - HEALTH)
-
-    def footing(self, c: Comparison) -> str:
-        """What the comparison rests on."""
-        dot = f" {self.marks.dot} "
-        verdicts = " and ".join(verdict for verdict in c.verdicts if verdict)
-        parts = [
-            f"{c.compared.sites} sites in {c.compared.read:,} steps compared, the loss in {c.compared.scalars:,}",
-            f"tolerance {c.tolerance.rtol:g} relative"
-            + (f", {c.tolerance.atol:g} absolute" if c.tolerance.atol else "")
-            + f" ({c.tolerance.source})",
-        ]
-        return dot.join([*parts, f"diagnoses: {verdicts}"] if verdicts else parts)
+        yield from self.cut(len(changes) - say.HEALTH)
 
     def grid(self, columns: int) -> Table:
         """A table without lines."""
@@ -223,24 +167,6 @@ class _Writer:
     def clean(self, words: str) -> str:
         """Make words of the runs safe for this terminal."""
         return plain(words, self.encoding)
-
-
-def shown(value: Any) -> str:
-    """Return a setting's value for people."""
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "none"}[value]
-    if isinstance(value, (int, float)):
-        return number(value)
-    if isinstance(value, (list, tuple)):
-        return ", ".join(shown(one) for one in value)
-    return str(value) or "none"
-
-
-def share(relative: float) -> str:
-    """Return a relative difference: in per cent where that is readable."""
-    if relative == float("inf"):
-        return "NaN or Inf in one run only"
-    return f"{100 * relative:.3g}%" if relative >= 1e-3 else f"{relative:.1e}"
 
 
 def without_trailing_blanks(line: list[Segment]) -> list[Segment]:

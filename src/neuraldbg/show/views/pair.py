@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from neuraldbg.nouns.comparison import Comparison
     from neuraldbg.show.views.view import View
 
+INPUT = "(input)"
+"""The row of the inputs, which are no layer's."""
 GROSS = 10.0
 """Relative differences above it are shown as it: two tensors that have nothing in common differ by about 1."""
 
@@ -101,5 +103,5 @@ def _guilty(comparison: Comparison) -> tuple[str, ...]:
     first = comparison.first
     if first is None or comparison.drift is None:
         return ()
-    layer = "(input)" if first.kind == "input" else first.layer
+    layer = INPUT if first.kind == "input" else first.layer
     return tuple(name for name in comparison.drift.layers if name == layer)

@@ -85,6 +85,7 @@ def _in_the_browser(app: Any, theme: str) -> None:
         Input({"part": "network", "pane": ALL}, "tapNodeData"),
         Input("layer", "value"),
         Input("step", "value"),
+        Input({"field": ALL}, "value"),
     )
     app.clientside_callback(
         ClientsideFunction("neuraldbg", "follow"),
@@ -136,7 +137,10 @@ def answer(
     parts = _fill_parts(drawings, present, shown.get("parts", {}), None if fresh else result["parts"])
     now = time.monotonic()
     rests = now + min(LONGEST_REST, REST * (now - began))
-    result["shown"] = {**head, "asked": asked, "grown": grown, "rests": rests, "place": look.place, "parts": parts}
+    other = look.scene.beside.entry.key if look.scene.beside else None
+    result["shown"] = {
+        **head, "asked": asked, "grown": grown, "rests": rests, "place": look.place, "parts": parts, "with": other,
+    }  # fmt: skip
     return result
 
 
@@ -170,7 +174,17 @@ def _moment(look: Look | None) -> list[Any]:
         return []
     entry = look.scene.entry
     on_runs = signature([repr(e) for e in look.scene.entries]) if look.tab.id == "runs" else len(look.scene.entries)
-    return [look.scene.moment.version, look.scene.moment.judged, entry.state, entry.problem, entry.label, on_runs]
+    other = look.scene.beside
+    beside = [other.entry.key, other.entry.label, other.moment.version, other.key] if other else []
+    return [
+        look.scene.moment.version,
+        look.scene.moment.judged,
+        entry.state,
+        entry.problem,
+        entry.label,
+        on_runs,
+        beside,
+    ]
 
 
 def _unchanged(present: dict[str, list[str]]) -> dict[str, Any]:

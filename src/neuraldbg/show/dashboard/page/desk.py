@@ -11,14 +11,15 @@ from plotly.io.json import to_json_plotly
 
 from neuraldbg.errors import NeuralDbgError
 from neuraldbg.show.dashboard.page.cache import Newest
-from neuraldbg.show.dashboard.page.scene import Scene, fitting, said
+from neuraldbg.show.dashboard.page.scene import Beside, Scene, fitting, said
 from neuraldbg.show.dashboard.page.state import read
 from neuraldbg.show.dashboard.page.tab import Drawing
 from neuraldbg.show.dashboard.page.tabs import TABS
 from neuraldbg.show.text import plain
 
 if TYPE_CHECKING:
-    from neuraldbg.show.dashboard.feed import Feed
+    from neuraldbg.show.dashboard.feed import Entry, Feed
+    from neuraldbg.show.dashboard.page.state import State
     from neuraldbg.show.dashboard.page.tab import Pane, Tab
     from neuraldbg.show.dashboard.settings import DashboardSettings
     from neuraldbg.show.views.view import View
@@ -74,6 +75,10 @@ class Desk:
         except KeyError:
             return None  # it went away a moment ago: the next look does not find it at all
         state, layer, step, more = fitting(state, moment)
+        beside = None
+        if tab.id == "compare":
+            state, beside, refused = self._beside(state, entry, entries)
+            more += refused
         scene = Scene(
             state=state,
             entry=entry,
@@ -86,8 +91,30 @@ class Desk:
             problems=(*problems, *more),
             views=self._views,
             figures=self._figures,
+            beside=beside,
         )
         return Look(scene, tab)
+
+    def _beside(
+        self, state: State, entry: Entry, entries: tuple[Entry, ...]
+    ) -> tuple[State, Beside | None, tuple[str, ...]]:
+        """Return the run to compare with, the only other one where none is named, and what was left out."""
+        others = [e for e in entries if e.key != entry.key]
+        refused: tuple[str, ...] = ()
+        other = next((e for e in others if e.key == state.with_), None)
+        if other is None and state.with_ is not None:
+            refused = (f"There is no other run {plain(state.with_[:80])!r} here to compare with.",)
+            state = replace(state, with_=None)
+        if other is None and len(others) == 1:
+            other = others[0]
+        if other is None:
+            return state, None, refused
+        try:
+            comparison = self.feed.compare(entry.key, other.key)
+            moment = self.feed.moment(other.key)
+        except KeyError:
+            return state, None, refused  # as in ``look``
+        return state, Beside(other, moment, comparison, signature(repr(comparison))), refused
 
 
 def draw(scene: Scene, pane: Pane) -> Drawing:

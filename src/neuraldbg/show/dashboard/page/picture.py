@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from neuraldbg.show.dashboard.page.tab import Drawing
 from neuraldbg.show.interactive.draw import figure
 from neuraldbg.show.thin import thinned
+from neuraldbg.show.views.pair import INPUT
 from neuraldbg.show.views.view import Heat, Lines, Spread
 
 if TYPE_CHECKING:
@@ -24,12 +25,16 @@ HEIGHT, TALLEST = 340, 760
 
 def drawn(scene: Scene, name: str, controls: Any = None, title: str = "", **choice: Any) -> Drawing:
     """Draw a view as a pane."""
-    view = scene.view(name, **choice)
+    return pictured(scene, scene.view(name, **choice), tuple(sorted(choice.items())), controls, title)
+
+
+def pictured(scene: Scene, view: View, asked: tuple[Any, ...] = (), controls: Any = None, title: str = "") -> Drawing:
+    """Draw a view of the run; ``asked`` is what else it was made of."""
     heading = title or view.title
     if view.empty:
         return Drawing(heading, empty=view.empty, notes=view.notes, controls=controls)
-    asked = (*sorted(choice.items()), scene.state.first, scene.state.last, scene.state.step, scene.layer)
-    key = (scene.entry.key, scene.moment.version, name, scene.theme, asked)
+    asked = (*asked, scene.state.first, scene.state.last, scene.state.step, scene.layer)
+    key = (scene.entry.key, scene.moment.version, view.name, scene.theme, asked)
     content = scene.figures.get(key, lambda: _figure(scene, view))
     return Drawing(heading, content, view.notes, controls=controls, key=repr(key))
 
@@ -69,5 +74,10 @@ def _cells(view: View, made: Any) -> dict[str, Any]:
         return {}
     starts = [int(edge + 0.5) for edge in made.data[0].x[:-1]]
     if isinstance(view, Heat):
-        return {"starts": starts, "labels": list(made.data[0].y), "rows": view.layers}
+        return {"starts": starts, "labels": list(made.data[0].y), "rows": [_layer(name) for name in view.layers]}
     return {"starts": starts, "layer": view.layer if isinstance(view, Spread) else None}
+
+
+def _layer(row: str) -> str | None:
+    """The layer that a row stands for; the inputs belong to none."""
+    return None if row == INPUT else row

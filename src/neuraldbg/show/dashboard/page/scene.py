@@ -21,11 +21,24 @@ if TYPE_CHECKING:
     from typing import Any
 
     from neuraldbg.nouns import Diagnosis, RunRecord
+    from neuraldbg.nouns.comparison import Comparison
     from neuraldbg.show.dashboard.feed import Entry, Moment
     from neuraldbg.show.dashboard.page.cache import Newest
     from neuraldbg.show.views.view import View
 
 KINDS = ("activation", "output_grad", "param", "param_grad", "update", "input", "op")
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The run that another is compared with."""
+
+    entry: Entry
+    moment: Moment
+    comparison: Comparison | None
+    """None while it is worked out."""
+    key: str
+    """A name of the comparison that is equal only where it is."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,8 @@ class Scene:
     problems: tuple[str, ...]
     views: Newest[View] = field(repr=False)
     figures: Newest[dict[str, Any]] = field(repr=False)
+    beside: Beside | None = None
+    """What the tab ``compare`` looks at; None on other tabs, and where no run was chosen."""
 
     @property
     def run(self) -> RunRecord:

@@ -24,6 +24,8 @@ class State:
 
     run: str | None = None
     """A key of the feed."""
+    with_: str | None = None
+    """That of the run to compare with; in the address ``with``."""
     tab: str | None = None
     layer: str | None = None
     step: int | None = None
@@ -45,7 +47,7 @@ def read(search: str | None) -> tuple[State, tuple[str, ...]]:
     query = (search or "").removeprefix("?")
     if len(query) > LONGEST:
         return State(), ("The address is too long to be one of this page: all of it was left out.",)
-    known = {field.name for field in fields(State)}
+    known = {field.name.rstrip("_"): field.name for field in fields(State)}
     found: dict[str, Any] = {}
     problems = []
     for name, value in parse_qsl(query, keep_blank_values=True):
@@ -54,7 +56,7 @@ def read(search: str | None) -> tuple[State, tuple[str, ...]]:
         elif name in NUMBERS and not (value.isascii() and value.isdigit() and int(value[:20]) <= LARGEST):
             problems.append(f"The address says {name}={_shown(value)}: a step is a number from 0 on.")
         elif value:
-            found[name] = int(value) if name in NUMBERS else value
+            found[known[name]] = int(value) if name in NUMBERS else value
     state = State(**found)
     if state.first is not None and state.last is not None and state.first > state.last:
         problems.append(
@@ -66,7 +68,7 @@ def read(search: str | None) -> tuple[State, tuple[str, ...]]:
 
 def written(state: State) -> str:
     """Return the query string for a state: the shortest, and always the same one."""
-    pairs = ((field.name, getattr(state, field.name)) for field in fields(State))
+    pairs = ((field.name.rstrip("_"), getattr(state, field.name)) for field in fields(State))
     return "?" + urlencode([(name, str(value)) for name, value in pairs if value is not None])
 
 

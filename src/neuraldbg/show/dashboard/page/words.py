@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from neuraldbg.show.dashboard.page.scene import Scene
 
 
+SIGNS = {"failing": "✗", "suspect": "!", "healthy": "✓", "inconclusive": "?"}
+
+
 def aria(**names: str) -> dict[str, Any]:
     """Return what only assistive technology sees: ``aria(label="x")`` is the attribute ``aria-label``."""
     return {f"aria-{name}": value for name, value in names.items()}
@@ -39,6 +42,12 @@ def step_link(scene: Scene, step: int, layer: str | None = None) -> html.A:
     """Return the link that leads to a step, and to a layer if one is given."""
     change: dict[str, Any] = {"step": step} if layer is None else {"step": step, "layer": layer}
     return go(f"{step:,}", scene.link(**change), current="true" if scene.state.step == step else "")
+
+
+def banner(state: str, word: str = "") -> html.P:
+    """Return a verdict with the sign and the colour of a state."""
+    sign = html.Span(SIGNS.get(state, "?"), **aria(hidden="true"))
+    return html.P([sign, f" {word or state}"], className=f"verdict {state}")
 
 
 def choices(scene: Scene, label: str, field: str, options: Iterable[tuple[str, str]], chosen: str) -> html.Div:

@@ -43,7 +43,7 @@
     return changed({ first: first, last: Math.max(first, Math.floor(range[1])) });
   }
 
-  function follow(_clicks, _ranges, _taps, layer, step, figures, shown) {
+  function follow(_clicks, _ranges, _taps, layer, step, _fields, figures, shown) {
     const context = window.dash_clientside.callback_context;
     if (context.triggered.length !== 1 || !shown) return silent();
     const { prop_id: id, value } = context.triggered[0];
@@ -51,6 +51,7 @@
     if (id === "layer.value") return layer === shownLayer ? silent() : changed({ layer: layer });
     if (id === "step.value") return String(step || "") === String(shownStep ?? "") ? silent() : changed({ step: step || null });
     if (!value) return silent();
+    if (id === '{"field":"with"}.value') return value === shown.with ? silent() : changed({ with: value });
     if (id.endsWith(".tapNodeData")) return changed(clean({ layer: value.layer, step: value.step }));
     const pane = JSON.parse(id.slice(0, id.lastIndexOf("."))).pane;
     const figure = figures[context.inputs_list[0].findIndex((one) => one.id.pane === pane)];

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from neuraldbg.show.dashboard.page.tabs import (
     activations,
     anomalies,
+    compare,
     diagnosis,
     execution_trace,
     gradients,
@@ -24,5 +25,6 @@ TABS: tuple[Tab, ...] = (
     activations.TAB,
     memory.TAB,
     anomalies.TAB,
+    compare.TAB,
     runs.TAB,
 )

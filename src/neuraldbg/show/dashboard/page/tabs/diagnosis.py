@@ -9,7 +9,7 @@ from dash import html
 from neuraldbg.show.dashboard.page.network import connected
 from neuraldbg.show.dashboard.page.picture import drawn
 from neuraldbg.show.dashboard.page.tab import Drawing, Pane, Tab
-from neuraldbg.show.dashboard.page.words import aria, go, layer_link, step_link
+from neuraldbg.show.dashboard.page.words import banner, go, layer_link, step_link
 from neuraldbg.show.facts import facts_line
 from neuraldbg.show.phrases import percent, statement
 from neuraldbg.show.text import plain, sentence, shortest
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, Hypothesis
     from neuraldbg.show.dashboard.page.scene import Scene
 
-SIGNS = {"failing": "✗", "suspect": "!", "healthy": "✓", "inconclusive": "?"}
 MOST = 5
 """Causes that are shown with their evidence; the first is open."""
 UNJUDGED = 12
@@ -30,18 +29,15 @@ def verdict(scene: Scene) -> Drawing:
     said = scene.diagnosis
     told = said.summary.lower()
     symptoms = [html.Li(plain(s)) for s in said.symptoms if s.lower() not in told]
-    banner = html.Div(
+    answer = html.Div(
         [
-            html.P(
-                [html.Span(SIGNS.get(said.verdict, "?"), **aria(hidden="true")), f" {said.verdict}"],
-                className=f"verdict {said.verdict}",
-            ),
+            banner(said.verdict),
             html.P(plain(sentence(said.summary)), className="summary"),
             html.Ul(symptoms) if symptoms else None,
             _where(scene),
         ]
     )
-    return Drawing("Verdict", banner)
+    return Drawing("Verdict", answer)
 
 
 def _where(scene: Scene) -> Any:

@@ -1,4 +1,4 @@
-"""The runs that the dashboard was opened on; a click opens one."""
+"""The runs that the dashboard was opened on; a click opens one, or compares it with the one that is open."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST = 300
 
 def runs(scene: Scene) -> Drawing:
     """All runs, newest first, the ranks of a run as runs of their own."""
-    heads = ("run", "verdict", "how it stands", "steps", "started", "script")
+    heads = ("run", "verdict", "how it stands", "steps", "started", "script", "beside")
     rows = [_row(scene, entry) for entry in scene.entries[:MOST]]
     more = len(scene.entries) - MOST
     notes = (f"{more:,} older runs are left out.",) if more > 0 else ()
@@ -30,6 +30,7 @@ def runs(scene: Scene) -> Drawing:
 def _row(scene: Scene, entry: Entry) -> list[Any]:
     name = go(entry.label, written(State(run=entry.key)), current="true" if entry.key == scene.entry.key else "")
     started = f"{datetime.fromtimestamp(entry.started).astimezone():%Y-%m-%d %H:%M}" if entry.started else ""
+    beside = State(run=scene.entry.key, tab="compare", with_=entry.key)
     stands = entry.state if not entry.problem else f"{entry.state}: {entry.problem}"
     return [
         name,
@@ -38,6 +39,7 @@ def _row(scene: Scene, entry: Entry) -> list[Any]:
         f"{entry.steps:,}",
         started,
         plain(shortest(entry.script)),
+        "" if entry.key == scene.entry.key else go("compare", written(beside)),
     ]
 
 

@@ -1,0 +1,133 @@
+"""Parts of a comparison as sentences and short phrases, the same on a terminal and in the dashboard.
+
+Names in them are those of the runs: a face makes them safe for itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.show.text import number
+
+if TYPE_CHECKING:
+    from neuraldbg.nouns.comparison import Comparison, Difference, HealthChange, KindSpan, LayerPair, LossPair, Setting
+
+SETTINGS, HEALTH, LAYERS, LISTED = 12, 10, 8, 6
+"""How many of each are shown before the list is cut."""
+SIGN = {"identical": "healthy", "close": "healthy", "diverged": "suspect", "incomparable": "inconclusive"}
+"""The verdict of a diagnosis whose sign and colour a comparison has."""
+SET, DIFFERS, WRONG = (
+    "What was set differently",
+    "What differs, and from which step on",
+    "What went wrong in one of them",
+)
+"""Headings."""
+KINDS = {
+    "input": "inputs",
+    "param": "weights",
+    "activation": "outputs",
+    "op": "operands of the loss",
+    "output_grad": "gradients at outputs",
+    "param_grad": "gradients of weights",
+    "update": "updates",
+    "loss": "loss",
+}
+
+
+def word_of(comparison: Comparison) -> str:
+    """Return the verdict for people."""
+    return {"close": "same within the tolerance"}.get(comparison.verdict, comparison.verdict)
+
+
+def meanings(first: Difference, c: Comparison) -> list[str]:
+    """Say what it means that this place is the first, and how it goes on, a sentence each."""
+    said = []
+    if first.reading:
+        said.append(f"{first.reading[0].upper()}{first.reading[1:]}.")
+    if first.also:
+        many = "other sites differ" if first.also > 1 else "other site differs"
+        said.append(f"{first.also} {many} in the same step.")
+    if first.since is not None and first.step - first.since > 1:
+        said.append(f"It began after step {first.since:,}, the last one before it that was compared.")
+    if c.overall is not None and c.overall.course != "unknown":
+        o = c.overall
+        ends = f"{number(o.begin)} at step {o.first:,}, {number(o.end)} at step {o.last:,}"
+        said.append(f"All layers: median difference {ends} ({o.course}, x{o.factor:.3g} a step).")
+    return said
+
+
+def setting(one: Setting) -> tuple[str, str]:
+    """Return what was set, and how it is in either run."""
+    name = f"{one.name} ({one.layer})" if one.layer else one.name
+    return name, f"{shown(one.one)} -> {shown(one.other)} (from step {one.step:,})"
+
+
+def layer_pair(pair: LayerPair, names: tuple[str, str]) -> str:
+    """Say that a layer has another name or type in the other run."""
+    if pair.how == "structure":
+        return f"{pair.one} is {pair.other} in {names[1]} (the same {pair.types[1]}, by structure)"
+    return f"{pair.one or '(model)'}: {pair.types[0]} -> {pair.types[1]}"
+
+
+def only_in(name: str, only: tuple[str, ...]) -> str:
+    """Say which layers only one of the runs has."""
+    more = f" (+{len(only) - LISTED} more: --json)" if len(only) > LISTED else ""
+    return f"only in {name}: {', '.join(only[:LISTED])}{more}"
+
+
+def kind_row(kind: KindSpan) -> tuple[str, str, str, str]:
+    """Return a kind of sites, from which step on it differs, how many do, and by how much."""
+    since = "identical" if kind.largest == 0 and not kind.differing else "within the tolerance"
+    if kind.first is not None:
+        since = f"step {kind.first:,}"
+    return (
+        KINDS.get(kind.kind, kind.kind),
+        since,
+        f"{kind.differing} of {kind.sites}",
+        f"at most {share(kind.largest)}" if kind.largest else "",
+    )
+
+
+def apart(pair: LossPair) -> str:
+    """Say when the losses part, "" if they do not."""
+    if pair.apart is not None:
+        return f"more than 10% apart from step {pair.apart:,} on"
+    if pair.parts is not None:
+        return f"beyond the tolerance from step {pair.parts:,} on, but within 10% at the end"
+    return ""
+
+
+def health_place(one: HealthChange) -> str:
+    """Return where and when something is not the same."""
+    place = one.layer or ""
+    return f"{place} step {one.step:,}".strip() if one.step is not None else place
+
+
+def footing(c: Comparison, dot: str) -> str:
+    """Return what the comparison rests on, its parts with a dot between them."""
+    verdicts = " and ".join(verdict for verdict in c.verdicts if verdict)
+    parts = [
+        f"{c.compared.sites} sites in {c.compared.read:,} steps compared, the loss in {c.compared.scalars:,}",
+        f"tolerance {c.tolerance.rtol:g} relative"
+        + (f", {c.tolerance.atol:g} absolute" if c.tolerance.atol else "")
+        + f" ({c.tolerance.source})",
+    ]
+    return f" {dot} ".join([*parts, f"diagnoses: {verdicts}"] if verdicts else parts)
+
+
+def shown(value: Any) -> str:
+    """Return a setting's value for people."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    if isinstance(value, (int, float)):
+        return number(value)
+    if isinstance(value, (list, tuple)):
+        return ", ".join(shown(one) for one in value)
+    return str(value) or "none"
+
+
+def share(relative: float) -> str:
+    """Return a relative difference: in per cent where that is readable."""
+    if relative == float("inf"):
+        return "NaN or Inf in one run only"
+    return f"{100 * relative:.3g}%" if relative >= 1e-3 else f"{relative:.1e}"
