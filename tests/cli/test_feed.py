@@ -12,7 +12,9 @@ import pytest
 from tests.record.helpers import INFO, event, layout, step
 
 from neuraldbg.cli import feed as module
+from neuraldbg.cli import pairs
 from neuraldbg.cli.feed import UNREAD, RunFeed
+from neuraldbg.compare import compare
 from neuraldbg.config import RecordSettings
 from neuraldbg.errors import RunNotFound
 from neuraldbg.explain import diagnose
@@ -278,3 +280,68 @@ def test_closing_ends_its_threads(tmp_path):
     feed.close()
     assert not [thread for thread in threading.enumerate() if thread.name in {"neuraldbg-reads", "neuraldbg-judges"}]
     RunFeed(tmp_path / "run").close()  # never started
+
+
+def compared(feed, *keys):
+    return soon(lambda: feed.compare(*keys))
+
+
+def test_two_runs_are_compared_as_the_command_line_does(tmp_path, opened):
+    record(tmp_path / "one", started=2.0)
+    record(tmp_path / "other", 30, outcome="raised")
+    feed = opened(tmp_path)
+    feed.start()
+    found = compared(feed, "one", "other")
+    one, other = read_run(tmp_path / "one"), read_run(tmp_path / "other")
+    assert found.to_json() == compare(one, other, (diagnose(one), diagnose(other)), names=("one", "other")).to_json()
+    assert feed.compare("one", "other") is found, "nothing new, nothing made anew"
+    assert compared(feed, "other", "one").compared.steps == (30, 50)
+    for keys in (("one", "nobody"), ("../one", "other"), ("nobody", "nobody")):
+        with pytest.raises(KeyError):
+            feed.compare(*keys)
+
+
+def test_a_run_that_cannot_be_read_is_not_compared_and_said(tmp_path, opened):
+    record(tmp_path / "good")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "rank0.ndbg").write_bytes(b"loss,step\n")
+    feed = opened(tmp_path)
+    feed.start()
+    said = compared(feed, "good", "bad")
+    assert said.verdict == "incomparable"
+    assert said.summary.startswith("bad cannot be read: ")
+    assert "is no NeuralDBG run file" in said.summary
+
+
+def test_a_growing_run_is_compared_anew_in_the_judging_thread_while_it_is_asked_for(tmp_path, opened, monkeypatch):
+    spans = []
+
+    def slow(*runs, **names):
+        begin = time.monotonic()
+        time.sleep(0.1)
+        spans.append((begin, time.monotonic(), threading.current_thread().name))
+        return compare(*runs, **names)
+
+    monkeypatch.setattr(pairs, "compare", slow)
+    record(tmp_path / "done", 200)
+    recorder = Recorder(tmp_path / "run", RecordSettings(flush_s=0.05), RunInfo(script="t.py"))
+    recorder.put(step(0), layout())
+    recorder.flush()
+    feed = opened(tmp_path)
+    feed.start()
+    compared(feed, "run", "done")
+    for i in range(1, 200):
+        recorder.put(step(i), layout())
+        if i < 150:
+            feed.compare("run", "done")
+        time.sleep(0.01)
+    recorder.close()
+    assert soon(lambda: feed.moment("run").judged == 200)
+    asked_for = len(spans)
+    time.sleep(0.7)
+    assert len(spans) == asked_for, "nobody asked"
+    assert soon(lambda: feed.compare("run", "done").compared.steps == (200, 200))
+    assert {name for *_, name in spans} == {"neuraldbg-judges"}
+    assert len(spans) > 2
+    for (_, end, _), (begin, *_) in itertools.pairwise(spans):
+        assert begin - end >= 0.45

@@ -15,7 +15,7 @@ from neuraldbg.show.text import number, plain, sentence
 from neuraldbg.show.views.pair import drift, losses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from neuraldbg.nouns.comparison import Comparison, Difference
     from neuraldbg.show.dashboard.page.scene import Beside, Scene
@@ -54,7 +54,7 @@ def _choice(scene: Scene) -> html.Div:
         clearable=False,
         className="pick",
     )
-    return html.Div([html.Span("with", id="with-label"), pick], className="field beside")
+    return html.Div([html.Label("with", htmlFor='{"field":"with"}'), pick], className="field beside")
 
 
 def _waits(scene: Scene, chosen: Beside) -> str:
@@ -69,7 +69,7 @@ def _waits(scene: Scene, chosen: Beside) -> str:
 def _where(scene: Scene, first: Difference) -> html.P:
     """The first divergence: the way to its layer and step."""
     words: list[Any] = ["They part first at step ", step_link(scene, first.step, first.layer)]
-    if first.layer is not None:
+    if first.layer:
         words += [" in ", layer_link(scene, first.layer, first.step)]
     return html.P([*words, plain(f" ({first.site}: {number(first.one)} against {number(first.other)}, {first.stat})")],
                   className="where")  # fmt: skip
@@ -98,75 +98,71 @@ def layers(scene: Scene, chosen: Beside, c: Comparison) -> Drawing:
     return pictured(scene, drift(c), (chosen.entry.key, chosen.moment.version, chosen.key))
 
 
-def differences(scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
-    """What was set differently, what differs, and what went wrong in one of them."""
-    body = [*_settings(scene, c), *_models(c), *_kinds(c), *_losses(c), *_health(scene, c)]
-    if not body:
-        return Drawing("What is different", empty="Nothing that was recorded is different.")
-    return Drawing("What is different", html.Div(body))
-
-
-def _settings(scene: Scene, c: Comparison) -> Iterator[Any]:
-    if not c.settings:
-        return
-    yield html.H3(say.SET)
-    rows = [
-        [plain(one.name), layer_link(scene, one.layer, one.step) if one.layer else "", plain(say.shown(one.one)),
-         plain(say.shown(one.other)), step_link(scene, one.step, one.layer)]
-        for one in c.settings[: say.SETTINGS]
-    ]  # fmt: skip
-    yield table(["setting", "layer", *map(plain, c.names), "from step"], rows, numbers=(4,))
-    yield from _cut(len(c.settings) - say.SETTINGS)
-
-
-def _models(c: Comparison) -> Iterator[Any]:
+def settings(scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
+    """What was set differently, and which layers only one of them has."""
+    body: list[Any] = []
+    if c.settings:
+        rows = [
+            [
+                [plain(one.name), *([" ", layer_link(scene, one.layer, one.step)] if one.layer else [])],
+                plain(say.shown(one.one)),
+                plain(say.shown(one.other)),
+                step_link(scene, one.step, one.layer or None),
+            ]
+            for one in c.settings[: say.SETTINGS]
+        ]
+        body = [table(["setting", *map(plain, c.names), "from step"], rows, numbers=(3,))]
+        body += _cut(len(c.settings) - say.SETTINGS)
     said = [say.layer_pair(pair, c.names) for pair in c.paired[: say.LAYERS]]
     said += [say.only_in(name, only) for name, only in zip(c.names, c.only, strict=True) if only]
     if said:
-        yield html.H3("Layers")
-        yield _items(said)
-        yield from _cut(len(c.paired) - say.LAYERS)
+        body += [html.H3("Layers"), _items(said), *_cut(len(c.paired) - say.LAYERS)]
+    return Drawing(say.SET, html.Div(body), empty="" if body else "Nothing that was recorded was set differently.")
 
 
-def _kinds(c: Comparison) -> Iterator[Any]:
-    if c.first is not None and c.kinds:
-        yield html.H3(say.DIFFERS)
-        rows = [list(map(plain, say.kind_row(kind))) for kind in c.kinds]
-        yield table(["what", "from", "sites", "relative difference"], rows)
+def differs(_scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
+    """From which step on each kind of sites differs, and the losses in numbers."""
+    if c.first is None:
+        return NOTHING
+    body = [table(["what", "from", "sites", "relative difference"], [[*map(plain, say.kind_row(k))] for k in c.kinds])]
+    if c.losses:
+        body += _losses(c)
+    return Drawing(say.DIFFERS, html.Div(body))
 
 
-def _losses(c: Comparison) -> Iterator[Any]:
-    if not c.losses or c.verdict == "identical":
-        return
-    yield html.H3("Loss")
+def _losses(c: Comparison) -> list[Any]:
     rows = []
     for pair in c.losses:
         of = f", optimizer {pair.stream}" if len(c.losses) > 1 else ""
         for k, name in enumerate(c.names):
             rows.append([plain(name + of), *(number(v[k]) for v in (pair.final, pair.best, pair.mean))])
-    yield table(["run", "final", "best", "mean"], rows, numbers=(1, 2, 3))
     said = [words for pair in c.losses if (words := say.apart(pair))]
-    if said:
-        yield _items(said)
+    return [html.H3("Loss"), table(["run", "final", "best", "mean"], rows, numbers=(1, 2, 3)), _items(said)]
 
 
-def _health(scene: Scene, c: Comparison) -> Iterator[Any]:
+def health(scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
+    """Verdicts, causes and events that only one of them has."""
     if not c.health:
-        return
-    yield html.H3(say.WRONG)
+        return Drawing(say.WRONG, empty="Verdicts, causes and events are the same in both.")
     rows = [
-        [plain(one.what), layer_link(scene, one.layer, one.step) if one.layer else "",
-         "" if one.step is None else step_link(scene, one.step, one.layer), plain(one.one), plain(one.other)]
+        [
+            plain(one.what),
+            layer_link(scene, one.layer, one.step) if one.layer else "",
+            "" if one.step is None else step_link(scene, one.step, one.layer or None),
+            plain(one.one),
+            plain(one.other),
+        ]
         for one in c.health[: say.HEALTH]
-    ]  # fmt: skip
-    yield table(["what", "layer", "step", *map(plain, c.names)], rows, numbers=(2,))
-    yield from _cut(len(c.health) - say.HEALTH)
+    ]
+    body = [table(["what", "layer", "step", *map(plain, c.names)], rows, numbers=(2,))]
+    return Drawing(say.WRONG, html.Div([*body, *_cut(len(c.health) - say.HEALTH)]))
 
 
-def _cut(more: int) -> Iterator[html.P]:
+def _cut(more: int) -> list[html.P]:
     """Say how many were left out, if any were."""
-    if more > 0:
-        yield html.P(f"{more} more are left out: neuraldbg compare A B --json - lists them.", className="note")
+    return [html.P(f"{more} more are left out: neuraldbg compare A B --json - lists them.", className="note")] * (
+        more > 0
+    )
 
 
 def ground(_scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
@@ -180,8 +176,10 @@ TAB = Tab(
     (
         Pane("against", "words", verdict, wide=True),
         Pane("pair_drift", "figure", partial(_compared, layers), wide=True),
-        Pane("differences", "words", partial(_compared, differences)),
+        Pane("settings", "words", partial(_compared, settings), wide=True),
         Pane("pair_loss", "figure", partial(_compared, loss)),
+        Pane("differs", "words", partial(_compared, differs)),
+        Pane("health", "words", partial(_compared, health), wide=True),
         Pane("ground", "words", partial(_compared, ground), wide=True),
     ),
 )
