@@ -146,7 +146,7 @@ def _pane(pane: Pane, drawing: Drawing, theme: str) -> html.Section:
         [
             html.H2(plain(drawing.title), id=named("heading", pane)),
             html.Div(drawing.controls, id=named("controls", pane)),
-            html.Div(body, id=named("body", pane), className=shown(drawing), style=room(drawing)),
+            html.Div(body, id=named("body", pane), className=shown(drawing)),
             html.Div(beside(drawing), id=named("beside", pane)),
         ],
         className=f"pane {pane.part}{' wide' if pane.wide else ''}",
@@ -161,12 +161,6 @@ def figure_of(drawing: Drawing) -> dict[str, Any]:
 def shown(drawing: Drawing) -> str:
     """Return the class of a pane's body: what is empty takes no room."""
     return "nothing" if drawing.empty else ""
-
-
-def room(drawing: Drawing) -> dict[str, str]:
-    """Return the height that a figure will have: its pane has it before the figure is drawn, so that nothing jumps."""
-    figure = drawing.content if isinstance(drawing.content, dict) else {}
-    return {"--height": f"{figure['layout']['height']}px"} if figure else {}
 
 
 def beside(drawing: Drawing) -> list[Any]:

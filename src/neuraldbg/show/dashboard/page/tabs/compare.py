@@ -160,9 +160,9 @@ def health(scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
 
 def _cut(more: int) -> list[html.P]:
     """Say how many were left out, if any were."""
-    return [html.P(f"{more} more are left out: neuraldbg compare A B --json - lists them.", className="note")] * (
-        more > 0
-    )
+    if more <= 0:
+        return []
+    return [html.P(f"{more} more are left out: neuraldbg compare A B --json - lists them.", className="note")]
 
 
 def ground(_scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
