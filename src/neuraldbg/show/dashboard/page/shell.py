@@ -159,8 +159,11 @@ def figure_of(drawing: Drawing) -> dict[str, Any]:
 
 
 def shown(drawing: Drawing) -> str:
-    """Return the class of a pane's body: what is empty takes no room."""
-    return "nothing" if drawing.empty else ""
+    """Return the class of a pane's body: what is empty takes no room, and a figure the height that it asks for."""
+    if drawing.empty:
+        return "nothing"
+    layout = drawing.content.get("layout", {}) if isinstance(drawing.content, dict) else {}
+    return f"h{-(-int(layout['height']) // 100)}" if layout.get("height") else ""
 
 
 def beside(drawing: Drawing) -> list[Any]:
