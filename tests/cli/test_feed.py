@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import sqlite3
 import threading
 import time
 
@@ -20,6 +21,10 @@ from neuraldbg.errors import RunNotFound
 from neuraldbg.explain import diagnose
 from neuraldbg.nouns import Outcome, RunInfo
 from neuraldbg.record import Recorder, read_run
+from neuraldbg.record.follow import Follower
+from neuraldbg.show.dashboard.page import shell
+from neuraldbg.show.dashboard.page.desk import Desk, draw
+from neuraldbg.show.dashboard.settings import DashboardSettings
 
 SOON_S = 20
 
@@ -234,6 +239,94 @@ def test_what_cannot_be_read_is_a_state(tmp_path, opened):
     (tmp_path / "good" / "rank0.ndbg").unlink()
     feed.moment("good")
     assert soon(lambda: "not there any more" in {entry.key: entry for entry in feed.runs()}["good"].problem)
+
+
+def rewritten(folder, **change):
+    """Put other values into what a run file says of the run; its checksums stay right."""
+    db = sqlite3.connect(folder / "rank0.ndbg")
+    ((said,),) = db.execute("SELECT value FROM meta WHERE key = 'info'").fetchall()
+    db.execute("UPDATE meta SET value = ? WHERE key = 'info'", (json.dumps({**json.loads(said), **change}),))
+    db.commit()
+    db.close()
+
+
+STRANGE = {
+    "text": {"started": "abc"},
+    "huge": {"started": 1e300},
+    "kind": {"outcome": {"kind": ["x"]}},
+    "script": {"script": 5},
+    "coverage": {"coverage": 5},
+    "models": {"models": 5},
+}
+
+
+def test_a_run_that_somebody_made_up_takes_no_other_down(tmp_path, opened):
+    record(tmp_path / "good", started=4.0)
+    for name, change in STRANGE.items():
+        rewritten(record(tmp_path / name), **change)
+    feed = opened(tmp_path)
+    feed.start()
+    assert {entry.key for entry in feed.runs()} == {"good", *STRANGE}
+    for name in STRANGE:
+        assert feed.moment(name).diagnosis is UNREAD
+    assert soon(lambda: feed.moment("good").judged == 50)
+    for entry in feed.runs():
+        assert (entry.state, "is damaged" in entry.problem) == (
+            ("completed", False) if entry.key == "good" else ("unreadable", True)
+        )
+        look = Desk(feed, DashboardSettings()).look(f"?run={entry.key}&tab=runs", "light")
+        assert not draw(look.scene, look.tab.panes[0]).empty
+        assert shell.status(look.scene)
+        assert shell.run_name(look.scene)
+
+
+def test_an_error_of_our_own_is_of_one_run_and_passes(tmp_path, opened, monkeypatch):
+    for name in ("good", "bad"):
+        record(tmp_path / name)
+    broken = threading.Event()
+    broken.set()
+    glance, poll = module.glance, Follower.poll
+
+    def failing(ask, file):
+        if broken.is_set() and file.parent.name == "bad":
+            raise ZeroDivisionError("of our own")
+        return ask()
+
+    monkeypatch.setattr(module, "glance", lambda file: failing(lambda: glance(file), file))
+    monkeypatch.setattr(Follower, "poll", lambda self: failing(lambda: poll(self), self.file))
+
+    def entry(key):
+        return {entry.key: entry for entry in feed.runs()}[key]
+
+    feed = opened(tmp_path)
+    assert "internal error of NeuralDBG (ZeroDivisionError: of our own)" in entry("bad").problem, "at a glance"
+    feed.start()
+    assert feed.moment("bad").diagnosis is UNREAD
+    assert soon(lambda: feed.moment("good").judged == 50)
+    assert (entry("bad").state, entry("good").problem) == ("unreadable", "")
+    assert "internal error of NeuralDBG (ZeroDivisionError: of our own)" in entry("bad").problem, "while it is followed"
+    broken.clear()
+    assert soon(lambda: feed.moment("bad").judged == 50)
+    assert (entry("bad").state, entry("bad").problem) == ("completed", "")
+
+
+def test_a_folder_that_cannot_be_searched_for_a_while(tmp_path, opened, monkeypatch):
+    record(tmp_path / "one", started=1.0)
+    feed = opened(tmp_path)
+    failures = []
+
+    def fails(path):
+        failures.append(path)
+        raise RecursionError("of our own")
+
+    monkeypatch.setattr(module, "SCAN_S", 0.05)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "run_folders", fails)
+        feed.start()
+        assert soon(lambda: len(failures) > 2)
+        assert soon(lambda: feed.moment("one").judged == 50)
+    record(tmp_path / "two", started=2.0)
+    assert soon(lambda: [entry.key for entry in feed.runs()] == ["two", "one"])
 
 
 def test_a_run_without_an_end_that_nobody_writes_was_killed(tmp_path, opened, monkeypatch):

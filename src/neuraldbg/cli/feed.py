@@ -61,6 +61,8 @@ class _Known:
     label: str
     refused: str = ""
     """Why it is not read."""
+    failed: str = ""
+    """What went wrong within NeuralDBG at the last try to read it."""
     look: Look = ()
     """How the file looked at the last glance."""
     entry: Entry | None = None
@@ -212,17 +214,18 @@ class RunFeed:
         if now:
             try:
                 info, steps = glance(known.file)
+                entry = _entry(entry, info, steps, _verdict(known.file.parent, self._path))
             except RunFileError as error:
                 entry = replace(entry, state="unreadable", problem=str(error))
-            else:
-                entry = _entry(entry, info, steps, _verdict(known.file.parent, self._path))
+            except Exception as error:  # noqa: BLE001 (a run that is strange in a new way; the others are still there)
+                entry = replace(entry, state="unreadable", problem=_internal(error))
         known.look, known.entry = now, entry
 
     def _entry(self, known: _Known) -> Entry:
         """As far as is known, of a run that is followed as of its last reading."""
         entry, followed = known.entry or Entry(known.key, known.label, 0, ""), self._followed.get(known.key)
-        if known.refused:
-            return replace(entry, state="unreadable", problem=known.refused)
+        if known.refused or known.failed:
+            return replace(entry, state="unreadable", problem=known.refused or known.failed)
         if followed is not None:
             moment, problem = followed.moment, followed.follower.problem
             verdict = moment.diagnosis.verdict if moment.diagnosis is not UNREAD else ""
@@ -258,15 +261,27 @@ class RunFeed:
             begin = time.monotonic()
             self._wake.clear()
             for known, followed in self._latest():
-                known.refused = known.refused or _refusal(known.file, self._path)
-                if not known.refused and followed.follower.poll():
-                    self._tell(followed, record=followed.follower.record)
-                if known.refused or followed.follower.problem or not _begun(followed.moment):
+                try:
+                    self._read(known, followed)
+                except Exception as error:  # noqa: BLE001 (the other runs are still to be read)
+                    known.failed = _internal(error)
                     followed.ready.set()
             if time.monotonic() >= scan:
-                self._scan()
+                # What is wrong with a run is caught where the run is known; of a folder that cannot be searched now
+                # what was found stays.
+                with suppress(Exception):
+                    self._scan()
                 scan = time.monotonic() + SCAN_S
             self._wake.wait(max(self._pace_s, SHARE * (time.monotonic() - begin)))
+
+    def _read(self, known: _Known, followed: _Followed) -> None:
+        """Read what is new of a run."""
+        known.refused = known.refused or _refusal(known.file, self._path)
+        if not known.refused and followed.follower.poll():
+            self._tell(followed, record=followed.follower.record)
+        known.failed = ""
+        if known.refused or followed.follower.problem or not _begun(followed.moment):
+            followed.ready.set()
 
     def _tell(self, followed: _Followed, **change: object) -> None:
         with self._lock:
@@ -331,9 +346,13 @@ def _begun(moment: Moment) -> bool:
 
 
 def _entry(entry: Entry, info: RunInfo, steps: int, verdict: str) -> Entry:
-    return replace(
-        entry, steps=steps, state=info.outcome.kind, verdict=verdict, started=info.started, script=info.script
-    )
+    stands = {"state": info.outcome.kind, "verdict": verdict, "problem": ""}
+    return replace(entry, steps=steps, started=info.started, script=info.script, **stands)
+
+
+def _internal(error: Exception) -> str:
+    """Say that it is not the file that is to blame."""
+    return f"It was not read for an internal error of NeuralDBG ({type(error).__name__}: {error})"
 
 
 def _refusal(file: Path, root: Path) -> str:

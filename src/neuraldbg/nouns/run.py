@@ -30,6 +30,8 @@ Reduce = Literal["min", "mean", "max"]
 RUN_SCHEMA = "neuraldbg.run/1"
 """The whole record as one JSON document: written by the export stage, read back by the record stage."""
 # 1  2026-11  first version
+OUTCOMES = ("completed", "raised", "interrupted", "halted", "running")
+"""How a program can end, and that it has not."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Outcome:
     """How the watched program ended."""
 
     kind: str = "running"
-    """``completed``, ``raised``, ``interrupted``, ``halted`` or ``running`` (still going, or killed)."""
+    """One of OUTCOMES; ``running`` is still going, or killed."""
     message: str = ""
     """For ``raised`` the exception as Python prints it, for ``halted`` the reason."""
     where: str = ""

@@ -13,6 +13,7 @@ import numpy as np
 from neuraldbg.nouns import STATS, History, Slab, column
 from neuraldbg.nouns.run import empty_history
 from neuraldbg.record.block import UNSEEN, padded
+from neuraldbg.record.checked import LATEST_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,7 +51,9 @@ class StoredHistory(History):
         packed: Sequence[tuple[npt.NDArray[np.intp], codec.Blob]],
         sites: int,
     ) -> StoredHistory:
-        """Build one from the columns of its rows and from packed tables."""
+        """Build one from the columns of its rows and from packed tables; ValueError for a time that is none."""
+        if not (np.abs(plain["time"]) <= LATEST_S).all():  # a NaN is not, either
+            raise ValueError("the time of a step is no number of seconds")
         made = object.__new__(cls)
         fields = {name: plain[name] for name in ("steps", "width", "time", "stream", "applied")}
         made.__dict__.update(fields, scalars=scalars, _packed=tuple(packed), _sites=sites, _asked={}, _planes={})

@@ -92,7 +92,7 @@ class Reading:
             layers=schema.layers_from(meta.get("layers", "[]")),
             sites=tuple(self._sites.values()),
             edges=schema.edges_from(meta.get("edges", "[]")),
-            called=frozenset(json.loads(meta.get("called", "[]"))),
+            called=schema.called_from(meta.get("called", "[]")),
         )
 
     def _history(

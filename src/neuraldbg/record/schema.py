@@ -11,9 +11,13 @@ import json
 import os
 import sqlite3
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from neuraldbg.nouns import STATS, Edge, Event, Fact, Layer, Outcome, RunInfo, Site, jsonable
+from neuraldbg.record import checked
+
+if TYPE_CHECKING:
+    from neuraldbg.record.checked import Check
 
 SCHEMA_VERSION = 3
 # 1  2026-11  first version: meta, site, block, fact, event
@@ -156,39 +160,83 @@ def revived(value: Any) -> Any:
     return value
 
 
+_OUTCOME: dict[str, Check] = {
+    "kind": checked.outcome_kind, "message": checked.text, "where": checked.text
+}  # fmt: skip
+_INFO: dict[str, Check] = {
+    "script": checked.text,
+    "argv": checked.texts,
+    "started": checked.moment,
+    "models": checked.texts,
+    "optimizers": checked.texts,
+    "versions": checked.texts_by_name,
+    "device": checked.text,
+    "coverage": checked.coverage,
+    "outcome": lambda value, _: checked.built(Outcome, _OUTCOME, value),
+    "seed": checked.perhaps(checked.whole),
+}
+_SITE: dict[str, Check] = {
+    "kind": checked.text,
+    "module": checked.text,
+    "call": checked.count,
+    "name": checked.text,
+    "dtype": checked.text,
+}
+_LAYER: dict[str, Check] = {
+    "path": checked.text,
+    "type": checked.text,
+    "model": checked.text,
+    "leaf": checked.flag,
+    "params": checked.texts,
+    "settings": lambda value, name: revived(checked.mapping(value, name)),
+}
+_EDGE: dict[str, Check] = {"source": checked.text, "target": checked.text, "ops": checked.texts}
+_EVENT: dict[str, Check] = {
+    "kind": checked.text,
+    "transition": checked.text,
+    "first_step": checked.whole,
+    "last_step": checked.whole,
+    "layer": checked.perhaps(checked.text),
+    "site": checked.text,
+    "confidence": checked.share,
+    "details": lambda value, name: revived(checked.mapping(value, name)),
+}
+
+
 def info_from(text: str) -> RunInfo:
-    """Read the JSON of ``meta['info']``."""
-    raw = json.loads(text)
-    for name in ("argv", "models", "optimizers"):
-        raw[name] = tuple(raw[name])
-    raw["outcome"] = Outcome(**raw["outcome"])
-    return RunInfo(**raw)
+    """Read the JSON of ``meta['info']``. This and those below raise ValueError or TypeError for what is not ours."""
+    return checked.built(RunInfo, _INFO, json.loads(text))
 
 
 def site_from(text: str) -> Site:
     """Read one row of ``site``."""
-    return Site(**json.loads(text))
+    return checked.built(Site, _SITE, json.loads(text))
 
 
 def layers_from(text: str) -> tuple[Layer, ...]:
     """Read the JSON of ``meta['layers']``."""
-    return tuple(
-        Layer(**{**raw, "params": tuple(raw["params"]), "settings": revived(raw["settings"])})
-        for raw in json.loads(text)
-    )
+    return tuple(checked.built(Layer, _LAYER, raw) for raw in checked.items(json.loads(text), "layers"))
 
 
 def edges_from(text: str) -> tuple[Edge, ...]:
     """Read the JSON of ``meta['edges']``."""
-    return tuple(Edge(**{**raw, "ops": tuple(raw["ops"])}) for raw in json.loads(text))
+    return tuple(checked.built(Edge, _EDGE, raw) for raw in checked.items(json.loads(text), "edges"))
+
+
+def called_from(text: str) -> frozenset[str]:
+    """Read the JSON of ``meta['called']``."""
+    return frozenset(checked.texts(json.loads(text), "called"))
 
 
 def event_from(text: str) -> Event:
     """Read one row of ``event``."""
-    raw = json.loads(text)
-    return Event(**{**raw, "details": revived(raw["details"]), "confidence": revived(raw["confidence"])})
+    event = checked.built(Event, _EVENT, json.loads(text))
+    if event.last_step < event.first_step:
+        raise ValueError(f"an event ends at step {event.last_step}, before it begins at {event.first_step}")
+    return event
 
 
 def fact_from(step: int, key: str, text: str) -> Fact:
     """Read one row of ``fact``."""
-    return Fact(step, key, revived(json.loads(text)))
+    value = revived(checked.mapping(json.loads(text), "Fact.value"))
+    return Fact(checked.whole(step, "Fact.step"), checked.text(key, "Fact.key"), value)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuraldbg.errors import RunDamaged, RunFileError, RunNotFound, RunTooNew
-from neuraldbg.nouns import RUN_SCHEMA, STATS, Fact, Layout, RunRecord, StepHistograms, column
+from neuraldbg.nouns import RUN_SCHEMA, STATS, Layout, RunRecord, StepHistograms, column
 from neuraldbg.nouns.run import empty_history
-from neuraldbg.record import codec, schema
+from neuraldbg.record import checked, codec, schema
 from neuraldbg.record.block import UNSEEN, Block
 from neuraldbg.record.history import StoredHistory
 
@@ -72,12 +72,12 @@ def _record(text: str, name: str) -> RunRecord:
             layers=schema.layers_from(json.dumps(layout["layers"])),
             sites=tuple(schema.site_from(json.dumps(site)) for site in layout["sites"]),
             edges=schema.edges_from(json.dumps(layout["edges"])),
-            called=frozenset(layout["called"]),
+            called=schema.called_from(json.dumps(layout["called"])),
         ),
         history=history,
-        facts=tuple(Fact(one["step"], one["key"], schema.revived(one["value"])) for one in head["facts"]),
+        facts=tuple(schema.fact_from(one["step"], one["key"], json.dumps(one["value"])) for one in head["facts"]),
         events=tuple(schema.event_from(json.dumps(event)) for event in head["events"]),
-        steps=int(head["recorded"]),
+        steps=checked.count(head["recorded"], "recorded"),
         histograms=tuple(_histograms(one, len(layout["sites"])) for one in head.get("histograms", ())),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 import pytest
 
@@ -98,12 +99,43 @@ def test_a_wrong_file_is_told(config, text, words):
     assert words in "\n".join(problems(config(text)))
 
 
-def test_a_value_that_unfolds_without_end_is_told_shortly(config):
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
-    said = "\n".join(problems(config("\n".join([*lines, "dashboard: {theme: *a11}"]))))
-    assert "theme: Input should be 'auto', 'dark' or 'light'" in said
-    assert len(said) < 2000
+MERGES = ["a0: &a0 {theme: dark}", *(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}" for i in range(1, 8))]
+LISTS = ["a0: &a0 [x, x]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12))]
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        "dashboard: {<<: *a7}",  # 9**7 merges: ten seconds and more, were they made
+        "dashboard: *a7",
+        "dashboard: {theme: *a7}",
+        "dashboard: {charts: [&m memory, *m]}",
+        "dashboard: &d {theme: *d}",
+    ],
+)
+@pytest.mark.parametrize("lines", [MERGES, LISTS])
+def test_a_section_that_unfolds_without_end_is_refused_unbuilt(config, lines, section):
+    file = config("\n".join([*lines, section]))
+    began = time.process_time()
+    said = "\n".join(problems(file))
+    assert time.process_time() - began < 1
+    assert "uses an alias (*name) or a merge key (<<): write the settings out" in said
+    assert len(said) < 500
+
+
+def test_sections_of_other_tools_may_hold_what_they_like(config):
+    began = time.process_time()
+    settings = load_settings(
+        config("\n".join([*MERGES, "m: !other {of: 2026-13-45}", "? *a7\n: x", "dashboard: {theme: light}"]))
+    )
+    assert time.process_time() - began < 1
+    assert settings.theme == "light"
+
+
+def test_a_file_that_is_too_long_is_refused_unread(config):
+    fits = "dashboard: {theme: light}\n#".ljust(64 * 1024, "x")
+    assert load_settings(config(fits)).theme == "light"
+    assert "more than 64 kB" in "\n".join(problems(config(fits + "x")))
 
 
 def test_a_file_that_is_no_text_is_told(tmp_path):

@@ -6,7 +6,8 @@
       max_history: 1000    # points of a line
       charts: [execution_trace, gradient_flow, memory_profile]
 
-Other sections of the file are other tools' and are left alone.
+Other sections of the file are other tools' and are left alone: they are not even built. This section can do without
+YAML's merge keys and aliases, of which a few lines can stand for a value of any size: it may have none.
 """
 
 from __future__ import annotations
@@ -24,14 +25,19 @@ from neuraldbg.errors import ConfigError, MissingExtra
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from yaml.nodes import Node
+
 CONFIG_FILE = "neural_config.yaml"
 SECTION = "dashboard"
 CHARTS = ("diagnosis", "execution_trace", "gradients", "activations", "memory", "anomalies", "compare", "runs")
 """The tabs, in their order."""
 ALIASES = {"gradient_flow": "gradients", "memory_profile": "memory"}
 """Other names of tabs, as the files of the Neural DSL have them."""
+MOST = 64 * 1024
+"""Bytes of a file."""
+_MERGE = "tag:yaml.org,2002:merge"
 _SHORT = reprlib.Repr()
-_SHORT.maxlevel = _SHORT.maxlist = _SHORT.maxdict = 2  # a few lines of YAML can stand for a value without end
+_SHORT.maxlevel = _SHORT.maxlist = _SHORT.maxdict = 2
 
 
 class DashboardSettings(Thresholds):
@@ -74,27 +80,67 @@ def _section(file: Path) -> dict[Any, Any]:
         import yaml  # noqa: PLC0415 (of an extra)
     except ImportError:
         raise MissingExtra("reading a configuration file", "dashboard") from None
+    text = _text(file)
     try:
-        whole = yaml.safe_load(file.read_text(encoding="utf-8"))
+        return _built(text, file)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # a date that does not exist is a ValueError
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{file} is no valid YAML: {error}") from None
+
+
+def _text(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(MOST + 1)
+        if len(content) > MOST:
+            raise ConfigError(f"{file} has more than {MOST // 1024} kB: that is no file of settings")
+        return content.decode("utf-8")
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{file} is no text in UTF-8") from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:  # a date that does not exist is a ValueError
-        raise ConfigError(f"{file} is no valid YAML: {error}") from None
-    if whole is None:
-        return {}
-    if not isinstance(whole, dict):
-        raise ConfigError(f"{file}: expected sections such as `{SECTION}:`, not {_SHORT.repr(whole)}")
-    if SECTION not in whole:
-        meant = difflib.get_close_matches(SECTION, [str(key) for key in whole], n=1)
-        if meant:
-            raise ConfigError(f"{file}: unknown section {meant[0]!r}. Did you mean {SECTION!r}?")
-        return {}
-    section = whole[SECTION]
+
+
+def _built(text: str, file: Path) -> dict[Any, Any]:
+    """Build the section, and nothing else of the file."""
+    import yaml  # noqa: PLC0415 (of an extra)
+
+    loader = yaml.SafeLoader(text)
+    try:
+        root = loader.get_single_node()
+        if root is None or root.tag == "tag:yaml.org,2002:null":
+            return {}
+        if not isinstance(root, yaml.MappingNode):
+            raise ConfigError(f"{file}: expected sections such as `{SECTION}:`, not a {root.id}")
+        sections = {key.value: node for key, node in root.value if isinstance(key, yaml.ScalarNode)}
+        if SECTION not in sections:
+            meant = difflib.get_close_matches(SECTION, list(sections), n=1)
+            if meant:
+                raise ConfigError(f"{file}: unknown section {meant[0]!r}. Did you mean {SECTION!r}?")
+            return {}
+        _check_plain(sections[SECTION], file)
+        section = loader.construct_document(sections[SECTION])
+    finally:
+        loader.dispose()
     if section is not None and not isinstance(section, dict):
         raise ConfigError(f"{file}: the section {SECTION!r} holds settings by name, not {_SHORT.repr(section)}")
     return section or {}
+
+
+def _check_plain(section: Node, file: Path) -> None:
+    """Refuse merge keys and aliases before anything is built of them."""
+    seen: set[int] = set()
+    waiting = [section]
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen or node.tag == _MERGE:
+            raise ConfigError(
+                f"{file}: the section {SECTION!r} uses an alias (*name) or a merge key (<<): write the settings out"
+            )
+        seen.add(id(node))
+        if isinstance(node.value, list):  # of nodes, or of pairs of nodes
+            waiting += [part for item in node.value for part in (item if isinstance(item, tuple) else (item,))]
 
 
 def _lines(error: ValidationError) -> Iterator[str]:

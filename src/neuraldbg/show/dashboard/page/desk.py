@@ -18,7 +18,7 @@ from neuraldbg.show.dashboard.page.tabs import TABS
 from neuraldbg.show.text import plain
 
 if TYPE_CHECKING:
-    from neuraldbg.show.dashboard.feed import Entry, Feed
+    from neuraldbg.show.dashboard.feed import Entry, Feed, Moment
     from neuraldbg.show.dashboard.page.state import State
     from neuraldbg.show.dashboard.page.tab import Pane, Tab
     from neuraldbg.show.dashboard.settings import DashboardSettings
@@ -74,7 +74,7 @@ class Desk:
             moment = self.feed.moment(entry.key)
         except KeyError:
             return None  # it went away a moment ago: the next look does not find it at all
-        state, layer, step, more = fitting(state, moment)
+        state, layer, step, more = _fitted(state, moment)
         beside = None
         if tab.id == "compare":
             state, beside, refused = self._beside(state, entry, entries)
@@ -115,6 +115,16 @@ class Desk:
         except KeyError:
             return state, None, refused  # as in ``look``
         return state, Beside(other, moment, comparison, signature(repr(comparison))), refused
+
+
+def _fitted(state: State, moment: Moment) -> tuple[State, str | None, int | None, tuple[str, ...]]:
+    """Return what ``fitting`` does; of a run that it fails at, what the address says. The way to the others stays."""
+    try:
+        return fitting(state, moment)
+    except Exception as error:
+        if os.environ.get("NEURALDBG_STRICT"):
+            raise
+        return state, state.layer, state.step, (f"internal error: {type(error).__name__}: {error}",)
 
 
 def draw(scene: Scene, pane: Pane) -> Drawing:

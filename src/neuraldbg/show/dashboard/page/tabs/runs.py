@@ -21,10 +21,19 @@ MOST = 300
 def runs(scene: Scene) -> Drawing:
     """All runs, newest first, the ranks of a run as runs of their own."""
     heads = ("run", "verdict", "how it stands", "steps", "started", "script", "beside")
-    rows = [_row(scene, entry) for entry in scene.entries[:MOST]]
+    rows = [_row_of(scene, entry) for entry in scene.entries[:MOST]]
     more = len(scene.entries) - MOST
     notes = (f"{more:,} older runs are left out.",) if more > 0 else ()
     return Drawing(f"Runs ({len(scene.entries):,})", table(heads, rows, numbers=(3,)), notes)
+
+
+def _row_of(scene: Scene, entry: Entry) -> list[Any]:
+    """Return the row of a run; what is wrong with one run hides no other."""
+    try:
+        return _row(scene, entry)
+    except Exception as error:  # noqa: BLE001 (of a strange entry; it is said in its row)
+        said = f"internal error: this row could not be written ({type(error).__name__}: {error})"
+        return [plain(str(entry.label)), "", plain(said), "", "", "", ""]
 
 
 def _row(scene: Scene, entry: Entry) -> list[Any]:
