@@ -26,13 +26,17 @@ def place(tmp_path: Path) -> Place:
 @pytest.fixture
 def folder(tmp_path):
     """A saved run whose loss becomes NaN at step 40."""
-    record = made(nan=True)
+    return saved(tmp_path / "runs" / "one", made(nan=True))
+
+
+def saved(folder, record):
+    """Save a run that was made, and return its folder."""
     info = RunInfo(script="train.py", models=("Net",), optimizers=("SGD",), outcome=Outcome("completed"))
-    recorder = Recorder(tmp_path / "runs" / "one", RecordSettings(), info)
+    recorder = Recorder(folder, RecordSettings(), info)
     for i, table in enumerate(record.history.mean):
         loss = float(record.history.scalars["loss"][i])
         scalars = {"loss": loss, "loss_nonfinite": float(np.isnan(loss)), "lr": 1.0}
         recorder.put(Step(i, 0, 0.01 * i, table.astype("float64"), scalars), record.layout)
     recorder.close()
     assert recorder.problem is None
-    return tmp_path / "runs" / "one"
+    return folder

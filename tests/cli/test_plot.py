@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from tests.cli.conftest import saved
+from tests.show.test_figures import run as made
 
 from neuraldbg.cli import main
 from neuraldbg.show.views import VIEWS
@@ -57,16 +61,16 @@ def test_the_crash_in_a_terminal_is_loss_heat_map_and_chain(folder, inside, caps
     ("words", "message"),
     [
         (["--view", "nope"], "there is no view 'nope': chain, crash, dataflow, distribution, "),
-        (["--layer", "conv2"], "the view crash does not take --layer: choose a --view that does"),
+        (["--layer", "conv2"], "the view crash does not take --layer: choose --view, of distribution, "),
         (["--view", "loss", "--stat", "rms", "--kind", "op"], "the view loss does not take --kind, --stat: it takes"),
         (["--view", "heatmap", "--layer", "con2"], "no layer is called 'con2'. Did you mean: conv"),
         (["--view", "heatmap", "--stat", "nope"], "there is no statistic 'nope'"),
         (["--view", "heatmap", "--kind", "nope"], "there is no kind of sites 'nope'"),
         (["--view", "loss", "--step", "100000"], "--step 100000: the run has "),
         (["--view", "loss", "--steps", "7"], "--steps 7: give the first and the last step as A:B"),
-        (["--view", "loss", "--steps", "9:7"], "--steps 9:7: give the first and the last step as A:B"),
+        (["--view", "loss", "--steps", "9:7"], "--steps 9:7: 9 comes after 7"),
         (["--view", "loss", "-o", "a.gif"], "must end in .png, .svg, .pdf"),
-        (["--view", "loss", "-o", "no/a.png"], "cannot write 'no/a.png'"),
+        (["--view", "loss", "-o", "no/a.png"], "cannot write 'no/a.png': there is no folder no; create it first"),
     ],
 )
 def test_wrong_wishes(folder, words, message, capsys):
@@ -74,6 +78,36 @@ def test_wrong_wishes(folder, words, message, capsys):
     err = capsys.readouterr().err
     assert err.startswith("neuraldbg: ")
     assert message in err
+
+
+def test_a_place_that_cannot_be_is_refused_before_the_run_is_read(tmp_path, capsys):
+    for out, message in (("no/a.png", "there is no folder no"), ("a.gif", "must end in .png")):
+        assert main(["plot", str(tmp_path / "no-run"), "-o", out]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_the_views_that_are_named_take_the_option(folder, capsys):
+    assert main(["plot", str(folder), "--layer", "conv2"]) == 2
+    named = capsys.readouterr().err.rstrip().rpartition(", of ")[2].split(", ")
+    assert named == [member.name for member in VIEWS if "layer" in member.takes]
+
+
+@pytest.mark.parametrize("columns", [60, 120])
+def test_the_note_tells_how_many_steps_a_cell_of_the_terminal_stands_for(tmp_path, columns, monkeypatch, capsys):
+    """A run of 250 steps that is NaN from step 7 on: what was finite before it stays to be seen."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    saved(tmp_path / "run", made(steps=250, fail=7))
+    assert main(["plot", str(tmp_path / "run"), "--terminal", "--view", "heatmap"]) == 0
+    out = capsys.readouterr().out
+    maps = [line.partition("│")[2] for line in out.splitlines() if "│" in line]
+    (cells,) = {len(row) for row in maps}
+    each = int(re.search(r"columns of\s+about (\d+)", out)[1])
+    assert each == -(-250 // cells)
+    kinds = [{"finite" if step < 7 else "not" for step in range(250) if step * cells // 250 == c} for c in range(cells)]
+    sign = {frozenset({"finite"}): "▁", frozenset({"not"}): "✗", frozenset({"finite", "not"}): "&"}
+    for row in maps:
+        assert re.sub("[▁▂▃▄▅▆▇█]", "▁", row) == "".join(sign[frozenset(kind)] for kind in kinds)
+        assert row[0] in "▁▂▃▄▅▆▇█"
 
 
 def test_the_help_lists_the_views(capsys):

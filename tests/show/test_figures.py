@@ -133,7 +133,22 @@ def test_a_negative_loss_that_spans_decades_gets_a_symmetric_axis():
 def test_zeros_and_a_dead_layer_do_not_break_the_log_axis():
     shown = record(SIX, np.ones(10), np.zeros((10, 6)), np.zeros((10, 6)))
     figure = crash_figure(shown, HEALTHY)
-    assert figure.axes[1].get_yscale() == "linear"
+    for axes in figure.axes[1:]:
+        assert axes.get_yscale() == "log"
+        assert list(axes.get_yticks()) == list(axes.get_yticks(minor=True)) == []  # no number is on it
+        (mark,) = [line for line in axes.lines if line.get_marker() == "^"]
+        assert (list(mark.get_xdata()), mark.get_label()) == ([0], "exactly 0\nfrom step 0 on")
+
+
+def test_one_gradient_among_zeros_has_a_log_axis():
+    grad = np.zeros((10, 6))
+    grad[:, 5] = 0.3
+    axes = crash_figure(record(SIX, np.ones(10), grad, np.ones((10, 6))), HEALTHY).axes[1]
+    assert axes.get_yscale() == "log"
+    assert axes.get_yticks().size > 0
+    (line,) = lines(axes, "head")
+    assert line.get_ydata() == pytest.approx(0.3, rel=1e-6)
+    assert [list(mark.get_xdata()) for mark in axes.lines if mark.get_marker() == "^"] == [[0]]
 
 
 @pytest.mark.parametrize("shown", [RunRecord(), run(steps=1, fail=99, nan=False), run(steps=1, fail=0)])

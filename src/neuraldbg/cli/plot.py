@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +12,8 @@ from neuraldbg.cli.command import OK, Result
 from neuraldbg.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from neuraldbg.nouns import Diagnosis
     from neuraldbg.saved import Run
     from neuraldbg.show.views.view import Choice, View
@@ -75,14 +77,14 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     choice = Choice(layer, stat, kind, step, first, last)
     given = {"layer": layer, "stat": stat, "kind": kind, "step": step, "steps": span}
     _check(name, {option for option, value in given.items() if value is not None})
+    where = None if terminal and out is None else _target(out or f"{name}.png")
     record = Run.load(run)
     if step is not None and step >= record.steps:
         raise ConfigError(f"--step {step}: the run has {record.steps:,} steps, counted from 0")
     diagnosis = record.diagnose()
     if terminal:
         _print(record, diagnosis, IN_TERMINAL if name == CRASH else (name,), choice)
-    if out is not None or not terminal:
-        where = Path(out or f"{name}.png")
+    if where is not None:
         _draw(record, diagnosis, name, choice, where, theme)
         click.echo(f"wrote {where}")
     return OK
@@ -94,8 +96,10 @@ def _steps(span: str | None) -> tuple[int | None, int | None]:
         return None, None
     found = _RANGE.fullmatch(span)
     first, last = (int(end) if end else None for end in found.groups()) if found else (None, None)
-    if found is None or (first is not None and last is not None and first > last):
+    if found is None:
         raise ConfigError(f"--steps {span}: give the first and the last step as A:B, such as 100:200, 100: or :200")
+    if first is not None and last is not None and first > last:
+        raise ConfigError(f"--steps {span}: {first} comes after {last}; give the first step first, as {last}:{first}")
     return first, last
 
 
@@ -110,9 +114,20 @@ def _check(name: str, given: set[str]) -> None:
     if wrong:
         options = ", ".join(f"--{option}" for option in wrong)
         known = ", ".join(f"--{option}" for option in sorted(takes[name]))
+        able = ", ".join(sorted(view for view in takes if given <= takes[view]))
         raise ConfigError(
-            f"the view {name} does not take {options}: {f'it takes {known}' if known else 'choose a --view that does'}"
+            f"the view {name} does not take {options}: {f'it takes {known}' if known else f'choose --view, of {able}'}"
         )
+
+
+def _target(out: str) -> Path:
+    """Return where to draw; ConfigError if that cannot be: what takes seconds is not computed in vain."""
+    from neuraldbg.show.static.canvas import target  # noqa: PLC0415 (see command.py)
+
+    where = target(out)
+    if not where.absolute().parent.is_dir():
+        raise ConfigError(f"cannot write {out!r}: there is no folder {where.parent}; create it first")
+    return where
 
 
 def _view(run: Run, diagnosis: Diagnosis, name: str, choice: Choice) -> View:
@@ -136,7 +151,7 @@ def _print(run: Run, diagnosis: Diagnosis, names: tuple[str, ...], choice: Choic
     """Print the views as wide as the terminal is."""
     from rich.console import Console  # noqa: PLC0415 (see command.py)
 
-    from neuraldbg.show.terminal.draw import drawn  # noqa: PLC0415
+    from neuraldbg.show.terminal.draw import columns, drawn  # noqa: PLC0415
     from neuraldbg.show.terminal.marks import ASCII, UNICODE  # noqa: PLC0415
 
     console = Console()
@@ -144,4 +159,8 @@ def _print(run: Run, diagnosis: Diagnosis, names: tuple[str, ...], choice: Choic
     for i, name in enumerate(names):
         if i:
             console.print()
-        console.print(drawn(_view(run, diagnosis, name, choice), console.width, marks=marks))
+        view = _view(run, diagnosis, name, choice)
+        room = columns(view, console.width, marks=marks)  # known only when the names beside it are
+        if room is not None:
+            view = _view(run, diagnosis, name, replace(choice, columns=room))
+        console.print(drawn(view, console.width, marks=marks))

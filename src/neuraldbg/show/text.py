@@ -6,6 +6,10 @@ import math
 import re
 from pathlib import Path
 
+GUILTY = "guilty layer, or hit first"
+"""What the sign of a guilty layer means, in every face: the first cause may name none."""
+NO_VALUE = "no value"
+"""A layer that has no bar: it was not read, has no such tensor, or held nothing finite."""
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _UNSAFE = {0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A), *range(0xD800, 0xE000)}
 """Direction marks, line separators and lone surrogates: they would reorder, break or fail to print the line."""

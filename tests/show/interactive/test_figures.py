@@ -14,6 +14,7 @@ from tests.show.forms import EMPTY, HOSTILE, bars, every, graph, heat, lines, sp
 
 from neuraldbg.errors import ConfigError, MissingExtra
 from neuraldbg.show.interactive.draw import figure
+from neuraldbg.show.interactive.heat import CROSSED
 from neuraldbg.show.interactive.lines import MOST
 from neuraldbg.show.thin import thinned
 from neuraldbg.show.views.view import Bar, Line, Mark, Scale
@@ -64,6 +65,22 @@ def test_cells_that_were_not_read_or_not_finite_or_zero_have_a_map_of_their_own(
     np.testing.assert_array_equal(np.isfinite(named(made, "exactly 0").z), view.values == 0)
     (crosses,) = [trace for trace in made.data if trace.type == "scatter"]
     assert (list(crosses.x), list(crosses.y)) == ([7], ["conv2"])
+
+
+def test_each_stretch_of_cells_that_are_not_finite_has_one_cross():
+    """A run that is NaN from step 5 on, in more cells than there are crosses; two more in a layer on their own."""
+    bad = np.zeros((120, 240), bool)
+    bad[:, 5:] = True
+    bad[7] = False
+    bad[7, [0, 9]] = True
+    layers = tuple(f"layer{i}" for i in range(120))
+    made = figure(heat(layers, 240, nonfinite=bad, marks=()))
+    (crosses,) = [trace for trace in made.data if trace.type == "scatter"]
+    found = list(zip(crosses.y, crosses.x, strict=True))
+    assert found == [(name, x) for i, name in enumerate(layers) for x in ([0, 9] if i == 7 else [5])]
+    bad[:, ::2] = False
+    (many,) = [trace for trace in figure(heat(layers, 240, nonfinite=bad)).data if trace.type == "scatter"]
+    assert len(many.x) == CROSSED
 
 
 def test_a_large_map_is_drawn_in_seconds(browser, tmp_path):
@@ -160,7 +177,7 @@ def test_bars_hold_the_values_and_the_limits():
         assert [tuple(place) for place in trace.customdata] == [(layer, 12) for layer in view.layers]
     assert [shape.x0 for shape in made.layout.shapes] == [3.5]
     assert [note.text for note in made.layout.annotations] == ["too large 3.5"]
-    assert made.layout.yaxis.ticktext[0] == "conv1 (not read)"
+    assert made.layout.yaxis.ticktext[0] == "conv1 (no value)"
     assert made.data[0].marker.pattern.shape != made.data[1].marker.pattern.shape
     on_log = figure(replace(view, scale=Scale("norm", log=True)))
     assert [note.x for note in on_log.layout.annotations] == pytest.approx([np.log10(3.5)])
@@ -196,6 +213,8 @@ def test_a_graph_has_its_nodes_and_arrows():
     assert {place: data[:2] for place, data in found.items()} == {
         (node.x, node.y): [node.layer, node.step] for node in view.nodes
     }
+    hit = replace(view, nodes=(replace(view.nodes[0], role="guilty"),), links=())
+    assert named(figure(hit), "guilty layer, or hit first").marker.symbol == "star"
     at = {node.id: (node.x, node.y) for node in view.nodes}
     arrows = {((arrow.ax, arrow.ay), (arrow.x, arrow.y)) for arrow in made.layout.annotations}
     assert arrows == {(at[link.source], at[link.target]) for link in view.links}

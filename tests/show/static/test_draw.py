@@ -235,11 +235,11 @@ def test_bars_are_as_long_as_their_values():
 
 def test_what_has_no_length_has_a_sign():
     axes = figure(views.bars(views.paths(8))).axes[0]
-    assert keys(axes) == ["step 0", "step 1", "exactly 0", "not read", "not finite", "guilty layer, or hit first"]
+    assert keys(axes) == ["step 0", "step 1", "exactly 0", "no value", "not finite", "guilty layer, or hit first"]
     signs = {
         line.get_label(): np.round(line.get_ydata()).tolist() for line in axes.lines if line.get_marker() != "None"
     }
-    assert signs == {"exactly 0": [0], "not read": [1], "not finite": [2]}
+    assert signs == {"exactly 0": [0], "no value": [1], "not finite": [2]}
 
 
 def test_thresholds_are_lines_with_names_and_numbers():

@@ -67,7 +67,7 @@ def lines(count=3, steps=40, **given):
 
 
 def bars(layers=THREE, groups=2, **given):
-    """Values over six powers of ten, with a zero, one that was not read and one that is infinite."""
+    """Values over six powers of ten, with a zero, one without a value and one that is infinite."""
     made = []
     for group in range(groups):
         values = 10.0 ** (np.linspace(-5, 0, len(layers)) + group / 4)

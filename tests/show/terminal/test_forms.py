@@ -11,7 +11,7 @@ import pytest
 from rich.cells import cell_len
 from tests.show.forms import HOSTILE, bars, every, graph, heat, lines, spread
 
-from neuraldbg.show.terminal.draw import drawn
+from neuraldbg.show.terminal.draw import columns, drawn
 from neuraldbg.show.terminal.marks import ASCII, UNICODE
 from neuraldbg.show.views.view import Bar, Bars, Graph, Line, Mark, Node, Scale
 
@@ -45,11 +45,13 @@ def test_everything_fits(view, width, height, marks):
 @BOTH
 def test_a_map_has_more_ink_the_larger_the_value(marks):
     view = heat(steps=40)
+    view.values[2, 9], view.nonfinite[2, 9] = np.nan, True
     level = {sign: i for i, sign in enumerate(marks.levels)}
     for row, values, bad in zip(rows(view, marks, width=50), view.values, view.nonfinite, strict=True):
         cells = row[:40]
         assert [sign == marks.unread for sign in cells] == list(np.isnan(values) & ~bad)
-        assert [sign == marks.bad for sign in cells] == list(bad)
+        assert [sign == marks.bad for sign in cells] == list(bad & np.isnan(values))
+        assert [sign == marks.mixed for sign in cells] == list(bad & ~np.isnan(values))
         shown = [(value, level[sign]) for value, sign in zip(values, cells, strict=True) if sign in level]
         assert [ink for _, ink in sorted(shown)] == sorted(ink for _, ink in shown)
     last = rows(view, marks, width=50)[-1]
@@ -135,6 +137,33 @@ def test_a_line_breaks_at_nan_and_says_where_it_was_not_finite():
     assert any(row[20].strip() for row in canvas)
 
 
+def test_the_last_value_is_called_finite_where_later_ones_are_not():
+    steps = np.arange(9)
+    for values, words in ((1.0 * steps, "last 8"), (np.where(steps > 5, np.nan, steps), "last finite 5")):
+        view = lines(lines=(Line("loss", steps, values),), y=Scale("loss"), marks=(), guilty=())
+        assert f"loss  0 … {int(np.nanmax(values))}, {words}" in text(view)
+
+
+@pytest.mark.parametrize("width", [40, 60, 120])
+def test_a_map_of_as_many_columns_as_fit_has_each_in_a_cell_of_its_own(width):
+    """Of three read steps in four, in columns that do not divide the run: none is put together with another again."""
+    view = heat(("a", "a_long_name_of_a_layer"), 500)
+    room = columns(view, width)
+    read = np.flatnonzero(np.arange(500) % 4 != 1)
+    place = read * room // 500
+    starts = np.flatnonzero(np.diff(place, prepend=-1))
+    ends = np.append(read[starts[1:] - 1], 499) + 1
+    values = np.tile(10.0 ** (np.arange(room) % 8), (2, 1))
+    given = {"values": values, "nonfinite": values < 0, "steps": read[starts], "width": ends - read[starts]}
+    for row in rows(replace(view, **given), width=width):
+        assert row == "".join("▁▂▃▄▅▆▇█"[c % 8] for c in range(room))
+
+
+def test_only_maps_over_time_have_columns():
+    assert [columns(view, 80) for view in (lines(), bars(), graph())] == [None, None, None]
+    assert columns(spread(), 80) == len(rows(spread(columns=500), width=80)[0])
+
+
 def test_one_spike_among_many_values_reaches_the_top():
     values = np.ones(100_000)
     values[61_803] = 7.0
@@ -150,7 +179,8 @@ def test_lines_are_told_apart_without_colour():
         found = text(view, 80, 30, marks)
         told = [line for line in found if line[:2] in ("a ", "b ", "c ")]
         assert [line.split()[:2] for line in told] == [["a", "conv1"], ["b", "conv2"], ["c", "fc"]]
-        assert "guilty" in told[2]
+        assert [marks.guilty in line for line in told] == [False, False, True]
+        assert f"{marks.guilty} guilty layer, or hit first" in found
         canvas = "".join(line[9:] for line in found if line[8:9] == marks.edge)
         assert {"a", "b", "c"} <= set(canvas)
 
@@ -199,13 +229,14 @@ def test_negative_bars_go_to_the_left():
     assert abs(a.rindex("█") - b.index("█")) <= 1
 
 
-def test_bars_say_what_was_not_read_and_where_the_limit_is():
+def test_bars_say_what_has_no_value_and_where_the_limit_is():
     found = text(bars(), 80)
-    assert sum(line.endswith("· not read") for line in found) == 2
+    assert sum(line.endswith("· no value") for line in found) == 2
     assert "┊ too large 3.5" in "\n".join(found)
     limit = {line.index("┊") for line in found if "┊" in line and "│" in line}
     assert len(limit) == 1
     assert "gradient norm, step 12" in "\n".join(found)
+    assert "▶ guilty layer, or hit first" in "\n".join(found)
 
 
 def test_bytes_have_the_unit_that_fits():

@@ -8,6 +8,7 @@ import numpy as np
 
 from neuraldbg.show.interactive.frame import axis, framed, graph_objects, with_notes
 from neuraldbg.show.interactive.words import axis_title, full_names, safe, tick_names
+from neuraldbg.show.text import NO_VALUE
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -21,7 +22,7 @@ ROW, AROUND, LEAST, TALLEST = 20, 150, 300, 1600
 
 
 def figure(view: Bars, theme: Theme) -> go.Figure:
-    """Return the bars, top to bottom in data-flow order. A layer that was not read says so beside its name."""
+    """Return the bars, top to bottom in data-flow order. A layer without a value says so beside its name."""
     go = graph_objects()
     made = framed(view, theme, view.scale.label)
     rows = full_names(view.layers)
@@ -61,9 +62,9 @@ def figure(view: Bars, theme: Theme) -> go.Figure:
 def _ticks(view: Bars, theme: Theme) -> list[str]:
     """The names, with what is missing: no bar can show it."""
     values = np.array([bar.values for bar in view.bars]).reshape(len(view.bars), -1)
-    unread, bad = np.isnan(values).all(axis=0), np.isinf(values).any(axis=0)
+    missing, bad = np.isnan(values).all(axis=0), np.isinf(values).any(axis=0)
     return [
-        name + (" (not read)" if unread[i] else " (infinite)" if bad[i] else "")
+        name + (f" ({NO_VALUE})" if missing[i] else " (infinite)" if bad[i] else "")
         for i, name in enumerate(tick_names(view.layers, view.guilty, theme))
     ]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg.show.interactive.frame import axis, framed, graph_objects, with_notes
 from neuraldbg.show.interactive.words import safe
+from neuraldbg.show.text import GUILTY
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -103,7 +104,7 @@ def _draw_role(made: go.Figure, nodes: list[Node], view: Graph, role: str, theme
             textfont={"size": 11, "color": theme.ink},
             customdata=[[node.layer or "", node.step, _told(node)] for node in nodes],
             hovertemplate="%{customdata[2]}<extra></extra>",
-            name=safe(role),
+            name=GUILTY if role == "guilty" else safe(role),
         )
     )
 

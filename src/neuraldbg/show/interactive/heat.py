@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ALL_NAMED = 40
 """With more layers than this only some are named beside the map; the pointer names each."""
 CROSSED = 400
-"""Cells that are NaN or infinite and have a cross on them; of more, the rest has the colour alone."""
+"""Crosses, one where each stretch of NaN or infinite cells begins; the stretches after them have the colour alone."""
 ROW, AROUND, LEAST, TALLEST = 22, 170, 300, 1200
 """Pixels: a layer, what surrounds the map, and the height at least and at most."""
 
@@ -80,11 +80,11 @@ def _told(view: Heat, columns: Columns) -> str:
 
 
 def _cross_out(made: go.Figure, columns: Columns, rows: list[str], bad: Bools, theme: Theme) -> None:
-    """Mark the first cells, so that they are told from others without colour too.
+    """Mark where each stretch of a row begins, so that it is told from others without colour too.
 
     The text that plotly can write into cells costs it 25 s for a map of 120 x 240.
     """
-    at = np.argwhere(bad)[:CROSSED]
+    at = np.argwhere(bad & ~np.pad(bad, ((0, 0), (1, 0)))[:, :-1])[:CROSSED]
     made.add_trace(
         graph_objects().Scatter(
             x=(columns.edges[at[:, 1]] + columns.edges[at[:, 1] + 1]) / 2,

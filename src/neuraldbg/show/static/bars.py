@@ -13,7 +13,7 @@ from neuraldbg.show.static.axis import LABEL_PT, TICK_PT, dress, legend, name_ax
 from neuraldbg.show.static.form import Form
 from neuraldbg.show.static.labels import fitted, literal
 from neuraldbg.show.static.rows import fitting_height, name_rows
-from neuraldbg.show.text import number
+from neuraldbg.show.text import GUILTY, NO_VALUE, number
 from neuraldbg.show.views.view import Bars
 
 if TYPE_CHECKING:
@@ -66,11 +66,11 @@ def draw(figure: Figure, view: Bars, theme: Theme) -> None:
         if len(view.bars) > 1:
             keys.append(Patch(label=fitted(bar.name, 1.9, TICK_PT, lines=3), **look))
         signs.setdefault("exactly 0", []).append((rows, (bar.values == 0) & no_zero))
-        signs.setdefault("not read", []).append((rows, np.isnan(bar.values)))
+        signs.setdefault(NO_VALUE, []).append((rows, np.isnan(bar.values)))
         signs.setdefault("not finite", []).append((rows, np.isinf(bar.values)))
     keys += _signs(axes, signs, theme)
     if guilty.any() and len(view.bars) > 1:
-        keys.append(Patch(facecolor=theme.strong, label="guilty layer, or hit first"))
+        keys.append(Patch(facecolor=theme.strong, label=GUILTY))
     axes.set_ylim(len(view.layers) - 0.5, -0.5)
     name_axis(axes, "x", view.scale)
     _limits(axes, view, theme)
@@ -102,7 +102,7 @@ def _signs(axes: Axes, signs: dict[str, list[tuple[Floats, Bools]]], theme: Them
     """Signs at the edge for values that have no length; the keys of those that are there."""
     looks: dict[str, dict[str, Any]] = {
         "exactly 0": {"marker": "o", "markerfacecolor": theme.ground, "color": theme.ink},
-        "not read": {"marker": "x", "color": theme.muted},
+        NO_VALUE: {"marker": "x", "color": theme.muted},
         "not finite": {"marker": ">", "color": theme.bad},
     }
     keys: list[Artist] = []

@@ -45,6 +45,11 @@ def draw_curves(
     """Draw the lines and set the scale of the y axis. ``charge`` says behind the name why a layer is strong."""
     known = np.concatenate([np.zeros(0), *(line.values for line in lines)])
     no_zero = scaled(axes, "y", known, log=log)
+    if log and not no_zero and (known == 0).any() and (known[np.isfinite(known)] == 0).all():
+        axes.set_yscale("log")
+        axes.set_yticks([])  # all that there is stands at the bottom edge: no number is on this axis
+        axes.set_yticks([], minor=True)
+        no_zero = True
     names = short_names([line.name for line in lines])
     most = NAMED if page(axes).get_figwidth() >= ROOMY_IN else FEW_NAMED
     looks = _looks(lines, guilty, theme, most)

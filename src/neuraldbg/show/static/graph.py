@@ -15,6 +15,7 @@ from neuraldbg.show.static.axis import inches, legend
 from neuraldbg.show.static.boxes import PAD_IN, TEXT_PT, Boxes, place
 from neuraldbg.show.static.form import Form
 from neuraldbg.show.static.labels import POINTS, fitted, width_of
+from neuraldbg.show.text import GUILTY
 from neuraldbg.show.views.view import Graph
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ ROLES = {
     "cause": Role("cause", "◆", "D", 2.4, "square,pad=0"),
     "event": Role("event", "●", "o", 1.2),
     "symptom": Role("what was seen", "✗", "X", 2.4, "square,pad=0"),
-    "guilty": Role("guilty layer, or hit first", "◆", "D", 2.4, "square,pad=0"),
+    "guilty": Role(GUILTY, "◆", "D", 2.4, "square,pad=0"),
     "bad": Role("layer with events", "●", "o", 1.6),
     "healthy": Role("healthy", "✓", "s", 1.0),
     "unseen": Role("never called", "?", "P", 1.0, style=":"),

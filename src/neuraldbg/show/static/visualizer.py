@@ -111,7 +111,7 @@ class DebugVisualizer:
             name="layers",
             title=f"{name} of each layer",
             layers=tuple(values),
-            bars=(Bar(name, np.where(np.isnan(found), np.inf, found)),),  # a NaN would mean that it was not read
+            bars=(Bar(name, np.where(np.isnan(found), np.inf, found)),),  # a NaN would mean that there is no value
             scale=Scale(name, log=_wide(found)),
             notes=_lost(found),
             empty="" if len(found) else "no values were given",

@@ -20,6 +20,7 @@ from neuraldbg.show.terminal.frame import (
     signs_told,
     worst,
 )
+from neuraldbg.show.text import GUILTY, NO_VALUE
 
 if TYPE_CHECKING:
     from neuraldbg.show.terminal.marks import Marks
@@ -83,7 +84,7 @@ def _bar(value: float, axis: Axis, cells: int, group: int, stops: list[int], mar
 
 
 def _told(value: float, view: Bars, marks: Marks) -> str:
-    return f"{marks.unread} not read" if np.isnan(value) else quantity(value, view.scale)
+    return f"{marks.unread} {NO_VALUE}" if np.isnan(value) else quantity(value, view.scale)
 
 
 def _signs(view: Bars, width: int, marks: Marks) -> list[Text]:
@@ -91,5 +92,5 @@ def _signs(view: Bars, width: int, marks: Marks) -> list[Text]:
     if len(view.bars) > 1:
         told += [f"{marks.fills[i % len(marks.fills)] * 2} {bar.name}" for i, bar in enumerate(view.bars)]
     told += [f"{marks.limit} {name} {quantity(value, view.scale)}" for name, value in view.limits]
-    told += [f"{marks.guilty} guilty layer"] * bool(view.guilty)
+    told += [f"{marks.guilty} {GUILTY}"] * bool(view.guilty)
     return [*signs_told(told, width, marks), *marks_told(view.marks, width, marks)]

@@ -32,6 +32,17 @@ LEAST = 6
 """Lines that a form needs; where fewer are left the notes go."""
 
 
+def columns(view: View, width: int, *, marks: Marks = UNICODE) -> int | None:
+    """Return how many columns over time a view of this width has; None where it is no map of them.
+
+    A view that was computed with so many is drawn as it is, and what its notes say of columns is what is seen.
+    """
+    width = max(width, NARROWEST)
+    if isinstance(view, Heat):
+        return heat.room(view, width, marks)
+    return spread.room(view, width, marks) if isinstance(view, Spread) else None
+
+
 def drawn(view: View, width: int, height: int | None = None, *, marks: Marks = UNICODE) -> Text:
     """Return a view as text, no line wider than ``width`` cells (40 at least), and ``height`` lines at most."""
     width = max(width, NARROWEST)

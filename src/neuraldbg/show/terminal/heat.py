@@ -21,6 +21,7 @@ from neuraldbg.show.terminal.frame import (
     signs_told,
     worst,
 )
+from neuraldbg.show.text import GUILTY
 
 if TYPE_CHECKING:
     from neuraldbg.show.terminal.marks import Marks
@@ -43,7 +44,7 @@ def drawn(view: Heat, width: int, height: int | None, marks: Marks) -> list[Text
     above = lane(view.marks, grid.at, grid.cells, left, marks)
     below = [
         *ruler(grid.at, grid.axis, grid.cells, left, "optimizer step", marks),
-        *_signs(view, width, marks, bad=bool(bad.any()), gaps=bool(np.isnan(shown).any())),
+        *_signs(view, width, marks, shown, bad),
         *marks_told(view.marks, width, marks),
     ]
     room = len(names) if height is None else max(1, height - len(above) - len(below))
@@ -56,15 +57,21 @@ def drawn(view: Heat, width: int, height: int | None, marks: Marks) -> list[Text
     return [*above, *(names[i] + edge + row for i, row in zip(kept, rows, strict=True)), *below]
 
 
+def room(view: Heat, width: int, marks: Marks) -> int:
+    """Return the cells of a row."""
+    return width - max((name.cell_len for name in labels(view.layers, view.guilty, width, marks)), default=0) - 1
+
+
 def cells(values: Floats, bad: Bools, axis: Axis, marks: Marks) -> list[Text]:
     """Return each row of values as one sign a value."""
     level = axis.place(values, len(marks.levels))
-    signs = [*zip(marks.levels, STYLES, strict=True), (ZERO, "dim"), (marks.bad, BAD), (marks.unread, "dim")]
-    unread, not_finite, zero = len(signs) - 1, len(signs) - 2, len(signs) - 3
+    signs = [*zip(marks.levels, STYLES, strict=True), (ZERO, "dim")]
+    signs += [(marks.bad, BAD), (marks.mixed, BAD), (marks.unread, "dim")]
+    zero, not_finite, mixed, unread = range(len(marks.levels), len(signs))
     level = np.where(level < 0, unread, level)
     if axis.log:
         level = np.where(values <= 0, zero, level)
-    level = np.where(bad, not_finite, level)
+    level = np.where(bad, np.where(np.isfinite(values), mixed, not_finite), level)
     return [in_runs([signs[one] for one in row]) for row in level.tolist()]
 
 
@@ -75,6 +82,8 @@ class Grid:
         self.first = int(steps[0]) if len(steps) else 0
         self._steps, self._ends = steps, seen_until(steps, width)
         self._span = int(self._ends[-1]) - self.first if len(steps) else 1
+        if self._span > most:  # every column has a cell then, however short it is
+            self._span = max(most, int(steps[-1] + width[-1]) - self.first)
         self.axis = Axis(self.first, self.first + max(1, self._span - 1))
         self.cells = max(1, most // self._span) * self._span if self._span <= most else most
 
@@ -87,7 +96,9 @@ class Grid:
         """Put columns of shape (R, C) together to (R, cells), by the way in which the view put steps together."""
         found = np.full((len(values), self.cells), np.nan)
         starts = (self._steps - self.first) * self.cells // self._span
-        ends = np.maximum(starts + 1, -((self.first - self._ends) * self.cells // self._span))
+        ends = -((self.first - self._ends) * self.cells // self._span)
+        ends[:-1] = np.minimum(ends[:-1], starts[1:])  # a column takes no part of the next one's cell
+        ends = np.maximum(starts + 1, ends)
         for c, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
             here, there = found[:, start:end], values[:, c : c + 1]
             if how == "min":
@@ -105,7 +116,7 @@ def _sizes(values: Floats, bad: Bools) -> Floats:
     return np.where(bad.any(axis=1), np.inf, sizes)
 
 
-def _signs(view: Heat, width: int, marks: Marks, *, bad: bool, gaps: bool) -> list[Text]:
+def _signs(view: Heat, width: int, marks: Marks, shown: Floats, bad: Bools) -> list[Text]:
     finite = view.values[np.isfinite(view.values)]
     told = []
     zeros = view.scale.log and bool((finite <= 0).any())
@@ -114,6 +125,9 @@ def _signs(view: Heat, width: int, marks: Marks, *, bad: bool, gaps: bool) -> li
         low, high = quantity(float(finite.min()), view.scale), quantity(float(finite.max()), view.scale)
         told.append(f"{marks.levels} {low} to {high}: {named(view.scale)}")
     told += [f"{ZERO} exactly 0"] * zeros
-    told += [f"{marks.bad} NaN or infinite"] * bad + [f"{marks.unread} not read"] * gaps
-    told += [f"{marks.guilty} guilty layer"] * bool(view.guilty)
+    there = np.isfinite(shown)
+    told += [f"{marks.bad} NaN or infinite"] * bool((bad & ~there).any())
+    told += [f"{marks.mixed} NaN or infinite among finite values"] * bool((bad & there).any())
+    told += [f"{marks.unread} not read"] * bool((~bad & ~there).any())
+    told += [f"{marks.guilty} {GUILTY}"] * bool(view.guilty)
     return signs_told(told, width, marks)

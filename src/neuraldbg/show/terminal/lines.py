@@ -22,6 +22,7 @@ from neuraldbg.show.terminal.frame import (
     safe,
     wrapped,
 )
+from neuraldbg.show.text import GUILTY
 from neuraldbg.show.thin import thinned
 
 if TYPE_CHECKING:
@@ -141,10 +142,12 @@ def _names(pens: Sequence[Pen], view: Lines, width: int, marks: Marks) -> list[T
     for pen in pens:
         if pen.named:
             letter = f"{pen.letter} " if len(pens) > 1 else ""
-            told = _told(pen.line, view.y, marks) + (f"  {marks.guilty} guilty" if pen.style == STRONG else "")
+            told = _told(pen.line, view.y, marks) + (f"  {marks.guilty}" if pen.style == STRONG else "")
             name = cut(safe(pen.line.name, marks), max(8, width - cell_len(told) - 4), marks)
             line = Text.assemble((letter, f"bold {pen.style}"), name, (f"  {told}", "dim"))
             found.append(line if line.cell_len <= width else Text(cut(line.plain, width, marks)))
+    if any(pen.style == STRONG for pen in pens):
+        found.append(Text(f"{marks.guilty} {GUILTY}", "dim"))
     others = sum(not pen.named for pen in pens)
     if others:
         found.append(Text(f". {others} other lines, not named", "dim"))
@@ -156,8 +159,9 @@ def _told(line: Line, scale: Scale, marks: Marks) -> str:
     if not len(finite):
         return "no finite value"
     last = line.values[np.isfinite(line.values)]
+    word = "last" if np.isfinite(line.values[-1:]).all() else "last finite"
     low, high = quantity(float(finite.min()), scale), quantity(float(finite.max()), scale)
-    words = f"{low} {marks.span} {high}" + (f", last {quantity(float(last[-1]), scale)}" if len(last) else "")
+    words = f"{low} {marks.span} {high}" + (f", {word} {quantity(float(last[-1]), scale)}" if len(last) else "")
     lost = int((finite <= 0).sum()) if scale.log else 0
     return words + (f", {lost:,} of 0 or less not shown" if lost else "")
 

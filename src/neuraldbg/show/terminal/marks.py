@@ -39,6 +39,8 @@ class Marks:
     unread: str
     bad: str
     """NaN or infinite."""
+    mixed: str
+    """NaN or infinite, and finite values as well."""
     guilty: str
     moment: dict[str, str]
     """By the role of a mark over time."""
@@ -70,6 +72,7 @@ UNICODE = Marks(
     levels="▁▂▃▄▅▆▇█",
     unread="·",
     bad="✗",
+    mixed="&",
     guilty="▶",
     moment={"failure": "▼", "cause": "◆", "event": "●", "chosen": "◇"},
     stretch="─",
@@ -95,6 +98,7 @@ ASCII = Marks(
     levels=":-=+*%#@",
     unread=".",
     bad="!",
+    mixed="&",
     guilty=">",
     moment={"failure": "X", "cause": "#", "event": "o", "chosen": "^"},
     stretch="-",

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SIGNS = 65
 """Columns that what the signs mean needs for one line."""
+LEFT = lines.TICK_WIDTH + 3
+"""Columns of the numbers beside the map."""
 BINS, LEAST = 24, 3
 """Rows of the map where no height is asked for, and where too little is."""
 
@@ -27,8 +29,8 @@ def drawn(view: Spread, width: int, height: int | None, marks: Marks) -> list[Te
     """Return the map of shares, the largest values on top, where there are histograms; else the curves."""
     if view.edges is None or view.shares is None:
         return lines.drawn(_curves(view), width, height, marks)
-    left = lines.TICK_WIDTH + 3
-    grid = Grid(view.steps, view.width, width - left - 1)
+    left = LEFT
+    grid = Grid(view.steps, view.width, room(view, width, marks))
     above = lane(view.marks, grid.at, grid.cells, left, marks)
     below = [
         *ruler(grid.at, grid.axis, grid.cells, left, "optimizer step", marks),
@@ -36,8 +38,8 @@ def drawn(view: Spread, width: int, height: int | None, marks: Marks) -> list[Te
     ]
     told = marks_told(view.marks, width, marks)
     signs = 2 if width < SIGNS else 1
-    room = BINS if height is None else max(LEAST, height - len(above) - len(below) - len(told) - signs)
-    edges, shares = fewer(view.edges, view.shares, room)
+    most = BINS if height is None else max(LEAST, height - len(above) - len(below) - len(told) - signs)
+    edges, shares = fewer(view.edges, view.shares, most)
     top = float(np.nanmax(shares)) if np.isfinite(shares).any() else 1.0
     words = f"{marks.levels} 0 to {100 * top:.0f}% of the values in a bin   {marks.unread} no histogram"
     below += [*wrapped(words, width, "dim", marks), *told]
@@ -47,6 +49,12 @@ def drawn(view: Spread, width: int, height: int | None, marks: Marks) -> list[Te
         for edge, row in zip(edges[:-1], rows, strict=True)
     ]
     return [*above, *found[::-1], *below]
+
+
+def room(view: Spread, width: int, marks: Marks) -> int:
+    """Return the cells of a row of the map."""
+    del view, marks
+    return width - LEFT - 1
 
 
 def fewer(edges: Floats, shares: Floats, most: int) -> tuple[Floats, Floats]:
