@@ -45,7 +45,8 @@ def draw_curves(
     """Draw the lines and set the scale of the y axis. ``charge`` says behind the name why a layer is strong."""
     known = np.concatenate([np.zeros(0), *(line.values for line in lines)])
     no_zero = scaled(axes, "y", known, log=log)
-    if log and not no_zero and (known == 0).any() and (known[np.isfinite(known)] == 0).all():
+    finite = known[np.isfinite(known)]
+    if log and len(finite) and not finite.any():
         axes.set_yscale("log")
         axes.set_yticks([])  # all that there is stands at the bottom edge: no number is on this axis
         axes.set_yticks([], minor=True)

@@ -40,7 +40,7 @@ def columns(view: View, width: int, *, marks: Marks = UNICODE) -> int | None:
     width = max(width, NARROWEST)
     if isinstance(view, Heat):
         return heat.room(view, width, marks)
-    return spread.room(view, width, marks) if isinstance(view, Spread) else None
+    return spread.room(width) if isinstance(view, Spread) else None
 
 
 def drawn(view: View, width: int, height: int | None = None, *, marks: Marks = UNICODE) -> Text:

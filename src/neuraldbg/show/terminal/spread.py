@@ -30,7 +30,7 @@ def drawn(view: Spread, width: int, height: int | None, marks: Marks) -> list[Te
     if view.edges is None or view.shares is None:
         return lines.drawn(_curves(view), width, height, marks)
     left = LEFT
-    grid = Grid(view.steps, view.width, room(view, width, marks))
+    grid = Grid(view.steps, view.width, room(width))
     above = lane(view.marks, grid.at, grid.cells, left, marks)
     below = [
         *ruler(grid.at, grid.axis, grid.cells, left, "optimizer step", marks),
@@ -51,9 +51,8 @@ def drawn(view: Spread, width: int, height: int | None, marks: Marks) -> list[Te
     return [*above, *found[::-1], *below]
 
 
-def room(view: Spread, width: int, marks: Marks) -> int:
+def room(width: int) -> int:
     """Return the cells of a row of the map."""
-    del view, marks
     return width - LEFT - 1
 
 
