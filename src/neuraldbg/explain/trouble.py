@@ -167,8 +167,10 @@ def find_trouble(case: Case) -> Trouble:
     for stream in case.run.streams:
         loss = case.loss_of(stream)
         if loss.diverged:
-            reference = loss.best if loss.best < 0.95 * loss.initial else loss.initial
-            phrase = f"the loss rose from {number(reference)} to {number(loss.last)}"
+            begun = number(loss.initial)
+            if loss.best < 0.95 * loss.initial:
+                begun = f"{number(loss.best)}, its best,"
+            phrase = f"the loss rose from {begun} to {number(loss.last)}"
             if loss.peak > 10 * abs(loss.last):
                 phrase += f" (at most {number(loss.peak)})"
             return Trouble("diverged", loss.diverged_from, phrase)

@@ -79,8 +79,13 @@ def _read(run: RunRecord) -> str:
     """Say in how many steps the layers were not read: there is nothing to show of those."""
     width = run.history.width[run.history.read]
     unread = run.steps - int(width.sum())  # a row that stands for several steps may hold unread ones too
+    if unread <= 0:
+        return ""
     few = "at least " if (width > 1).any() else ""
-    return f"In {few}{unread:,} of {run.steps:,} steps no layer was read, to keep the cost low" if unread > 0 else ""
+    ends = (run.history.steps + run.history.width)[run.history.read]
+    tail = run.steps - int(ends.max(initial=0))
+    last = f": in none of the last {tail:,} either" if tail > 1 else ""
+    return f"In {few}{unread:,} of {run.steps:,} steps no layer was read, to keep the cost low{last}"
 
 
 VIEW = Member("heatmap", "a statistic of every layer at every step", compute, takes=("layer", "stat", "kind", "step"))
