@@ -220,7 +220,7 @@ def test_a_failure_in_the_middle_of_a_reading_loses_nothing(tmp_path):
     follower = Follower(tmp_path / "rank0.ndbg")
     follower.poll()
     db = sqlite3.connect(follower.file)
-    db.execute("INSERT INTO fact (step, key, value) VALUES (5, 'late', '1')")
+    db.execute("INSERT INTO fact (step, key, value) VALUES (5, 'late', ?)", ('{"seen": 1}',))
     db.execute("DELETE FROM block WHERE id = (SELECT max(id) FROM block)")
     db.execute("INSERT INTO event (kind, layer, site, first_step, value) VALUES ('x', '', '', 7, '{')")
     db.commit()

@@ -34,6 +34,7 @@ def test_what_a_person_did_survives_an_update(browser, doomed):
         summary = page.locator("details summary").first
         summary.click()  # the first cause is open: close it
         plot = "document.querySelector('[id*=loss] .js-plotly-plot')"
+        page.locator("[id*=loss] .js-plotly-plot").scroll_into_view_if_needed()
         box = page.locator("[id*=loss] .nsewdrag").first.bounding_box()
         page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.2 * box["height"])
         page.mouse.down()  # zoom along the values only
