@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -57,14 +58,19 @@ def connect(app: Dash, desk: Desk) -> None:
             "theme": Input("theme", "data"),
             "_tick": Input("tick", "n_intervals"),
             "shown": State("shown", "data"),
+            "zooms": State("zooms", "data"),
         },
     )
     def refresh(
-        search: str | None, theme: str | None, _tick: int | None, shown: dict[str, Any] | None
+        search: str | None, theme: str | None, _tick: int | None, shown: dict[str, Any] | None, zooms: Any
     ) -> dict[str, Any]:
         if theme is None:
             raise PreventUpdate  # the browser has not said yet whether it is dark
-        return answer(desk, search, theme, shown or {}, _present())
+        panes = _present()
+        result = answer(desk, search, theme, shown or {}, panes)
+        figures = zip(panes["figure"], result["parts"]["figure"], strict=True)
+        result["parts"]["figure"] = [zoomed(figure, (zooms or {}).get(pane)) for pane, figure in figures]
+        return result
 
 
 def _in_the_browser(app: Any, theme: str) -> None:
@@ -78,6 +84,14 @@ def _in_the_browser(app: Any, theme: str) -> None:
         Output("title", "data"),
         Input("run", "children"),
         Input("tabs", "children"),
+    )
+    app.clientside_callback(
+        ClientsideFunction("neuraldbg", "zoom"),
+        Output("zooms", "data"),
+        Input({"part": "figure", "pane": ALL}, "relayoutData"),
+        State({"part": "figure", "pane": ALL}, "figure"),
+        State("zooms", "data"),
+        prevent_initial_call=True,
     )
     every = (
         Input({"part": "figure", "pane": ALL}, "clickData"),
@@ -95,6 +109,22 @@ def _in_the_browser(app: Any, theme: str) -> None:
         State("shown", "data"),
         prevent_initial_call=True,
     )
+
+
+def zoomed(figure: Any, zoom: Any) -> Any:
+    """Return a figure with the values that a person has zoomed to, if it still shows what that was done to.
+
+    Dash writes a zoom into the figure that it holds, after which plotly's own ``uirevision`` takes it for ours.
+    """
+    if not isinstance(figure, dict) or not isinstance(zoom, dict):
+        return figure
+    axis = figure["layout"].get("yaxis", {})
+    ends = zoom.get("range")
+    if zoom.get("of") != axis.get("uirevision") or not isinstance(ends, list) or len(ends) != 2:
+        return figure
+    if not all(isinstance(end, (int, float)) and math.isfinite(end) for end in ends):
+        return figure
+    return {**figure, "layout": {**figure["layout"], "yaxis": {**axis, "range": ends, "autorange": False}}}
 
 
 HEAD = {

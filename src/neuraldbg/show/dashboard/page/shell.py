@@ -58,6 +58,7 @@ def layout(settings: DashboardSettings) -> html.Div:
             dcc.Store(id="theme"),
             dcc.Store(id="shown"),
             dcc.Store(id="title"),
+            dcc.Store(id="zooms", data={}),
             html.Header(
                 [
                     html.Strong(TITLE, className="brand"),

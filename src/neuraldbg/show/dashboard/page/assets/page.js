@@ -59,6 +59,21 @@
     return id.endsWith(".clickData") ? fromPoint(value.points && value.points[0], meta) : fromRange(value, meta);
   }
 
+  /* Zooming along the values is kept here, by pane and by what is shown there: see zoomed in answer.py. */
+  function zoom(_ranges, figures, zooms) {
+    const context = window.dash_clientside.callback_context;
+    if (context.triggered.length !== 1) return silent();
+    const { prop_id: id, value } = context.triggered[0];
+    if (!value) return silent();
+    const pane = JSON.parse(id.slice(0, id.lastIndexOf("."))).pane;
+    const figure = figures[context.inputs_list[0].findIndex((one) => one.id.pane === pane)];
+    const range = value["yaxis.range"] || [value["yaxis.range[0]"], value["yaxis.range[1]"]];
+    const others = Object.fromEntries(Object.entries(zooms || {}).filter(([name]) => name !== pane));
+    if (value["yaxis.autorange"]) return others;
+    if (!figure || !range.every((end) => typeof end === "number")) return silent();
+    return Object.assign(others, { [pane]: { of: figure.layout.yaxis.uirevision, range: range } });
+  }
+
   function clean(fields) {
     return Object.fromEntries(Object.entries(fields).filter(([, v]) => v !== null && v !== undefined));
   }
@@ -66,6 +81,7 @@
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
     neuraldbg: {
       follow: follow,
+      zoom: zoom,
       theme_auto: scheme,
       theme_light: () => "light",
       theme_dark: () => "dark",
