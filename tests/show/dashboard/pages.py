@@ -128,12 +128,14 @@ def served(feed, **settings):
 def drawn(page) -> None:
     """Wait until every pane shows what it has."""
     page.wait_for_selector("section.pane")
-    whole = """() => [...document.querySelectorAll("section.pane")].every((pane) => !pane.querySelector("[id*=figure]")
-                     || pane.querySelector(".nothing") || pane.querySelector("svg.main-svg"))"""
+    whole = """() => [...document.querySelectorAll("section.pane")].every((pane) => !pane.querySelector(".waiting")
+                     && (!pane.querySelector("[id*=figure]") || pane.querySelector(".nothing")
+                     || pane.querySelector("svg.main-svg")))"""
     becomes(page, lambda: page.evaluate(whole), True)
-    places = (
-        "[...document.querySelectorAll('section.pane')].map((pane) => JSON.stringify(pane.getBoundingClientRect()))"
-    )
+    places = """() => JSON.stringify([
+        ...[...document.querySelectorAll("section.pane")].map((pane) => pane.getBoundingClientRect()),
+        ...[...document.querySelectorAll("[id*=network]")].flatMap((one) => one._cyreg
+            ? one._cyreg.cy.nodes().map((node) => node.renderedPosition()) : [])])"""
     before = None
     while before != (before := page.evaluate(places)):  # figures take their size a moment after they are there
         page.wait_for_timeout(200)

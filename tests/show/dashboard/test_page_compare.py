@@ -111,6 +111,7 @@ def test_a_pane_has_the_height_of_its_figure_before_that_is_drawn(browser, doome
         visit.page.goto(address + search)
         visit.page.wait_for_selector("section.pane.figure")
         becomes(visit.page, lambda: len(held), 1)
+        becomes(visit.page, visit.page.locator(".waiting").count, 0)
         visit.page.wait_for_timeout(300)
         assert visit.page.locator("svg.main-svg").count() == 0
         before = visit.page.evaluate(HEIGHTS)

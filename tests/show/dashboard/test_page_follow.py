@@ -42,6 +42,22 @@ def test_a_shared_link_restores_everything(browser, doomed):
         assert np.array_equal(shown, np.arange(3, 22) - 0.5)
 
 
+def test_the_model_itself_can_be_looked_at(browser, scaled):
+    """Its path is empty, which is not the same as none."""
+    row = view("heatmap", scaled, scaled.diagnose()).layers.index("")
+    with served(MemoryFeed(scaled=scaled)) as address, opened(browser, f"{address}?tab=gradients") as page:
+        page.click(".pick")
+        page.locator(".dash-options-list-option", has_text="(model)").click()
+        becomes(page, lambda: urlsplit(page.url).query, "tab=gradients&layer=")
+        becomes(page, lambda: page.locator(".pick").inner_text().strip(), "(model)")
+        becomes(page, lambda: "gradient of the parameters of scale" in page.inner_text("main"), True)
+        page.goto(f"{address}?tab=gradients&layer=fc")
+        drawn(page)
+        click_cell(page, "heatmap", row, 3)
+        becomes(page, lambda: parse_qs(urlsplit(page.url).query, keep_blank_values=True)["layer"], [""])
+        assert page.inner_text("#problems") == ""
+
+
 def test_back_and_forward(browser, doomed):
     with served(MemoryFeed(doomed=doomed)) as address, opened(browser, address) as page:
         current = page.locator("nav [aria-current]")

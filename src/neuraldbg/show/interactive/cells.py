@@ -16,10 +16,14 @@ from neuraldbg.show.text import number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy.typing as npt
     import plotly.graph_objects as go
 
     from neuraldbg.show.static.theme import Theme
     from neuraldbg.show.views.view import Bools, Floats, Ints, Scale
+
+EXACT = 2**24
+"""Whole numbers below this are exact in single precision."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +81,14 @@ def in_words(values: Floats, unit: str = "") -> Any:
     return np.where(np.isnan(values), "not read", told)
 
 
-def in_numbers(values: Floats, columns: Columns) -> Floats:
-    """Return first step, last step and value of each cell, shape (R, C, 3): thousands of texts would be slow."""
-    steps = np.stack([columns.first, columns.last], axis=1).astype(np.float64)
-    return np.concatenate([np.broadcast_to(steps, (*values.shape, 2)), values[:, :, None]], axis=2)
+def in_numbers(values: Floats, columns: Columns) -> npt.NDArray[np.floating[Any]]:
+    """Return first step, last step and value of each cell, shape (R, C, 3): thousands of texts would be slow.
+
+    In single precision, of which four digits are told, unless a step is too large for it.
+    """
+    kind = np.float32 if columns.last.max(initial=0) < EXACT else np.float64
+    steps = np.stack([columns.first, columns.last], axis=1).astype(kind)
+    return np.concatenate([np.broadcast_to(steps, (*values.shape, 2)), values[:, :, None].astype(kind)], axis=2)
 
 
 def places(layers: Sequence[str], columns: Columns) -> Any:

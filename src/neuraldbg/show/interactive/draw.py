@@ -1,9 +1,10 @@
 """A view as a plotly figure: what enters is any form and a theme, what leaves is a figure to zoom and click in.
 
-What a click means is in the point's ``customdata``: item 0 is the layer's path as the record has it, "" where it is of
-no layer; item 1 is the first step that it stands for, None where it is of no step. What follows (the last step, the
-value in words) is for the pointer alone. Points, bars, events and nodes carry it, and the bins of a distribution. The
-cells of a map of layers carry numbers, first step, last step and value; their layer is that of the row.
+What a click means is in the point's ``customdata``: item 0 is the layer's path as the record has it ("" is the model
+itself), None where it is of no layer; item 1 is the first step that it stands for, None where it is of no step. What
+follows (the last step, the value in words) is for the pointer alone. Points, bars, events and nodes carry it, and the
+bins of a distribution. The cells of a map of layers carry numbers, first step, last step and value; their layer is that
+of the row.
 
 A layer's path in ``customdata`` is data: escape it before it becomes HTML. Everywhere else in the figure names are
 escaped already, since plotly reads a little HTML in all of its texts.

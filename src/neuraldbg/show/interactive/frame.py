@@ -151,10 +151,10 @@ def event_lane(figure: go.Figure, view: View, theme: Theme, bad: Sequence[tuple[
 
 def _stretches(events: Sequence[Mark], rows: Sequence[int], theme: Theme) -> go.Scatter:
     """Events, each from its first to its last step, with a gap after each."""
-    points: list[tuple[int | None, int | None, str, list[str | int] | None]] = []
+    points: list[tuple[int | None, int | None, str, list[str | int | None] | None]] = []
     for mark, row in zip(events, rows, strict=True):
         told = _told(mark)
-        data: list[str | int] = [mark.layer or "", mark.step]
+        data: list[str | int | None] = [mark.layer, mark.step]
         points += [(step, row, told, data) for step in (mark.step, mark.step if mark.last is None else mark.last)]
         points.append((None, None, "", None))
     x, y, text, customdata = zip(*points, strict=True)
@@ -177,7 +177,7 @@ def _crosses(bad: Sequence[tuple[str, str | None, int]], theme: Theme) -> go.Sca
         x=[step for _, _, step in bad],
         y=[0] * len(bad),
         text=[f"{safe(name)}<br>{NOT_FINITE} at step {step:,}" for name, _, step in bad],
-        customdata=[[layer or "", step] for _, layer, step in bad],
+        customdata=[[layer, step] for _, layer, step in bad],
         mode="markers",
         marker={"symbol": "x", "size": 7, "color": theme.bad},
         name=NOT_FINITE,

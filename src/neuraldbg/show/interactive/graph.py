@@ -102,7 +102,7 @@ def _draw_role(made: go.Figure, nodes: list[Node], view: Graph, role: str, theme
             text=[_label(node.label, rooms[node.id]) for node in nodes],
             textposition="middle right",
             textfont={"size": 11, "color": theme.ink},
-            customdata=[[node.layer or "", node.step, _told(node)] for node in nodes],
+            customdata=[[node.layer, node.step, _told(node)] for node in nodes],
             hovertemplate="%{customdata[2]}<extra></extra>",
             name=GUILTY if role == "guilty" else safe(role),
         )
@@ -154,7 +154,7 @@ def _draw_links(made: go.Figure, links: list[Link], at: dict[str, Node], theme: 
             mode="markers",
             marker={"size": 12, "opacity": 0.0},
             hovertemplate="%{text}<extra></extra>",
-            customdata=[[at[link.target].layer or "", at[link.target].step] for link in told],
+            customdata=[[at[link.target].layer, at[link.target].step] for link in told],
             showlegend=False,
         )
     )

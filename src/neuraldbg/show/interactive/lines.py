@@ -79,7 +79,7 @@ def _draw(
     finite = np.isfinite(line.values)
     alone = finite & ~np.append(finite[1:], False) & ~np.insert(finite[:-1], 0, False)  # a line would not show it
     data = np.empty((len(line.steps), 2), object)
-    data[:, 0], data[:, 1] = line.layer or "", line.steps.tolist()
+    data[:, 0], data[:, 1] = line.layer, line.steps.tolist()
     made.add_trace(
         go.Scatter(
             x=line.steps,

@@ -38,7 +38,10 @@ class Columns:
 
     def reduce(self, values: Floats, how: str) -> Floats:
         """Put values of shape (T, ...) together to (C, ...) by ``max``, ``min`` or ``mean``; NaN was not read."""
-        picked = values[self.rows]
+        return self.together(values[self.rows], how)
+
+    def together(self, picked: Floats, how: str) -> Floats:
+        """Do that with values of the rows of these columns alone."""
         if not len(self.starts):
             return picked
         if how == "mean":
@@ -46,6 +49,8 @@ class Columns:
             count = np.add.reduceat(there, self.starts, axis=0, dtype=np.int64)
             total = np.add.reduceat(np.where(there, picked, 0.0), self.starts, axis=0)
             return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+        if len(self.starts) == len(self.rows):  # a row a column
+            return picked
         reduced: Floats = {"max": np.fmax, "min": np.fmin}[how].reduceat(picked, self.starts, axis=0)
         return reduced
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from neuraldbg.nouns import Diagnosis, RunRecord
+    from neuraldbg.show.views.columns import Columns
+    from neuraldbg.show.views.reading import Group
     from neuraldbg.show.views.view import Bools, Floats, Ints
 
 
@@ -29,18 +31,12 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
     at, notes = place_of(run, diagnosis, choice, columns)
     bars: list[tuple[str, Floats]] = []
     if at >= 0 and sites.layers:
-        upto = columns.only(*range(at + 1))
-        values, bad = sites.values(upto, stat), sites.nonfinite(upto)
-        seen = np.isfinite(values) | bad
-        last = at - seen[:, ::-1].argmax(axis=1)
-        notes += _notes(sites.layers, columns.steps, seen, bad, last)
-        values[bad] = np.nan
-        every = np.arange(len(values))
-        first = seen.argmax(axis=1)
-        bars = [(f"step {int(columns.steps[at]):,}", values[every, last])]
+        first, last = _ends(sites, columns, stat, at)
+        notes += _notes(sites.layers, columns.steps, at, last)
+        bars = [(f"step {int(columns.steps[at]):,}", last.values)]
         if at:
-            named = "its first step" if (first > 0).any() else f"step {int(columns.steps[0]):,}"
-            bars.insert(0, (named, values[every, first]))
+            named = "its first step" if (first.at > 0).any() else f"step {int(columns.steps[0]):,}"
+            bars.insert(0, (named, first.values))
     guilty, _ = guilty_of(diagnosis, set(sites.layers))
     layers, kept, left_out = fewer(sites.layers, bars, diagnosis, choice, guilty)
     scale = scale_of(stat)
@@ -61,17 +57,53 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
     )
 
 
-def _notes(layers: Sequence[str], steps: Ints, seen: Bools, bad: Bools, last: Ints) -> tuple[str, ...]:
+@dataclass
+class _Readings:
+    """One reading of each layer."""
+
+    values: Floats
+    """Shape (L,); NaN where nothing finite was read."""
+    bad: Bools
+    """Where NaN or infinite values were found."""
+    at: Ints
+    """Shape (L,): the column, -1 where it was never read."""
+
+
+def _ends(sites: Group, columns: Columns, stat: str, upto: int) -> tuple[_Readings, _Readings]:
+    """Return the first and the last reading of each layer in the columns 0..upto."""
+    forward = np.arange(upto + 1)
+    return _nearest(sites, columns, stat, forward), _nearest(sites, columns, stat, forward[::-1])
+
+
+def _nearest(sites: Group, columns: Columns, stat: str, order: Ints) -> _Readings:
+    """Return the first reading of each layer in an order of columns: it is nearly always in one of the first."""
+    count = len(sites.layers)
+    found = _Readings(np.full(count, np.nan), np.zeros(count, bool), np.full(count, -1))
+    start, size = 0, 1
+    while start < len(order) and (found.at < 0).any():
+        places = np.sort(order[start : start + size])
+        part = columns.only(*places.tolist())
+        values, bad = sites.values(part, stat), sites.nonfinite(part)
+        seen = np.isfinite(values) | bad
+        backwards = order[0] > order[-1]
+        which = len(places) - 1 - seen[:, ::-1].argmax(axis=1) if backwards else seen.argmax(axis=1)
+        new = np.flatnonzero(seen.any(axis=1) & (found.at < 0))
+        at = which[new]
+        found.bad[new], found.at[new] = bad[new, at], places[at]
+        found.values[new] = np.where(bad[new, at], np.nan, values[new, at])
+        start, size = start + size, 8 * size
+    return found
+
+
+def _notes(layers: Sequence[str], steps: Ints, at: int, last: _Readings) -> tuple[str, ...]:
     """Say which layers are shown as they were read before, and which are not finite."""
     found = []
-    earlier = [layer for layer, here in zip(layers, seen[:, -1], strict=True) if not here]
-    if earlier and seen[:, -1].any():
+    earlier = [layer for layer, here in zip(layers, last.at == at, strict=True) if not here]
+    if 0 < len(earlier) < len(layers):
         found.append(f"Of {some(earlier)} the last reading before is shown: no such gradient was read in this step")
-    broken = [layer for layer, hit in zip(layers, bad[np.arange(len(layers)), last], strict=True) if hit]
+    broken = [layer for layer, hit in zip(layers, last.bad, strict=True) if hit]
     if broken:
-        found.append(
-            f"NaN or infinite, and so without a bar, in step {int(steps[seen.shape[1] - 1]):,}: {some(broken)}"
-        )
+        found.append(f"NaN or infinite, and so without a bar, in step {int(steps[at]):,}: {some(broken)}")
     return tuple(found)
 
 

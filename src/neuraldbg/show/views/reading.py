@@ -74,25 +74,28 @@ class Group:
         if not self.layers:
             return np.zeros((0, len(columns.steps)))
         if stat == NORM:
-            square = self._stored("rms", "max") ** 2 * self._stored("total", "max")
-            return np.sqrt(columns.reduce(self._sum(square), "max").T)
+            square = self._stored(columns, "rms", "max") ** 2 * self._stored(columns, "total", "max")
+            return np.sqrt(columns.together(self._sum(square), "max").T)
         if stat in SHARES:
-            among, counted = self._sum(self._stored(SHARES[stat], "max")), self._sum(self._stored(stat, "max"))
+            among = self._sum(self._stored(columns, SHARES[stat], "max"))
+            counted = self._sum(self._stored(columns, stat, "max"))
             share = np.divide(100.0 * counted, among, out=np.full(among.shape, np.nan), where=among > 0)
             if stat == "dead":
                 share[:, [layer not in self.run.layout.rectified for layer in self.layers]] = np.nan
-            return columns.reduce(share, "max").T
-        high = np.fmax.reduceat(columns.reduce(self._stored(stat, "max"), "max"), self.starts, axis=1).T
+            return columns.together(share, "max").T
+        largest = columns.together(self._stored(columns, stat, "max"), "max")
+        high = np.fmax.reduceat(largest, self.starts, axis=1).T
         if stat not in EXTREMES:
             return high
-        low = np.fmin.reduceat(columns.reduce(self._stored(stat, "min"), "min"), self.starts, axis=1).T
+        least = columns.together(self._stored(columns, stat, "min"), "min")
+        low = np.fmin.reduceat(least, self.starts, axis=1).T
         return low if stat == "min" else np.where(np.abs(low) > np.abs(high), low, high)
 
     def nonfinite(self, columns: Columns) -> Bools:
         """Where NaN or infinite values were found, shape (layers, C)."""
         if not self.layers:
             return np.zeros((0, len(columns.steps)), bool)
-        found = columns.reduce(self._sum(self._stored("nonfinite", "max")), "max").T
+        found = columns.together(self._sum(self._stored(columns, "nonfinite", "max")), "max").T
         return np.asarray(found > 0)
 
     def _sum(self, values: Floats) -> Floats:
@@ -103,10 +106,13 @@ class Group:
         total = np.add.reduceat(np.where(seen, values, 0.0), self.starts, axis=1)
         return np.where(np.logical_or.reduceat(seen, self.starts, axis=1), total, np.nan)
 
-    def _stored(self, stat: str, end: str) -> Floats:
-        """Shape (T, sites); NaN where a site was not read: there is a count of zero, which is no finding."""
-        values = self.run.history.stat(self.rows, stat, "min" if end == "min" else "max")
-        return np.where(self._seen, values, np.nan)
+    def _stored(self, columns: Columns, stat: str, end: str) -> Floats:
+        """Of the rows of the columns, shape (rows, sites); NaN where a site was not read: there is a count of zero,
+        which is no finding.
+        """
+        values = self.run.history.stat(self.rows, stat, "min" if end == "min" else "max")[columns.rows]
+        values[~self._seen[columns.rows]] = np.nan
+        return values
 
     @cached_property
     def _seen(self) -> Bools:

@@ -5,38 +5,31 @@
 
 from __future__ import annotations
 
-import math
 import time
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from dash import ALL, ClientsideFunction, Input, Output, State, ctx, no_update
 from dash.exceptions import PreventUpdate
 
 from neuraldbg.show.dashboard.page import shell
 from neuraldbg.show.dashboard.page.desk import Desk, Look, draw, signature
-from neuraldbg.show.dashboard.page.tab import Part
-from neuraldbg.show.text import plain
+from neuraldbg.show.dashboard.page.parts import PARTS, fill, signatures
+from neuraldbg.show.dashboard.page.picture import zoomed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dash import Dash
 
-    from neuraldbg.show.dashboard.page.tab import Drawing
-
-
-PARTS: dict[str, tuple[str, Any]] = {
-    "heading": ("children", lambda d: plain(d.title)),
-    "controls": ("children", lambda d: d.controls),
-    "body": ("className", shell.shown),
-    "beside": ("children", shell.beside),
-    "figure": ("figure", shell.figure_of),
-    "network": ("elements", lambda d: d.content or []),
-    "words": ("children", lambda d: d.content),
-}
-"""The parts of a pane: the property that changes, and what it becomes."""
+    from neuraldbg.show.dashboard.page.tab import Drawing, Pane, Tab
 
 
 REST, LONGEST_REST = 4, 30
 """A page that took a second to draw is drawn again after four more, a fifth of one core; seconds at most."""
+PATIENCE_S, LARGE = 0.1, 100_000
+"""How long a new tab is drawn in its first answer; what is left comes in the next, in sight first. Of a record that
+holds so many tables of sites, or more, the words come first of all: one figure would take as long as they do.
+"""
 
 
 def connect(app: Dash, desk: Desk) -> None:
@@ -51,23 +44,25 @@ def connect(app: Dash, desk: Desk) -> None:
             "options": Output("layer", "options"),
             "layer": Output("layer", "value"),
             "step": Output("step", "value"),
-            "parts": {name: Output({"part": name, "pane": ALL}, prop) for name, (prop, _) in PARTS.items()},
+            "parts": {name: Output({"part": part.of, "pane": ALL}, part.shows) for name, part in PARTS.items()},
         },
         {
             "search": Input("address", "search"),
             "theme": Input("theme", "data"),
             "_tick": Input("tick", "n_intervals"),
+            "sight": Input("sight", "data"),
             "shown": State("shown", "data"),
             "zooms": State("zooms", "data"),
         },
     )
     def refresh(
-        search: str | None, theme: str | None, _tick: int | None, shown: dict[str, Any] | None, zooms: Any
+        search: str | None, theme: str | None, _tick: int | None, sight: Any, shown: dict[str, Any] | None, zooms: Any
     ) -> dict[str, Any]:
         if theme is None:
             raise PreventUpdate  # the browser has not said yet whether it is dark
-        panes = _present()
-        result = answer(desk, search, theme, shown or {}, panes)
+        grouped = ctx.outputs_grouping["parts"]
+        panes = {name: [one["id"]["pane"] for one in grouped[name]] for name in PARTS}
+        result = answer(desk, search, theme, shown or {}, panes, sight if isinstance(sight, list) else [])
         figures = zip(panes["figure"], result["parts"]["figure"], strict=True)
         result["parts"]["figure"] = [zoomed(figure, (zooms or {}).get(pane)) for pane, figure in figures]
         return result
@@ -93,6 +88,7 @@ def _in_the_browser(app: Any, theme: str) -> None:
         State("zooms", "data"),
         prevent_initial_call=True,
     )
+    app.clientside_callback(ClientsideFunction("neuraldbg", "watch"), Input("shown", "data"))
     every = (
         Input({"part": "figure", "pane": ALL}, "clickData"),
         Input({"part": "figure", "pane": ALL}, "relayoutData"),
@@ -111,39 +107,24 @@ def _in_the_browser(app: Any, theme: str) -> None:
     )
 
 
-def zoomed(figure: Any, zoom: Any) -> Any:
-    """Return a figure with the values that a person has zoomed to, if it still shows what that was done to.
-
-    Dash writes a zoom into the figure that it holds, after which plotly's own ``uirevision`` takes it for ours.
-    """
-    if not isinstance(figure, dict) or not isinstance(zoom, dict):
-        return figure
-    axis = figure["layout"].get("yaxis", {})
-    ends = zoom.get("range")
-    if zoom.get("of") != axis.get("uirevision") or not isinstance(ends, list) or len(ends) != 2:
-        return figure
-    if not all(isinstance(end, (int, float)) and math.isfinite(end) for end in ends):
-        return figure
-    return {**figure, "layout": {**figure["layout"], "yaxis": {**axis, "range": ends, "autorange": False}}}
-
-
 HEAD = {
     "run": "children", "status": "children", "tabs": "children", "problems": "children", "range": "children",
     "clear": "children",
 }  # fmt: skip
 
 
-def _present() -> dict[str, list[str]]:
-    """The panes that the browser has, by part, in the order in which it expects their answers."""
-    grouped = ctx.outputs_grouping["parts"]
-    return {name: [one["id"]["pane"] for one in grouped[name]] for name in PARTS}
-
-
 def answer(
-    desk: Desk, search: str | None, theme: str, shown: dict[str, Any], present: dict[str, list[str]]
+    desk: Desk,
+    search: str | None,
+    theme: str,
+    shown: dict[str, Any],
+    present: dict[str, list[str]],
+    sight: Sequence[str],
 ) -> dict[str, Any]:
     """Return what the browser must change. PreventUpdate where that is nothing.
 
+    A long run's panes are drawn when they are in ``sight``; the others when they come into it, or one by one while
+    nothing else happens.
     What a run's growth alone changes waits until REST times the time it took to draw last has passed: the training
     that is watched runs on the same machine.
     """
@@ -151,52 +132,57 @@ def answer(
     look = desk.look(search, theme)
     asked, grown = [search, theme], _moment(look)
     resting = 0 < shown.get("rests", 0) - began < LONGEST_REST
-    if shown.get("asked") == asked and (shown.get("grown") == grown or resting):
-        raise PreventUpdate
+    fresh = look is not None and shown.get("place") != look.place
+    changed = fresh or shown.get("asked") != asked or (shown.get("grown") != grown and not resting)
     result = _unchanged(present)
     if look is None:
-        result["content"] = shell.nothing()
-        result["shown"] = {"asked": asked, "grown": grown}
-        return result
-    drawings = {pane.name: draw(look.scene, pane) for pane in look.tab.panes}
+        if not changed:
+            raise PreventUpdate
+        return {**result, "content": shell.nothing(), "shown": {"asked": asked, "grown": grown}}
+    behind = [pane.name for pane in look.tab.panes if changed or pane.name in shown.get("behind", ())]
+    due = _due(look.tab, behind, sight, fresh=fresh, idle=not (changed or resting))
+    if not (changed or due):
+        raise PreventUpdate
+    drawings = _drawn(look, due, began if fresh else None)
     head = _fill_head(result, desk, look, shown)
-    fresh = shown.get("place") != look.place
+    parts = {} if fresh else shown.get("parts", {})
     if fresh:
-        result["content"] = shell.frame(look.tab, list(drawings.values()), look.scene.theme)
-        present = {name: _with(name, look) for name in PARTS}
-    parts = _fill_parts(drawings, present, shown.get("parts", {}), None if fresh else result["parts"])
+        result["content"] = shell.frame(look.tab, drawings, look.scene.theme)
+    else:
+        fill(drawings, present, parts, result["parts"], look.scene.theme)
+    drawn = {pane.name for pane in drawings}
     now = time.monotonic()
-    rests = now + min(LONGEST_REST, REST * (now - began))
-    other = look.scene.beside.entry.key if look.scene.beside else None
     result["shown"] = {
-        **head, "asked": asked, "grown": grown, "rests": rests, "place": look.place, "parts": parts, "with": other,
-    }  # fmt: skip
+        **head,
+        "asked": asked,
+        "grown": grown if changed else shown.get("grown"),
+        "rests": now + min(LONGEST_REST, REST * (now - began)),
+        "place": look.place,
+        "parts": {**parts, **signatures(drawings)},
+        "behind": [name for name in behind if name not in drawn],
+        "with": look.scene.beside.entry.key if look.scene.beside else None,
+    }
     return result
 
 
-def _with(part: str, look: Look) -> list[str]:
-    """The panes of a tab that have a part: its own, and those that all of them have."""
-    return [pane.name for pane in look.tab.panes if part == pane.part or part not in get_args(Part)]
+def _due(tab: Tab, behind: Sequence[str], sight: Sequence[str], *, fresh: bool, idle: bool) -> list[Pane]:
+    """Return the panes to draw now, of those whose pictures are behind."""
+    if fresh:  # nobody knows yet what will be in sight, and words cost nothing
+        return sorted(tab.panes, key=lambda pane: pane.part != "words")
+    names = [name for name in behind if name in sight] or (behind[:1] if idle else ())
+    return [pane for pane in tab.panes if pane.name in names]
 
 
-def _fill_parts(
-    drawings: dict[str, Drawing],
-    panes: dict[str, list[str]],
-    known: dict[str, str],
-    changed: dict[str, list[Any]] | None,
-) -> dict[str, str]:
-    """Return the signatures of all parts; put those that the browser does not have into ``changed``."""
-    signed = {}
-    for name, (_, make) in PARTS.items():
-        for i, pane in enumerate(panes[name]):
-            if pane not in drawings:  # of a tab that the browser is about to leave
-                continue
-            value = make(drawings[pane])
-            key = drawings[pane].key if name == "figure" else ""
-            mine = signed[f"{name}/{pane}"] = signature(key or value)
-            if changed is not None and known.get(f"{name}/{pane}") != mine:
-                changed[name][i] = value
-    return signed
+def _drawn(look: Look, due: Sequence[Pane], began: float | None) -> dict[Pane, Drawing]:
+    """Draw panes; of a tab that has just ``begun``, no more than can be waited for."""
+    drawings: dict[Pane, Drawing] = {}
+    history = look.scene.run.history
+    patience = PATIENCE_S if len(history) * history.sites < LARGE else 0.0
+    for pane in due:
+        if pane.part != "words" and began is not None and time.monotonic() - began > patience:
+            break
+        drawings[pane] = draw(look.scene, pane)
+    return drawings
 
 
 def _moment(look: Look | None) -> list[Any]:

@@ -9,8 +9,11 @@ asks the same question with the same address; if nothing has changed the answer 
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from neuraldbg.errors import MissingExtra
 
@@ -43,4 +46,17 @@ def make_app(feed: Feed, settings: DashboardSettings) -> Dash:
     )
     app.layout = shell.layout(settings)
     answer.connect(app, Desk(feed, settings))
+    threading.Thread(target=_warm, name="neuraldbg-warms", daemon=True).start()
     return app
+
+
+def _warm() -> None:
+    """Draw something that nobody sees: plotly's first figure takes ten times as long as the next."""
+    from neuraldbg.show.interactive.draw import figure  # noqa: PLC0415 (of an extra)
+    from neuraldbg.show.views.view import Heat, Line, Lines, Scale  # noqa: PLC0415
+
+    one, nothing = np.ones(1, np.int64), np.ones((1, 1))
+    scale = Scale("", log=True)
+    cells: dict[str, Any] = {"steps": one, "width": one, "values": nothing, "nonfinite": nothing > 1, "scale": scale}
+    figure(Heat(name="", title="", layers=("",), reduce="max", **cells)).to_dict()
+    figure(Lines(name="", title="", lines=(Line("", one, nothing[0]),), y=scale)).to_dict()

@@ -6,8 +6,11 @@ when it is drawn again, and leaves its title and its notes to the page.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from neuraldbg.show.dashboard.page.tab import Drawing
 from neuraldbg.show.interactive.draw import figure
@@ -45,39 +48,70 @@ def _figure(scene: Scene, view: View) -> dict[str, Any]:
     if isinstance(drawable, Lines):
         drawable = replace(drawable, lines=tuple(thinned(line, scene.points) for line in drawable.lines))
     made = figure(drawable, theme=scene.theme)
-    over_time = isinstance(view, (Heat, Lines, Spread))
+    # Becoming plain values copies all that a figure holds, one by one: objects that the pointer tells are most of it.
+    told = {i: trace.customdata for i, trace in enumerate(made.data) if _objects(trace.customdata)}
+    for i in told:
+        made.data[i].customdata = None
+    plain: dict[str, Any] = made.to_dict()
+    for i, data in told.items():
+        plain["data"][i]["customdata"] = data
+    return {**plain, "layout": _laid(scene, view, made, plain["layout"])}
+
+
+def _objects(data: Any) -> bool:
+    return isinstance(data, np.ndarray) and data.dtype.kind == "O"
+
+
+def _laid(scene: Scene, view: View, made: Any, layout: dict[str, Any]) -> dict[str, Any]:
+    """Return the layout of a figure as the page has it: plotly's own way to change one checks all of it, each time."""
     state = scene.state
-    made.update_layout(
-        height=min(TALLEST, made.layout.height or HEIGHT),
-        legend={"orientation": "h", "xref": "paper", "x": 0, "yref": "container", "y": 0, "yanchor": "bottom"},
-        meta={"time": over_time, **_cells(view, made)},
-        # A name for each axis: choosing a range of steps moves the one, and leaves what was done to the other.
-        uirevision=scene.entry.key,
-    )
-    made.update_xaxes(uirevision=f"{state.first}-{state.last}" if over_time else view.name)
-    made.update_yaxes(uirevision=view.title)
-    if over_time and state.first is not None and state.last is not None:
-        made.update_xaxes(range=[state.first - 0.5, state.last + 0.5])
-    # Becoming plain values copies all that a figure holds, one by one; what the pointer says of cells is most of it.
-    told = [trace.customdata for trace in made.data]
-    made.update_traces(customdata=None)
-    plain: dict[str, Any] = made.to_plotly_json()
-    for trace, data in zip(plain["data"], told, strict=True):
-        if data is not None:
-            trace["customdata"] = data
-    return plain
+    over_time = isinstance(view, (Heat, Lines, Spread))
+    laid = {
+        **layout,
+        "height": min(TALLEST, layout.get("height") or HEIGHT),
+        "legend": {
+            **layout["legend"], "orientation": "h", "xref": "paper", "x": 0, "yref": "container", "y": 0,
+            "yanchor": "bottom",
+        },
+        "meta": {"time": over_time, **_cells(view, made.data)},
+        "uirevision": scene.entry.key,
+    }  # fmt: skip
+    # A name for each axis: choosing a range of steps moves the one, and leaves what was done to the other.
+    names = {"xaxis": f"{state.first}-{state.last}" if over_time else view.name, "yaxis": view.title}
+    for name, axis in layout.items():
+        if name[:5] in names and isinstance(axis, dict):
+            laid[name] = {**axis, "uirevision": names[name[:5]]}
+            if name[0] == "x" and over_time and state.first is not None and state.last is not None:
+                laid[name]["range"] = [state.first - 0.5, state.last + 0.5]
+    return laid
 
 
 def _cells(view: View, made: Any) -> dict[str, Any]:
     """What the cells of a map stand for: the first step of each column, and the layer of each row."""
-    if not made.data or made.data[0].type != "heatmap":
+    if not made or made[0].type != "heatmap":
         return {}
-    starts = [int(edge + 0.5) for edge in made.data[0].x[:-1]]
+    starts = [int(edge + 0.5) for edge in made[0].x[:-1]]
     if isinstance(view, Heat):
-        return {"starts": starts, "labels": list(made.data[0].y), "rows": [_layer(name) for name in view.layers]}
+        return {"starts": starts, "labels": list(made[0].y), "rows": [_layer(name) for name in view.layers]}
     return {"starts": starts, "layer": view.layer if isinstance(view, Spread) else None}
 
 
 def _layer(row: str) -> str | None:
     """The layer that a row stands for; the inputs belong to none."""
     return None if row == INPUT else row
+
+
+def zoomed(figure: Any, zoom: Any) -> Any:
+    """Return a figure with the values that a person has zoomed to, if it still shows what that was done to.
+
+    Dash writes a zoom into the figure that it holds, after which plotly's own ``uirevision`` takes it for ours.
+    """
+    if not isinstance(figure, dict) or not isinstance(zoom, dict):
+        return figure
+    axis = figure["layout"].get("yaxis", {})
+    ends = zoom.get("range")
+    if zoom.get("of") != axis.get("uirevision") or not isinstance(ends, list) or len(ends) != 2:
+        return figure
+    if not all(isinstance(end, (int, float)) and math.isfinite(end) for end in ends):
+        return figure
+    return {**figure, "layout": {**figure["layout"], "yaxis": {**axis, "range": ends, "autorange": False}}}

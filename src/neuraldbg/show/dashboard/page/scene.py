@@ -104,7 +104,12 @@ def fitting(state: State, moment: Moment) -> tuple[State, str | None, int | None
             problems.append(f"The address says {name}={plain(value[:60])!r}: {', '.join(known)} are known.")
             state = replace(state, **{name: None})
     layer, step = suspect(run, diagnosis)
-    return state, state.layer or layer, step if state.step is None else state.step, tuple(problems)
+    return (
+        state,
+        layer if state.layer is None else state.layer,
+        step if state.step is None else state.step,
+        tuple(problems),
+    )
 
 
 def suspect(run: RunRecord, diagnosis: Diagnosis) -> tuple[str | None, int | None]:

@@ -8,14 +8,15 @@ import dash_cytoscape as cytoscape
 from dash import dcc, html
 
 from neuraldbg.show.dashboard.page.network import height_of, stylesheet
-from neuraldbg.show.dashboard.page.words import aria, go
+from neuraldbg.show.dashboard.page.tab import Drawing
+from neuraldbg.show.dashboard.page.words import aria, data, go
 from neuraldbg.show.text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from neuraldbg.show.dashboard.page.scene import Scene
-    from neuraldbg.show.dashboard.page.tab import Drawing, Pane, Tab
+    from neuraldbg.show.dashboard.page.tab import Pane, Tab
     from neuraldbg.show.dashboard.settings import DashboardSettings
 
 TITLE = "NeuralDBG"
@@ -48,6 +49,9 @@ STANDS = {
 }
 """How a run stands, after its name."""
 
+WAITING = Drawing("…", content=None)
+"""A pane that is drawn as soon as it comes into sight."""
+
 
 def layout(settings: DashboardSettings) -> html.Div:
     """Return what stays on the page whatever is looked at; it is empty until the first answer."""
@@ -59,6 +63,7 @@ def layout(settings: DashboardSettings) -> html.Div:
             dcc.Store(id="shown"),
             dcc.Store(id="title"),
             dcc.Store(id="zooms", data={}),
+            dcc.Store(id="sight"),
             html.Header(
                 [
                     html.Strong(TITLE, className="brand"),
@@ -97,11 +102,11 @@ def layout(settings: DashboardSettings) -> html.Div:
     )
 
 
-def frame(tab: Tab, drawings: Sequence[Drawing], theme: str) -> html.Div:
-    """Return the panes of a tab, filled."""
+def frame(tab: Tab, drawings: Mapping[Pane, Drawing], theme: str) -> html.Div:
+    """Return the panes of a tab, filled with those drawings that there are."""
     groups: list[Any] = []
-    for pane, drawing in zip(tab.panes, drawings, strict=True):
-        section = _pane(pane, drawing, theme)
+    for pane in tab.panes:
+        section = _pane(pane, drawings.get(pane, WAITING), theme)
         if pane.wide:
             groups.append(section)
         elif groups and isinstance(groups[-1], list):
@@ -124,33 +129,38 @@ def named(part: str, pane: Pane | str) -> dict[str, str]:
 
 
 def _pane(pane: Pane, drawing: Drawing, theme: str) -> html.Section:
-    body: Any
-    if pane.part == "figure":
-        body = dcc.Graph(
-            id=named("figure", pane), figure=figure_of(drawing), config=GRAPH, responsive=True, className="graph"
-        )
-    elif pane.part == "network":
-        body = cytoscape.Cytoscape(
-            id=named("network", pane),
-            elements=drawing.content or [],
-            layout={"name": "preset", "fit": True, "padding": 34},
-            stylesheet=stylesheet(theme),
-            className="network",
-            style={"width": "100%", "height": f"{height_of(drawing)}px"},
-            minZoom=0.1,
-            maxZoom=1.25,
-            responsive=True,
-        )
-    else:
-        body = html.Div(drawing.content, id=named("words", pane))
     return html.Section(
         [
             html.H2(plain(drawing.title), id=named("heading", pane)),
             html.Div(drawing.controls, id=named("controls", pane)),
-            html.Div(body, id=named("body", pane), className=shown(drawing)),
+            html.Div(inside(pane, drawing, theme), id=named("body", pane), className=room(drawing)),
             html.Div(beside(drawing), id=named("beside", pane)),
         ],
         className=f"pane {pane.part}{' wide' if pane.wide else ''}",
+        **data(pane=pane.name),
+    )
+
+
+def inside(pane: Pane, drawing: Drawing, theme: str) -> Any:
+    """Return the component that shows a drawing, None while there is nothing to show: an empty figure costs, too."""
+    if pane.part == "words":
+        return html.Div(drawing.content, id=named("words", pane))
+    if drawing.empty or drawing is WAITING:
+        return None
+    if pane.part == "figure":
+        return dcc.Graph(
+            id=named("figure", pane), figure=figure_of(drawing), config=GRAPH, responsive=True, className="graph"
+        )
+    return cytoscape.Cytoscape(
+        id=named("network", pane),
+        elements=drawing.content or [],
+        layout={"name": "preset", "fit": True, "padding": 34},
+        stylesheet=stylesheet(theme),
+        className="network",
+        style={"width": "100%", "height": f"{height_of(drawing)}px"},
+        minZoom=0.1,
+        maxZoom=1.25,
+        responsive=True,
     )
 
 
@@ -159,8 +169,10 @@ def figure_of(drawing: Drawing) -> dict[str, Any]:
     return drawing.content or {"data": [], "layout": {"height": 80}}
 
 
-def shown(drawing: Drawing) -> str:
+def room(drawing: Drawing) -> str:
     """Return the class of a pane's body: what is empty takes no room, and a figure the height that it asks for."""
+    if drawing is WAITING:
+        return "waiting"
     if drawing.empty:
         return "nothing"
     layout = drawing.content.get("layout", {}) if isinstance(drawing.content, dict) else {}

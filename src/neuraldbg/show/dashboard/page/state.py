@@ -55,7 +55,7 @@ def read(search: str | None) -> tuple[State, tuple[str, ...]]:
             problems.append(f"The address holds {_shown(name)}, which means nothing here.")
         elif name in NUMBERS and not (value.isascii() and value.isdigit() and int(value[:20]) <= LARGEST):
             problems.append(f"The address says {name}={_shown(value)}: a step is a number from 0 on.")
-        elif value:
+        elif value or name == "layer":  # the model itself has the empty path
             found[known[name]] = int(value) if name in NUMBERS else value
     state = State(**found)
     if state.first is not None and state.last is not None and state.first > state.last:

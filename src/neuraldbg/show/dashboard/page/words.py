@@ -22,6 +22,11 @@ def aria(**names: str) -> dict[str, Any]:
     return {f"aria-{name}": value for name, value in names.items()}
 
 
+def data(**names: str) -> dict[str, Any]:
+    """Return what only ``assets/page.js`` reads: ``data(pane="x")`` is the attribute ``data-pane``."""
+    return {f"data-{name}": value for name, value in names.items()}
+
+
 def go(words: str, address: str, current: str = "") -> html.A:
     """Return a link within the page; ``assets/page.js`` follows it without loading the page again.
 

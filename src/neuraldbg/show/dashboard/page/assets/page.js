@@ -17,14 +17,14 @@
     return search === window.location.search ? silent() : search;
   }
 
-  /* A point that was clicked: customdata = [layer or "", first step], as neuraldbg.show.interactive.draw says.
+  /* A point that was clicked: customdata = [layer or null, first step], as neuraldbg.show.interactive.draw says.
      Dash hands no customdata of cells on; what these stand for is in meta (see picture.py). */
   function fromPoint(point, meta) {
     if (!point) return silent();
     const at = meta.starts ? fromCell(point, meta) : point.customdata;
     if (!Array.isArray(at)) return silent();
     const [layer, step] = at;
-    return changed(clean({ layer: layer || null, step: Number.isInteger(step) ? step : null }));
+    return changed(clean({ layer: layer, step: Number.isInteger(step) ? step : null }));
   }
 
   function fromCell(point, meta) {
@@ -74,6 +74,72 @@
     return Object.assign(others, { [pane]: { of: figure.layout.yaxis.uirevision, range: range } });
   }
 
+  /* Panes in sight are drawn first. The answer that brings a new tab has them watched anew. */
+  const sight = new Map();
+  let place = "";
+  const watcher = new IntersectionObserver(function (entries) {
+    for (const { target, isIntersecting, boundingClientRect: box } of entries)
+      sight.set(target.dataset.pane, isIntersecting || !box.height); // what is hidden now may have something to show
+    window.dash_clientside.set_props("sight", { data: [...sight.keys()].filter((name) => sight.get(name)) });
+    setTimeout(readPlotly, 20); // while the server draws
+  });
+
+  function watch(shown) {
+    if (!shown) return;
+    if (!performance.getEntriesByName("neuraldbg answered").length) performance.mark("neuraldbg answered");
+    if (!shown.place) setTimeout(readPlotly, 1000);
+    if (!shown.place || String(shown.place) === place) return;
+    (function find(tries) {
+      const panes = document.querySelectorAll("section[data-pane]");
+      if (!panes.length && tries) return requestAnimationFrame(() => find(tries - 1));
+      place = String(shown.place);
+      watcher.disconnect();
+      sight.clear();
+      panes.forEach((pane) => watcher.observe(pane));
+    })(50);
+  }
+
+  /* The library that draws is large. It is fetched while the page starts, and read while the server draws what is in
+     sight. */
+  const PLOTLY = "/_dash-component-suites/plotly/package_data/plotly.min.js";
+
+  document.addEventListener("DOMContentLoaded", function () {
+    document.head.append(Object.assign(document.createElement("link"), { rel: "preload", as: "script", href: PLOTLY }));
+  });
+
+  let reading = false;
+  function readPlotly() {
+    if (!window.Plotly && !reading) document.body.append(Object.assign(document.createElement("script"), { src: PLOTLY }));
+    reading = true;
+  }
+
+  /* Dash has every new figure drawn a second time to fit its place: one that fits is let be. */
+  function fits(graph) {
+    const { width, height } = graph.getBoundingClientRect();
+    const drawn = graph._fullLayout || {};
+    return Math.abs(drawn.width - width) < 1 && Math.abs(drawn.height - height) < 1;
+  }
+
+  function loaded(event) {
+    if (event.target.tagName !== "SCRIPT" || !window.Plotly || Plotly.told) return;
+    const { react } = Plotly, { resize } = Plotly.Plots;
+    Plotly.told = true;
+    Plotly.react = (graph, ...rest) => react(graph, ...rest).then((made) => (drawn(graph), made));
+    Plotly.Plots.resize = (graph) => (fits(graph) ? Promise.resolve(graph) : resize(graph));
+  }
+
+  /* Marks for who measures the page: when a pane was drawn first, and last. */
+  function drawn(graph) {
+    const pane = graph.closest("[data-pane]");
+    if (!pane) return;
+    const [first, last] = ["first", "last"].map((word) => `neuraldbg ${word} ${pane.dataset.pane}`);
+    if (!performance.getEntriesByName(first).length) performance.mark(first);
+    performance.clearMarks(last);
+    performance.mark(last);
+  }
+
+  document.addEventListener("load", loaded, true); // before Dash hears of it, and draws
+
   function clean(fields) {
     return Object.fromEntries(Object.entries(fields).filter(([, v]) => v !== null && v !== undefined));
   }
@@ -82,6 +148,7 @@
     neuraldbg: {
       follow: follow,
       zoom: zoom,
+      watch: watch,
       theme_auto: scheme,
       theme_light: () => "light",
       theme_dark: () => "dark",

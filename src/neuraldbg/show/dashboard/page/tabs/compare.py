@@ -104,10 +104,10 @@ def settings(scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
     if c.settings:
         rows = [
             [
-                [plain(one.name), *([" ", layer_link(scene, one.layer, one.step)] if one.layer else [])],
+                [plain(one.name), *([" ", layer_link(scene, one.layer, one.step)] if one.layer is not None else [])],
                 plain(say.shown(one.one)),
                 plain(say.shown(one.other)),
-                step_link(scene, one.step, one.layer or None),
+                step_link(scene, one.step, one.layer),
             ]
             for one in c.settings[: say.SETTINGS]
         ]
@@ -147,8 +147,8 @@ def health(scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
     rows = [
         [
             plain(one.what),
-            layer_link(scene, one.layer, one.step) if one.layer else "",
-            "" if one.step is None else step_link(scene, one.step, one.layer or None),
+            "" if one.layer is None else layer_link(scene, one.layer, one.step),
+            "" if one.step is None else step_link(scene, one.step, one.layer),
             plain(one.one),
             plain(one.other),
         ]
