@@ -28,6 +28,7 @@ from neuraldbg.nouns import (
 )
 from neuraldbg.nouns.histogram import BINS, ZERO, StepHistograms
 from neuraldbg.show.views import VIEWS, view
+from neuraldbg.show.views.picking import medians
 from neuraldbg.show.views.view import Choice
 
 KINDS = ("activation", "param_grad", "param", "update")
@@ -120,6 +121,20 @@ def test_a_heat_map_holds_what_the_record_holds(stat, columns):
             assert shown.nonfinite[i, c] == (stat != "nonfinite" and cell(run, kind, layer, "nonfinite", *span) > 0)
 
 
+def test_a_map_reaches_to_the_end_of_the_run():
+    run = made(light=0.0, thinned=0, rows=30)
+    ended = replace(run, steps=37)  # it went on with light steps, in which no layer was read
+    for name in ("heatmap", "updates"):
+        shown = view(name, ended, PLAIN)
+        assert (shown.steps[-1], shown.width[-1]) == (30, 7)
+        assert np.isnan(shown.values[:, -1]).all()
+        assert not shown.nonfinite[:, -1].any()
+        assert "in none of the last 7 either" in " ".join(shown.notes)
+        assert view(name, ended, PLAIN, Choice(last=33)).width[-1] == 4
+        assert view(name, ended, PLAIN, Choice(last=20)).steps[-1] == 20
+        assert view(name, run, PLAIN).steps[-1] == 29
+
+
 @pytest.mark.parametrize("columns", [3, 10, 37, 240])
 def test_columns_cover_every_step_that_was_read_once(columns):
     run = made(rows=200, thinned=50)
@@ -177,6 +192,37 @@ def test_the_flow_is_that_of_the_step_or_the_last_read_before_it():
         assert shown.bars[1].values[i] == pytest.approx(
             cell(run, "param_grad", layer, "norm", before, before), rel=1e-5, nan_ok=True
         )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_flow_finds_the_readings_nearest_to_its_ends_however_far_they_are(seed):
+    """Most layers are read in few steps, one never: beside a search of all steps, one by one."""
+    run, random = made(rows=300, thinned=0, light=0, broken=0.01, seed=seed), np.random.default_rng(seed)
+    tables = run.history.high.copy()
+    for i, layer in enumerate(run.layout.layers):
+        gone = random.random(300) > (0, 0.01, 0.1, 1)[i]
+        for row in run.layout.rows("param_grad", layer.path):
+            tables[gone, row, column("count")] = 0
+    run = replace(run, history=replace(run.history, mean=tables, low=tables, high=tables))
+    at = int(random.integers(100, 300))
+    shown = view("flow", run, PLAIN, Choice(step=at))
+    for i, layer in enumerate(shown.layers):
+        rows = run.layout.rows("param_grad", layer)
+        read = [t for t in range(at + 1) if (tables[t, rows, column("count")] > 0).any()]
+        for bar, t in zip(shown.bars, (read[:1], read[-1:]), strict=True):
+            seen = [r for r in rows if t and tables[t[0], r, column("count")] > 0]
+            bad = any(tables[t[0], r, column("nonfinite")] > 0 for r in seen)
+            expected = math.nan if bad or not t else cell(run, "param_grad", layer, "norm", t[0], t[0])
+            assert bar.values[i] == pytest.approx(expected, rel=1e-5, nan_ok=True)
+
+
+def test_medians_of_rows_are_those_of_numpy():
+    random = np.random.default_rng(0)
+    for columns in (0, 1, 2, 7, 40):
+        values = random.standard_normal((30, columns))
+        seen = random.random((30, columns)) < random.random((30, 1))
+        expected = [np.median(row[there]) if there.any() else 0.0 for row, there in zip(values, seen, strict=True)]
+        assert medians(values, seen).tolist() == pytest.approx(expected)
 
 
 def test_layers_that_are_not_finite_or_of_another_optimizer_are_said():

@@ -33,7 +33,7 @@ def figure(view: Heat, theme: Theme) -> go.Figure:
     rows = full_names(view.layers)
     z, bar = coloured(values, view.scale)
     numbers = in_numbers(values, columns)
-    told = _told(view, columns)
+    told = _told(view)
     hover: dict[str, Any] = {"customdata": numbers, "hovertemplate": f"{told}<extra></extra>", "hoverongaps": False}
     made.add_trace(cell_map(columns, rows, z, bar, theme, **hover))
     unread = np.isnan(values) & ~bad
@@ -71,9 +71,9 @@ def figure(view: Heat, theme: Theme) -> go.Figure:
     return made
 
 
-def _told(view: Heat, columns: Columns) -> str:
+def _told(view: Heat) -> str:
     """What the pointer says of a cell, by its numbers."""
-    one = bool((columns.first == columns.last)[columns.which >= 0].all())
+    one = bool((view.width == 1)[(np.isfinite(view.values) | view.nonfinite).any(axis=0)].all())
     steps = "step %{customdata[0]:,}" if one else "steps %{customdata[0]:,} to %{customdata[1]:,}"
     unit = f" {safe(view.scale.unit)}" if view.scale.unit else ""
     return f"<b>%{{y}}</b><br>{safe(view.scale.label)}: %{{customdata[2]:.4g}}{unit}<br>{steps}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from neuraldbg.show.views.columns import columns_of
 from neuraldbg.show.views.moments import guilty_of, marks_of
 from neuraldbg.show.views.picking import pick, touched
@@ -13,7 +15,7 @@ from neuraldbg.show.views.view import Choice, Heat, Member, Scale
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord
     from neuraldbg.show.views.columns import Columns
-    from neuraldbg.show.views.view import Bools, Floats
+    from neuraldbg.show.views.view import Bools, Floats, Ints
 
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Heat:
@@ -58,14 +60,16 @@ def heat_of(
     rows, left_out = pick(layers, {*guilty, *touched(diagnosis)}, values, nonfinite, choice.rows)
     word = {"max": "largest", "min": "least", "extreme": "largest value by size"}[reduce]
     binned = f"{columns.note}; a cell shows the {word} in it" if columns.note else ""
+    steps, width = _to_the_end(run, choice, columns)
+    unread = ((0, 0), (0, len(steps) - len(columns.steps)))
     return Heat(
         name=name,
         title=title,
         layers=tuple(layers[i] for i in rows),
-        steps=columns.steps,
-        width=columns.width,
-        values=values[rows],
-        nonfinite=nonfinite[rows],
+        steps=steps,
+        width=width,
+        values=np.pad(values[rows], unread, constant_values=np.nan),
+        nonfinite=np.pad(nonfinite[rows], unread),
         scale=scale,
         reduce=reduce,
         marks=marks_of(run, diagnosis, choice),
@@ -73,6 +77,16 @@ def heat_of(
         notes=tuple(note for note in (binned, left_out, _read(run)) if note),
         empty="" if values.size else f"nothing was read of the {missing} of any layer in these steps",
     )
+
+
+def _to_the_end(run: RunRecord, choice: Choice, columns: Columns) -> tuple[Ints, Ints]:
+    """Return steps and width of the columns, with one that was not read where the run went on after the last of them:
+    a map that ends before the run does hides that it went on, and its failure.
+    """
+    ends = columns.steps[-1:] + columns.width[-1:]
+    tail = min(run.steps, run.steps if choice.last is None else choice.last + 1) - ends
+    after = tail > 0
+    return np.append(columns.steps, ends[after]), np.append(columns.width, tail[after])
 
 
 def _read(run: RunRecord) -> str:

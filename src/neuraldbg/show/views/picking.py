@@ -32,7 +32,7 @@ def pick(
     sizes = np.abs(values)
     seen = np.isfinite(sizes)
     largest = np.where(seen, sizes, 0).max(axis=1, initial=0)
-    usual = _medians(sizes, seen)
+    usual = medians(sizes, seen)
     stands_out = np.divide(largest, usual, out=np.zeros(len(layers)), where=usual > 0)
     order = [i for i, layer in enumerate(layers) if layer in first]
     order += np.flatnonzero(nonfinite.any(axis=1)).tolist()
@@ -46,11 +46,11 @@ def pick(
     )
 
 
-def _medians(values: Floats, seen: Bools) -> Floats:
+def medians(values: Floats, seen: Bools) -> Floats:
     """Return the median of what was seen in each row, 0 where nothing was; many medians one by one would be slow."""
     ordered = np.sort(np.where(seen, values, np.inf), axis=1)
     count, every = seen.sum(axis=1), np.arange(len(values))
     if not values.shape[1]:
         return np.zeros(len(values))
-    middle = (ordered[every, np.maximum(count - 1, 0) // 2] + ordered[every, count // 2 % values.shape[1]]) / 2
+    middle = (ordered[every, np.maximum(count - 1, 0) // 2] + ordered[every, count // 2]) / 2
     return np.where(count > 0, middle, 0.0)
