@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.console import Group
 from rich.padding import Padding
-from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from neuraldbg.show import comparison as say
-from neuraldbg.show.terminal.marks import ASCII, UNICODE, Marks
-from neuraldbg.show.text import number, plain
+from neuraldbg.show.terminal.page import Page, Writer
+from neuraldbg.show.text import number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.console import Console, RenderableType
 
     from neuraldbg.nouns.comparison import Comparison, HealthChange, LossPair, Setting
 
-WIDEST = 100
 STYLE = {"identical": "bold green", "close": "bold green", "diverged": "bold yellow", "incomparable": "bold cyan"}
 
 
 def render(comparison: Comparison, width: int | None = None) -> RenderableType:
     """Return the comparison as something that a rich console prints, at most ``width`` columns wide."""
-    return _Face(comparison, width)
+    return Page(lambda *how: _Writer(*how).all(comparison), width)
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
@@ -36,29 +32,8 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     console.print(render(comparison), crop=False)
 
 
-@dataclass(frozen=True)
-class _Face:
-    """Waits for the console, which knows the width and the encoding."""
-
-    comparison: Comparison
-    width: int | None
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        width = min(options.max_width, self.width or WIDEST)
-        writer = _Writer(ASCII if options.ascii_only else UNICODE, options.encoding, width)
-        segments = console.render(Group(*writer.all(self.comparison)), options.update(width=width, highlight=False))
-        for line in Segment.split_lines(segments):
-            yield from without_trailing_blanks(line)
-            yield Segment.line()
-
-
-@dataclass(frozen=True)
-class _Writer:
-    """Turns the parts of a comparison into renderables with one set of signs and one encoding."""
-
-    marks: Marks
-    encoding: str
-    width: int
+class _Writer(Writer):
+    """Turns the parts of a comparison into renderables."""
 
     def all(self, c: Comparison) -> Iterator[RenderableType]:
         """Give every part in reading order; parts without content are left out."""
@@ -142,37 +117,3 @@ class _Writer:
         for _ in range(columns):
             grid.add_column(overflow="fold")
         return grid
-
-    def heading(self, title: str) -> RenderableType:
-        """A title with a blank line above it."""
-        return Group(Text(), Text(title, style="bold underline" if self.marks is UNICODE else "bold"))
-
-    def item(self, words: str, style: str = "") -> RenderableType:
-        """A list item whose further lines hang under its first word."""
-        grid = Table.grid(padding=(0, 1))
-        grid.add_column(width=1)
-        grid.add_column(ratio=1)
-        grid.add_row(Text(self.marks.sigil, style="dim"), self.text(words, style))
-        return Padding(grid, (0, 0, 0, 2))
-
-    def cut(self, more: int) -> Iterator[RenderableType]:
-        """Say how many were left out, if any were."""
-        if more > 0:
-            yield Padding(Text(f"(+{more} more: --json)", style="dim"), (0, 0, 0, 4))
-
-    def text(self, words: str, style: str = "") -> Text:
-        """Words as text: never markup, never a control character."""
-        return Text(self.clean(words), style=style)
-
-    def clean(self, words: str) -> str:
-        """Make words of the runs safe for this terminal."""
-        return plain(words, self.encoding)
-
-
-def without_trailing_blanks(line: list[Segment]) -> list[Segment]:
-    """Take away what tables pad with: piped text should not end in spaces."""
-    while line and not line[-1].text.strip(" "):
-        line = line[:-1]
-    if line:
-        line = [*line[:-1], Segment(line[-1].text.rstrip(" "), line[-1].style)]
-    return line

@@ -6,31 +6,26 @@ then the chain of events. Works at any width from 40 columns, without colour, an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.console import Group
-from rich.measure import Measurement
 from rich.padding import Padding
-from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from neuraldbg.show.facts import facts_line
 from neuraldbg.show.phrases import credible, percent, place, statement
 from neuraldbg.show.terminal.chain import chain_lines
-from neuraldbg.show.terminal.marks import ASCII, UNICODE, VERDICT_STYLE, Marks
-from neuraldbg.show.text import listed, number, plain, sentence, shortest
+from neuraldbg.show.terminal.marks import UNICODE, VERDICT_STYLE
+from neuraldbg.show.terminal.page import Page, Writer
+from neuraldbg.show.text import listed, number, sentence, shortest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rich.console import Console, ConsoleOptions, OverflowMethod, RenderableType, RenderResult
+    from rich.console import Console, OverflowMethod, RenderableType
 
     from neuraldbg.nouns import Diagnosis, Hypothesis
 
-WIDEST = 100
-"""Columns; longer lines are hard to read."""
 FULL = 3
 """Causes that get a block of their own."""
 BRIEF, FOR, AGAINST, SYMPTOMS, UNJUDGED, EQUIVALENT = 4, 4, 3, 4, 4, 4
@@ -39,7 +34,7 @@ BRIEF, FOR, AGAINST, SYMPTOMS, UNJUDGED, EQUIVALENT = 4, 4, 3, 4, 4, 4
 
 def render(diagnosis: Diagnosis, width: int | None = None) -> RenderableType:
     """Return the diagnosis as something that a rich console prints, at most ``width`` columns wide."""
-    return _Face(diagnosis, width)
+    return Page(lambda *how: _Writer(*how).all(diagnosis), width)
 
 
 def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
@@ -47,33 +42,8 @@ def print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
     console.print(render(diagnosis), crop=False)  # a line of code that is too long is wrapped by the terminal, not cut
 
 
-@dataclass(frozen=True)
-class _Face:
-    """Waits for the console, which knows the width and the encoding."""
-
-    diagnosis: Diagnosis
-    width: int | None
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        width = min(options.max_width, self.width or WIDEST)
-        face = _Writer(ASCII if options.ascii_only else UNICODE, options.encoding, width)
-        segments = console.render(Group(*face.all(self.diagnosis)), options.update(width=width, highlight=False))
-        for line in Segment.split_lines(segments):
-            yield from _without_trailing_blanks(line)
-            yield Segment.line()
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        del console
-        return Measurement(min(40, options.max_width), min(options.max_width, self.width or WIDEST))
-
-
-@dataclass(frozen=True)
-class _Writer:
-    """Turns the parts of a diagnosis into renderables with one set of signs and one encoding."""
-
-    marks: Marks
-    encoding: str
-    width: int
+class _Writer(Writer):
+    """Turns the parts of a diagnosis into renderables."""
 
     def all(self, diagnosis: Diagnosis) -> Iterator[RenderableType]:
         """Give every part in reading order; parts without content are left out."""
@@ -93,7 +63,7 @@ class _Writer:
         if diagnosis.unjudged:
             yield self.heading("Not judged")
             for one in diagnosis.unjudged[:UNJUDGED]:
-                yield self.item(self.marks.sigil, f"{one.what}: {one.reason}", "dim")
+                yield self.item(f"{one.what}: {one.reason}", "dim")
             yield from self.cut(len(diagnosis.unjudged) - UNJUDGED)
         facts = facts_line(diagnosis.run, f" {self.marks.dot} ")
         if facts:
@@ -112,7 +82,7 @@ class _Writer:
         told = diagnosis.summary.lower()
         symptoms = [s for s in diagnosis.symptoms if s.lower() not in told]
         for symptom in symptoms[:SYMPTOMS]:
-            yield self.item(self.marks.sigil, symptom)
+            yield self.item(symptom)
         yield from self.cut(len(symptoms) - SYMPTOMS)
 
     def cause(self, cause: Hypothesis, rank: int) -> Iterator[RenderableType]:
@@ -128,18 +98,18 @@ class _Writer:
         yield self.indented(self.text(sentence(f"{failure}, likely due to {cause.sentence}")))
         for spot in cause.places:
             code = f": {spot.code}" if spot.code else ""
-            yield self.item(">", f"{shortest(spot.file)}:{spot.line}{code}", sign_style="cyan", indent=3)
+            yield self.item(f"{shortest(spot.file)}:{spot.line}{code}", sign=">", sign_style="bold cyan", by=3)
         for supports, sign, style, most in ((True, "+", "green", FOR), (False, "-", "red", AGAINST)):
             evidence = [e for e in cause.evidence if e.supports is supports]
             for one in evidence[:most]:
-                yield self.item(sign, statement(one), sign_style=style, indent=3)
-            yield from self.cut(len(evidence) - most, indent=5)
+                yield self.item(statement(one), sign=sign, sign_style=f"bold {style}", by=3)
+            yield from self.cut(len(evidence) - most, by=5)
         if cause.equivalent:
             names = listed(list(cause.equivalent), EQUIVALENT)
-            yield self.item("=", f"cannot be told apart from {names}", sign_style="cyan", indent=3)
+            yield self.item(f"cannot be told apart from {names}", sign="=", sign_style="bold cyan", by=3)
         if cause.verification:
             told = ", ".join(f"{key} {number(value)}" for key, value in cause.verification.items())
-            yield self.item("*", f"tried: {told}", sign_style="cyan", indent=3)
+            yield self.item(f"tried: {told}", sign="*", sign_style="bold cyan", by=3)
         yield from self.remedy(cause)
 
     def remedy(self, cause: Hypothesis) -> Iterator[RenderableType]:
@@ -165,43 +135,8 @@ class _Writer:
             where = ", ".join(place(cause))
             table.add_row(percent(cause.confidence), self.text(cause.cause), self.text(where, "dim"))
         yield Padding(table, (0, 0, 0, 1))
-        yield from self.cut(len(causes) - BRIEF, indent=3)
-
-    def heading(self, title: str) -> RenderableType:
-        """A title with a blank line above it."""
-        return Group(Text(), Text(title, style="bold underline" if self.marks is UNICODE else "bold"))
-
-    def item(self, sign: str, words: str, style: str = "", sign_style: str = "dim", indent: int = 2) -> RenderableType:
-        """A list item whose further lines hang under its first word."""
-        grid = Table.grid(padding=(0, 1))
-        grid.add_column(width=1)
-        grid.add_column(ratio=1)
-        grid.add_row(Text(sign, style=f"bold {sign_style}"), self.text(words, style))
-        return Padding(grid, (0, 0, 0, indent))
-
-    def cut(self, more: int, indent: int = 4) -> Iterator[RenderableType]:
-        """Say how many were left out, if any were."""
-        if more > 0:
-            yield Padding(Text(f"(+{more} more: --json)", style="dim"), (0, 0, 0, indent))
+        yield from self.cut(len(causes) - BRIEF, by=3)
 
     def indented(self, what: RenderableType, by: int = 3) -> RenderableType:
         """Move to the right."""
         return Padding(what, (0, 0, 0, by))
-
-    def text(self, words: str, style: str = "") -> Text:
-        """Words of the diagnosis as text: never markup, never a control character."""
-        return Text(self.clean(words), style=style)
-
-    def clean(self, words: str) -> str:
-        """Make words of the diagnosis safe for this terminal."""
-        return plain(words, self.encoding)
-
-
-def _without_trailing_blanks(line: list[Segment]) -> list[Segment]:
-    """Take away what tables pad with: piped text should not end in spaces."""
-    while line and not line[-1].text.strip(" "):
-        line = line[:-1]
-    if line:
-        last = line[-1]
-        line = [*line[:-1], Segment(last.text.rstrip(" "), last.style)]
-    return line
