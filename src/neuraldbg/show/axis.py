@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 LARGEST = 8e307
 """An axis does not reach further than this, so that its length is a number."""
+DECADES = 2
+"""Numbers that span more powers of ten than this are drawn on a log axis: on a linear one the small ones are at 0."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,18 @@ class Axis:
         if not self.log:
             return values
         return np.log10(np.where(values > 0, values, np.nan))
+
+
+def wide(values: Floats, *, signed: bool = False) -> bool:
+    """Whether the finite numbers that are not 0 span more powers of ten than a linear axis can show.
+
+    Where one is negative they do not, as a log axis has no place for it; ``signed``: the axis has one on either side.
+    """
+    finite = values[np.isfinite(values)]
+    sizes = np.abs(finite[finite != 0])
+    if not len(sizes) or (not signed and finite.min() < 0):
+        return False
+    return float(sizes.max()) > float(sizes.min()) * 10.0**DECADES
 
 
 def axis_of(parts: Iterable[Floats | Ints], *, log: bool = False) -> Axis:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.show.axis import wide
 from neuraldbg.show.static.axis import dress, legend
 from neuraldbg.show.static.curves import draw_curves
 from neuraldbg.show.static.marks import draw_moments
@@ -14,16 +15,11 @@ from neuraldbg.show.views.view import Line, Mark
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
     from matplotlib.axes import Axes
 
     from neuraldbg.show.static.theme import Theme
     from neuraldbg.show.views.crash import Curve, Picture
 
-    Floats = npt.NDArray[np.float64]
-
-DECADES = 2.0
-"""A loss that spans more powers of ten than this is drawn on a log axis (symmetric where it is not positive)."""
 BINS = 120
 """A run that did not fail is drawn as the median and the range of this many bins, once it has twice as many steps."""
 
@@ -35,18 +31,13 @@ def draw_loss(axes: Axes, shown: Picture, theme: Theme) -> None:
     if len(loss):
         values = np.where(finite, loss.values, np.nan)
         line = Line("loss", loss.steps, values, nonfinite=loss.steps[~finite])
-        draw_curves(axes, [line], (), theme, log=_wide(loss.values[finite]))
+        draw_curves(axes, [line], (), theme, log=wide(loss.values, signed=True))
     axes.set_ylabel("loss")
     dress(axes, theme)
     if not len(loss):
         _say(axes, "no loss was seen", theme)
     elif not finite.all():
         legend(axes, theme)
-
-
-def _wide(values: Floats) -> bool:
-    sizes = np.abs(values[values != 0])
-    return bool(len(sizes) and np.log10(sizes.max() / sizes.min()) > DECADES)
 
 
 def draw_layers(axes: Axes, shown: Picture, curves: Sequence[Curve], label: str, theme: Theme) -> None:

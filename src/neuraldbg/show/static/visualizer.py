@@ -24,6 +24,7 @@ import numpy as np
 
 from neuraldbg.errors import ConfigError
 from neuraldbg.nouns.json import jsonable
+from neuraldbg.show.axis import wide
 from neuraldbg.show.numbers import numbers
 from neuraldbg.show.static.canvas import FORMATS, encoded, put
 from neuraldbg.show.static.counting import counted
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 
     from neuraldbg.show.views.view import Floats, Ints
 
-DECADES = 2.0
-"""Positive numbers that span more powers of ten than this are drawn on a log axis."""
 STEP = "step"
 """The column of the steps, where numbers are written to a file."""
 LONGEST = 80
@@ -112,7 +111,7 @@ class DebugVisualizer:
             title=f"{name} of each layer",
             layers=tuple(values),
             bars=(Bar(name, np.where(np.isnan(found), np.inf, found)),),  # a NaN would mean that there is no value
-            scale=Scale(name, log=_wide(found)),
+            scale=Scale(name, log=wide(found)),
             notes=_lost(found),
             empty="" if len(found) else "no values were given",
         )
@@ -130,7 +129,7 @@ class DebugVisualizer:
             width=np.ones(len(at), np.int64),
             values=np.where(np.isfinite(cells), cells, np.nan),
             nonfinite=~np.isfinite(cells),
-            scale=Scale(name, log=_wide(cells)),
+            scale=Scale(name, log=wide(cells)),
             reduce="max",
             notes=_lost(cells),
             empty="" if cells.size else "no values were given",
@@ -184,7 +183,7 @@ class DebugVisualizer:
             name="series",
             title=title,
             lines=tuple(lines),
-            y=Scale(label, log=_wide(every)),
+            y=Scale(label, log=wide(every)),
             notes=_lost(every),
             empty="" if len(every) else "no values were given",
         )
@@ -224,12 +223,6 @@ def _over_steps(steps: Any, series: Mapping[str, Any]) -> tuple[Ints, dict[str, 
             raise ConfigError(f"there are {len(at)} steps and {len(values)} values of {name!r}: each step needs one")
         found[str(name)] = values[order]
     return at[order].astype(np.int64), found
-
-
-def _wide(values: Floats) -> bool:
-    finite = values[np.isfinite(values)]
-    positive = finite[finite > 0]
-    return bool(len(positive) and finite.min() >= 0 and np.log10(positive.max() / positive.min()) > DECADES)
 
 
 def _lost(values: Floats) -> tuple[str, ...]:

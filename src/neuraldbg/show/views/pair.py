@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.show.views.series import wide
+from neuraldbg.show.views.series import wide_lines
 from neuraldbg.show.views.view import Heat, Line, Lines, Mark, Scale
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def losses(one: RunRecord, other: RunRecord, comparison: Comparison) -> Lines:
         name="pair_loss",
         title=f"Loss: {comparison.names[0]} against {comparison.names[1]}",
         lines=tuple(lines),
-        y=Scale("loss", log=wide(lines)),
+        y=Scale("loss", log=wide_lines(lines)),
         marks=_marks(comparison),
         notes=("Older steps are means of several",) if any((r.history.width > 1).any() for r in (one, other)) else (),
         empty="" if lines else "no loss was seen in either run: NeuralDBG finds it where backward() is called",

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.nouns import SCALARS, resolve
+from neuraldbg.show.axis import wide
 from neuraldbg.show.views.columns import within
 from neuraldbg.show.views.moments import guilty_of, marks_of
 from neuraldbg.show.views.reading import KINDS, NORM, SHARES, check, scale_of
 from neuraldbg.show.views.view import Choice, Line, Lines, Member, Scale
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from neuraldbg.nouns import Diagnosis, RunRecord, Series
 
 UNITS = {"duration": "s", "overhead": "s"}
 """Of scalars."""
-DECADES = 2.0
-"""Positive values that span more powers of ten than this are shown on a log axis."""
 
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Lines:
@@ -36,7 +37,7 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Lines:
         name="series",
         title=f"{scale.label}: {KINDS[kind]} {of}",
         lines=lines,
-        y=Scale(scale.label, scale.unit, log=scale.log and wide(lines)),
+        y=Scale(scale.label, scale.unit, log=scale.log and wide_lines(lines)),
         marks=marks_of(run, diagnosis, choice),
         guilty=guilty_of(diagnosis, {line.layer for line in lines if line.layer})[0],
         notes=("Older steps were thinned: a value is the mean of several, the band their range",) if thinned else (),
@@ -104,18 +105,16 @@ def scalars_of(
         name=name,
         title=title,
         lines=tuple(lines),
-        y=Scale(label, UNITS.get(names[0], ""), log=wide(lines)),
+        y=Scale(label, UNITS.get(names[0], ""), log=wide_lines(lines)),
         marks=marks_of(run, diagnosis, choice),
         notes=("Older steps were thinned: a value is the mean of several",) if thinned and lines else (),
         empty="" if lines else f"no {' or '.join(names)} was measured in these steps",
     )
 
 
-def wide(lines: list[Line] | tuple[Line, ...]) -> bool:
-    """Whether no value is negative and the positive ones span more powers of ten than a linear axis can show."""
-    found = np.concatenate([np.zeros(0), *(line.values[np.isfinite(line.values)] for line in lines)])
-    positive = found[found > 0]
-    return bool(len(positive) and found.min() >= 0 and np.log10(positive.max() / positive.min()) > DECADES)
+def wide_lines(lines: Sequence[Line]) -> bool:
+    """Whether these lines together want a log axis."""
+    return wide(np.concatenate([np.zeros(0), *(line.values for line in lines)]))
 
 
 VIEW = Member(
