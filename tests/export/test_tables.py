@@ -15,8 +15,8 @@ from tests.export import oracle, runs
 
 from neuraldbg.errors import MissingExtra
 from neuraldbg.export import Selection, export, parquet
-from neuraldbg.export.csv import harmless
 from neuraldbg.nouns import SCALARS, STATS, Site, column
+from neuraldbg.nouns.csv import harmless
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ import numpy as np
 from neuraldbg.export.exporter import Exporter
 from neuraldbg.export.numbers import PLAIN, texts
 from neuraldbg.export.tables import Words, about, tables
+from neuraldbg.nouns.csv import harmless
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from neuraldbg.export.exporter import Selection
     from neuraldbg.export.tables import Table, Values
     from neuraldbg.nouns import Diagnosis, RunRecord
-
-FORMULAS = ("=", "+", "-", "@", "\t", "\r", "'")
 
 
 def write(run: RunRecord, diagnosis: Diagnosis, selection: Selection, path: Path) -> None:
@@ -61,11 +60,6 @@ def _cells(values: Values) -> list[str]:
     for at in np.flatnonzero(mask).tolist():
         found[at] = ""
     return found
-
-
-def harmless(text: str) -> str:
-    """Return text that no spreadsheet runs as a formula."""
-    return f"'{text}" if text.startswith(FORMULAS) else text
 
 
 EXPORTER = Exporter(

@@ -111,6 +111,20 @@ def test_metrics_layers_and_cells(plots, tmp_path):
     assert table[1] == ["0", "3.0", "1.0"]
 
 
+def test_no_spreadsheet_runs_a_name_and_numbers_stay_numbers(plots, tmp_path):
+    names = ["=cmd|' /C calc'!A1", "+a", "-b", "@c", "'d", "\te", "f", "\udcff"]
+    plots.plot_layer_comparison("norm", dict.fromkeys(names, -1.5))
+    plots.plot_training_metrics("run", [0, 1], {"=1+1": [-1.0, float("-inf")]})
+    with plots.export_plot_data("norm_layers", tmp_path / "a.csv").open(encoding="utf-8", newline="") as opened:
+        table = list(csv.reader(opened))
+    assert [name for name, _ in table[1:]] == [*(f"'{name}" for name in names[:6]), "f", "\\udcff"]
+    assert {value for _, value in table[1:]} == {"-1.5"}
+    with plots.export_plot_data("run_metrics", tmp_path / "b.csv").open(encoding="utf-8", newline="") as opened:
+        assert list(csv.reader(opened)) == [["step", "'=1+1"], ["0", "-1.0"], ["1", "-inf"]]
+    plain = plots.export_plot_data("norm_layers", tmp_path / "a.json").read_text()
+    assert json.loads(plain)["columns"]["layer"][0] == names[0]  # nothing runs a JSON file: the name as it is
+
+
 def test_all_formats_and_the_same_again(tmp_path):
     plots = DebugVisualizer(VisualizationConfig(tmp_path, formats=("svg", "png", "pdf"), theme="dark", size_in=(5, 4)))
     for values in ([1, 2], [3, 4]):

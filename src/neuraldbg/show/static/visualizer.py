@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuraldbg.errors import ConfigError
+from neuraldbg.nouns.csv import harmless
 from neuraldbg.nouns.json import jsonable
 from neuraldbg.show.axis import wide
 from neuraldbg.show.numbers import numbers
@@ -145,19 +146,20 @@ class DebugVisualizer:
         return self._known(plot).files
 
     def export_plot_data(self, plot: str, path: str | os.PathLike[str]) -> Path:
-        """Write the numbers in a plot to a .json or .csv file. ConfigError for another suffix or an unknown plot."""
+        """Write the numbers in a plot to a .json or .csv file. ConfigError for another suffix or an unknown plot.
+
+        In a .csv file a name that a spreadsheet would run as a formula has an apostrophe in front.
+        """
         drawn, where = self._known(plot), Path(path)
         columns = {name: values.tolist() for name, values in drawn.columns.items()}
         if where.suffix.lower() == ".json":
             body = {"plot": plot, "title": drawn.view.title, "notes": drawn.view.notes, "columns": columns}
             text = json.dumps(jsonable(body), indent=2, allow_nan=False) + "\n"
         elif where.suffix.lower() == ".csv":
-            lines = io.StringIO(newline="")
-            csv.writer(lines).writerows([columns, *zip(*columns.values(), strict=True)])
-            text = lines.getvalue()
+            text = _table(columns)
         else:
             raise ConfigError(f"cannot write data to {str(where)!r}: its name must end in .json, .csv")
-        return put(where, text.encode())
+        return put(where, text.encode("utf-8", "backslashreplace"))  # names may hold what UTF-8 cannot say
 
     def create_dashboard(self, plots: Iterable[str] | None = None, path: str | os.PathLike[str] | None = None) -> Path:
         """Write one page with the pictures of these plots, by default all of them, that needs no other file."""
@@ -223,6 +225,14 @@ def _over_steps(steps: Any, series: Mapping[str, Any]) -> tuple[Ints, dict[str, 
             raise ConfigError(f"there are {len(at)} steps and {len(values)} values of {name!r}: each step needs one")
         found[str(name)] = values[order]
     return at[order].astype(np.int64), found
+
+
+def _table(columns: Mapping[str, list[Any]]) -> str:
+    """Columns as the text of a CSV file, with no name that a spreadsheet runs."""
+    lines = io.StringIO(newline="")
+    rows = [columns, *zip(*columns.values(), strict=True)]
+    csv.writer(lines).writerows([harmless(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    return lines.getvalue()
 
 
 def _lost(values: Floats) -> tuple[str, ...]:
