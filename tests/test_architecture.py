@@ -69,6 +69,14 @@ def test_each_file_can_be_read_in_one_sitting(path):
     assert path.stem not in {"utils", "util", "helpers", "misc", "common"}, "name it after what it holds"
 
 
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_each_function_can_be_seen_at_once(path):
+    """40 lines are wanted; nothing is longer than a screen."""
+    tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    functions = [node for node in tree if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    assert [node.name for node in functions if node.end_lineno - node.lineno >= 60] == []
+
+
 def test_nothing_of_one_machine_is_written_down():
     """No folder of the machine that it was written on, and no host to install from."""
     own = Path(__file__).resolve()

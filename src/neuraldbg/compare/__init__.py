@@ -19,7 +19,12 @@ from neuraldbg.compare.words import notes_of, summary_of
 from neuraldbg.nouns.comparison import Compared, Comparison
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from neuraldbg.compare.layers import Matching
+    from neuraldbg.compare.sites import SitePair
     from neuraldbg.nouns import Diagnosis, RunRecord
+    from neuraldbg.nouns.comparison import Tolerance
 
 __all__ = ["compare"]
 
@@ -44,47 +49,69 @@ def compare(
     pairs, only = pair_sites((one.layout, other.layout), matching.pairs)
     tol = tolerance_for((site.dtype for pair in pairs for site in (pair.one, pair.other)), rtol, atol)
     whole = all(_read_in_full(run) for run in runs)
-    time = stretches(one.history, other.history, (one.history.read, other.history.read), whole=whole)
-    measured = measure(runs, pairs, time, tol)
-    streams = sorted({*one.streams} & {*other.streams})
-    losses = [pair for stream in streams if (pair := scalar_pair(runs, "loss", stream, tol)) is not None]
-    found = Findings(runs, pairs, time, measured, losses)
-    first, earliest = found.first(beyond=True), found.first(beyond=False)
-    compared_sites = int((~np.isnan(measured.relative)).any(axis=0).sum()) if len(time) else 0
-    verdict = "diverged" if first else "close" if earliest else "identical"
-    if not compared_sites and not losses:
-        verdict = "incomparable"
+    found = _findings(runs, pairs, tol, whole=whole)
     comparison = Comparison(
-        verdict=verdict,
+        verdict="",
         summary="",
         names=names,
         tolerance=tol,
-        first=first.difference if first else None,
-        earliest=earliest.difference if earliest and (first is None or earliest.key < first.key) else None,
-        trend=first.trend if first else None,
-        overall=overall_trend(found, earliest.difference.step) if earliest else None,
         kinds=kind_spans(found),
         layers=layer_spans(found),
         settings=settings.differences(runs, matching, whole=whole),
         paired=matching.paired,
         only=matching.only,
-        losses=tuple(loss_pair(pair) for pair in losses),
+        losses=tuple(loss_pair(pair) for pair in found.losses),
         verdicts=(judged[0].verdict, judged[1].verdict) if judged else ("", ""),
-        health=health.changes(runs, judged, matching.pairs, pairs, time),
-        compared=Compared(
-            steps=(one.steps, other.steps),
-            read=int(time.width.sum()),
-            span=(int(time.steps[0]), int(time.steps[-1] + time.width[-1] - 1)) if len(time) else None,
-            scalars=max((int(pair.time.width.sum()) for pair in losses), default=0),
-            sites=compared_sites,
-            only=only,
-            share=measured.share,
-        ),
+        health=health.changes(runs, judged, matching.pairs, pairs, found.time),
+        compared=_compared(found, only),
         notes=notes_of(found, names, whole=whole),
         drift=drift_of(found),
     )
+    return _judge(comparison, found, matching)
+
+
+def _findings(runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], tol: Tolerance, *, whole: bool) -> Findings:
+    """Lay both histories over each other and measure how far apart sites and losses are."""
+    one, other = runs
+    time = stretches(one.history, other.history, (one.history.read, other.history.read), whole=whole)
+    measured = measure(runs, pairs, time, tol)
+    streams = sorted({*one.streams} & {*other.streams})
+    losses = [pair for stream in streams if (pair := scalar_pair(runs, "loss", stream, tol)) is not None]
+    return Findings(runs, pairs, time, measured, losses)
+
+
+def _compared(found: Findings, only: tuple[int, int]) -> Compared:
+    """Say what the comparison rests on."""
+    one, other = found.runs
+    time, measured = found.time, found.measured
+    return Compared(
+        steps=(one.steps, other.steps),
+        read=int(time.width.sum()),
+        span=(int(time.steps[0]), int(time.steps[-1] + time.width[-1] - 1)) if len(time) else None,
+        scalars=max((int(pair.time.width.sum()) for pair in found.losses), default=0),
+        sites=int((~np.isnan(measured.relative)).any(axis=0).sum()) if len(time) else 0,
+        only=only,
+        share=measured.share,
+    )
+
+
+def _judge(comparison: Comparison, found: Findings, matching: Matching) -> Comparison:
+    """Add the verdict, where the runs part, what becomes of it, and the one sentence."""
+    first, earliest = found.first(beyond=True), found.first(beyond=False)
+    verdict = "diverged" if first else "close" if earliest else "identical"
+    if not comparison.compared.sites and not found.losses:
+        verdict = "incomparable"
+    judged = replace(
+        comparison,
+        verdict=verdict,
+        first=first.difference if first else None,
+        earliest=earliest.difference if earliest and (first is None or earliest.key < first.key) else None,
+        trend=first.trend if first else None,
+        overall=overall_trend(found, earliest.difference.step) if earliest else None,
+    )
+    time = found.time
     before = int(time.width[time.steps < first.difference.step].sum()) if first else 0
-    return replace(comparison, summary=summary_of(comparison, matching, before))
+    return replace(judged, summary=summary_of(judged, matching, before))
 
 
 def _read_in_full(run: RunRecord) -> bool:
