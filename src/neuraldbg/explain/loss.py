@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.explain.words import number
 from neuraldbg.nouns import Series
 
 if TYPE_CHECKING:
@@ -61,6 +62,20 @@ class LossSummary:
     def last(self) -> float:
         """The level at the end: median over the last window."""
         return float(np.median(self._y[-self.window :])) if len(self._y) else float("nan")
+
+    @property
+    def ending(self) -> str:
+        """The level at the end, with what it is: ``32.6 (median of the last 6 losses)``."""
+        return f"{number(self.last)} ({self._over('median of the last', 'last')})"
+
+    @property
+    def lowest(self) -> str:
+        """The lowest level, with what it is: ``0.213 (lowest median of 6 losses in a row)``."""
+        return f"{number(self.best)} ({self._over('lowest median of', 'lowest')}{' in a row' * (self.window > 1)})"
+
+    def _over(self, several: str, one: str) -> str:
+        noun = "finite loss" if len(self.finite) < len(self.series) else "loss"
+        return f"{several} {self.window} {noun}es" if self.window > 1 else f"{one} {noun}"
 
     @cached_property
     def best(self) -> float:

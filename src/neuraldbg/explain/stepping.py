@@ -238,7 +238,7 @@ def poor(case: Case) -> float:
 def weigh_poverty(case: Case, weigh: Weighing, weight: float) -> None:
     """Say that the loss is still above that of one who only knows how frequent each class is."""
     weigh.speaks(
-        f"after {len(case.loss)} steps the loss of {number(case.loss.last)} is still above what the frequencies of the "
+        f"after {len(case.loss)} steps the loss of {case.loss.ending} is still above what the frequencies of the "
         "classes alone give", weight, poor(case), POOR,
     )  # fmt: skip
 

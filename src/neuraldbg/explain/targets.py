@@ -100,7 +100,7 @@ def below(case: Case, weigh: Weighing, floor: float, because: str) -> None:
         return
     best = case.loss.best
     if best < floor - 0.02:
-        weigh.against(f"the loss fell to {number(best)}, below what {because}", 4.0, best, floor)
+        weigh.against(f"the loss fell to {case.loss.lowest}, below what {because}", 4.0, best, floor)
     else:
         weigh.speaks(f"the loss never went below {number(floor)}, the floor for {because}", 0.5, best, floor)
 

@@ -169,10 +169,10 @@ def find_trouble(case: Case) -> Trouble:
         if loss.diverged:
             begun = number(loss.initial)
             if loss.best < 0.95 * loss.initial:
-                begun = f"{number(loss.best)}, its best,"
-            phrase = f"the loss rose from {begun} to {number(loss.last)}"
+                begun = loss.lowest
+            phrase = f"the loss rose from {begun} to {loss.ending}"
             if loss.peak > 10 * abs(loss.last):
-                phrase += f" (at most {number(loss.peak)})"
+                phrase += f", with a peak of {number(loss.peak)}"
             return Trouble("diverged", loss.diverged_from, phrase)
     if _still(case):
         steps = plural(case.run.steps or len(case.history), "step")
@@ -200,13 +200,14 @@ def _course(case: Case) -> Trouble:
     guess = guessing_loss(case)
     if not loss.learned and loss.last < LEARNT_ALREADY * guess:
         return Trouble("none")
-    span = f"in {plural(case.run.steps or len(loss), 'step')} ({number(loss.initial)} to {number(loss.last)})"
+    fell = "hardly fell" if loss.last < loss.initial else "did not fall"
+    span = f"{fell} in {plural(case.run.steps or len(loss), 'step')}, from {number(loss.initial)} to {loss.ending}"
     if loss.stuck and loss.finite.values.min() >= 0:
-        return Trouble("stuck", int(loss.series.steps[0]), f"the loss hardly fell {span}")
+        return Trouble("stuck", int(loss.series.steps[0]), f"the loss {span}")
     if loss.slow and loss.finite.values.min() >= 0:
-        return Trouble("slow", int(loss.series.steps[0]), f"the loss hardly fell {span}")
+        return Trouble("slow", int(loss.series.steps[0]), f"the loss {span}")
     if at_guess(case) and not loss.diverged:
-        said = f"the loss came to rest at {number(loss.last)}, hardly better than a constant guess ({number(guess)})"
+        said = f"the loss came to rest at {loss.ending}, hardly better than a constant guess ({number(guess)})"
         weak = any(term.get("kind") in ("mse", "squared_error") for term in case.terms)
         return Trouble("stuck", int(loss.series.steps[0]), said, guess=weak)
     if loss.learned or not loss.alone:

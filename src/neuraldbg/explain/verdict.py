@@ -148,9 +148,9 @@ def _course(case: Case, *, lower: bool = False) -> str:
     if not len(loss):
         text = "No loss was seen"
     elif loss.learned and not loss.finite.values.min() < 0 < loss.finite.values.max():
-        text = f"The loss fell from {number(loss.initial)} to {number(loss.last)}"
+        text = f"The loss fell from {number(loss.initial)} to {loss.ending}"
     else:
-        text = f"The loss went from {number(loss.initial)} to {number(loss.last)}"
+        text = f"The loss went from {number(loss.initial)} to {loss.ending}"
     return text[:1].lower() + text[1:] if lower else text
 
 

@@ -22,6 +22,9 @@ SET, DIFFERS, WRONG = (
     "What went wrong in one of them",
 )
 """Headings."""
+LOSS = "Loss, over the steps that both have"
+LOSSES = ("last step", "lowest", "mean")
+"""What the numbers of a LossPair are: ``final``, ``best`` and ``mean``. A diagnosis tells medians of several steps."""
 KINDS = {
     "input": "inputs",
     "param": "weights",

@@ -52,7 +52,7 @@ class _Writer(Writer):
             yield self.heading(say.DIFFERS)
             yield self.kinds(c)
         if c.losses and c.verdict != "identical":
-            yield self.heading("Loss")
+            yield self.heading(say.LOSS)
             for pair in c.losses:
                 yield from self.loss(pair, c)
         if c.health:
@@ -92,10 +92,10 @@ class _Writer(Writer):
         return Padding(grid, (0, 0, 0, 2))
 
     def loss(self, pair: LossPair, c: Comparison) -> Iterator[RenderableType]:
-        """Final, best and mean, and when they part."""
+        """The last, the lowest and the mean, and when they part."""
         grid = self.grid(4)
         of = f" of optimizer {pair.stream}" if len(c.losses) > 1 else ""
-        grid.add_row(Text(), *(self.text(f"{word}{of}", "dim") for word in ("final", "best", "mean")))
+        grid.add_row(Text(), *(self.text(f"{word}{of}", "dim") for word in say.LOSSES))
         for k, name in enumerate(c.names):
             grid.add_row(self.text(name), *(self.text(number(v[k])) for v in (pair.final, pair.best, pair.mean)))
         yield Padding(grid, (0, 0, 0, 2))

@@ -159,7 +159,7 @@ def _told(line: Line, scale: Scale, marks: Marks) -> str:
     if not len(finite):
         return "no finite value"
     last = line.values[np.isfinite(line.values)]
-    word = "last" if np.isfinite(line.values[-1:]).all() else "last finite"
+    word = "last step" if np.isfinite(line.values[-1:]).all() else "last finite"
     low, high = quantity(float(finite.min()), scale), quantity(float(finite.max()), scale)
     words = f"{low} {marks.span} {high}" + (f", {word} {quantity(float(last[-1]), scale)}" if len(last) else "")
     lost = int((finite <= 0).sum()) if scale.log else 0

@@ -26,7 +26,7 @@ from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.profiles import MATRIX_TYPES, RECURRENT_TYPES
 from neuraldbg.explain.structure import resting
 from neuraldbg.explain.trouble import guessing_loss
-from neuraldbg.explain.words import number, percent
+from neuraldbg.explain.words import percent
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def judge(case: Case) -> Finding | None:
     weigh.speaks(f"everything passes {layer.path}, which has {units} for {asked}",
                  2.0 if width == 1 else 1.6, width, enough)  # fmt: skip
     weigh.speaks(
-        f"the loss rests at {number(case.loss.last)}, {percent(case.loss.last / guess)} of the loss of guessing", 0.6,
+        f"the loss rests at {case.loss.ending}, {percent(case.loss.last / guess)} of the loss of guessing", 0.6,
         case.loss.last, REST * guess,
     )  # fmt: skip
     wider = 2 ** math.ceil(math.log2(max(16, 2 ** (enough + 2))))

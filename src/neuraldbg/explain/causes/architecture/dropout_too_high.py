@@ -81,15 +81,14 @@ def _weigh_course(case: Case, weigh: Weighing) -> None:
         return
     poor = guess > 0 and last > POOR * guess
     if poor:
-        weigh.speaks(
-            f"after training the loss is {number(last)}, where guessing gives {number(guess)}", 2.0, last, POOR * guess
-        )
+        said = f"after training the loss is {case.loss.ending}, where guessing gives {number(guess)}"
+        weigh.speaks(said, 2.0, last, POOR * guess)
     evaluated = case.scalar("eval_loss").finite().values
     apart = len(evaluated) > 0 and TIMES * float(evaluated[-1]) < last
     if apart and not poor:
         weigh.speaks(
-            f"in evaluation, where nothing is dropped, the loss is {number(float(evaluated[-1]))}, and {number(last)} "
-            "in training", 2.0, float(evaluated[-1]), last / TIMES,
+            f"in evaluation, where nothing is dropped, the loss is {number(float(evaluated[-1]))}, and in training "
+            f"{case.loss.ending}", 2.0, float(evaluated[-1]), last / TIMES,
         )  # fmt: skip
     weigh.against(
         f"the model learns: the loss fell by {percent(case.loss.relative)}", 1.0 if poor or apart else 2.5,

@@ -57,7 +57,7 @@ def judge(case: Case) -> Finding | None:
     if layer:
         weigh.speaks(f"{layer} ({value.get('type')}) is the first layer to let it in", 0.5, str(layer))
     if case.loss.learned and case.loss.last < FAR * case.loss.initial:
-        weigh.speaks(f"the loss fell from {number(case.loss.initial)} to {number(case.loss.last)}, as when the answer "
+        weigh.speaks(f"the loss fell from {number(case.loss.initial)} to {case.loss.ending}, as when the answer "
                      "is visible", 0.3, case.loss.last)  # fmt: skip
     return weigh.conclude(
         f"future tokens that the model can see: outputs up to position {at} depend on inputs after it",

@@ -74,8 +74,8 @@ def _weigh(case: Case, term: dict[str, Any], mean: float, std: float) -> Finding
     best = case.loss.best if len(case.loss) else float("nan")
     if squared and term.get("reduction") == "mean" and math.isfinite(best) and variance > 0:
         if best < 0.7 * variance:
-            weigh.against(f"the loss went to {number(best)}, below the variance of the targets: the model copes with "
-                          "their scale", 0.5 if _slow_start(case, rms, weigh) else 4.0, best, variance)  # fmt: skip
+            said = f"the loss went to {case.loss.lowest}, below the variance of the targets: it copes with their scale"
+            weigh.against(said, 0.5 if _slow_start(case, rms, weigh) else 4.0, best, variance)
         elif len(case.loss) >= 10:
             weigh.speaks(
                 f"the loss never got below the variance of the targets ({number(variance)})", 1.5, best, variance

@@ -71,7 +71,7 @@ def _weigh(case: Case, count: int, factor: float, divisor: float) -> Finding:
     elif case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.0)
     elif case.loss.last > HARDLY * (guess := guessing_loss(case)):
-        said = f"the loss of {number(case.loss.last)} is hardly better than that of guessing, {number(guess)}"
+        said = f"the loss of {case.loss.ending} is hardly better than that of guessing, {number(guess)}"
         weigh.speaks(said, 1.0, case.loss.last, HARDLY * guess)
     else:
         weigh_bearing(case, weigh)

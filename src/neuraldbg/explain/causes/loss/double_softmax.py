@@ -96,9 +96,8 @@ def sits_under(term: dict[str, Any]) -> bool:
 def _floor(case: Case, weigh: Weighing, lowest: float, classes: int) -> None:
     best = float(case.loss.finite.values.min()) if len(case.loss.finite) else float("nan")
     if best < lowest - 0.01:
-        weigh.against(
-            f"the loss fell to {number(best)}, below what probabilities allow with {classes} classes", 4.0, best, lowest
-        )
+        said = f"the loss fell to {number(best)} (lowest loss), below what probabilities allow with {classes} classes"
+        weigh.against(said, 4.0, best, lowest)
     elif best >= lowest:
         weigh.speaks(
             f"the loss never went below {number(lowest)}, the floor for probabilities with {classes} classes",

@@ -58,9 +58,10 @@ def _divergence(case: Case) -> Finding | None:
         "bound", 5.0, "plus", "minus",
     )  # fmt: skip
     if last < min(0.0, case.loss.initial) or len(values) < len(case.loss.series):
-        weigh.speaks(f"the loss fell from {number(case.loss.initial)} to {number(last)}, below zero", 2.0, last, 0.0)
+        said = f"the loss fell from {number(case.loss.initial)} to {case.loss.ending}, below zero"
+        weigh.speaks(said, 2.0, last, 0.0)
     else:
-        weigh.against(f"the loss stays above zero ({number(last)})", 2.0, last, 0.0)
+        weigh.against(f"the loss stays above zero: {case.loss.ending}", 2.0, last, 0.0)
     return weigh.conclude(
         "a Kullback-Leibler divergence that is maximised: its sign is the wrong way round",
         Remedy("Add the divergence with a minus before the sum.",
@@ -99,12 +100,13 @@ def _weigh(case: Case, term: dict[str, Any], maximised: bool) -> Finding | None:
         weigh.speaks(f"the only term of the loss ({kind}) enters with a minus", 4.0, "minus")
     grown = direction * last - direction * initial
     scale = max(abs(initial), 1e-12)
+    course = f"the loss went from {number(initial)} to {case.loss.ending}"
     if grown > (WORSE - 1) * scale or len(values) < len(case.loss.series):
-        weigh.speaks(f"the misfit grows: the loss went from {number(initial)} to {number(last)}", 3.0, last, initial)
+        weigh.speaks(f"the misfit grows: {course}", 3.0, last, initial)
     elif grown < 0.05 * scale:
-        weigh.against(f"the fit did not get worse: the loss went from {number(initial)} to {number(last)}", 4.0, last)
+        weigh.against(f"the fit did not get worse: {course}", 4.0, last)
     else:
-        weigh.speaks(f"the loss went from {number(initial)} to {number(last)}", 0.5, last, initial)
+        weigh.speaks(course, 0.5, last, initial)
     guess = guessing_loss(case)
     if abs(initial) < 0.5 * guess:
         weigh.against(

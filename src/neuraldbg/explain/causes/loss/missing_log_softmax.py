@@ -83,7 +83,7 @@ def _weigh(case: Case, term: dict[str, Any]) -> Finding | None:
     if "logsoftmax" in (term.get("chain") or []) and what != "probabilities":
         weigh.against("a log-softmax stands below, and what follows it may be meant", 3.5, "logsoftmax")
     if case.loss.last < 0 and term.get("sign", 1) == 1:
-        weigh.speaks(f"the loss is negative ({number(case.loss.last)}), which log-probabilities cannot make", 1.0,
+        weigh.speaks(f"the loss is {case.loss.ending}, and log-probabilities make none that is negative", 1.0,
                      case.loss.last, 0.0)  # fmt: skip
     name = "KLDivLoss" if kind == "kl_div" else "NLLLoss"
     return weigh.conclude(

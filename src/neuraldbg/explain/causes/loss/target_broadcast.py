@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.words import number
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ def _plateau(case: Case, term: dict[str, Any], weigh: Weighing) -> None:
         return
     best, variance = case.loss.best, float(std) ** 2
     if best < 0.5 * variance:
-        weigh.against(f"the loss fell to {number(best)}, below the variance of the targets", 3.0, best, variance)
+        weigh.against(f"the loss fell to {case.loss.lowest}, below the variance of the targets", 3.0, best, variance)
     elif best < 2 * variance:
         weigh.speaks("the loss stays at about the variance of the targets", 1.0, best, variance)
 

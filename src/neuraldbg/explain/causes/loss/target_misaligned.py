@@ -75,9 +75,7 @@ def _tokens(case: Case, slot: dict[str, Any]) -> Finding | None:
     if offset == "0":  # an autoencoder is asked for its input on purpose, and cannot copy it that easily
         level = math.log(max(2, slot.get("distinct", 2)))
         if case.loss.last < 0.1 * level:
-            weigh.speaks(
-                f"the loss fell to {number(case.loss.last)}: copying is all there is to learn", 1.2, case.loss.last
-            )
+            weigh.speaks(f"the loss fell to {case.loss.ending}: copying is all there is to learn", 1.2, case.loss.last)
         else:
             weigh.against("the loss does not go to zero, so the model cannot simply copy", 1.5, case.loss.last)
     return weigh.conclude(
@@ -103,9 +101,7 @@ def _mirrored(case: Case, slot: dict[str, Any]) -> Finding | None:
     if case.loss.last < HALF * case.loss.initial:
         weigh.against("the network learns the labels all the same", 2.0, case.loss.last, case.loss.initial)
     else:
-        weigh.speaks(
-            f"the loss fell only from {number(case.loss.initial)} to {number(case.loss.last)}", 1.0, case.loss.last
-        )
+        weigh.speaks(f"the loss fell only from {number(case.loss.initial)} to {case.loss.ending}", 1.0, case.loss.last)
     return weigh.conclude(
         "targets in the reverse order: the labels of a sequence belong to its mirrored positions",
         Remedy("Bring tokens and labels into the same order.",

@@ -104,7 +104,7 @@ def _weigh_course(case: Case, weigh: Weighing, early: float) -> None:
     elif case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.0)
     else:
-        weigh.speaks(f"after {len(case.loss)} steps the loss of {number(case.loss.last)} is still no better than what "
+        weigh.speaks(f"after {len(case.loss)} steps the loss of {case.loss.ending} is still no better than what "
                      "the frequencies of the classes alone give", 1.0, poor(case), POOR)  # fmt: skip
     if case.sound_init is False:
         weigh.against("the weights began at an unusual scale", 1.5)

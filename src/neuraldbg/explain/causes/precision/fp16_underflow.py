@@ -76,7 +76,7 @@ def judge(case: Case) -> Finding | None:
         f"{number(size)}; the smallest float16 is {number(LEAST)}", 3.5 if share > 0.8 else 2.5, share, FLUSHED,
     )  # fmt: skip
     if minute:
-        weigh.speaks(f"the loss itself is only {number(case.loss.last)}", 0.5, case.loss.last, MINUTE)
+        weigh.speaks(f"the loss itself is only {case.loss.ending}", 0.5, case.loss.last, MINUTE)
     part = len(lost) / len(found)
     if part < 0.2:
         weigh.against(f"most float16 gradients ({percent(1 - part)} of the places) are of usual size", 2.0, part, 0.2)
@@ -84,7 +84,7 @@ def judge(case: Case) -> Finding | None:
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.5)
     elif len(case.loss) and case.loss.relative < WORTH:
-        weigh.speaks(f"the loss has not fallen ({number(case.loss.initial)} to {number(case.loss.last)})", 0.7)
+        weigh.speaks(f"the loss has not fallen: {number(case.loss.initial)} to {case.loss.ending}", 0.7)
     else:
         weigh.against("the training is not in trouble", 2.0)
     layers = list(dict.fromkeys(v[2] for v in lost.values()))
