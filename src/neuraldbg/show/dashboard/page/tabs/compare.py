@@ -137,7 +137,7 @@ def _losses(c: Comparison) -> list[Any]:
         for k, name in enumerate(c.names):
             rows.append([plain(name + of), *(number(v[k]) for v in (pair.final, pair.best, pair.mean))])
     said = [words for pair in c.losses if (words := say.apart(pair))]
-    return [html.H3("Loss"), table(["run", "final", "best", "mean"], rows, numbers=(1, 2, 3)), _items(said)]
+    return [html.H3(say.LOSS), table(["run", *say.LOSSES], rows, numbers=(1, 2, 3)), _items(said)]
 
 
 def health(scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
