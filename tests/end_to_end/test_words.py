@@ -26,6 +26,22 @@ for step in range(60):
 print("final loss", loss.item())
 """
 
+LOG_OF_ZERO = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 4), nn.Softmax(-1))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
+for step in range(70):
+    x, y = torch.randn(32, 8), torch.randint(0, 4, (32,))
+    picked = model(x)[torch.arange(32), y]
+    loss = -torch.log(torch.relu(picked - 0.3 * (step >= 60))).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
 
 def command(*args, cwd):
     done = subprocess.run(
@@ -37,10 +53,11 @@ def command(*args, cwd):
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A folder with two runs that break, by a little and by a lot."""
+    """A folder with a run that breaks, one that does not, and one whose loss takes the log of 0."""
     home = tmp_path_factory.mktemp("words")
-    for name, rate in {"wild": 12.0, "mild": 0.1}.items():
-        (home / f"{name}.py").write_text(WILD.format(lr=rate))
+    programs = {"wild": WILD.format(lr=12.0), "mild": WILD.format(lr=0.1), "log": LOG_OF_ZERO}
+    for name, program in programs.items():
+        (home / f"{name}.py").write_text(program)
         (home / f"{name}.txt").write_text(command("run", "-o", name, f"{name}.py", cwd=home))
     return home
 
@@ -57,3 +74,16 @@ def test_each_last_loss_says_what_it_is(home):
     compared = command("compare", "wild", "mild", cwd=home)
     assert "Loss, over the steps that both have last step lowest mean" in compared
     assert f"wild {losses[-1]:.3g} {losses.min():.3g} {losses.mean():.3g}" in compared
+
+
+def test_the_size_of_updates_says_that_it_is_the_median_over_weight_matrices(home):
+    run = Run.load(home / "log")
+    sites = {site.label: row for row, site in enumerate(run.layout.sites) if site.kind == "param"}
+    moved = {site.label: row for row, site in enumerate(run.layout.sites) if site.kind == "update"}
+    matrices = ["0.weight", "2.weight"]
+    assert set(matrices) <= set(sites)
+    ratios = [run.series(moved[name], "rms").values / run.series(sites[name], "rms").values for name in matrices]
+    largest = np.median(ratios, axis=0)[:60].max()
+    said = " ".join(one.statement for one in run.diagnose().hypotheses[0].evidence)
+    assert f"at most {largest:.3g} of the weights (median over weight matrices)" in said
+    assert max(ratio[:60].max() for ratio in ratios) > 1.05 * largest  # what a picture of each layer shows

@@ -22,6 +22,13 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
+def moved(ratio: float) -> str:
+    """Write how far steps move the weights, the scalar ``update_ratio``, with what it is: views show each layer, and
+    some move further. ``0.034 of the weights (median over weight matrices)``.
+    """
+    return f"{number(ratio)} {'times' if ratio >= 1 else 'of'} the weights (median over weight matrices)"
+
+
 def literal(value: float) -> str:
     """Write a number for code: three significant digits, no separators."""
     return f"{value:.3g}"

@@ -28,7 +28,7 @@ from neuraldbg.explain.case import RELU_TYPES
 from neuraldbg.explain.cause import STALL, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.profiles import unit_share
-from neuraldbg.explain.words import number, percent
+from neuraldbg.explain.words import moved, percent
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _weigh_death(case: Case, weigh: Weighing, worst: Dying) -> None:
     ratio = case.scalar("update_ratio").finite().between(0, worst.step).values
     if len(ratio) and ratio.max() > 0.05:
         weigh.against(
-            f"they died by step {worst.step}, after updates as large as {number(float(ratio.max()))} of the weights: "
+            f"they died by step {worst.step}, after updates as large as {moved(float(ratio.max()))}: "
             "that points at the learning rate", 3.0, float(ratio.max()), 0.05,
         )  # fmt: skip
     else:

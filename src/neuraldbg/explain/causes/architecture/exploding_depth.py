@@ -32,7 +32,7 @@ from neuraldbg.explain.profiles import RECURRENT_TYPES, gradient_profile
 from neuraldbg.explain.simpler import simpler_reasons
 from neuraldbg.explain.stepping import climbs, poor, weigh_blind
 from neuraldbg.explain.trouble import guessing_loss
-from neuraldbg.explain.words import literal, number, percent
+from neuraldbg.explain.words import literal, moved, number, percent
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def judge(case: Case) -> Finding | None:
         weigh.against("the initial weights have the wrong scale, which alone does this", 3.0)
     built_in = weigh.items[0].statement.startswith(("in the first step", "at first"))
     if case.early_update_ratio > 0.1 and not built_in:  # else large updates are what the large gradients do
-        weigh.against(f"updates were too large at once ({number(case.early_update_ratio)} of the weights)", 1.5,
+        weigh.against(f"updates were too large at once: {moved(case.early_update_ratio)}", 1.5,
                       case.early_update_ratio, 0.1)  # fmt: skip
     _weigh_others(case, weigh, built_in=built_in)
     if not built_in:

@@ -28,7 +28,7 @@ from neuraldbg.explain.case import BOUNDED_TYPES
 from neuraldbg.explain.cause import STALL, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.profiles import unit_share
-from neuraldbg.explain.words import number, percent
+from neuraldbg.explain.words import moved, number, percent
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def judge(case: Case) -> Finding | None:
         updates = case.scalar("update_ratio").finite().between(0, step).values
         if len(updates) and updates.max() > 0.1:
             weigh.against(
-                f"it came after updates as large as {number(float(updates.max()))} of the weights",
+                f"it came after updates as large as {moved(float(updates.max()))}",
                 2.5,
                 float(updates.max()),
                 0.1,

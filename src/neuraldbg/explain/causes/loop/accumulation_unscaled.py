@@ -30,7 +30,7 @@ from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.loops import latest, micro_batches
 from neuraldbg.explain.stepping import weigh_bearing
 from neuraldbg.explain.trouble import guessing_loss
-from neuraldbg.explain.words import number
+from neuraldbg.explain.words import moved, number
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _weigh(case: Case, count: int, factor: float, divisor: float) -> Finding:
     ratio = max((r for r in (case.first_update_ratio, case.early_update_ratio) if r == r), default=float("nan"))  # noqa: PLR0124
     if ratio > LARGE and case.first_update_ratio / factor < LARGE:
         weigh.speaks(
-            f"updates in the first steps are {number(ratio)} of the weights; of a mean the first would be "
+            f"updates in the first steps are {moved(ratio)}; of a mean the first would be "
             f"{number(case.first_update_ratio / factor)}",
             2.0, ratio, LARGE,
         )  # fmt: skip

@@ -26,7 +26,7 @@ import numpy as np
 from neuraldbg.explain.cause import STALL, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.loops import latest
-from neuraldbg.explain.words import literal, number, percent, rounded
+from neuraldbg.explain.words import literal, moved, number, percent, rounded
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
@@ -114,9 +114,9 @@ def _add_symptoms(case: Case, weigh: Weighing) -> None:
     weigh.speaks(case.trouble.phrase, 1.0)
     ratio = case.typical_update_ratio
     if ratio < SMALL:
-        weigh.speaks(f"updates are {number(ratio)} of the weights", 1.5, ratio, SMALL)
+        weigh.speaks(f"updates are {moved(ratio)}", 1.5, ratio, SMALL)
     elif ratio > USUAL:
-        weigh.against(f"updates are {number(ratio)} of the weights all the same", 3.0, ratio, USUAL)
+        weigh.against(f"updates are {moved(ratio)} all the same", 3.0, ratio, USUAL)
     if case.adaptive and not ratio < SMALL:
         weigh.against(f"{case.optimizer_name} rescales what is left", 2.0)
 

@@ -30,7 +30,7 @@ from neuraldbg.explain.cause import NONFINITE, Cause, Tier
 from neuraldbg.explain.domains import broken
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.inputs import birth, outgrown, place
-from neuraldbg.explain.words import number, plural
+from neuraldbg.explain.words import moved, number, plural
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -163,10 +163,10 @@ def _weigh_before(case: Case, origin: Origin, weigh: Weighing, *, inside: bool) 
         weigh.speaks("activations had not grown before", 0.7, growth, 30.0)
     ratio = case.scalar("update_ratio").finite().between(0, origin.step - 1).values
     if len(ratio) and ratio.max() < 0.1:
-        weigh.speaks(f"updates before were of usual size (at most {number(float(ratio.max()))} of the weights)", 0.7,
+        weigh.speaks(f"updates before were of usual size: in a step at most {moved(float(ratio.max()))}", 0.7,
                      float(ratio.max()), 0.1)  # fmt: skip
     elif len(ratio) and ratio.max() > 1:
-        weigh.against(f"updates before were as large as {number(float(ratio.max()))} of the weights", 2.0,
+        weigh.against(f"updates before were as large as {moved(float(ratio.max()))}", 2.0,
                       float(ratio.max()), 1.0)  # fmt: skip
     if origin.step >= 3 and len(case.loss.finite) >= 3 and not case.loss.early_rise > 3:
         weigh.speaks(f"the loss was unremarkable for {plural(origin.step, 'step')} before", 0.5, origin.step)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.stepping import weigh_bearing
-from neuraldbg.explain.words import number
+from neuraldbg.explain.words import moved, number
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _weigh(case: Case, term: dict[str, Any], count: int) -> Finding:
     ratio = case.first_update_ratio
     if ratio > 0.1 and ratio / count < 0.1:
         weigh.speaks(
-            f"the first updates are {number(ratio)} of the weights; a mean would make them {number(ratio / count)}",
+            f"the first updates are {moved(ratio)}; a mean would make them {number(ratio / count)}",
             2.0, ratio, 0.1,
         )  # fmt: skip
     elif ratio / count > 0.1:

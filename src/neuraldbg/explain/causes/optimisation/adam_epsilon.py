@@ -30,7 +30,7 @@ import numpy as np
 from neuraldbg.explain.cause import NONFINITE, STALL, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.stepping import POOR, below_eps, poor, weigh_trouble
-from neuraldbg.explain.words import literal, number, percent
+from neuraldbg.explain.words import literal, moved, number, percent
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -104,9 +104,9 @@ def _outweighs(case: Case, share: float, latest: dict[str, Any]) -> Finding | No
     if eps <= USUAL and len(values) >= 3 and values.min() < 1e-4 * values.max():
         weigh.against("gradients vanish over depth, which comes before epsilon", 2.5, float(values.min()))
     if ratio < 1e-4:
-        weigh.speaks(f"updates are only {number(ratio)} of the weights", 1.5, ratio, 1e-4)
+        weigh.speaks(f"updates are only {moved(ratio)}", 1.5, ratio, 1e-4)
     elif ratio > 1e-3:
-        weigh.against(f"updates are {number(ratio)} of the weights, which is not too small", 2.5, ratio, 1e-3)
+        weigh.against(f"updates are {moved(ratio)}, which is not too small", 2.5, ratio, 1e-3)
     if case.trouble.broke:
         weigh.against("the run blew up, which small steps do not do", 4.0)
     else:

@@ -27,7 +27,7 @@ import numpy as np
 from neuraldbg.explain.case import LR_MAX
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.words import number, percent, plural
+from neuraldbg.explain.words import moved, number, percent, plural
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _weigh_course(case: Case, weigh: Weighing) -> None:
     else:
         weigh.against("the loss hardly scatters from step to step", 2.0, loss.noise, loss.last)
     if ratio < 1e-5:
-        weigh.against(f"updates are only {number(ratio)} of the weights: noise cannot carry them far", 3.0, ratio, 1e-5)
+        weigh.against(f"updates are only {moved(ratio)}: noise cannot carry them far", 3.0, ratio, 1e-5)
     if case.lr > LR_MAX[case.lr_class]:
         weigh.against(f"the learning rate of {number(case.lr)} is too high for any batch", 2.0, case.lr)
     if case.trouble.any:

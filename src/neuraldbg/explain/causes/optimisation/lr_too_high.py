@@ -35,7 +35,7 @@ from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.simpler import simpler_reasons
 from neuraldbg.explain.stepping import climbs, weigh_blind
 from neuraldbg.explain.trouble import relapse
-from neuraldbg.explain.words import literal, number, plural, rounded
+from neuraldbg.explain.words import literal, moved, number, plural, rounded
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def judge(case: Case) -> Finding | None:
             weigh.against(f"{statement}, which does this at any learning rate", 1.5, value)
     updates = case.scalar("update_ratio").finite()
     over = updates.steps[updates.values > HIGH]
-    size = f", which makes updates as large as {number(ratio)} times the weights" if ratio > USUAL else ""
+    size = f", which makes updates as large as {moved(ratio)}" if ratio > USUAL else ""
     return weigh.conclude(
         f"a learning rate that is too high: {number(lr)} with {case.optimizer_name}{size}",
         _remedy(case, case.first_update_ratio if case.first_update_ratio > USUAL else ratio),
@@ -103,15 +103,15 @@ def judge(case: Case) -> Finding | None:
 def _weigh_updates(weigh: Weighing, ratio: float) -> None:
     if ratio > HIGH:
         weigh.speaks(
-            f"updates are as large as {number(ratio)} times the weights",
+            f"updates are as large as {moved(ratio)}",
             min(2.0 + math.log10(ratio / HIGH), 3.5),
             ratio,
             HIGH,
         )
     elif ratio > USUAL:
-        weigh.speaks(f"updates are {number(ratio)} of the weights, more than usual", 0.4, ratio, USUAL)
+        weigh.speaks(f"updates are {moved(ratio)}, more than usual", 0.4, ratio, USUAL)
     elif math.isfinite(ratio):
-        weigh.against(f"updates are {number(ratio)} of the weights, which is usual", 2.0, ratio, USUAL)
+        weigh.against(f"updates are {moved(ratio)}, which is usual", 2.0, ratio, USUAL)
 
 
 def _destroyed(case: Case) -> Relapse | None:
@@ -171,7 +171,7 @@ def _weigh_before(case: Case, weigh: Weighing, onset: int) -> None:
     before = case.held(case.scalar("update_ratio").finite().between(0, onset - 4)).values
     if len(before) >= FEW and float(np.median(before)) > LARGE:
         weigh.speaks(
-            f"long before, at most steps, updates were {number(float(np.median(before)))} of the weights or more", 1.5,
+            f"long before, in half of the steps, updates were at least {moved(float(np.median(before)))}", 1.5,
             float(np.median(before)), LARGE,
         )  # fmt: skip
 
@@ -193,8 +193,8 @@ def _weigh_death(case: Case, weigh: Weighing) -> None:
     largest = int(np.argmax(updates.values[:quarter]))
     if updates.values[largest] > HIGH:
         weigh.speaks(
-            f"after updates of {number(float(updates.values[largest]))} of the weights (step "
-            f"{int(updates.steps[largest])}) they hardly move any more: units have died", 1.5,
+            f"after step {int(updates.steps[largest])}, whose updates were {moved(float(updates.values[largest]))}, "
+            "they hardly move any more: units have died", 1.5,
             float(updates.values[largest]), HIGH,
         )  # fmt: skip
 

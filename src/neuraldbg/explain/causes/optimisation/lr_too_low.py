@@ -27,7 +27,7 @@ from neuraldbg.explain.case import LR_MAX, LR_MIN, LR_USUAL
 from neuraldbg.explain.cause import STALL, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.stepping import climbs
-from neuraldbg.explain.words import number, rounded
+from neuraldbg.explain.words import moved, number, rounded
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def judge(case: Case) -> Finding | None:
     _weigh_course(case, weigh)
     _weigh_gradients(case, weigh)
     suggested = rounded(min(_suggest(lr, ratio), max(LR_USUAL[case.lr_class], lr)) if lr > 0 else 1e-3)
-    size = f", so that each update is {number(ratio)} of the weights" if ratio > 0 else ""
+    size = f", so that each update is {moved(ratio)}" if ratio > 0 else ""
     return weigh.conclude(
         f"a learning rate that is too low: {number(lr)} with {case.optimizer_name}{size}",
         Remedy(
@@ -80,15 +80,15 @@ def _weigh_steps(case: Case, weigh: Weighing, ratio: float, smallest: float) -> 
     lr = case.lr
     if ratio < LOW:
         weigh.speaks(
-            f"updates are {number(ratio)} of the weights",
+            f"updates are {moved(ratio)}",
             min(2.5 + math.log10(LOW / max(ratio, 1e-12)), 3.5),
             ratio,
             LOW,
         )
     elif ratio < 10 * LOW:
-        weigh.speaks(f"updates are {number(ratio)} of the weights, less than usual (about 1e-3)", 1.0, ratio)
+        weigh.speaks(f"updates are {moved(ratio)}, less than usual (about 1e-3)", 1.0, ratio)
     elif math.isfinite(ratio):
-        weigh.against(f"updates are {number(ratio)} of the weights, which is not too small", 2.0, ratio, LOW)
+        weigh.against(f"updates are {moved(ratio)}, which is not too small", 2.0, ratio, LOW)
     if lr < smallest:
         weigh.speaks(
             f"a learning rate of {number(lr)} is below what is in common use with {case.optimizer_name}",

@@ -29,7 +29,7 @@ from neuraldbg.explain.case import LR_MAX
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.stepping import DEEP, POOR, attentive, poor
-from neuraldbg.explain.words import literal, number, plural
+from neuraldbg.explain.words import literal, moved, number, plural
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -62,14 +62,11 @@ def judge(case: Case) -> Finding | None:
         else f"is {plural(deep, 'weight matrix').replace('matrixs', 'matrices')} deep"
     )
     weigh.speaks(f"the model {what}, and {case.optimizer_name} starts at its full learning rate", 1.0, float(rates[0]))
-    weigh.speaks(
-        f"the first updates were {number(early)} of the weights", 1.0 if early < 5 * LARGE else 1.7, early, LARGE
-    )
+    weigh.speaks(f"the first updates were {moved(early)}", 1.0 if early < 5 * LARGE else 1.7, early, LARGE)
     _weigh_course(case, weigh, early)
     steps = max(100, min(1000, (case.run.steps or 1000) // 10))
     return weigh.conclude(
-        f"a missing warm-up: {case.optimizer_name} begins at {number(case.lr)}, with first updates of {number(early)} "
-        "of the weights",
+        f"a missing warm-up: {case.optimizer_name} begins at {number(case.lr)}, with first updates of {moved(early)}",
         Remedy(
             f"Let the learning rate rise to {number(case.lr)} over the first {steps} steps.",
             f"warmup = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=1e-3, total_iters={steps})\n"
@@ -86,7 +83,7 @@ def _weigh_course(case: Case, weigh: Weighing, early: float) -> None:
     later_values = later.values[later.steps > EARLY]
     usual = float(np.median(later_values)) if len(later_values) >= 10 else float("nan")
     if early > FALLS * usual:
-        weigh.speaks(f"later ones are {number(usual)}, at the same learning rate", 1.0, usual, early / FALLS)
+        weigh.speaks(f"later ones are {moved(usual)}, at the same learning rate", 1.0, usual, early / FALLS)
     elif usual > 0:
         weigh.against("later updates are as large, so it is not the beginning alone", 1.5, usual, early / FALLS)
     loss, onset = case.loss, case.onset
