@@ -102,7 +102,7 @@ def test_a_diagnosis_says_what_its_text_says():
         "93% sure conv2, step 0",
         "<1% sure",
         *(one.statement for one in first.evidence),
-        "[4.2, limit 0.1]",
+        "[measured 4.2, judged against 0.1]",
         "against: inputs are normalised",
         "Cannot be told apart from exploding_depth.",
         f"Fix: {first.remedy.text}",

@@ -38,8 +38,8 @@ Likely cause
 1. lr_too_high  93% sure · conv2 · step 0
    Loss divergence, likely due to a learning rate of 100, whose updates are 4.2
    times as large as the weights of conv2.
-   + the update of conv2.weight is 4.2 times its weight [limit 0.1]
-   + the loss rose right after the first step [812, limit 3]
+   + the update of conv2.weight is 4.2 times its weight [judged against 0.1]
+   + the loss rose right after the first step [measured 812, judged against 3]
    - inputs are normalised (mean 0.1, std 0.9)
    = cannot be told apart from exploding_depth
    Fix: Lower the learning rate to about 0.1, and warm it up over the first 100
@@ -98,9 +98,9 @@ Likely cause
    of 100, whose updates are 4.2 times as large as
    the weights of conv2.
    + the update of conv2.weight is 4.2 times its
-     weight [limit 0.1]
+     weight [judged against 0.1]
    + the loss rose right after the first step
-     [812, limit 3]
+     [measured 812, judged against 3]
    - inputs are normalised (mean 0.1, std 0.9)
    = cannot be told apart from exploding_depth
    Fix: Lower the learning rate to about 0.1, and
@@ -207,9 +207,17 @@ def test_evidence_shows_each_number_once():
 
     assert "the ratio is 0.42\n" in told(Evidence("the ratio is 0.42", True, value=0.4199))
     assert "the share is 97%\n" in told(Evidence("the share is 97%", True, value=0.97))
+    assert "the share is 44%\n" in told(Evidence("the share is 44%", True, value=0.4355))
+    assert "a ReLU\n" in told(Evidence("a ReLU", True, value="probabilities", threshold=0.5))  # a name, for programs
+    assert "fc1 and fc2\n" in told(Evidence("fc1 and fc2", True, value=2, threshold=0))  # how many are listed
+    assert "7 of 9 [judged against 5]\n" in told(Evidence("7 of 9", True, value=7, threshold=5))
     assert "the loss is NaN\n" in told(Evidence("the loss is NaN", True, value=float("nan")))
-    assert "too large [1.5e+08, limit 0.1]\n" in told(Evidence("too large", True, value=1.5e8, threshold=0.1))
-    assert "grown [inf, limit 1,000]\n" in told(Evidence("grown", True, value=float("inf"), threshold=1000.0))
+    assert "too large [measured 1.5e+08, judged against 0.1]\n" in told(
+        Evidence("too large", True, value=1.5e8, threshold=0.1)
+    )
+    assert "grown [measured inf, judged against 1,000]\n" in told(
+        Evidence("grown", True, value=float("inf"), threshold=1000.0)
+    )
 
 
 def test_an_empty_diagnosis_can_be_shown():

@@ -45,6 +45,11 @@ def test_says():
     assert says("grew 3 times, to 1,200", 1200.0)
     assert says("fell to -2.5e-3", -0.0025)
     assert not says("grew 3 times", 30.0)
+    assert not says("the gradient of fc2", 2.0)
+    assert says("44% of the units", 0.4355)
+    assert not says("44% of the units", 0.43)
+    assert not says("44 of the units", 0.44)
+    assert says("a share of 99.5 %", 0.995)
     assert not says("nothing - at all, really.", 1.0)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.words import number
+from neuraldbg.explain.words import number, percent
 from neuraldbg.nouns import Series
 
 if TYPE_CHECKING:
@@ -67,6 +67,12 @@ class LossSummary:
     def ending(self) -> str:
         """The level at the end, with what it is: ``32.6 (median of the last 6 losses)``."""
         return f"{number(self.last)} ({self._over('median of the last', 'last')})"
+
+    @property
+    def course(self) -> str:
+        """From where to where it went: ``from 2.3 to 0.62 (median of the last 6 losses), by 73%``."""
+        way = "a rise by " if self.relative < 0 else "by "
+        return f"from {number(self.initial)} to {self.ending}, {way}{percent(abs(self.relative))}"
 
     @property
     def lowest(self) -> str:

@@ -36,7 +36,9 @@ class Evidence:
     weight: float = 1.0
     """Log-odds that it adds (always positive; ``supports`` gives the direction)."""
     value: float | str | None = None
+    """What was measured; a word is a name of what was found."""
     threshold: float | str | None = None
+    """What the value is judged against."""
 
 
 @dataclass(frozen=True)

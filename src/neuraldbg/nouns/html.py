@@ -128,8 +128,9 @@ def _body(hypothesis: Hypothesis) -> str:
 
 
 def _statement(evidence: Evidence) -> str:
-    numbers = [_number(evidence.value)] if evidence.value is not None else []
-    numbers += [f"limit {_number(evidence.threshold)}"] if evidence.threshold is not None else []
+    named = (("measured", evidence.value), ("judged against", evidence.threshold))
+    known = isinstance(evidence.value, float) or evidence.value is None  # else it counts or names what is listed
+    numbers = [f"{name} {_number(value)}" for name, value in named if known and isinstance(value, (int, float))]
     measured = f' <span style="{DIM}">[{safe(", ".join(numbers))}]</span>' if numbers else ""
     return f"<b>{'for' if evidence.supports else 'against'}</b>: {safe(evidence.statement)}{measured}"
 

@@ -31,13 +31,15 @@ def place(cause: Hypothesis) -> list[str]:
 
 def statement(evidence: Evidence) -> str:
     """Return the statement with its measured numbers, those that it does not give itself."""
-    value, threshold = evidence.value, evidence.threshold
-    told = []
-    if value is not None and not says(evidence.statement, value):
-        told.append(number(value))
-    if threshold is not None and not says(evidence.statement, threshold):
-        told.append(f"limit {number(threshold)}")
-    return evidence.statement + (f" [{', '.join(told)}]" if told else "")
+    named = (("measured", evidence.value), ("judged against", evidence.threshold))
+    told = [
+        f"{name} {number(value)}"
+        for name, value in named
+        if isinstance(value, (int, float)) and not says(evidence.statement, value)
+    ]
+    # An integer counts what the statement lists, or is the step that it is about; a word is a name, for programs.
+    measured = isinstance(evidence.value, float) or evidence.value is None or says(evidence.statement, evidence.value)
+    return evidence.statement + (f" [{', '.join(told)}]" if told and measured else "")
 
 
 def credible(hypotheses: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:

@@ -10,7 +10,9 @@ GUILTY = "guilty layer, or hit first"
 """What the sign of a guilty layer means, in every face: the first cause may name none."""
 NO_VALUE = "no value"
 """A layer that has no bar: it was not read, has no such tensor, or held nothing finite."""
-_NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(r"(?<![\w.])([-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)(\s?%)?")
+HALF = 0.5 + 1e-9
+"""Per cent are often rounded to whole ones."""
 _UNSAFE = {0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A), *range(0xD800, 0xE000)}
 """Direction marks, line separators and lone surrogates: they would reorder, break or fail to print the line."""
 
@@ -50,14 +52,16 @@ def number(value: float | str | None) -> str:
 
 
 def says(statement: str, value: float | str) -> bool:
-    """Whether a sentence already gives a number, within the rounding of its digits (1 %)."""
+    """Whether a sentence already gives a number, within the rounding of its digits (1 %); a share, also in per cent."""
     if isinstance(value, str):
         return value.lower() in statement.lower()
     if not math.isfinite(value):
         return number(value).lower().lstrip("-") in statement.lower()
-    found = (float(match.replace(",", "")) for match in _NUMBER.findall(statement) if match.strip("+-,"))
-    percent = 100.0 * value  # a share is often said in per cent
-    return any(math.isclose(abs(n), abs(v), rel_tol=0.01, abs_tol=1e-12) for n in found for v in (value, percent))
+    for digits, percent in _NUMBER.findall(statement):
+        said, meant = abs(float(digits.replace(",", ""))), abs(100.0 * value if percent else value)
+        if math.isclose(said, meant, rel_tol=0.01, abs_tol=1e-12) or (percent and abs(said - meant) <= HALF):
+            return True
+    return False
 
 
 def duration(seconds: float) -> str:

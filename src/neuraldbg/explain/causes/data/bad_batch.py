@@ -216,8 +216,9 @@ def _weigh_loss(case: Case, odd: Outlier, weigh: Weighing) -> None:
                       2 * usual)  # fmt: skip
     if case.trouble.broke and case.onset is not None and odd.step <= case.onset <= odd.step + 3:
         weigh.speaks(
-            f"the run broke within {plural(case.onset - odd.step + 1, 'step')} of it", 1.5, case.onset, odd.step
-        )
+            f"the run broke within {plural(case.onset - odd.step + 1, 'step')} of it, at step {case.onset}", 1.5,
+            case.onset, odd.step,
+        )  # fmt: skip
 
 
 CAUSE = Cause(

@@ -74,9 +74,9 @@ def _weigh(
         f"the {others} other labels", 2.3, right, others,
     )  # fmt: skip
     if case.loss.still_falling:
-        weigh.against("the loss still falls", 1.5, case.loss.last)
+        weigh.against(f"the loss still falls, to {case.loss.ending}", 1.5, case.loss.last)
     elif len(case.loss) >= 100:
-        weigh.speaks("the loss does not fall any more", 0.7, case.loss.last)
+        weigh.speaks(f"the loss does not fall any more: it ends at {case.loss.ending}", 0.7, case.loss.last)
     fit = slot.get("fit") or {}
     if fit and fit["score"] < TOLD:
         weigh.against(

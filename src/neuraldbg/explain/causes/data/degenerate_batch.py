@@ -83,12 +83,10 @@ def _undefined(case: Case) -> Finding | None:
     weigh, usual = Weighing(), int(float(others.max()))
     weigh.speaks(f"the batch of step {origin.step} has 1 sample, others have {usual}", 2.5, 1, 2)
     if given is not None:
-        weigh.speaks(
-            "every value of that sample is non-finite, as when it is divided by its own spread, 0 / 0", 4.0, 1.0
-        )
+        weigh.speaks("every value of that sample is non-finite, as when it is divided by its own spread, 0 / 0", 4.0)
     else:
         weigh.speaks(
-            "the first non-finite value of the run appears in exactly that step"
+            f"the first non-finite value of the run appears in exactly step {origin.step}"
             + (", from finite inputs" if origin.read else ""),
             2.5 if origin.read else 2.0,
             origin.step,

@@ -74,7 +74,7 @@ def judge(case: Case) -> Finding | None:
     elif poor(case) > POOR:
         weigh_poverty(case, weigh, 1.0)
     elif case.learned:
-        weigh.against("the loss falls all the same", 1.0, case.loss.relative)
+        weigh.against(f"the loss falls all the same, {case.loss.course}", 1.0, case.loss.relative)
     first = next((w.layer.path for w in case.weights), None)
     return weigh.conclude(
         f"inputs that are normalised twice: they range from {number(level['low'])} to {number(level['high'])}",

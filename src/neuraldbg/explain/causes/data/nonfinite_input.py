@@ -67,7 +67,7 @@ def _made_again(case: Case) -> Finding | None:
     sample = f" in sample {born['sample']}" if born.get("sample") is not None else ""
     weigh.speaks(f"the loss of step {origin.step} was not finite, and the {what} of that step holds values that are "
                  f"NaN or infinite{sample}", 5.0, int(born["count"]), 0)  # fmt: skip
-    weigh.speaks("the steps before it were finite", 2.0, origin.step)
+    weigh.speaks(f"the steps before step {origin.step} were finite", 2.0, origin.step)
     return _concluded(case, weigh, what, origin.step, sample)
 
 

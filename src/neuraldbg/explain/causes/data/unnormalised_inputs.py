@@ -153,9 +153,9 @@ def _extreme(case: Case, stats: InputStats, weigh: Weighing) -> bool:
     if best > guess:
         weigh.speaks(f"the loss never got below that of a constant guess ({number(guess)})", 1.0, best, guess)
     elif not case.learned:
-        weigh.speaks("the loss does not fall", 1.0, case.loss.relative)
+        weigh.speaks(f"the loss does not fall: {case.loss.course}", 1.0, case.loss.relative)
     else:
-        weigh.against("the loss falls all the same", 0.5 if unlike else 1.0, case.loss.relative)
+        weigh.against(f"the loss falls all the same, {case.loss.course}", 0.5 if unlike else 1.0, case.loss.relative)
     return began > WILD * guess or best > guess or (unlike and not case.learned)
 
 

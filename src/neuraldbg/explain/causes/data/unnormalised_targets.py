@@ -83,7 +83,8 @@ def _weigh(case: Case, term: dict[str, Any], mean: float, std: float) -> Finding
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.5)
     elif case.learned:
-        weigh.against("the loss falls well", 1.0 if not (squared and best > variance) else 0.2, case.loss.relative)
+        weight = 1.0 if not (squared and best > variance) else 0.2
+        weigh.against(f"the loss falls well, {case.loss.course}", weight, case.loss.relative)
     layer = term.get("layer")
     return weigh.conclude(
         f"targets that are not normalised: mean {number(mean)}, standard deviation {number(std)}",

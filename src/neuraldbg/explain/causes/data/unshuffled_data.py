@@ -65,7 +65,10 @@ def _classes(case: Case, slot: dict[str, Any]) -> Finding | None:
     expected = slot.get("entropy", 0.0) - (slot.get("distinct", 1) - 1) / (2 * max(1.0, size))
     if slot.get("distinct", 0) < 2 or size < 4 or expected <= 0.1 or "batch_entropy" not in slot:
         return None
-    share, blocks = slot["batch_entropy"] / expected, slot.get("same_next", 0.0) - slot.get("same_by_chance", 1.0)
+    share, blocks = (
+        slot["batch_entropy"] / expected,
+        slot.get("same_next", 0.0) - slot.get("same_by_chance", 1.0),
+    )
     if share > VARIETY:
         return None
     weigh = Weighing()
@@ -116,7 +119,7 @@ def _harm(case: Case, weigh: Weighing, slot: dict[str, Any]) -> None:
     elif not (times > JUMP or easy) and case.learned:
         # Sorted files read in the same order again and again are wrong in themselves, whatever a norm hides.
         weight = 0.5 if _sorted(slot) else 3.0
-        weigh.against("the loss falls well all the same", weight, case.loss.relative)
+        weigh.against(f"the loss falls well all the same, {case.loss.course}", weight, case.loss.relative)
 
 
 def _sorted(slot: dict[str, Any]) -> bool:
@@ -140,7 +143,7 @@ def _numbers(case: Case, slot: dict[str, Any]) -> Finding | None:
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.2)
     elif case.learned:
-        weigh.against("the loss falls well all the same", 3.0, case.loss.relative)
+        weigh.against(f"the loss falls well all the same, {case.loss.course}", 3.0, case.loss.relative)
     return _finish(case, weigh, "batches ordered by target", 0)
 
 

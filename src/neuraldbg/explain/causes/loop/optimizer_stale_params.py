@@ -55,7 +55,7 @@ def judge(case: Case) -> Finding | None:
     elif owned:
         weigh.against("every parameter of the model that gets a gradient is in an optimizer", 3.0, 0)
     if foreign > dead:
-        weigh.against("other tensors outside the models do get gradients", 1.0, foreign - dead, 0)
+        weigh.against(f"{foreign - dead} of its tensors outside the models do get gradients", 1.0, foreign - dead)
     if case.trouble.kind in ("stuck", "slow"):
         weigh.speaks(case.trouble.phrase, 1.0)
     rate = f", lr={rounded(case.lr)}" if case.lr > 0 else ""

@@ -108,7 +108,7 @@ def _nothing_left(case: Case, slot: dict[str, Any]) -> Finding | None:
     if slot.get("mask_zeros") != 1.0 or not len(values) or not (values == 0).mean() > 0.9:
         return None
     weigh = Weighing()
-    weigh.speaks("the mask that multiplies the loss is zero everywhere", 5.0, 1.0)
+    weigh.speaks("the mask that multiplies the loss is zero everywhere", 5.0)
     weigh.speaks(f"the loss is exactly 0 in {number(int((values == 0).sum()))} steps", 2.0, 0.0)
     return weigh.conclude(
         "a mask that leaves nothing of the loss",

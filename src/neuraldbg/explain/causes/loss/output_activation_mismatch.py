@@ -96,7 +96,7 @@ def _unreachable(case: Case, term: dict[str, Any]) -> Finding | None:
         f"({RANGE[name]})", 6.5 if share > MUCH else 3.0, share, SOME,
     )  # fmt: skip
     if case.learned and share <= MUCH:
-        weigh.against("the loss falls well", 1.0, case.loss.relative)
+        weigh.against(f"the loss falls well, {case.loss.course}", 1.0, case.loss.relative)
     return _finish(
         weigh, case, term,
         f"a {name} at the end, which gives {RANGE[name]}, before targets from {number(low)} to {number(high)}",
@@ -128,7 +128,7 @@ def _bounded_scores(case: Case, term: dict[str, Any]) -> Finding | None:
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.0)
     elif case.learned and case.loss.relative > 0.8:
-        weigh.against("the loss falls well", 1.0, case.loss.relative)
+        weigh.against(f"the loss falls well, {case.loss.course}", 1.0, case.loss.relative)
     return _finish(
         weigh, case, term, f"a {name} on the scores of a loss that expects unbounded ones",
         f"Give the loss the output of the last linear layer, without the {name}.",

@@ -77,7 +77,8 @@ def _tokens(case: Case, slot: dict[str, Any]) -> Finding | None:
         if case.loss.last < 0.1 * level:
             weigh.speaks(f"the loss fell to {case.loss.ending}: copying is all there is to learn", 1.2, case.loss.last)
         else:
-            weigh.against("the loss does not go to zero, so the model cannot simply copy", 1.5, case.loss.last)
+            said = f"the loss does not go to zero but to {case.loss.ending}, so the model cannot simply copy"
+            weigh.against(said, 1.5, case.loss.last)
     return weigh.conclude(
         f"targets that are not shifted by one: each position is asked for {where}",
         Remedy("Shift the targets by one position, once: a model that shifts labels itself is given them unshifted.",
@@ -99,7 +100,8 @@ def _mirrored(case: Case, slot: dict[str, Any]) -> Finding | None:
         f"own (the most frequent label is {percent(base)})", 5.0, mirrored, given,
     )  # fmt: skip
     if case.loss.last < HALF * case.loss.initial:
-        weigh.against("the network learns the labels all the same", 2.0, case.loss.last, case.loss.initial)
+        said = f"the network learns the labels all the same: the loss went {case.loss.course}"
+        weigh.against(said, 2.0, case.loss.last, case.loss.initial)
     else:
         weigh.speaks(f"the loss fell only from {number(case.loss.initial)} to {case.loss.ending}", 1.0, case.loss.last)
     return weigh.conclude(
@@ -150,7 +152,7 @@ def _changing(case: Case, slot: dict[str, Any]) -> Finding | None:
     )  # fmt: skip
     weigh.speaks("inputs do not tell the labels better than shuffled ones", 1.0, fit.get("z"), 4.0)
     if not case.learned:
-        weigh.speaks("the loss does not fall for good", 0.5, case.loss.relative)
+        weigh.speaks(f"the loss does not fall for good: {case.loss.course}", 0.5, case.loss.relative)
     return weigh.conclude(
         "targets paired with the wrong inputs: the same input has another label each time",
         Remedy("Shuffle inputs and targets together.",

@@ -150,11 +150,12 @@ def _birth_words(born: dict[str, Any], step: int) -> str:
 def _weigh_before(case: Case, origin: Origin, weigh: Weighing, *, inside: bool) -> None:
     """Weigh the state of the model at and before the first bad step."""
     if origin.has("input"):
-        weigh.against("the input of that step was already not finite", 6.0, origin.step)
+        weigh.against(f"the input of step {origin.step} was already not finite", 6.0, origin.step)
     elif origin.has("activation") and not inside:
-        weigh.against("activations were not finite before the loss was computed", 3.0, origin.step)
+        said = f"at step {origin.step} activations were not finite before the loss was computed"
+        weigh.against(said, 3.0, origin.step)
     elif not origin.has("activation") and origin.read:
-        weigh.speaks("input and activations of that step were finite", 1.5, origin.step)
+        weigh.speaks(f"input and activations of step {origin.step} were finite", 1.5, origin.step)
     growth, size = activation_growth(case, origin)
     if growth > 30 and size > 1e3:
         weigh.against(f"activations had grown {number(growth)} times before (to {number(size)}), so the run was "

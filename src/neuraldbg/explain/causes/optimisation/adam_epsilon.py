@@ -73,9 +73,9 @@ def _underflows(case: Case, latest: dict[str, Any]) -> Finding | None:
     elif origin.step > 20:
         weigh.against(f"the run was finite until step {origin.step} with the same epsilon", 2.5, origin.step)
     if origin.has("input"):
-        weigh.against("the input of that step was already not finite", 5.0, origin.step)
+        weigh.against(f"the input of step {origin.step} was already not finite", 5.0, origin.step)
     elif forward and origin.step == 0:
-        weigh.against("the loss was not finite before the first update", 5.0, origin.step)
+        weigh.against("the loss was not finite before the first update, at step 0", 5.0, 0)
     return weigh.conclude(
         f"an epsilon that {latest['dtype']} cannot hold: eps={number(eps)} is 0 there, and {case.optimizer_name} "
         "divides by zero",

@@ -112,7 +112,7 @@ def _weigh_course(case: Case, weigh: Weighing, heavy: float, *, plain: bool) -> 
     if waves > 0:
         weigh.speaks(f"the updates swing with a period of about {number(waves)} steps", 1.0, waves)
     if case.onset is not None and case.trouble.broke and case.onset < 3:
-        weigh.against("it broke before momentum could gather", 2.5, case.onset, 3)
+        weigh.against(f"it broke at step {case.onset}, before momentum could gather", 2.5, case.onset, 3)
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.0)
     else:

@@ -119,17 +119,17 @@ def _weigh_birth(weigh: Weighing, origin: Origin, born: Mapping[str, Any] | None
             "in float16", 6.0, str(born["op"]),
         )  # fmt: skip
     elif origin.first is not None and _half(origin.first):
-        weigh.speaks(f"the first infinity of the run is in float16, at {origin.first.label}", 2.5, origin.step)
+        said = f"the first infinity of the run is in float16, at {origin.first.label} (step {origin.step})"
+        weigh.speaks(said, 2.5, origin.step)
     elif origin.first is not None:
-        weigh.against(
-            f"the first non-finite value is at {origin.first.label}, which is not float16", 2.0, origin.first.dtype
-        )
+        said = f"the first non-finite value is at {origin.first.label}, which is {origin.first.dtype} and not float16"
+        weigh.against(said, 2.0, origin.first.dtype)
 
 
 def _weigh_reasons(case: Case, weigh: Weighing, origin: Origin) -> None:
     """Weigh what makes values outgrow any format."""
     if origin.has("input"):
-        weigh.against("the input of that step was already not finite", 5.0, origin.step)
+        weigh.against(f"the input of step {origin.step} was already not finite", 5.0, origin.step)
     for statement, value in simpler_reasons(case)[:1]:
         if "input" not in statement or not origin.has("input"):
             weigh.against(f"{statement}, which outgrows any format in the end", 1.0, value)
