@@ -42,6 +42,34 @@ for step in range(70):
     optimizer.step()
 """
 
+INSIDE = """
+import torch
+from torch import nn
+
+
+class LogOfZero(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+        self.step = 0
+
+    def forward(self, x):
+        p = self.layer(x).softmax(-1) - 0.3 * (self.step >= 40)
+        return torch.log(torch.relu(p))
+
+
+torch.manual_seed(0)
+model = LogOfZero()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(45):
+    x, y = torch.randn(32, 8), torch.randint(0, 4, (32,))
+    model.step = step
+    loss = nn.functional.nll_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
 
 def command(*args, cwd):
     done = subprocess.run(
@@ -55,7 +83,7 @@ def command(*args, cwd):
 def home(tmp_path_factory):
     """A folder with a run that breaks, one that does not, and one whose loss takes the log of 0."""
     home = tmp_path_factory.mktemp("words")
-    programs = {"wild": WILD.format(lr=12.0), "mild": WILD.format(lr=0.1), "log": LOG_OF_ZERO}
+    programs = {"wild": WILD.format(lr=12.0), "mild": WILD.format(lr=0.1), "log": LOG_OF_ZERO, "inside": INSIDE}
     for name, program in programs.items():
         (home / f"{name}.py").write_text(program)
         (home / f"{name}.txt").write_text(command("run", "-o", name, f"{name}.py", cwd=home))
@@ -87,3 +115,19 @@ def test_the_size_of_updates_says_that_it_is_the_median_over_weight_matrices(hom
     said = " ".join(one.statement for one in run.diagnose().hypotheses[0].evidence)
     assert f"at most {largest:.3g} of the weights (median over weight matrices)" in said
     assert max(ratio[:60].max() for ratio in ratios) > 1.05 * largest  # what a picture of each layer shows
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "what"),
+    [
+        ("log", "loss.backward()", "the backward pass is called"),  # autograd keeps no line of what made the loss
+        ("inside", "return torch.log(torch.relu(p))", "this operation gave the first non-finite value"),
+        ("wild", "optimizer = torch.optim.SGD(model.parameters(), lr=12.0)", "the optimizer is made"),
+    ],
+)
+def test_the_line_that_is_pointed_at_says_what_happens_on_it(home, name, code, what):
+    program = (home / f"{name}.py").read_text().splitlines()
+    (place,) = Run.load(home / name).diagnose().hypotheses[0].places
+    assert (place.code, place.what) == (code, what)
+    assert program[place.line - 1].strip() == code
+    assert f"{code} ({what} here)" in (home / f"{name}.txt").read_text()

@@ -79,7 +79,7 @@ def judge_all(case: Case) -> tuple[list[tuple[Cause, Finding]], list[Unjudged]]:
 
 
 def _placed(case: Case, hypothesis: Hypothesis) -> Hypothesis:
-    return replace(hypothesis, places=places(case, cause(hypothesis.cause)))
+    return replace(hypothesis, places=places(case, cause(hypothesis.cause), hypothesis))
 
 
 def _symptoms(case: Case) -> tuple[str, ...]:

@@ -57,6 +57,8 @@ class CodeLine:
     line: int
     code: str = ""
     """The line itself, empty where the source was not at hand."""
+    what: str = ""
+    """What happens on it, as far as was seen: ``the backward pass is called``; the fault itself may be elsewhere."""
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,11 @@ def _body(hypothesis: Hypothesis) -> str:
     failure = hypothesis.failure[:1].upper() + hypothesis.failure[1:]
     parts = [f"<p>{safe(failure)}, likely due to {safe(hypothesis.sentence)}</p>"]
     parts += [
-        _list(f"<code>{safe(f'{p.file}:{p.line}')}</code> <code>{safe(p.code)}</code>" for p in hypothesis.places)
+        _list(
+            f"<code>{safe(f'{p.file}:{p.line}')}</code> <code>{safe(p.code)}</code>"
+            + (f" ({safe(p.what)} here)" if p.what else "")
+            for p in hypothesis.places
+        )
     ]
     parts.append(_list(_statement(one) for one in sorted(hypothesis.evidence, key=lambda one: not one.supports)))
     if hypothesis.equivalent:

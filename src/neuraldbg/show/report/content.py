@@ -62,8 +62,8 @@ class Cause:
     tried: str
     remedy: str
     code: str
-    lines: tuple[Row, ...]
-    """Lines of the user's code to look at: file and number, and the line itself."""
+    lines: tuple[tuple[str, str, str], ...]
+    """Lines of the user's code to look at: file and number, what happens there, and the line itself."""
     background: tuple[tuple[str, str], ...]
     """Headings and paragraphs of the cause's page."""
 
@@ -161,7 +161,7 @@ def _cause(hypothesis: Hypothesis, backgrounds: Mapping[str, Background]) -> Cau
         tried=tried,
         remedy=sentence(hypothesis.remedy.text),
         code=hypothesis.remedy.code.strip("\n").expandtabs(4),
-        lines=tuple((f"{spot.file}:{spot.line}", spot.code.expandtabs(4)) for spot in hypothesis.places),
+        lines=tuple((f"{at.file}:{at.line}", at.what, at.code.expandtabs(4)) for at in hypothesis.places),
         background=_sections(known.page),
     )
 

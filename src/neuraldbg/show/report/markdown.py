@@ -97,8 +97,8 @@ def _cause(cause: Cause) -> Iterator[str]:
     if cause.tried:
         yield f"**Tried:** {text(cause.tried)}"
         yield ""
-    for file, code in cause.lines:
-        yield f"**Where to look:** {text(file)}"
+    for file, what, code in cause.lines:
+        yield f"**Where to look:** {text(file + f' ({what} here)' * bool(what))}"
         yield ""
         if code:
             yield from fenced(code, "python")

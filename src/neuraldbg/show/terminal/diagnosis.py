@@ -98,7 +98,8 @@ class _Writer(Writer):
         yield self.indented(self.text(sentence(f"{failure}, likely due to {cause.sentence}")))
         for spot in cause.places:
             code = f": {spot.code}" if spot.code else ""
-            yield self.item(f"{shortest(spot.file)}:{spot.line}{code}", sign=">", sign_style="bold cyan", by=3)
+            what = f" ({spot.what} here)" if spot.what else ""
+            yield self.item(f"{shortest(spot.file)}:{spot.line}{code}{what}", sign=">", sign_style="bold cyan", by=3)
         for supports, sign, style, most in ((True, "+", "green", FOR), (False, "-", "red", AGAINST)):
             evidence = [e for e in cause.evidence if e.supports is supports]
             for one in evidence[:most]:
