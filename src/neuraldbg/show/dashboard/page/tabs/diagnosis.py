@@ -85,7 +85,10 @@ def _cause(scene: Scene, cause: Hypothesis, at: int) -> html.Details:
     if cause.equivalent:
         body.append(html.P(f"The evidence cannot tell it apart from: {plain(', '.join(cause.equivalent))}."))
     if cause.places:
-        lines = [f"{shortest(spot.file)}:{spot.line}  {spot.code}".rstrip() for spot in cause.places]
+        lines = [
+            f"{shortest(spot.file)}:{spot.line}  {spot.code}".rstrip() + (f"  ({spot.what} here)" if spot.what else "")
+            for spot in cause.places
+        ]
         body.append(html.Pre(plain("\n".join(lines), keep="\n"), tabIndex=0))
     if cause.remedy.text:
         body.append(html.P([html.Strong("Fix: "), plain(sentence(cause.remedy.text))]))
