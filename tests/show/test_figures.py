@@ -8,12 +8,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from tests.show.samples import EXPLODING, HEALTHY, record
+from torch import nn
 
+from neuraldbg import NeuralDbg
 from neuraldbg.errors import ConfigError, MissingExtra
 from neuraldbg.nouns import Event, RunRecord
 from neuraldbg.show.static.crash import crash_figure, save_crash
 from neuraldbg.show.static.theme import LIGHT
+from neuraldbg.show.views import view
 from neuraldbg.show.views.crash import picture
 
 GREY, STRONG = LIGHT.crowd, LIGHT.strong
@@ -47,7 +51,7 @@ def test_three_panels_over_steps():
     loss, grad, act = figure.axes
     assert [axes.get_yscale() for axes in figure.axes] == ["log", "log", "log"]
     assert loss.get_ylabel() == "loss"
-    assert grad.get_ylabel() == "gradient norm (L2 of each weight)"
+    assert grad.get_ylabel() == "gradient norm (L2 of each layer)"
     assert act.get_ylabel() == "activation (rms)"
     assert act.get_xlabel() == "optimizer step"
     assert loss.get_shared_x_axes().joined(loss, act)
@@ -166,6 +170,28 @@ def test_a_gradient_that_dies_is_marked_at_the_bottom_edge():
     assert (list(mark.get_xdata()), list(mark.get_ydata())) == ([7], [0.0])
     assert mark.get_label() == "exactly 0\nfrom step 7 on"
     assert not [line for line in figure.axes[2].lines if line.get_marker() == "^"]
+
+
+def test_a_layer_of_which_only_the_bias_learns_is_not_at_zero():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    norms = []
+    with NeuralDbg(model) as dbg:
+        for _ in range(5):
+            optimizer.zero_grad()
+            model(torch.zeros(8, 4)).square().mean().backward()  # zeros: the first weight gets no gradient
+            assert not model[0].weight.grad.any()
+            norms.append([torch.cat([p.grad.flatten() for p in layer.parameters()]).norm().item() for layer in model])
+            optimizer.step()
+    found = dbg.record()
+    curves = picture(found, dbg.diagnose()).gradients
+    assert [curve.layer for curve in curves] == ["0", "1"]
+    shown = np.array([curve.series.values for curve in curves]).T
+    assert shown == pytest.approx(np.array(norms), rel=1e-5)
+    assert [curve.zero for curve in curves] == [None, None]
+    heat = view("heatmap", found, dbg.diagnose())  # the map of the same norms shows the same numbers
+    assert heat.values == pytest.approx(np.array(norms).T, rel=1e-5)
 
 
 def test_a_layer_that_only_suffers_is_not_called_guilty():

@@ -34,7 +34,7 @@ def crash_figure(
     shown = picture(run, diagnosis)
     loss, grad, act = figure.subplots(3, 1, sharex=True, height_ratios=[2, 3, 3])
     draw_loss(loss, shown, look)
-    draw_layers(grad, shown, shown.gradients, "gradient norm (L2 of each weight)", look)
+    draw_layers(grad, shown, shown.gradients, "gradient norm (L2 of each layer)", look)
     draw_layers(act, shown, shown.activations, "activation (rms)", look)
     act.set_xlabel(_x_label(shown))
     margin = max(0.5, 0.02 * shown.span)

@@ -43,7 +43,7 @@ class Picture:
 
     loss: Series
     gradients: tuple[Curve, ...]
-    """L2 norm of each layer's weight gradient, in data-flow order."""
+    """L2 norm of the gradient of all parameters of each layer, in data-flow order."""
     activations: tuple[Curve, ...]
     """Root mean square of each layer's output, in data-flow order."""
     guilty: tuple[str, ...]
@@ -75,22 +75,7 @@ def picture(run: RunRecord, diagnosis: Diagnosis) -> Picture:
     """Choose what to show of a run."""
     failure, label = failure_of(run, diagnosis)
     first, last = _window(run, failure, over=label.startswith("loss not finite"))
-    rank = run.layout.depth
-    rows: dict[str, dict[str, int]] = {"param_grad": {}, "activation": {}}
-    for row, site in enumerate(run.layout.sites if len(run.history) else ()):
-        # One curve a layer: its weight (or, without one, its first parameter), its first call and first output leaf.
-        if site.kind in rows and (site.name == "weight" or site.module not in rows[site.kind]):
-            rows[site.kind].setdefault(site.module, row)
-            if site.name == "weight":
-                rows[site.kind][site.module] = row
-    curves = {
-        kind: tuple(
-            curve
-            for layer, row in sorted(found.items(), key=lambda item: rank.get(item[0], len(rank)))
-            if len((curve := _curve(run, layer, row, kind, first, last)).series)
-        )
-        for kind, found in rows.items()
-    }
+    curves = {kind: _curves(run, kind, first, last) for kind in ("param_grad", "activation")}
     guilty, charge = guilty_of(diagnosis, {c.layer for found in curves.values() for c in found})
     return Picture(
         loss=run.scalar("loss").between(first, last),
@@ -117,14 +102,32 @@ def _read(run: RunRecord, first: int, last: int) -> int | None:
     return read if 0 < read < last + 1 - first else None
 
 
-def _curve(run: RunRecord, layer: str, row: int, kind: str, first: int, last: int) -> Curve:
-    series = run.series(row, "rms", "max").between(first, last)
+def _curves(run: RunRecord, kind: str, first: int, last: int) -> tuple[Curve, ...]:
+    """One curve a layer: of all its parameters together, or of its first call and first output leaf."""
+    rows: dict[str, list[int]] = {}
+    for row in run.layout.rows(kind) if len(run.history) else ():
+        found = rows.setdefault(run.layout.sites[row].module, [])
+        if kind == "param_grad" or not found:
+            found.append(row)
+    rank = run.layout.depth
+    ordered = sorted(rows, key=lambda layer: rank.get(layer, len(rank)))
+    curves = (_curve(run, layer, rows[layer], kind, first, last) for layer in ordered)
+    return tuple(curve for curve in curves if len(curve.series))
+
+
+def _curve(run: RunRecord, layer: str, rows: list[int], kind: str, first: int, last: int) -> Curve:
+    history = run.history
+    seen = history.stat(rows, "count", "max") > 0
+    square = history.stat(rows, "rms", "max") ** 2
     if kind == "param_grad":
-        total = run.series(row, "total", "max").between(first, last)
-        series = Series(series.steps, series.values * np.sqrt(total.values), series.width)
-    bad = run.series(row, "nonfinite", "max").between(first, last)
-    hit = np.flatnonzero(bad.values > 0)
-    return Curve(layer, series, int(bad.steps[hit[0]]) if len(hit) else None, _zero_from(series))
+        square = square * history.stat(rows, "total", "max")
+    known = seen & np.isfinite(square)
+    sums = np.where(known.any(axis=1), np.sqrt(np.where(known, square, 0.0).sum(axis=1)), np.nan)
+    there = seen.any(axis=1)
+    series = Series(history.steps[there], sums[there], history.width[there]).between(first, last)
+    bad = ((history.stat(rows, "nonfinite", "max") > 0) & seen).any(axis=1)
+    hit = history.steps[bad & (history.steps >= first) & (history.steps <= last)]
+    return Curve(layer, series, int(hit[0]) if len(hit) else None, _zero_from(series))
 
 
 def _zero_from(series: Series) -> int | None:
