@@ -7,7 +7,7 @@ import json
 import pytest
 
 from neuraldbg.cli import main
-from neuraldbg.cli.export import FORMATS
+from neuraldbg.cli.export import FORMATS, SELECTING
 from neuraldbg.export import EXPORTERS
 from neuraldbg.saved import Run
 
@@ -17,6 +17,15 @@ def test_the_help_names_every_format(capsys):
     assert main(["export", "--help"]) == 0
     said = capsys.readouterr().out
     assert f"[{'|'.join(FORMATS)}]" in said.replace("\n", "").replace(" ", "")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("choice", [("--layer", "conv1"), ("--stat", "rms")])
+def test_the_help_says_which_formats_take_a_selection(folder, tmp_path, capsys, form, choice):
+    assert main(["export", "--help"]) == 0
+    assert " ".join(capsys.readouterr().out.split()).count(f"Only for {SELECTING}: the others hold the whole run.") == 2
+    taken = main(["export", str(folder), "--format", form, *choice, "-o", str(tmp_path / "out")]) == 0
+    assert taken is (form in SELECTING.split(", "))
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -8,6 +8,8 @@ from neuraldbg.cli.command import OK, Result
 
 FORMATS = ("crash", "csv", "json", "parquet", "perfetto", "session", "tensorboard")
 """As in ``export.EXPORTERS``, which is not imported for the help."""
+SELECTING = "csv, parquet, perfetto, tensorboard"
+"""Those that take --layer and --stat; the others always hold the whole run."""
 
 
 @click.command("export", short_help="Write a saved run for other tools.")
@@ -23,10 +25,18 @@ FORMATS = ("crash", "csv", "json", "parquet", "perfetto", "session", "tensorboar
 )
 @click.option("-o", "--out", metavar="PATH", help="Where to write; a name after the format in this folder otherwise.")
 @click.option(
-    "--layer", "layers", multiple=True, metavar="LAYER", help="Only this layer and those inside it; may be repeated."
+    "--layer",
+    "layers",
+    multiple=True,
+    metavar="LAYER",
+    help=f"Only this layer and those inside it; may be repeated. Only for {SELECTING}: the others hold the whole run.",
 )
 @click.option(
-    "--stat", "stats", multiple=True, metavar="STAT", help="Only this statistic, such as rms; may be repeated."
+    "--stat",
+    "stats",
+    multiple=True,
+    metavar="STAT",
+    help=f"Only this statistic, such as rms; may be repeated. Only for {SELECTING}: the others hold the whole run.",
 )
 @click.option("--force", is_flag=True, help="Replace what an earlier export has written there.")
 def COMMAND(  # noqa: N802 (the name is the contract)
