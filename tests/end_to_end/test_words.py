@@ -131,3 +131,22 @@ def test_the_line_that_is_pointed_at_says_what_happens_on_it(home, name, code, w
     assert (place.code, place.what) == (code, what)
     assert program[place.line - 1].strip() == code
     assert f"{code} ({what} here)" in (home / f"{name}.txt").read_text()
+
+
+def test_the_overhead_of_a_short_run_says_what_is_allowed_at_the_start(home):
+    cost = Run.load(home / "wild").diagnose().run["coverage"]["cost"]
+    assert cost["own_s"] < cost["allowance_s"]
+    assert cost["ratio"] > cost["budget"] == 0.01
+    took = f"{cost['own_s']:.2g} s on {cost['training_s']:.2g} s of training"
+    said = f"overhead {100 * cost['ratio']:.0f}% ({took}; allowed: 2 s at the start, then 1%)"
+    assert said in (home / "wild.txt").read_text()
+
+
+def test_without_a_budget_nothing_is_allowed_or_not(home):
+    said = command("run", "--overhead", "full", "-o", "full", "mild.py", cwd=home)
+    cost = Run.load(home / "full").diagnose().run["coverage"]["cost"]
+    assert cost["budget"] is None
+    assert f"overhead {100 * cost['ratio']:.0f}% " in said
+    assert "allowed" not in said
+    command("report", "full", "-o", "full.md", cwd=home)
+    assert "of the training's own time" in (home / "full.md").read_text()

@@ -6,6 +6,7 @@ import shlex
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from neuraldbg.show.facts import spent
 from neuraldbg.show.text import duration, number
 
 if TYPE_CHECKING:
@@ -78,8 +79,5 @@ def _of(part: Any, whole: Any, what: str) -> str:
 def _overhead(ratio: Any, cost: dict[str, Any]) -> str:
     if not isinstance(ratio, (int, float)) or ratio < 0:
         return ""
-    said = f"{100 * ratio:.1f}% of the training's own time"
-    if not {"own_s", "budget", "allowance_s"} <= cost.keys():
-        return said
-    allowed = f"{100 * cost['budget']:.3g}% beyond the first {duration(cost['allowance_s'])}"
-    return f"{said} ({duration(cost['own_s'])}; allowed: {allowed})"
+    said = spent(cost)
+    return f"{100 * ratio:.1f}% of the training's own time" + (f" ({said})" if said else "")
