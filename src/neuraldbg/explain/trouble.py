@@ -172,7 +172,7 @@ def find_trouble(case: Case) -> Trouble:
                 begun = loss.lowest
             phrase = f"the loss rose from {begun} to {loss.ending}"
             if loss.peak > 10 * abs(loss.last):
-                phrase += f", with a peak of {number(loss.peak)}"
+                phrase = f"{phrase.removesuffix(')')}; at most {number(loss.peak)})"
             return Trouble("diverged", loss.diverged_from, phrase)
     if _still(case):
         steps = plural(case.run.steps or len(case.history), "step")

@@ -100,8 +100,8 @@ def _floor(case: Case, weigh: Weighing, lowest: float, classes: int) -> None:
         weigh.against(said, 4.0, best, lowest)
     elif best >= lowest:
         weigh.speaks(
-            f"the loss never went below {number(lowest)}, the floor for probabilities with {classes} classes",
-            0.5, best, lowest,
+            f"the loss never went below {number(lowest)}, the floor for probabilities with {classes} classes: it came "
+            f"down to {number(best)} (lowest loss)", 0.5, best, lowest,
         )  # fmt: skip
 
 
