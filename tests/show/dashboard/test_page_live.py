@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from tests.record.helpers import INFO, layout, step
-from tests.show.dashboard.pages import MemoryFeed, becomes, opened, served, until
+from tests.show.dashboard.pages import MemoryFeed, becomes, drawn, opened, served, until
 
 from neuraldbg.config import RecordSettings
 from neuraldbg.record import Recorder, read_run
@@ -49,6 +49,34 @@ def test_what_a_person_did_survives_an_update(browser, doomed):
         assert page.evaluate(f"{plot}._fullLayout.yaxis.range") == zoomed
         assert page.evaluate("window.scrollY") == 100
         assert not page.evaluate("document.querySelector('details').open")
+
+
+def test_a_zoom_is_of_one_run_and_comes_back_with_its_tab(browser, doomed, healthy):
+    feed = MemoryFeed(one=until(doomed, 20), other=until(healthy, 40))
+    axis = "document.querySelector('[id*=loss] .js-plotly-plot')._fullLayout.yaxis"
+
+    def go(page, search):
+        page.evaluate(f"dash_clientside.set_props('address', {{search: {search!r}}})")
+        page.wait_for_timeout(300)
+        drawn(page)
+
+    with served(feed) as address, opened(browser, f"{address}?run=one") as page:
+        page.locator("[id*=loss] .js-plotly-plot").scroll_into_view_if_needed()
+        box = page.locator("[id*=loss] .nsewdrag").first.bounding_box()
+        page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.2 * box["height"])
+        page.mouse.down()
+        page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.7 * box["height"], steps=5)
+        page.mouse.up()
+        becomes(page, lambda: page.evaluate(f"{axis}.autorange"), False)
+        zoomed = page.evaluate(f"{axis}.range")
+        go(page, "?run=other")
+        assert page.evaluate(f"{axis}.autorange") is True
+        feed.put("other", until(healthy, 60), judge=False)
+        becomes(page, lambda: page.evaluate(LAST), 59)
+        assert page.evaluate(f"{axis}.autorange") is True
+        go(page, "?run=one&tab=memory")
+        go(page, "?run=one")
+        assert page.evaluate(f"{axis}.range") == zoomed
 
 
 def test_nothing_is_sent_while_nothing_happens(browser, doomed):

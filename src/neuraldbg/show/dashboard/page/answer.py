@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dash import ALL, ClientsideFunction, Input, Output, State, ctx, no_update
@@ -62,10 +63,8 @@ def connect(app: Dash, desk: Desk) -> None:
             raise PreventUpdate  # the browser has not said yet whether it is dark
         grouped = ctx.outputs_grouping["parts"]
         panes = {name: [one["id"]["pane"] for one in grouped[name]] for name in PARTS}
-        result = answer(desk, search, theme, shown or {}, panes, sight if isinstance(sight, list) else [])
-        figures = zip(panes["figure"], result["parts"]["figure"], strict=True)
-        result["parts"]["figure"] = [zoomed(figure, (zooms or {}).get(pane)) for pane, figure in figures]
-        return result
+        seen, kept = sight if isinstance(sight, list) else [], zooms if isinstance(zooms, dict) else {}
+        return answer(desk, Page(search, theme, shown or {}, panes, seen, kept))
 
 
 def _in_the_browser(app: Any, theme: str) -> None:
@@ -113,14 +112,24 @@ HEAD = {
 }  # fmt: skip
 
 
-def answer(
-    desk: Desk,
-    search: str | None,
-    theme: str,
-    shown: dict[str, Any],
-    present: dict[str, list[str]],
-    sight: Sequence[str],
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Page:
+    """What the browser has, and what it asks for."""
+
+    search: str | None
+    """The query of the address."""
+    theme: str
+    shown: dict[str, Any] = field(default_factory=dict)
+    """What the last answer told it to remember."""
+    present: dict[str, list[str]] = field(default_factory=dict)
+    """The panes of each part that it has."""
+    sight: Sequence[str] = ()
+    """The panes that can be seen."""
+    zooms: dict[str, Any] = field(default_factory=dict)
+    """What a person has zoomed to along the values, by pane."""
+
+
+def answer(desk: Desk, page: Page) -> dict[str, Any]:
     """Return what the browser must change. PreventUpdate where that is nothing.
 
     A long run's panes are drawn when they are in ``sight``; the others when they come into it, or one by one while
@@ -128,28 +137,28 @@ def answer(
     What a run's growth alone changes waits until REST times the time it took to draw last has passed: the training
     that is watched runs on the same machine.
     """
-    began = time.monotonic()
-    look = desk.look(search, theme)
-    asked, grown = [search, theme], _moment(look)
+    began, shown = time.monotonic(), page.shown
+    look = desk.look(page.search, page.theme)
+    asked, grown = [page.search, page.theme], _moment(look)
     resting = 0 < shown.get("rests", 0) - began < LONGEST_REST
     fresh = look is not None and shown.get("place") != look.place
     changed = fresh or shown.get("asked") != asked or (shown.get("grown") != grown and not resting)
-    result = _unchanged(present)
+    result = _unchanged(page.present)
     if look is None:
         if not changed:
             raise PreventUpdate
         return {**result, "content": shell.nothing(), "shown": {"asked": asked, "grown": grown}}
     behind = [pane.name for pane in look.tab.panes if changed or pane.name in shown.get("behind", ())]
-    due = _due(look.tab, behind, sight, fresh=fresh, idle=not (changed or resting))
+    due = _due(look.tab, behind, page.sight, fresh=fresh, idle=not (changed or resting))
     if not (changed or due):
         raise PreventUpdate
-    drawings = _drawn(look, due, began if fresh else None)
+    drawings = _drawn(look, due, page.zooms, began if fresh else None)
     head = _fill_head(result, desk, look, shown)
     parts = {} if fresh else shown.get("parts", {})
     if fresh:
         result["content"] = shell.frame(look.tab, drawings, look.scene.theme)
     else:
-        fill(drawings, present, parts, result["parts"], look.scene.theme)
+        fill(drawings, page.present, parts, result["parts"], look.scene.theme)
     drawn = {pane.name for pane in drawings}
     now = time.monotonic()
     result["shown"] = {
@@ -173,7 +182,7 @@ def _due(tab: Tab, behind: Sequence[str], sight: Sequence[str], *, fresh: bool, 
     return [pane for pane in tab.panes if pane.name in names]
 
 
-def _drawn(look: Look, due: Sequence[Pane], began: float | None) -> dict[Pane, Drawing]:
+def _drawn(look: Look, due: Sequence[Pane], zooms: dict[str, Any], began: float | None) -> dict[Pane, Drawing]:
     """Draw panes; of a tab that has just ``begun``, no more than can be waited for."""
     drawings: dict[Pane, Drawing] = {}
     history = look.scene.run.history
@@ -181,7 +190,8 @@ def _drawn(look: Look, due: Sequence[Pane], began: float | None) -> dict[Pane, D
     for pane in due:
         if pane.part != "words" and began is not None and time.monotonic() - began > patience:
             break
-        drawings[pane] = draw(look.scene, pane)
+        drawing = draw(look.scene, pane)
+        drawings[pane] = replace(drawing, content=zoomed(drawing.content, zooms.get(pane.name)))
     return drawings
 
 

@@ -77,7 +77,10 @@ def _laid(scene: Scene, view: View, made: Any, layout: dict[str, Any]) -> dict[s
         "uirevision": scene.entry.key,
     }  # fmt: skip
     # A name for each axis: choosing a range of steps moves the one, and leaves what was done to the other.
-    names = {"xaxis": f"{state.first}-{state.last}" if over_time else view.name, "yaxis": view.title}
+    names = {
+        "xaxis": f"{state.first}-{state.last}" if over_time else view.name,
+        "yaxis": f"{scene.entry.key} {view.title}",
+    }
     for name, axis in layout.items():
         if name[:5] in names and isinstance(axis, dict):
             laid[name] = {**axis, "uirevision": names[name[:5]]}
@@ -108,7 +111,7 @@ def zoomed(figure: Any, zoom: Any) -> Any:
     """
     if not isinstance(figure, dict) or not isinstance(zoom, dict):
         return figure
-    axis = figure["layout"].get("yaxis", {})
+    axis = figure.get("layout", {}).get("yaxis", {})
     ends = zoom.get("range")
     if zoom.get("of") != axis.get("uirevision") or not isinstance(ends, list) or len(ends) != 2:
         return figure

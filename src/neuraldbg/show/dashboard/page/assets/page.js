@@ -87,7 +87,10 @@
   function watch(shown) {
     if (!shown) return;
     if (!performance.getEntriesByName("neuraldbg answered").length) performance.mark("neuraldbg answered");
-    if (!shown.place) setTimeout(readPlotly, 1000);
+    if (!shown.place) {
+      place = "";
+      setTimeout(readPlotly, 1000);
+    }
     if (!shown.place || String(shown.place) === place) return;
     (function find(tries) {
       const panes = document.querySelectorAll("section[data-pane]");
