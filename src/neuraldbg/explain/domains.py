@@ -33,7 +33,7 @@ def broken(op: str, operand: str, stats: Mapping[str, float], dtype: str) -> Bro
     ``stats`` holds ``min``, ``max``, ``zeros`` and ``nonfinite`` of the operand at the step in question.
     """
     zeros, low, high = stats["zeros"], stats["min"], stats["max"]
-    zero: Broken = (f"holds {plural(int(zeros), 'exact zero')}", 0.0, 0.0)
+    zero: Broken = (f"holds {plural(int(zeros), 'exact zero')}", 0, 0)
     if operand == "result":
         if op in POLE and stats["nonfinite"] > 0:
             return "is not finite", math.inf, 0.0

@@ -102,8 +102,8 @@ def below(case: Case, weigh: Weighing, floor: float, because: str) -> None:
     if best < floor - 0.02:
         weigh.against(f"the loss fell to {case.loss.lowest}, below what {because}", 4.0, best, floor)
     else:
-        said = f"the loss never went below {number(floor)}, the floor for {because}: it came down to {case.loss.lowest}"
-        weigh.speaks(said, 0.5, best, floor)
+        said = f"the loss never went below {number(floor)}, the floor for {because}: its lowest level was"
+        weigh.speaks(f"{said} {case.loss.lowest}", 0.5, best, floor)
 
 
 def one_class(slot: dict[str, Any]) -> bool:

@@ -23,7 +23,7 @@ SET, DIFFERS, WRONG = (
 )
 """Headings."""
 LOSS = "Loss, over the steps that both have"
-LOSSES = ("last step", "lowest", "mean")
+LOSSES = ("last finite", "lowest", "mean")
 """What the numbers of a LossPair are: ``final``, ``best`` and ``mean``. A diagnosis tells medians of several steps."""
 KINDS = {
     "input": "inputs",

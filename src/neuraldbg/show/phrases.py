@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, TypeGuard
 
 from neuraldbg.show.text import number, says
 
@@ -31,15 +32,24 @@ def place(cause: Hypothesis) -> list[str]:
 
 def statement(evidence: Evidence) -> str:
     """Return the statement with its measured numbers, those that it does not give itself."""
-    named = (("measured", evidence.value), ("judged against", evidence.threshold))
-    told = [
-        f"{name} {number(value)}"
-        for name, value in named
-        if isinstance(value, (int, float)) and not says(evidence.statement, value)
-    ]
+    said, value, limit = evidence.statement, evidence.value, evidence.threshold
+    told = [f"measured {number(value)}"] if _numeric(value) and not says(said, value) else []
+    counted = _counted(value)
+    # That a count is above zero goes without saying.
+    if _numeric(limit) and not (counted and limit == 0) and not says(said, limit, rounded=False):
+        told.append(f"judged against {number(limit)}")
     # An integer counts what the statement lists, or is the step that it is about; a word is a name, for programs.
-    measured = isinstance(evidence.value, float) or evidence.value is None or says(evidence.statement, evidence.value)
+    measured = value is None or (_numeric(value) and not counted) or says(said, value)
     return evidence.statement + (f" [{', '.join(told)}]" if told and measured else "")
+
+
+def _numeric(value: object) -> TypeGuard[float]:
+    """Whether it is a number; those of numpy are neither int nor float."""
+    return isinstance(value, Real)
+
+
+def _counted(value: object) -> bool:
+    return isinstance(value, Integral)
 
 
 def credible(hypotheses: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:

@@ -51,15 +51,20 @@ def number(value: float | str | None) -> str:
     return f"{value:.3g}" if 1e-4 <= size < 1e4 or size < 1e-4 or size >= 1e6 else f"{value:,.0f}"
 
 
-def says(statement: str, value: float | str) -> bool:
-    """Whether a sentence already gives a number, within the rounding of its digits (1 %); a share, also in per cent."""
+def says(statement: str, value: float | str, *, rounded: bool = True) -> bool:
+    """Whether a sentence already gives a number, within 1 %; a share, also in per cent.
+
+    ``rounded`` allows for half a unit of the last digit of a per cent: what was measured, not what it is judged by.
+    """
     if isinstance(value, str):
         return value.lower() in statement.lower()
     if not math.isfinite(value):
         return number(value).lower().lstrip("-") in statement.lower()
     for digits, percent in _NUMBER.findall(statement):
         said, meant = abs(float(digits.replace(",", ""))), abs(100.0 * value if percent else value)
-        if math.isclose(said, meant, rel_tol=0.01, abs_tol=1e-12) or (percent and abs(said - meant) <= HALF):
+        if math.isclose(said, meant, rel_tol=0.01, abs_tol=1e-12) or (
+            rounded and percent and abs(said - meant) <= HALF / 10 ** len(digits.partition(".")[2])
+        ):
             return True
     return False
 

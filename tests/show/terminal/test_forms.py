@@ -137,9 +137,9 @@ def test_a_line_breaks_at_nan_and_says_where_it_was_not_finite():
     assert any(row[20].strip() for row in canvas)
 
 
-def test_the_last_value_is_called_finite_where_later_ones_are_not():
+def test_the_last_finite_value_has_its_step():
     steps = np.arange(9)
-    for values, words in ((1.0 * steps, "last step 8"), (np.where(steps > 5, np.nan, steps), "last finite 5")):
+    for values, words in ((1.0 * steps, "8 at step 8"), (np.where(steps > 5, np.nan, steps), "5 at step 5")):
         view = lines(lines=(Line("loss", steps, values),), y=Scale("loss"), marks=(), guilty=())
         assert f"loss  0 … {int(np.nanmax(values))}, {words}" in text(view)
 
@@ -198,12 +198,12 @@ def test_the_band_and_its_extremes_are_there():
     found = text(lines(lines=(line,), y=Scale("loss"), marks=(), guilty=()), 80, 24)
     canvas = [line[9:] for line in found if line[8:9] == "│"]
     assert all(row.strip() for row in canvas[1:-1])
-    assert "loss  1 … 9, last step 5" in found
+    assert "loss  1 … 9, 5 at step 99" in found
 
 
 def test_what_a_log_axis_cannot_show_is_said():
     line = Line("grad", np.arange(4), np.array([1.0, 0.0, 0.0, 100.0]))
-    assert "grad  0 … 100, last step 100, 2 of 0 or less not shown" in text(lines(lines=(line,), marks=(), guilty=()))
+    assert "grad  0 … 100, 100 at step 3, 2 of 0 or less not shown" in text(lines(lines=(line,), marks=(), guilty=()))
 
 
 def test_marks_are_told_and_many_are_cut():

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 EXACT = 2**24
 """Whole numbers below this are exact in single precision."""
+LEAST, LARGEST = 1e-37, 1e38
+"""Values between which single precision has all of its digits."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,11 @@ def in_words(values: Floats, unit: str = "") -> Any:
 def in_numbers(values: Floats, columns: Columns) -> npt.NDArray[np.floating[Any]]:
     """Return first step, last step and value of each cell, shape (R, C, 3): thousands of texts would be slow.
 
-    In single precision, of which four digits are told, unless a step is too large for it.
+    In single precision, of which four digits are told, unless a step or a value is too large or too small for it.
     """
-    kind = np.float32 if columns.last.max(initial=0) < EXACT else np.float64
+    sizes = np.abs(values[np.isfinite(values) & (values != 0)])
+    fits = columns.last.max(initial=0) < EXACT and ((sizes > LEAST) & (sizes < LARGEST)).all()
+    kind = np.float32 if fits else np.float64
     steps = np.stack([columns.first, columns.last], axis=1).astype(kind)
     return np.concatenate([np.broadcast_to(steps, (*values.shape, 2)), values[:, :, None].astype(kind)], axis=2)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.show.interactive import bars, graph, heat, lines, spread
-from neuraldbg.show.interactive.frame import framed, say_empty
+from neuraldbg.show.interactive.frame import framed, roomy, say_empty
 from neuraldbg.show.static.theme import Theme, theme_of
 from neuraldbg.show.views.view import Bars, Graph, Heat, Lines, Spread, View
 
@@ -43,4 +43,4 @@ def figure(view: View, *, theme: str = "light") -> go.Figure:
     if view.empty:
         return say_empty(framed(view, colours, "empty"), view, colours)
     drawn: go.Figure = next(draw for form, draw in FORMS if isinstance(view, form))(view, colours)
-    return drawn
+    return roomy(drawn)

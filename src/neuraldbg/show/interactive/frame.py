@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,9 @@ LANES = 7
 """Rows of the lane of events; events of more kinds share the last one."""
 LANE_SHARE = 0.055
 """Of the height, each row."""
+LEFT, EDGE, LETTER, SCALE, LEGEND = 72, 18, 7.8, 72, 34
+"""Pixels: beside an axis of numbers; beside names, and each letter; a colour scale without its letters; a legend."""
+TAG = re.compile("<[^>]*>|&[a-z]+;")
 NOT_FINITE, OTHERS = "NaN or infinite", "other events"
 LANE: dict[str, Any] = {"yaxis": "y2", "showlegend": False, "hovertemplate": "%{text}<extra></extra>"}
 DASHES = {"failure": "dash", "chosen": "dot"}
@@ -48,7 +52,7 @@ def framed(view: View, theme: Theme, revision: str) -> go.Figure:
             "paper_bgcolor": theme.ground,
             "plot_bgcolor": theme.ground,
             "colorway": list(theme.calm),
-            "margin": {"l": 60, "r": 20, "t": 64 if title else 28, "b": 50},
+            "margin": {"l": LEFT, "r": 30, "t": 64 if title else 28, "b": 50},
             "hovermode": "closest",
             "hoverlabel": {"bgcolor": theme.ground, "font": {"color": theme.ink}, "align": "left", "namelength": -1},
             "legend": {
@@ -90,6 +94,24 @@ def say_empty(figure: go.Figure, view: View, theme: Theme) -> go.Figure:
         text=words, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font={"color": theme.muted, "size": 14}
     )
     figure.update_layout(xaxis={"visible": False}, yaxis={"visible": False})
+    return figure
+
+
+def roomy(figure: go.Figure) -> go.Figure:
+    """Give a figure the margins that its words need, rather a little more.
+
+    Where they need more than there is plotly finds out when all is drawn, and draws all of it again.
+    """
+    layout, margin = figure.layout, figure.layout.margin
+    names = [len(TAG.sub("", name)) for one in figure.select_yaxes() for name in one.ticktext or ()]
+    scales = [trace.colorbar for trace in figure.data if trace.type == "heatmap" and trace.showscale is not False]
+    ticks = [len(tick) for scale in scales for tick in scale.ticktext or ("0.000",)]
+    legend = layout.showlegend is not False and any(trace.showlegend for trace in figure.data)
+    layout.margin.update(
+        l=max(LEFT, *(round(EDGE + LETTER * count) for count in names), 0),
+        r=round(SCALE + LETTER * max(ticks)) if ticks else margin.r,
+        b=margin.b + (LEGEND if legend or layout.showlegend else 0),
+    )
     return figure
 
 

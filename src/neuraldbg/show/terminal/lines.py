@@ -158,10 +158,11 @@ def _told(line: Line, scale: Scale, marks: Marks) -> str:
     finite = np.concatenate([part[np.isfinite(part)] for part in _parts(line)])
     if not len(finite):
         return "no finite value"
-    last = line.values[np.isfinite(line.values)]
-    word = "last step" if np.isfinite(line.values[-1:]).all() else "last finite"
+    last = np.flatnonzero(np.isfinite(line.values))[-1:]
     low, high = quantity(float(finite.min()), scale), quantity(float(finite.max()), scale)
-    words = f"{low} {marks.span} {high}" + (f", {word} {quantity(float(last[-1]), scale)}" if len(last) else "")
+    words = f"{low} {marks.span} {high}" + "".join(
+        f", {quantity(float(line.values[at]), scale)} at step {line.steps[at]:,}" for at in last.tolist()
+    )
     lost = int((finite <= 0).sum()) if scale.log else 0
     return words + (f", {lost:,} of 0 or less not shown" if lost else "")
 

@@ -61,7 +61,7 @@ def judge(case: Case) -> Finding | None:
                 0.1,
             )
         else:
-            weigh.speaks(f"it spread from {percent(begin)} without large updates", 0.5, begin, end)
+            weigh.speaks(f"it spread from {percent(begin)} to {percent(end)} without large updates", 0.5, begin)
     profile = case.gradients
     if len(profile) >= 2 and profile.values[0] < 1e-2 * profile.values[-1]:
         ratio = float(profile.values[0] / profile.values[-1])

@@ -205,7 +205,7 @@ def _weigh_loss(case: Case, odd: Outlier, weigh: Weighing) -> None:
     here, others = case.loss.series.at(odd.step), loss.values[loss.steps != odd.step]
     before = case.loss.finite.between(0, odd.step - 1).values
     if case.onset is not None and case.onset < odd.step and case.trouble.kind != "stuck":
-        weigh.against(f"the trouble began before, at step {case.onset}", 4.0, case.onset, odd.step)
+        weigh.against(f"the trouble began before, at step {case.onset}", 4.0)
         return
     usual = float(np.median(before if len(before) >= HISTORY else others)) if len(others) else float("nan")
     if not np.isfinite(here) or here > 2 * usual:
@@ -217,7 +217,6 @@ def _weigh_loss(case: Case, odd: Outlier, weigh: Weighing) -> None:
     if case.trouble.broke and case.onset is not None and odd.step <= case.onset <= odd.step + 3:
         weigh.speaks(
             f"the run broke within {plural(case.onset - odd.step + 1, 'step')} of it, at step {case.onset}", 1.5,
-            case.onset, odd.step,
         )  # fmt: skip
 
 

@@ -151,8 +151,8 @@ def _extreme(case: Case, stats: InputStats, weigh: Weighing) -> bool:
         weigh.speaks(f"the first loss is {number(began)}, that of a constant guess {number(guess)}: such inputs "
                      "drive the untrained outputs far off", 1.5, began, WILD * guess)  # fmt: skip
     if best > guess:
-        said = f"the loss never got below that of a constant guess ({number(guess)}), only to {case.loss.lowest}"
-        weigh.speaks(said, 1.0, best, guess)
+        said = f"the loss never got below that of a constant guess ({number(guess)}); its lowest level was"
+        weigh.speaks(f"{said} {case.loss.lowest}", 1.0, best, guess)
     elif not case.learned:
         weigh.speaks(f"the loss does not fall: {case.loss.course}", 1.0, case.loss.relative)
     else:

@@ -77,8 +77,8 @@ def _weigh(case: Case, term: dict[str, Any], mean: float, std: float) -> Finding
             said = f"the loss went to {case.loss.lowest}, below the variance of the targets: it copes with their scale"
             weigh.against(said, 0.5 if _slow_start(case, rms, weigh) else 4.0, best, variance)
         elif len(case.loss) >= 10:
-            said = f"the loss never got below the variance of the targets ({number(variance)}), only to"
-            weigh.speaks(f"{said} {case.loss.lowest}", 1.5, best, variance)
+            said = f"the loss never got below the variance of the targets ({number(variance)}); its lowest level"
+            weigh.speaks(f"{said} was {case.loss.lowest}", 1.5, best, variance)
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.5)
     elif case.learned:

@@ -54,7 +54,7 @@ def judge(case: Case) -> Finding | None:
     if moved is True:
         weigh.against("their values change during the run, so something else updates them", 7.0)
     elif moved is False:
-        weigh.speaks("their values never changed during the run", 0.8, 0.0)
+        weigh.speaks("their values never changed during the run", 0.8)
     foreign = max((int(fact.get("foreign_no_grad") or 0) for fact in case.optimizers), default=0)
     if foreign:
         weigh.against(
@@ -98,7 +98,7 @@ def _of_the_loss(case: Case) -> Finding | None:
     weigh = Weighing()
     weigh.speaks(f"the graph of the loss reaches {listing(names)}, and no optimizer holds them", 3.8, len(names), 0)
     weigh.speaks(f"{holder!r} has weights of its own and no layers, as a loss with centres or proxies has", 0.5, holder)
-    weigh.speaks("their values never changed during the run", 0.5, 0.0)
+    weigh.speaks("their values never changed during the run", 0.5)
     lr = f", lr={rounded(case.lr)}" if case.lr > 0 else ""
     return weigh.conclude(
         f"{listing(names)} being in no optimizer: gradients arrive, but nothing moves",

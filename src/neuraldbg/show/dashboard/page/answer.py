@@ -126,14 +126,14 @@ class Page:
     sight: Sequence[str] = ()
     """The panes that can be seen."""
     zooms: dict[str, Any] = field(default_factory=dict)
-    """What a person has zoomed to along the values, by pane."""
+    """What a person has zoomed to along the values, by what is shown there."""
 
 
 def answer(desk: Desk, page: Page) -> dict[str, Any]:
     """Return what the browser must change. PreventUpdate where that is nothing.
 
-    A long run's panes are drawn when they are in ``sight``; the others when they come into it, or one by one while
-    nothing else happens.
+    A long run's panes are drawn when they are in sight; the others when they come into it, or one by one: what was
+    never drawn with each answer, what was drawn before while nothing else happens.
     What a run's growth alone changes waits until REST times the time it took to draw last has passed: the training
     that is watched runs on the same machine.
     """
@@ -149,7 +149,9 @@ def answer(desk: Desk, page: Page) -> dict[str, Any]:
             raise PreventUpdate
         return {**result, "content": shell.nothing(), "shown": {"asked": asked, "grown": grown}}
     behind = [pane.name for pane in look.tab.panes if changed or pane.name in shown.get("behind", ())]
-    due = _due(look.tab, behind, page.sight, fresh=fresh, idle=not (changed or resting))
+    never = [name for name in behind if f"heading/{name}" not in shown.get("parts", {})]
+    spare = behind if not (changed or resting) else never if not resting else []
+    due = _due(look.tab, behind, page.sight, spare, fresh=fresh)
     if not (changed or due):
         raise PreventUpdate
     drawings = _drawn(look, due, page.zooms, began if fresh else None)
@@ -174,11 +176,11 @@ def answer(desk: Desk, page: Page) -> dict[str, Any]:
     return result
 
 
-def _due(tab: Tab, behind: Sequence[str], sight: Sequence[str], *, fresh: bool, idle: bool) -> list[Pane]:
-    """Return the panes to draw now, of those whose pictures are behind."""
+def _due(tab: Tab, behind: Sequence[str], sight: Sequence[str], spare: Sequence[str], *, fresh: bool) -> list[Pane]:
+    """Return the panes to draw now, of those whose pictures are behind; of those in no hurry one."""
     if fresh:  # nobody knows yet what will be in sight, and words cost nothing
         return sorted(tab.panes, key=lambda pane: pane.part != "words")
-    names = [name for name in behind if name in sight] or (behind[:1] if idle else ())
+    names = {name for name in behind if name in sight} | set(spare[:1])
     return [pane for pane in tab.panes if pane.name in names]
 
 
@@ -191,7 +193,7 @@ def _drawn(look: Look, due: Sequence[Pane], zooms: dict[str, Any], began: float 
         if pane.part != "words" and began is not None and time.monotonic() - began > patience:
             break
         drawing = draw(look.scene, pane)
-        drawings[pane] = replace(drawing, content=zoomed(drawing.content, zooms.get(pane.name)))
+        drawings[pane] = replace(drawing, content=zoomed(drawing.content, zooms))
     return drawings
 
 

@@ -7,6 +7,7 @@ when it is drawn again, and leaves its title and its notes to the page.
 from __future__ import annotations
 
 import math
+import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,7 @@ def _laid(scene: Scene, view: View, made: Any, layout: dict[str, Any]) -> dict[s
     # A name for each axis: choosing a range of steps moves the one, and leaves what was done to the other.
     names = {
         "xaxis": f"{state.first}-{state.last}" if over_time else view.name,
-        "yaxis": f"{scene.entry.key} {view.title}",
+        "yaxis": _values(scene, view, layout),
     }
     for name, axis in layout.items():
         if name[:5] in names and isinstance(axis, dict):
@@ -87,6 +88,14 @@ def _laid(scene: Scene, view: View, made: Any, layout: dict[str, Any]) -> dict[s
             if name[0] == "x" and over_time and state.first is not None and state.last is not None:
                 laid[name]["range"] = [state.first - 0.5, state.last + 0.5]
     return laid
+
+
+def _values(scene: Scene, view: View, layout: dict[str, Any]) -> str:
+    """A name for what the values of a figure are: the same places on it mean the same as long as this is the same."""
+    beside = scene.beside.entry.key if scene.beside else ""
+    axis = layout.get("yaxis", {})
+    rows = zlib.crc32("\n".join(axis.get("tickvals") or ()).encode()) if axis.get("type") == "category" else 0
+    return f"{scene.entry.key} {beside} {scene.state.tab} {view.name} {view.title} {axis.get('type')} {rows}"
 
 
 def _cells(view: View, made: Any) -> dict[str, Any]:
@@ -104,16 +113,14 @@ def _layer(row: str) -> str | None:
     return None if row == INPUT else row
 
 
-def zoomed(figure: Any, zoom: Any) -> Any:
-    """Return a figure with the values that a person has zoomed to, if it still shows what that was done to.
+def zoomed(figure: Any, zooms: dict[str, Any]) -> Any:
+    """Return a figure with the values that a person has zoomed to; ``zooms`` holds ranges by what they are of.
 
     Dash writes a zoom into the figure that it holds, after which plotly's own ``uirevision`` takes it for ours.
     """
-    if not isinstance(figure, dict) or not isinstance(zoom, dict):
-        return figure
-    axis = figure.get("layout", {}).get("yaxis", {})
-    ends = zoom.get("range")
-    if zoom.get("of") != axis.get("uirevision") or not isinstance(ends, list) or len(ends) != 2:
+    axis = figure.get("layout", {}).get("yaxis", {}) if isinstance(figure, dict) else {}
+    ends = zooms.get(axis.get("uirevision", ""))
+    if not isinstance(ends, list) or len(ends) != 2:
         return figure
     if not all(isinstance(end, (int, float)) and math.isfinite(end) for end in ends):
         return figure

@@ -59,7 +59,7 @@
     return id.endsWith(".clickData") ? fromPoint(value.points && value.points[0], meta) : fromRange(value, meta);
   }
 
-  /* Zooming along the values is kept here, by pane and by what is shown there: see zoomed in answer.py. */
+  /* Zooming along the values is kept here, by what is shown there: see zoomed in picture.py. */
   function zoom(_ranges, figures, zooms) {
     const context = window.dash_clientside.callback_context;
     if (context.triggered.length !== 1) return silent();
@@ -68,10 +68,11 @@
     const pane = JSON.parse(id.slice(0, id.lastIndexOf("."))).pane;
     const figure = figures[context.inputs_list[0].findIndex((one) => one.id.pane === pane)];
     const range = value["yaxis.range"] || [value["yaxis.range[0]"], value["yaxis.range[1]"]];
-    const others = Object.fromEntries(Object.entries(zooms || {}).filter(([name]) => name !== pane));
+    const of = figure && figure.layout && figure.layout.yaxis && figure.layout.yaxis.uirevision;
+    if (!of) return silent();
+    const others = Object.fromEntries(Object.entries(zooms || {}).filter(([name]) => name !== of));
     if (value["yaxis.autorange"]) return others;
-    if (!figure || !range.every((end) => typeof end === "number")) return silent();
-    return Object.assign(others, { [pane]: { of: figure.layout.yaxis.uirevision, range: range } });
+    return range.every((end) => typeof end === "number") ? Object.assign(others, { [of]: range }) : silent();
   }
 
   /* Panes in sight are drawn first. The answer that brings a new tab has them watched anew. */

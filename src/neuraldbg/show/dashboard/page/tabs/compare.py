@@ -69,7 +69,7 @@ def _waits(scene: Scene, chosen: Beside) -> str:
 def _where(scene: Scene, first: Difference) -> html.P:
     """The first divergence: the way to its layer and step."""
     words: list[Any] = ["They part first at step ", step_link(scene, first.step, first.layer)]
-    if first.layer:
+    if first.layer is not None:
         words += [" in ", layer_link(scene, first.layer, first.step)]
     return html.P([*words, plain(f" ({first.site}: {number(first.one)} against {number(first.other)}, {first.stat})")],
                   className="where")  # fmt: skip
