@@ -11,6 +11,12 @@ def doomed(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def broken(tmp_path_factory):
+    """A run that ends in NaN."""
+    return trained(tmp_path_factory.mktemp("broken"), lr=float("nan"))
+
+
+@pytest.fixture(scope="session")
 def healthy(tmp_path_factory):
     return trained(tmp_path_factory.mktemp("healthy"), lr=0.1, steps=120)
 

@@ -105,6 +105,30 @@ def test_a_node_of_the_chain_leads_on(browser, doomed):
         becomes(page, lambda: state(page), {"layer": node.layer, "step": str(node.step)})
 
 
+def test_the_wheel_scrolls_the_page_over_a_graph_too(browser, doomed):
+    with (
+        served(MemoryFeed(doomed=doomed)) as address,
+        opened(browser, address, viewport={"width": 1280, "height": 500}) as page,
+    ):
+        canvas = page.locator("[id*=network] canvas").last
+        canvas.scroll_into_view_if_needed()
+        box, before = canvas.bounding_box(), page.evaluate("window.scrollY")
+        zoom = "document.querySelector('[id*=network]')._cyreg.cy.zoom()"
+        was = page.evaluate(zoom)
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 20)
+        page.mouse.wheel(0, 120 if before == 0 else -before)
+        becomes(page, lambda: page.evaluate("window.scrollY") != before, True)
+        assert page.evaluate(zoom) == was
+        canvas.scroll_into_view_if_needed()
+        box = canvas.bounding_box()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        page.wait_for_timeout(500)  # a page that scrolls is left alone by cytoscape
+        page.keyboard.down("Control")
+        page.mouse.wheel(0, 200)
+        page.keyboard.up("Control")
+        becomes(page, lambda: page.evaluate(zoom) != was, True)
+
+
 def test_zooming_along_the_steps_is_a_range_that_all_panes_show(browser, doomed):
     with served(MemoryFeed(doomed=doomed)) as address, opened(browser, f"{address}?tab=gradients") as page:
         box = page.locator('[id*=\'"pane":"heatmap"\'] .nsewdrag').first.bounding_box()

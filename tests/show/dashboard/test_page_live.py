@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from tests.browser import visiting
 from tests.record.helpers import INFO, layout, step
 from tests.show.dashboard.pages import MemoryFeed, becomes, drawn, opened, served, until
 
@@ -140,3 +141,13 @@ def test_a_file_that_grows(browser, tmp_path):
         assert value == pytest.approx(1 / 25)
     recorder.close()
     shutil.rmtree(tmp_path / "run")
+
+
+def test_a_page_that_nobody_answers_any_more_says_so(browser, doomed):
+    with visiting(browser) as visit:
+        with served(MemoryFeed(run=until(doomed, 20))) as address:
+            visit.page.goto(address)
+            drawn(visit.page)
+            assert not visit.page.is_visible("#lost")
+        becomes(visit.page, lambda: visit.page.is_visible("#lost"), True)
+        assert "neuraldbg dashboard RUN opens the run again" in visit.page.inner_text("#lost")

@@ -11,6 +11,9 @@ from neuraldbg.show.dashboard.page.scene import suspect
 LUMINANCE = """() => { const c = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number);
                        return (c[0] + c[1] + c[2]) / 3; }"""
 
+LARGEST = """Math.max(...document.querySelector('[id*=nonfinite] .js-plotly-plot')._fullData[0].z
+             .flatMap((row) => [...row]).filter(Number.isFinite))"""
+
 
 def test_each_tab_says_something_and_no_error(browser, doomed):
     with served(MemoryFeed(doomed=doomed)) as address, opened(browser, address) as page:
@@ -115,3 +118,12 @@ def test_tabs_can_be_reached_with_the_keyboard(browser, doomed):
         page.keyboard.press("Enter")
         becomes(page, lambda: page.locator("nav [aria-current]").inner_text(), "Memory")
         assert "tab=memory" in page.url
+
+
+def test_nan_that_was_read_is_drawn_and_not_denied(browser, doomed, broken):
+    with served(MemoryFeed(broken=broken, doomed=doomed)) as address:
+        with opened(browser, f"{address}?run=broken&tab=anomalies") as page:
+            assert "No NaN or infinite value" not in page.inner_text("main")
+            assert page.evaluate(LARGEST) == 100
+        with opened(browser, f"{address}?run=doomed&tab=anomalies") as page:
+            assert "No NaN or infinite value was read in outputs." in page.inner_text("main")

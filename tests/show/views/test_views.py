@@ -28,6 +28,7 @@ from neuraldbg.nouns import (
 )
 from neuraldbg.nouns.histogram import BINS, ZERO, StepHistograms
 from neuraldbg.show.views import VIEWS, view
+from neuraldbg.show.views.moments import guilty_of
 from neuraldbg.show.views.picking import medians
 from neuraldbg.show.views.view import Choice
 
@@ -451,3 +452,19 @@ def test_an_unknown_choice_lists_what_there_is(choice):
         view("heatmap", made(), PLAIN, choice)
     with pytest.raises(ConfigError, match="chain, dataflow, distribution"):
         view("pie", made(), PLAIN)
+
+
+def test_the_layer_that_was_hit_is_its_own_and_not_the_block_around_it():
+    events = (Event("update_ratio_high", "update_ratio", 3, 3, "net.0.fc.weight"),)
+    drawn = {"net", "net.0", "net.0.fc", "net.0.fc2", "net.1"}
+    assert guilty_of(replace(EXPLODING, hypotheses=(), chain=Chain((), ()), events=events), drawn) == (
+        ("net.0.fc",),
+        "hit first",
+    )
+    assert guilty_of(replace(EXPLODING, hypotheses=(), chain=Chain((), ()), events=events), {"net.0", "net.1"})[0] == (
+        "net.0",
+    )
+    blocks = (replace(events[0], layer="net.0"),)
+    inner = {"net.0.fc", "net.0.fc2", "net.1.fc"}
+    found = guilty_of(replace(EXPLODING, hypotheses=(), chain=Chain((), ()), events=blocks), inner)[0]
+    assert found == ("net.0.fc", "net.0.fc2")

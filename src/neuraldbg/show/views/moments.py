@@ -65,5 +65,7 @@ def _drawn(layer: str | None, drawn: Collection[str]) -> tuple[str, ...]:
     """The curves that a name stands for: its own, that of a parameter's layer, or those of all layers in it."""
     if not layer:
         return ()
-    own = [one for one in sorted(drawn) if one == layer or (one and layer.startswith(f"{one}."))]
-    return tuple(own or [one for one in sorted(drawn) if one.startswith(f"{layer}.")])
+    own = [one for one in drawn if one == layer or (one and layer.startswith(f"{one}."))]
+    if own:
+        return (max(own, key=len),)  # not the blocks around it
+    return tuple(one for one in sorted(drawn) if one.startswith(f"{layer}."))

@@ -23,6 +23,8 @@ COLOURS = {"cause": "#D55E00", "guilty": "#D55E00", "event": "#E69F00", "bad": "
 """Okabe and Ito's; a layer that is healthy or was not seen has none."""
 SHAPES = {"cause": "octagon", "symptom": "diamond", "guilty": "octagon", "bad": "hexagon", "unseen": "ellipse"}
 
+BY_HAND = "Dragging moves the graph; Ctrl and the wheel zoom"
+
 
 def connected(scene: Scene, name: str, title: str = "", **choice: Any) -> Drawing:
     """Draw a view that is a graph as a pane."""
@@ -31,7 +33,7 @@ def connected(scene: Scene, name: str, title: str = "", **choice: Any) -> Drawin
     heading = title or view.title
     if view.empty:
         return Drawing(heading, empty=view.empty, notes=view.notes)
-    return Drawing(heading, elements(view, scene.layer, scene.step), view.notes)
+    return Drawing(heading, elements(view, scene.layer, scene.step), (*view.notes, BY_HAND))
 
 
 def height_of(drawing: Drawing) -> int:

@@ -49,6 +49,11 @@ STANDS = {
 }
 """How a run stands, after its name."""
 
+LOST = (
+    "The dashboard has ended, or cannot be reached: what is shown here is how far it came. "
+    "neuraldbg dashboard RUN opens the run again."
+)
+"""What the page says when nobody answers it any more."""
 WAITING = Drawing("…", content=None)
 """A pane that is drawn as soon as it comes into sight."""
 
@@ -71,6 +76,7 @@ def layout(settings: DashboardSettings) -> html.Div:
                     html.P(id="status", className="status", role="status"),
                 ]
             ),
+            html.P(LOST, id="lost", role="alert", hidden=True),
             html.Nav(html.Ul(id="tabs"), **aria(label="Views of the run")),
             html.Div(id="problems", role="alert"),
             html.Div(

@@ -169,6 +169,26 @@
     if (document.documentElement.dataset.theme === "auto") window.dash_clientside.set_props("theme", { data: scheme() });
   });
 
+  /* The wheel scrolls the page, over a graph too; with Ctrl it zooms there. */
+  const wheel = (event) => !event.ctrlKey && event.target.closest && event.target.closest(".network") && event.stopPropagation();
+  document.addEventListener("wheel", wheel, { capture: true, passive: true });
+
+  /* A dashboard beside a training ends with it: what is shown then is old, and must not look as if it went on. */
+  const { fetch } = window;
+  window.fetch = (...asked) =>
+    fetch(...asked).then(
+      (answer) => (lost(false), answer),
+      (error) => {
+        lost(true);
+        throw error;
+      },
+    );
+
+  function lost(gone) {
+    const said = document.getElementById("lost");
+    if (said) said.hidden = !gone;
+  }
+
   /* Links within the page change the address and load nothing; with a modifier they are ordinary links. */
   document.addEventListener("click", function (event) {
     const link = event.target.closest && event.target.closest("a.go");

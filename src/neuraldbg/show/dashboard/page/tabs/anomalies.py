@@ -82,7 +82,7 @@ def nonfinite(scene: Scene) -> Drawing:
     kind = scene.state.kind if scene.state.kind in dict(KINDS) else "activation"
     controls = choices(scene, "of", "kind", KINDS, kind)
     view = scene.view("heatmap", kind=kind, stat="nonfinite")
-    if isinstance(view, Heat) and not view.empty and not view.nonfinite.any():
+    if isinstance(view, Heat) and not view.empty and not (view.values > 0).any():
         where = dict(KINDS)[kind]
         return Drawing(
             view.title, empty=f"No NaN or infinite value was read in {where}.", notes=view.notes, controls=controls
