@@ -10,7 +10,8 @@ How it shows
 How it is told apart
     The entropy of the weights is read head by head, relative to that of equal weights, and with it the largest score.
     Single sharp heads are healthy (they copy or look one position back); most heads of most layers without entropy,
-    together with a training that suffers, are not.
+    together with a training that suffers, are not. Where an update was as large as the weights themselves before it,
+    the size of the updates is to blame.
 
 What to do
     Normalise queries and keys (qk-norm), scale scores by 1/sqrt(d), warm up and lower the learning rate.
@@ -25,7 +26,7 @@ import numpy as np
 from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.structure import above_guess, readings
-from neuraldbg.explain.words import listing, number, percent
+from neuraldbg.explain.words import listing, moved, number, percent
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ POOR = 0.7
 """Share of the loss of guessing above which little was learnt."""
 LARGE = 50.0
 """Scores of which a softmax leaves one: exp(-50) is nothing beside 1."""
+ALL_NEW = 1.0
+"""An update as large as the weights: what attention sees after it says nothing of how it was built."""
 
 
 def judge(case: Case) -> Finding | None:
@@ -64,6 +67,10 @@ def judge(case: Case) -> Finding | None:
     scores = [r.number("logit") for r in seen]
     if np.isfinite(scores[-1]) and scores[-1] > LARGE:
         weigh.speaks(f"its scores reach {number(scores[-1])}", 1.5, scores[-1], LARGE)
+    updates = case.scalar("update_ratio").finite().between(0, began.step).values
+    if len(updates) and updates.max() > ALL_NEW:
+        largest = float(updates.max())
+        weigh.against(f"it came after updates as large as {moved(largest)}", 4.0, largest, ALL_NEW)
     share = above_guess(case)
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.5)
