@@ -110,7 +110,8 @@ def momentum_999_regression() -> None:
 @program("mlp", "momentum_too_high", step=0, verdict="failing")
 def momentum_one_mlp() -> None:
     model = Mlp()
-    fit(model, sgd(model, 0.05, momentum=1.0), batches(flat_digits(), 200))
+    # Rounding, which differs between processors, decides in which of the first 250 steps it loses what it had learnt.
+    fit(model, sgd(model, 0.05, momentum=1.0), batches(flat_digits(), 300))
 
 
 @program("convnet", ("momentum_too_high", "lr_too_high"), verdict="failing")
