@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from neuraldbg import NeuralDbg
 from neuraldbg.compare import compare
 from neuraldbg.nouns import column
+from neuraldbg.show.comparison import meanings
 
 
 @pytest.fixture(scope="module")
@@ -325,3 +326,38 @@ def test_a_difference_that_samples_show_is_not_taken_for_another_memory_format()
     found = compare(see(), see(lr=0.02))
     assert (found.first.kind, found.first.relative) == ("update", pytest.approx(0.5, rel=1e-3))
     assert not any("memory format" in note for note in found.notes)
+
+
+def test_a_run_that_becomes_nan_is_said_to_and_no_number_stands_for_it(base):
+    def poison(model, step):
+        if step == 7:
+            with torch.no_grad():
+                model.fc1.weight.fill_(torch.nan)
+
+    def judged(*runs):
+        return compare(*runs, names=("fine", "lost") if runs[0] is base else ("lost", "fine"))
+
+    lost = changed(lr=0.11, before=poison)
+    for found, who in ((judged(base, lost), 1), (judged(lost, base), 0)):
+        for trend in (found.trend, found.overall):
+            assert (trend.course, trend.broke, trend.broken) == ("grows", 7, who)
+            assert 0 < trend.begin < 2
+            assert 0 < trend.end < 2
+            assert 0.2 < trend.factor < 5
+        assert "that grows: there lost becomes NaN or infinite at step 7" in found.summary
+        said = meanings(found.first, found)[-1]
+        assert "it grows: in half of them or more lost becomes NaN or infinite at step 7" in said
+        assert "000,000" not in said + found.summary
+
+
+def test_a_run_that_is_nan_from_the_first_difference_on_has_no_number_either(base):
+    def poison(model, step):
+        if step == 7:
+            with torch.no_grad():
+                model.fc1.weight.fill_(torch.nan)
+
+    found = compare(base, changed(before=poison))
+    assert (found.first.step, found.trend.broke, found.trend.begin, found.trend.end) == (7, None, math.inf, math.inf)
+    assert found.trend.factor == 1.0
+    assert found.summary.endswith("differs first (nonfinite 0 against 128).")  # nothing of a course
+    assert "1,000,000" not in " ".join(meanings(found.first, found))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,7 +80,24 @@ class Findings:
             also=int(hit[g].sum()) - 1,
             other_layer=pair.other.module if pair.other.module != pair.one.module else None,
         )
-        return Found(difference, trend_of(self.time.steps[g:], self.measured.relative[g:, p]), (step, pair.key))
+        return Found(difference, self.course(g, self.measured.relative[g:, p], [p]), (step, pair.key))
+
+    def course(self, g: int, relative: npt.NDArray[np.floating], among: Sequence[int]) -> Trend | None:
+        """Return what becomes of a difference from a stretch on, and which run is no number any more if one is not.
+
+        ``among`` are the pairs that it is of.
+        """
+        trend = trend_of(self.time.steps[g:], relative)
+        if trend is None or trend.broke is None:
+            return trend
+        at = int(np.flatnonzero(self.time.steps == trend.broke)[0])
+        odd = [p for p in among if np.isinf(self.measured.relative[at, p])]
+        bad = [sum(self._nonfinite(k, at, self.pairs[p].rows[k]) for p in odd) for k in (0, 1)]
+        return replace(trend, broken=int(bad[1] > bad[0]))
+
+    def _nonfinite(self, k: int, g: int, row: int) -> bool:
+        side = (self.time.one, self.time.other)[k]
+        return bool(_table(self.runs[k].history, side, g, row, low=False)[column("nonfinite")] > 0)
 
     def _loss(self, pair: ScalarPair, hit: Bools) -> Found | None:
         at = np.flatnonzero(hit)
@@ -108,7 +125,11 @@ class Findings:
             reading=reading,
         )
         key = (step, position("loss", LAST))
-        return Found(difference, trend_of(pair.time.steps[g:], pair.relative[g:]), key)
+        trend = trend_of(pair.time.steps[g:], pair.relative[g:])
+        if trend is not None and trend.broke is not None:
+            at = int(np.flatnonzero(pair.time.steps == trend.broke)[0])
+            trend = replace(trend, broken=int(bool(np.isfinite(pair.one[at]))))
+        return Found(difference, trend, key)
 
     def _worst(self, pair: SitePair, g: int) -> tuple[str, float, float]:
         """The statistic that differs most, with both values; the rms where that differs about as much."""

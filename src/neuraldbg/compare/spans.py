@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.compare.trend import trend_of
 from neuraldbg.nouns.comparison import Drift, KindSpan, LayerSpan
 
 if TYPE_CHECKING:
@@ -89,8 +88,13 @@ def overall_trend(found: Findings, step: int) -> Trend | None:
     if not len(found.time):
         return None
     _, largest = _largest(found)
-    after = (found.time.steps + found.time.width > step) & ~np.isnan(largest).all(axis=1)
-    return trend_of(found.time.steps[after], np.nanmedian(largest[after], axis=1)) if after.any() else None
+    after = np.flatnonzero(found.time.steps + found.time.width > step)
+    if np.isnan(largest[after]).all():
+        return None
+    median = np.full(len(after), np.nan)
+    some = ~np.isnan(largest[after]).all(axis=1)
+    median[some] = np.nanmedian(largest[after][some], axis=1)
+    return found.course(int(after[0]), median, range(len(found.pairs)))
 
 
 def drift_of(found: Findings) -> Drift | None:

@@ -11,6 +11,8 @@ from neuraldbg.nouns.comparison import Trend
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    Floats = npt.NDArray[np.float64]
+
 READINGS = 64
 """Readings after the first that are looked at: later ones say how the difference ended, not what became of it."""
 FEWEST = 4
@@ -19,6 +21,7 @@ MATTERS = 1.5
 """A difference that changes by less than this factor over all of them stays: from batch to batch it varies as much."""
 _SMALLEST = 1e-12
 _LARGEST = 1e6
+"""Stands for what is no number, in the test for order alone: it is never told."""
 
 
 def trend_of(steps: npt.NDArray[np.int64], relative: npt.NDArray[np.floating]) -> Trend | None:
@@ -32,8 +35,10 @@ def trend_of(steps: npt.NDArray[np.int64], relative: npt.NDArray[np.floating]) -
         return None
     x = steps[seen].astype(np.float64)
     y = np.log(np.clip(relative[seen].astype(np.float64), _SMALLEST, _LARGEST))
-    few = max(1, min(3, len(y) // 2))
-    ends = float(np.exp(np.median(y[:few]))), float(np.exp(np.median(y[-few:])))
+    bad = np.isinf(relative[seen])
+    if bad.any() and not bad[0]:
+        return _broken(x, y, bad)
+    ends = _ends(y[~bad])
     if len(seen) < FEWEST:
         return Trend("unknown", 1.0, int(x[0]), int(x[-1]), *ends, len(seen))
     i, j = np.triu_indices(len(x), 1)
@@ -43,4 +48,23 @@ def trend_of(steps: npt.NDArray[np.int64], relative: npt.NDArray[np.floating]) -
     ordered = abs(float(np.sign(rise).sum())) > 1.96 * np.sqrt(n * (n - 1) * (2 * n + 5) / 18)
     change = slope * (x[-1] - x[0])
     course = "stays" if not ordered or abs(change) < np.log(MATTERS) else "grows" if change > 0 else "shrinks"
-    return Trend(course, float(np.exp(slope)), int(x[0]), int(x[-1]), *ends, n)
+    factor = _factor(x[~bad], y[~bad]) if bad.any() else float(np.exp(slope))
+    return Trend(course, factor, int(x[0]), int(x[-1]), *ends, n)
+
+
+def _broken(x: Floats, y: Floats, bad: npt.NDArray[np.bool_]) -> Trend:
+    """The course of a difference that ends as no number: the factor and the ends are those of the numbers before."""
+    k = int(bad.argmax())
+    return Trend("grows", _factor(x[:k], y[:k]), int(x[0]), int(x[-1]), *_ends(y[:k]), len(x), broke=int(x[k]))
+
+
+def _ends(y: Floats) -> tuple[float, float]:
+    if not len(y):
+        return np.inf, np.inf
+    few = max(1, min(3, len(y) // 2))
+    return float(np.exp(np.median(y[:few]))), float(np.exp(np.median(y[-few:])))
+
+
+def _factor(x: Floats, y: Floats) -> float:
+    i, j = np.triu_indices(len(x), 1)
+    return float(np.exp(np.median((y[j] - y[i]) / (x[j] - x[i])))) if len(i) else 1.0

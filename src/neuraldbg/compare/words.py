@@ -77,7 +77,7 @@ def _divergence(comparison: Comparison, first: Difference, compared: int) -> str
         said = f"{before}first {where} in {what_of(first)} ({numbers(first)})"
     else:
         said = f"{before}{where} {what_of(first)} differs first ({numbers(first)})"
-    return f"{said[0].upper()}{said[1:]}{course(comparison.trend)}."
+    return f"{said[0].upper()}{said[1:]}{course(comparison.trend, comparison.names)}."
 
 
 def what_of(difference: Difference) -> str:
@@ -100,10 +100,14 @@ def size(relative: float) -> str:
     return f"{100 * relative:.3g}%" if relative >= 1e-3 else f"{relative:.2g} of its size"
 
 
-def course(trend: Trend | None) -> str:
+def course(trend: Trend | None, names: tuple[str, str]) -> str:
     """Return what becomes of it, as the end of a sentence."""
     if trend is None or trend.course == "unknown":
         return ""
+    if trend.broke is not None and trend.broken is not None:
+        return f"; that grows: there {names[trend.broken]} becomes NaN or infinite at step {trend.broke:,}"
+    if trend.begin == float("inf"):
+        return ""  # no number at any step: that only one is finite is said
     after = f" over the next {trend.last - trend.first:,} steps"
     if trend.course == "stays":
         return f"; that stays about the same{after}"

@@ -77,8 +77,14 @@ class Trend:
     """The steps that were looked at."""
     begin: float
     end: float
-    """The relative difference at both ends: medians of the first and the last few steps."""
+    """The relative difference at both ends: medians of the first and the last few steps at which it is a number, and
+    infinite where it is none at any of them."""
     readings: int
+    broke: int | None = None
+    """The step within them at which one run becomes NaN or infinite and the other does not, None if none does. What
+    was a number before has then grown beyond any number: ``course`` is ``grows``."""
+    broken: int | None = None
+    """Which run that is: 0 or 1, as in ``names``."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 from neuraldbg.show.text import number
 
 if TYPE_CHECKING:
-    from neuraldbg.nouns.comparison import Comparison, Difference, HealthChange, KindSpan, LayerPair, LossPair, Setting
+    from neuraldbg.nouns.comparison import (
+        Comparison,
+        Difference,
+        HealthChange,
+        KindSpan,
+        LayerPair,
+        LossPair,
+        Setting,
+        Trend,
+    )
 
 SETTINGS, HEALTH, LAYERS, LISTED = 12, 10, 8, 6
 """How many of each are shown before the list is cut."""
@@ -53,10 +62,19 @@ def meanings(first: Difference, c: Comparison) -> list[str]:
     if first.since is not None and first.step - first.since > 1:
         said.append(f"It began after step {first.since:,}, the last one before it that was compared.")
     if c.overall is not None and c.overall.course != "unknown":
-        o = c.overall
-        ends = f"{number(o.begin)} at step {o.first:,}, {number(o.end)} at step {o.last:,}"
-        said.append(f"All layers: median difference {ends} ({o.course}, x{o.factor:.3g} a step).")
+        said.append(_overall(c.overall, c.names))
     return said
+
+
+def _overall(o: Trend, names: tuple[str, str]) -> str:
+    """Say what becomes of the median over all layers."""
+    if o.broke is not None and o.broken is not None:
+        end = f"in half of them or more {names[o.broken]} becomes NaN or infinite at step {o.broke:,}"
+        return f"All layers: median difference {number(o.begin)} at step {o.first:,}, it grows: {end}."
+    if o.begin == float("inf"):
+        return f"All layers: in half of them or more only one run is finite, from step {o.first:,} on."
+    ends = f"{number(o.begin)} at step {o.first:,}, {number(o.end)} at step {o.last:,}"
+    return f"All layers: median difference {ends} ({o.course}, x{o.factor:.3g} a step)."
 
 
 def setting(one: Setting) -> tuple[str, str]:
