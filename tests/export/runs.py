@@ -44,3 +44,17 @@ def doomed(folder):
             loss = nn.functional.cross_entropy(model(torch.randn(16, 4)), torch.randint(3, (16,)))
             loss.backward()
             optimizer.step()
+
+
+def jumped(folder):
+    """A learning rate that becomes far too high in the middle: most of the run is NaN."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    with NeuralDbg(model, overhead=None, out=folder):
+        for step in range(400):
+            if step == 150:
+                optimizer.param_groups[0]["lr"] = 1e6
+            optimizer.zero_grad()
+            model(torch.randn(16, 4)).square().mean().backward()
+            optimizer.step()

@@ -68,6 +68,19 @@ def test_only_the_last_steps_are_kept():
     assert [row["step"] for row in buffer.history] == [7, 8, 9]
 
 
+def test_the_steps_that_led_to_a_nan_are_not_pushed_out_by_those_after_it():
+    buffer = RingBuffer(20)
+    for i in range(100):
+        buffer.add(i, {}, {}, 1.0 if i < 40 else math.nan)
+    assert [row["step"] for row in buffer.history] == list(range(30, 50))
+    buffer.add(100, {}, {}, 1.0)  # it recovered: what comes now may be what matters
+    assert [row["step"] for row in buffer.history] == [*range(31, 50), 100]
+    buffer = RingBuffer(20)
+    for i in range(100):
+        buffer.add(i, {}, {}, 1.0 if i < 3 else math.inf)
+    assert [row["step"] for row in buffer.history] == list(range(20)), "there was room"
+
+
 def test_a_bound_in_bytes_keeps_fewer_steps_but_the_last():
     class Table(Lazy):
         nbytes = 1000

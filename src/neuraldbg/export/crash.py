@@ -1,10 +1,13 @@
-"""The crash dump of the flight recorder, made from a saved run: ``{metadata, history}``, the last steps as norms.
+"""The crash dump of the flight recorder, made from a saved run: ``{metadata, history}``, steps as norms by layer.
+
+They are the last steps, or where the loss became NaN or infinite and stayed so, those around that.
 
 A live session writes the same when a run fails; this is for runs that did not, or whose dump is gone.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +16,10 @@ from neuraldbg.config import RecordSettings
 from neuraldbg.export.exporter import Exporter
 from neuraldbg.export.tables import measured, scalar_rows
 from neuraldbg.nouns import column, crash_json
+from neuraldbg.nouns.crash import AFTER, broken_for
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from neuraldbg.export.exporter import Selection
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def write(run: RunRecord, diagnosis: Diagnosis, selection: Selection, path: Path) -> None:
-    """Write the last steps that were recorded one by one, as many as the flight recorder holds."""
+    """Write the last steps up to the failure that were recorded one by one, as many as the flight recorder holds."""
     del selection  # a crash dump has all layers
     capacity = RecordSettings().ring
     path.write_text(crash_json(_history(run, capacity), capacity, diagnosis.summary), encoding="utf-8")
@@ -31,23 +36,35 @@ def write(run: RunRecord, diagnosis: Diagnosis, selection: Selection, path: Path
 def _history(run: RunRecord, capacity: int) -> list[CrashRow]:
     history = run.history
     rows = scalar_rows(history)
-    rows = rows[history.width[rows] == 1][-capacity:]
     loss = history.scalars.get("loss")
     known = measured(history, "loss") if loss is not None else np.zeros(len(history), bool)
+    losses = [float(one) if seen else None for one, seen in zip(loss, known, strict=True)] if loss is not None else []
+    losses = losses or [None] * len(history)
     gradients, activations = _sites(run, "param_grad"), _sites(run, "activation")
     found: list[CrashRow] = []
-    for row in rows.tolist():
+    for row in _window(rows[history.width[rows] == 1].tolist(), losses, capacity):
         table = history.row(row) if history.read[row] else None
         found.append(
             {
                 "step": int(history.steps[row]),
                 "timestamp": run.info.started + float(history.time[row]),
-                "loss": float(loss[row]) if loss is not None and known[row] else None,
+                "loss": losses[row],
                 "grad_norms": _norms(table, gradients),
                 "act_norms": _norms(table, activations),
             }
         )
     return found
+
+
+def _window(rows: Sequence[int], losses: Sequence[float | None], capacity: int) -> Sequence[int]:
+    """Return what the flight recorder, which forgets the oldest first, would hold at the end."""
+    kept: deque[int] = deque(maxlen=capacity)
+    broken = 0
+    for row in rows:
+        broken = broken_for(broken, losses[row])
+        if broken <= AFTER or len(kept) < capacity:
+            kept.append(row)
+    return kept
 
 
 def _sites(run: RunRecord, kind: str) -> dict[str, list[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -10,6 +11,10 @@ from neuraldbg.nouns.json import jsonable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+
+AFTER = 10
+"""Steps after a loss that is no number which may still push older ones out: those that led there are worth more."""
 
 
 class CrashRow(TypedDict):
@@ -23,6 +28,16 @@ class CrashRow(TypedDict):
     """L2 norm of the gradients of each layer's parameters."""
     act_norms: Mapping[str, Any]
     """L2 norm of each layer's output."""
+
+
+def broken_for(before: int, loss: float | None) -> int:
+    """Return for how many steps in a row the loss has been NaN or infinite; one that is not known changes nothing.
+
+    A dump takes a step that is more than AFTER of them after the break only while there is room.
+    """
+    if loss is None:
+        return before + 1 if before else 0
+    return 0 if math.isfinite(loss) else before + 1
 
 
 def crash_json(history: Sequence[CrashRow], capacity: int, reason: str | None) -> str:

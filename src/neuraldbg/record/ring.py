@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from neuraldbg.errors import ConfigError, RunFileError
 from neuraldbg.nouns import CrashRow, crash_json
+from neuraldbg.nouns.crash import AFTER, broken_for
 
 
 class _Row(NamedTuple):
@@ -27,6 +28,9 @@ class _Row(NamedTuple):
 
 class RingBuffer:
     """Keeps the last ``capacity`` steps, fewer where what they hold would take more than ``most`` bytes.
+
+    Once the loss has been NaN or infinite for more than ten steps in a row, a step is only taken while there is room:
+    the steps that led there stay, however long the loop goes on.
 
     A mapping of norms that is worked out later says in ``nbytes`` what it holds until then.
 
@@ -42,6 +46,7 @@ class RingBuffer:
         self.capacity = int(capacity)
         self._most = most
         self._bytes = 0
+        self._broken = 0
         self._rows: deque[_Row] = deque()
 
     def add(
@@ -58,6 +63,10 @@ class RingBuffer:
         """
         value = None if loss is None else float(loss)
         size = max(getattr(grad_norms, "nbytes", 0), getattr(act_norms, "nbytes", 0))  # the two share one table
+        self._broken = broken_for(self._broken, value)
+        full = len(self._rows) >= self.capacity or (self._most is not None and self._bytes + size > self._most)
+        if full and self._broken > AFTER:
+            return
         self._rows.append(_Row(int(step), time.time(), value, _kept(grad_norms), _kept(act_norms), size))
         self._bytes += size
         while len(self._rows) > self.capacity or (self._over and len(self._rows) > 1):
@@ -106,7 +115,7 @@ class RingBuffer:
     def clear(self) -> None:
         """Forget all rows."""
         self._rows.clear()
-        self._bytes = 0
+        self._bytes = self._broken = 0
 
     def __len__(self) -> int:
         return len(self._rows)
