@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import json
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from neuraldbg.cli import COMMANDS, main
+from neuraldbg.cli import COMMANDS, explain, main
 from neuraldbg.explain import diagnose
 from neuraldbg.explain.causes import CAUSES
 from neuraldbg.nouns import RunRecord
@@ -35,6 +37,35 @@ def test_explain(folder, tmp_path, capsys):
     for path in (folder, folder.parent, folder / "rank0.ndbg"):
         assert main(["explain", str(path)]) == 0
         assert capsys.readouterr().out == out
+
+
+def test_explain_says_of_a_run_without_an_end_whether_it_goes_on(tmp_path, capsys, monkeypatch):
+    source = (
+        "import torch\nfrom neuraldbg import NeuralDbg\nmodel = torch.nn.Linear(4, 1)\n"
+        "opt = torch.optim.SGD(model.parameters(), lr=0.01)\n"
+        f"with NeuralDbg(model, out={str(tmp_path / 'run')!r}):\n"
+        "    while True:\n        opt.zero_grad()\n        model(torch.randn(8, 4)).square().mean().backward()\n"
+        "        opt.step()\n        print(1, flush=True)\n"
+    )
+    monkeypatch.setattr(explain, "SILENT_S", 0.2)
+
+    def said():
+        assert main(["explain", str(tmp_path / "run")]) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    child = subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE)
+    with child:
+        for _ in range(300):
+            child.stdout.readline()
+        going = said()
+        child.kill()
+        child.stdout.read()
+    assert "The run still goes on: this is how it stands now." in going
+    assert "killed" not in going
+    time.sleep(0.3)
+    killed = said()
+    assert "The run was killed: its file has no end, and nobody writes it any more." in killed
+    assert "goes on" not in killed
 
 
 def test_explain_json_to_standard_output_is_the_json_alone(folder, capsys):

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import click
 
 from neuraldbg.cli.command import FAILED, Result, fail_on, json_target, json_to, verdict_status, write_json
+
+SILENT_S, STUCK_S = 5.0, 60.0
+"""Of a run that changed since then nobody asks whether it is still written; and where that cannot be known, one that
+has been silent for so long is not said to go on."""
 
 
 @click.command("explain", short_help="Explain a saved run.")
@@ -19,15 +26,33 @@ def COMMAND(run: str, json_to: str | None, fail_on: str | None) -> Result:  # no
     """
     from rich.console import Console  # noqa: PLC0415 (see command.py)
 
+    from neuraldbg.record import find_run  # noqa: PLC0415
     from neuraldbg.saved import Run  # noqa: PLC0415
     from neuraldbg.show.terminal.diagnosis import print_diagnosis  # noqa: PLC0415
 
     target = json_target(json_to)
-    diagnosis = Run.load(run).diagnose()
+    loaded = Run.load(run)
+    diagnosis = loaded.diagnose()
     if target != "-":  # standard output is the JSON alone then
-        print_diagnosis(diagnosis, Console())
+        ending = _ending(find_run(Path(run))) if loaded.info.outcome.kind == "running" else ""
+        print_diagnosis(replace(diagnosis, summary=f"{diagnosis.summary}{ending}"), Console())
     problem = write_json(diagnosis, target)
     if problem:
         click.echo(f"neuraldbg: {problem}", err=True)
         return FAILED
     return verdict_status(diagnosis, fail_on)
+
+
+def _ending(file: Path) -> str:
+    """Say of a run that has no end whether it goes on: that is no part of the record, and may change at any time."""
+    from neuraldbg.record.follow import abandoned, look, silence  # noqa: PLC0415 (see command.py)
+    from neuraldbg.show.text import duration  # noqa: PLC0415
+
+    if file.suffix == ".json":
+        return " The run had not ended when this was exported, or it was killed."
+    quiet = silence(look(file))
+    if quiet > SILENT_S and abandoned(file):
+        return " The run was killed: its file has no end, and nobody writes it any more."
+    if quiet > STUCK_S:
+        return f" The run has not ended, but nothing was recorded for {duration(quiet)}: it may have been killed."
+    return " The run still goes on: this is how it stands now."
