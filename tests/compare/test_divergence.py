@@ -361,3 +361,22 @@ def test_a_run_that_is_nan_from_the_first_difference_on_has_no_number_either(bas
     assert found.trend.factor == 1.0
     assert found.summary.endswith("differs first (nonfinite 0 against 128).")  # nothing of a course
     assert "1,000,000" not in " ".join(meanings(found.first, found))
+
+
+class Attention(nn.Module):
+    """Calls a layer whose projection is never called as a layer: it has no dtype, as if it had been compiled."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.attn, self.head = nn.Linear(8, 16), nn.MultiheadAttention(16, 2), nn.Linear(16, 3)
+
+    def forward(self, x):
+        h = self.fc1(x)
+        return self.head(self.attn(h, h, h)[0])
+
+
+def test_what_was_never_seen_to_be_compiled_is_no_difference(base):
+    attention, nothing = train(Plan(make=Attention)), train(Plan(steps=0))
+    assert any(s.kind == "activation" and not s.dtype for s in attention.layout.sites)
+    for pair in ((base, attention), (attention, base), (base, nothing), (nothing, attention)):
+        assert "compiled" not in {setting.name for setting in compare(*pair).settings}

@@ -55,6 +55,8 @@ def measure(runs: tuple[RunRecord, RunRecord], pairs: Sequence[SitePair], time: 
     relative = np.full(shape, np.nan, np.float32)
     beyond, differs = np.zeros(shape, bool), np.zeros(shape, bool)
     elsewhere = np.zeros(len(pairs), bool)
+    if not len(time):  # a history without steps has no tables to look into
+        return Measured(relative, beyond, differs, elsewhere, 0.0)
     read = total = 0.0
     parts = list(_parts(pairs, max(1, AT_ONCE // max(1, *(len(run.history) for run in runs)))))
     looked = _looked(runs, pairs, time, parts)

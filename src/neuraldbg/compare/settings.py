@@ -67,13 +67,26 @@ _EXACT = Tolerance(1e-6, 0.0, "")
 def differences(runs: tuple[RunRecord, RunRecord], layers: Matching, *, whole: bool = True) -> tuple[Setting, ...]:
     """Return every difference, ranked, then by step. ``whole`` says that both runs were read at every step."""
     found = [*_scalars(runs), *_facts(runs, whole=whole), *_layers(runs, layers), *_infos(runs[0].info, runs[1].info)]
-    compiled = [any(s.kind == "activation" and s.dtype == "" for s in run.layout.sites) for run in runs]
-    if compiled[0] != compiled[1]:
+    compiled = _compiled(runs[0]), _compiled(runs[1])
+    if compiled[0] is not None and compiled[1] is not None and compiled[0] != compiled[1]:
         found.append(Setting("compiled", compiled[0], compiled[1], 0))
     named = {setting.name for setting in found if setting.name in SCALARS.values()}
     # The rate of a group that is the largest is the scalar, which knows the step.
     found = [s for s in found if not (s.name.startswith("optimizer lr") and "learning rate" in named)]
     return tuple(sorted(found, key=lambda s: (_rank(s.name), s.step, s.name, s.layer or "")))
+
+
+def _compiled(run: RunRecord) -> bool | None:
+    """Whether outputs were read inside a compiled graph, which does not tell their dtype; None if none was read.
+
+    A layer that was never called has no dtype either.
+    """
+    rows = run.layout.rows("activation")
+    if not len(run.history) or not len(rows):
+        return None
+    read = np.any(run.history.stat(rows, "count", "max") > 0, axis=0)
+    dtypes = [run.layout.sites[row].dtype for row, seen in zip(rows, read.tolist(), strict=True) if seen]
+    return "" in dtypes if dtypes else None
 
 
 def _rank(name: str) -> int:
