@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from neuraldbg.nouns import FactKey
 from neuraldbg.show.text import number
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 SETTINGS = ("lr", "momentum", "betas", "eps", "weight_decay", "nesterov", "amsgrad")
 """Of a group of an optimizer, those that are there."""
+SAME = 1e-6
+"""Learning rates that differ by less than this share of the largest are one, but for rounding."""
 NAMES = 8
 """Parameters named before the list is cut."""
 
@@ -23,13 +27,28 @@ NAMES = 8
 def program(run: RunRecord) -> tuple[Row, ...]:
     """Return what is known; nothing is said of what was not learnt."""
     rows: list[Row] = []
+    rates = {stream: _rates(run, stream) for stream in run.streams}
     for key, tell in TELL.items():
         latest: dict[Any, dict[str, Any]] = {}
+        steps: dict[Any, int] = {}
         for fact in run.facts_of(key.value):
-            latest[fact.value.get("stream", fact.value.get("model", fact.value.get("id")))] = fact.value
-        for value in latest.values():
-            rows += tell(value)
+            of = fact.value.get("stream", fact.value.get("model", fact.value.get("id")))
+            latest[of], steps[of] = fact.value, fact.step
+        for of, value in latest.items():
+            course = rates.get(value.get("stream", 0), "") if key is FactKey.OPTIMIZER else ""
+            rows += _optimizer(value, course, steps[of]) if course else tell(value)
     return tuple(dict.fromkeys(row for row in rows if row[1]))
+
+
+def _rates(run: RunRecord, stream: int) -> str:
+    """Return the course of a learning rate that changed, "" for one that did not: a fact is of one step only."""
+    rates = run.scalar("lr", stream).finite().values
+    if not len(rates) or np.ptp(rates) <= SAME * float(np.abs(rates).max()):
+        return ""
+    moves = np.diff(rates)
+    if (moves >= 0).all() or (moves <= 0).all():
+        return f"{number(float(rates[0]))} to {number(float(rates[-1]))}"
+    return f"{number(float(rates.min()))} to {number(float(rates.max()))}, varied"
 
 
 def _loss(value: dict[str, Any]) -> Iterator[Row]:
@@ -44,9 +63,14 @@ def _loss(value: dict[str, Any]) -> Iterator[Row]:
         yield "loss", "; ".join(said)
 
 
-def _optimizer(value: dict[str, Any]) -> Iterator[Row]:
+def _optimizer(value: dict[str, Any], rates: str = "", step: int = 0) -> Iterator[Row]:
+    """``rates`` is the course of the learning rate that was recorded, of the largest group; ``step`` the fact's."""
+    most = max((group.get("lr") or 0.0 for group in value.get("groups") or ()), default=0.0)
     for i, group in enumerate(value.get("groups") or ()):
-        said = [f"{name} {_value(group[name])}" for name in SETTINGS if group.get(name) is not None]
+        told = {name: _value(group[name]) for name in SETTINGS if group.get(name) is not None}
+        if rates and "lr" in told:
+            told["lr"] = rates if group["lr"] == most else f"{told['lr']} at step {step:,}"
+        said = [f"{name} {one}" for name, one in told.items()]
         which = f", group {i + 1}" if len(value["groups"]) > 1 else ""
         yield f"optimizer {value.get('type', '')}{which}", ", ".join([*said, f"{group.get('params', 0):,} tensors"])
 
