@@ -127,8 +127,8 @@ class Findings:
         key = (step, position("loss", LAST))
         trend = trend_of(pair.time.steps[g:], pair.relative[g:])
         if trend is not None and trend.broke is not None:
-            at = int(np.flatnonzero(pair.time.steps == trend.broke)[0])
-            trend = replace(trend, broken=int(bool(np.isfinite(pair.one[at]))))
+            end = int(np.flatnonzero(pair.time.steps == trend.broke)[0])
+            trend = replace(trend, broken=int(bool(np.isfinite(pair.one[end]))))
         return Found(difference, trend, key)
 
     def _worst(self, pair: SitePair, g: int) -> tuple[str, float, float]:
