@@ -64,6 +64,20 @@ def test_nan_without_a_known_cause_is_failing_and_abstains():
     assert "NaN at step 30" in found.summary
 
 
+def test_a_learning_rate_that_jumped_just_before_is_told_as_a_fact_where_no_cause_is_known():
+    def summary(step, factor):
+        build = Build().ruin(30)
+        return diagnose(build.scalar("lr", 0.1 * factor, slice(step, None)).build())
+
+    plain, found = summary(28, 1.0), summary(28, 10.0)
+    said = "; the learning rate rose from 0.1 to 1 at step 28."
+    assert said in found.summary
+    assert found.summary.replace(said, ".") == plain.summary
+    assert (found.verdict, found.hypotheses) == (plain.verdict, plain.hypotheses)
+    for other in (summary(28, 4.0), summary(5, 10.0), summary(28, 0.1), summary(40, 10.0)):
+        assert "the learning rate rose" not in other.summary
+
+
 def test_a_flat_loss_without_a_cause_is_suspect():
     found = diagnose(Build(steps=200).loss(flat(200)).build())
     assert found.verdict == "suspect"

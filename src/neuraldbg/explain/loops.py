@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuraldbg.explain.case import ADAPTIVE
+from neuraldbg.explain.words import number
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 EARLY_LOSSES = 10
 """Losses after a step that are compared with the one at it."""
+JUMP, JUST_BEFORE, SETTLED = 5.0, 20, 10
+"""A learning rate jumps if it rises by more than this factor in one step; so many steps before a trouble are shortly
+before it; and in the first few steps it warms up."""
 
 
 def latest(case: Case, key: FactKey, field: str) -> list[dict[str, Any]]:
@@ -31,6 +35,24 @@ def order(case: Case, stream: int) -> list[str]:
 def rates(case: Case, stream: int | None = None) -> Series:
     """Return the learning rate of an optimizer over its steps."""
     return case.scalar("lr", stream).finite()
+
+
+def rise(case: Case, onset: int | None) -> str:
+    """Say that the learning rate jumped up shortly before a trouble began, "" if it did not: a fact, and no cause.
+
+    A warm-up that begins with the run is none.
+    """
+    if onset is None:
+        return ""
+    found = rates(case, case.stream)
+    before, after = found.values[:-1], found.values[1:]
+    single = (found.width[:-1] == 1) & (found.width[1:] == 1)
+    near = (found.steps[1:] >= onset - JUST_BEFORE) & (found.steps[1:] <= onset) & (found.steps[1:] >= SETTLED)
+    at = np.flatnonzero(single & near & (before > 0) & (after > JUMP * before))
+    if not len(at):
+        return ""
+    k = int(at[-1])
+    return f"the learning rate rose from {number(before[k])} to {number(after[k])} at step {int(found.steps[k + 1])}"
 
 
 def completed(case: Case) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain import targets
 from neuraldbg.explain.cause import Tier
+from neuraldbg.explain.loops import rise
 from neuraldbg.explain.loss import FEW
 from neuraldbg.explain.ranking import CREDIBLE, ends_so
 from neuraldbg.explain.words import number, percent, plural
@@ -68,7 +69,7 @@ def judge(case: Case, hypotheses: tuple[Hypothesis, ...], certain: frozenset[str
         what = trouble.phrase or f"training was halted ({case.run.info.outcome.message})"
         if top is not None and not ends_so(case, top.explains):
             return "failing", _sentence(what, None, ()) + f" Beside it: {top.sentence}{_place(top)}." + ending
-        return "failing", _sentence(what, top, hypotheses) + ending
+        return "failing", _sentence(what, top, hypotheses, rise(case, trouble.step)) + ending
     sure = [h for h in named if h.cause in certain]
     if steps < FEW and not sure:
         if _halted(case):
@@ -102,7 +103,7 @@ def _without_a_cause(case: Case, hypotheses: tuple[Hypothesis, ...], ending: str
         return "inconclusive", f"{_capital(trouble.phrase)}. {hint}.{ending}"
     if trouble.any or _halted(case):
         what = trouble.phrase or f"training was halted ({case.run.info.outcome.message})"
-        return "suspect", _sentence(what, None, hypotheses) + ending
+        return "suspect", _sentence(what, None, hypotheses, rise(case, trouble.step)) + ending
     if trouble.kind == "unclear" and len(case.loss) < 100:
         return "inconclusive", f"{_course(case)} in {plural(steps, 'step')}: too few to tell.{ending}"
     return "healthy", f"No problem found in {plural(steps, 'step')}: {_course(case, lower=True)}.{ending}"
@@ -119,14 +120,14 @@ def certain_ids(tiers: dict[str, Tier]) -> frozenset[str]:
     return frozenset(id_ for id_, tier in tiers.items() if tier is Tier.CERTAIN)
 
 
-def _sentence(what: str, top: Hypothesis | None, hypotheses: tuple[Hypothesis, ...]) -> str:
+def _sentence(what: str, top: Hypothesis | None, hypotheses: tuple[Hypothesis, ...], beside: str = "") -> str:
     if top is not None:
         sure = "because of" if top.confidence >= SURE else "most likely because of"
         return f"{_capital(what)} {sure} {top.sentence}{_place(top)}."
     if hypotheses:
         first = hypotheses[0]
         return f"{_capital(what)}. No cause is sure; the most likely is {first.cause} ({percent(first.confidence)})."
-    return f"{_capital(what)}. None of the known causes explains it."
+    return f"{_capital(what)}. None of the known causes explains it{f'; {beside}' if beside else ''}."
 
 
 def _capital(text: str) -> str:
