@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from tests.show.report.conftest import LAYER, MODEL, SCRIPT
+from tests.show.samples import HEALTHY, record
 
 from neuraldbg.saved import backgrounds
 from neuraldbg.show.report.markdown import WIDTH, fenced, text
@@ -84,3 +86,25 @@ def test_addresses_are_no_links():
     shown = text("http://evil.example and www.evil.example")
     assert "http://" not in shown
     assert "www." not in shown
+
+
+def test_what_is_said_of_columns_is_what_is_drawn():
+    steps = 1_000
+    falling = np.geomspace(1.0, 1e-3, steps)
+    grad = np.stack([falling, falling * 2], axis=1)
+    run = record(("stem", "head"), falling, grad, grad)
+    written = report(run, HEALTHY, "md", {})
+    said = re.findall(r"([\d,]+) steps are put together in columns of about ([\d,]+) each; a cell", written)
+    cells = [len(row) for row in re.findall(r"^ *stem│(.+)$", written, re.MULTILINE)]
+    assert said
+    assert {int(count.replace(",", "")) for count, _ in said} == {steps}
+    assert {-(-steps // cell) for cell in cells} == {int(each) for _, each in said}
+
+
+def test_a_sentence_that_begins_with_a_layer_leaves_its_name_as_it_is():
+    run = record(("stem", "head"), np.ones(20), np.ones((20, 2)), np.ones((20, 2)))
+    written = report(run, HEALTHY, "md", {})
+    assert "stem.weight: 1 at step 0" in written
+    assert "Stem" not in written
+    assert "Head" not in written
+    assert "Loss: 1 at step 0" in written

@@ -468,3 +468,12 @@ def test_the_layer_that_was_hit_is_its_own_and_not_the_block_around_it():
     inner = {"net.0.fc", "net.0.fc2", "net.1.fc"}
     found = guilty_of(replace(EXPLODING, hypotheses=(), chain=Chain((), ()), events=blocks), inner)[0]
     assert found == ("net.0.fc", "net.0.fc2")
+
+
+@pytest.mark.parametrize("name", ["heatmap", "updates"])
+def test_the_note_on_columns_is_of_all_steps_that_the_map_shows(name):
+    run = replace(made(light=0.0, thinned=0, rows=300), steps=400)  # the last 100 steps were not read
+    shown = view(name, run, PLAIN, Choice(columns=20))
+    assert f"400 steps are put together in columns of about {400 // 20} each" in " ".join(shown.notes)
+    assert shown.width.max() == 100
+    assert set(shown.width[:-1]) == {20}

@@ -17,9 +17,10 @@ from neuraldbg.show.report.watching import about, watching
 from neuraldbg.show.text import number, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from neuraldbg.nouns import Chain, Diagnosis, Hypothesis, RunRecord
+    from neuraldbg.show.views.view import View
 
 Row = tuple[str, str]
 """A name and what is known of it."""
@@ -119,10 +120,17 @@ GLOSSARY: tuple[Row, ...] = (
 )
 
 
-def content(run: RunRecord, diagnosis: Diagnosis, backgrounds: Mapping[str, Background]) -> Content:
-    """Put together what a report says. ``backgrounds`` has titles and pages of causes, by id."""
+def content(
+    run: RunRecord,
+    diagnosis: Diagnosis,
+    backgrounds: Mapping[str, Background],
+    room: Callable[[View], int | None] = lambda _: None,
+) -> Content:
+    """Put together what a report says. ``backgrounds`` has titles and pages of causes, by id; ``room`` says how many
+    columns over time of a view are drawn, None where as many as it has.
+    """
     likely = credible(diagnosis.hypotheses)
-    leading, further = pictures(run, diagnosis)
+    leading, further = pictures(run, diagnosis, room)
     told = diagnosis.summary.lower()
     return Content(
         diagnosis=diagnosis,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.show.facts import facts_line
 from neuraldbg.show.report.describe import described, reading
-from neuraldbg.show.terminal.draw import drawn
+from neuraldbg.show.terminal.draw import columns, drawn
 from neuraldbg.show.text import plain, sentence
 
 if TYPE_CHECKING:
@@ -34,6 +34,11 @@ LINK = re.compile(r"\b(https?|ftp)(:)|\b(www)(\.)", re.IGNORECASE)
 def markdown(content: Content) -> str:
     """Return the report."""
     return "\n".join(_lines(content)).rstrip("\n") + "\n"
+
+
+def room(view: View) -> int | None:
+    """Return how many columns over time the drawing of a view has, None where it is no map of them."""
+    return columns(view, WIDTH)
 
 
 def text(words: str) -> str:

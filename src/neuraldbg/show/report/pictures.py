@@ -6,7 +6,7 @@ supported by the pictures of its category and of those events of the run that it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from neuraldbg.show.phrases import credible
@@ -15,7 +15,7 @@ from neuraldbg.show.views import VIEWS, view
 from neuraldbg.show.views.view import Choice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from neuraldbg.nouns import Diagnosis, Event, RunRecord
     from neuraldbg.show.views.view import View
@@ -97,8 +97,14 @@ def chain_picture(run: RunRecord, diagnosis: Diagnosis) -> Picture | None:
     return None if shown.empty else Picture(shown.title, shown)
 
 
-def pictures(run: RunRecord, diagnosis: Diagnosis) -> tuple[tuple[Picture, ...], tuple[Picture, ...]]:
-    """Return the leading pictures and all others; those with nothing to show are among the others."""
+def pictures(
+    run: RunRecord, diagnosis: Diagnosis, room: Callable[[View], int | None] = lambda _: None
+) -> tuple[tuple[Picture, ...], tuple[Picture, ...]]:
+    """Return the leading pictures and all others; those with nothing to show are among the others.
+
+    ``room`` says how many columns over time of a view are drawn, None where as many as it has: it is computed with so
+    many, and what its notes say of columns is what is seen.
+    """
     causes, loose = _of_causes(diagnosis), _of_others(diagnosis)
     front = dict.fromkeys([*(causes or CALM), *loose])
     others = (Wanted(name) for name in _known() if name not in {CHAIN, "heatmap"})
@@ -109,6 +115,8 @@ def pictures(run: RunRecord, diagnosis: Diagnosis) -> tuple[tuple[Picture, ...],
         shown = view(one.view, run, diagnosis, one.choice)
         if any((shown.name, shown.title) == (other.view.name, other.view.title) for other in made):
             continue  # the default of a view may be what was asked for before
+        if (columns := room(shown)) is not None:
+            shown = view(one.view, run, diagnosis, replace(one.choice, columns=columns))
         taken = any(shown.title == other.title for other in made)
         title = f"{shown.title}, {WORD[type(shown)]}" if taken else shown.title
         why = ". ".join(filter(None, (causes.get(one), loose.get(one))))

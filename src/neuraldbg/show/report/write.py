@@ -19,14 +19,13 @@ SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
 
 def report(run: RunRecord, diagnosis: Diagnosis, kind: str, backgrounds: Mapping[str, Background]) -> str:
     """Return the report as text, ``html`` or ``md``. The first raises MissingExtra without the extra ``plot``."""
-    said = content(run, diagnosis, backgrounds)
     if kind == "md":
-        from neuraldbg.show.report.markdown import markdown  # noqa: PLC0415 (only the format that is asked for)
+        from neuraldbg.show.report.markdown import markdown, room  # noqa: PLC0415 (only the format that is asked for)
 
-        return markdown(said)
+        return markdown(content(run, diagnosis, backgrounds, room))
     from neuraldbg.show.report.html import html  # noqa: PLC0415
 
-    return html(said)
+    return html(content(run, diagnosis, backgrounds))
 
 
 def kind_of(path: Path | str) -> str:

@@ -55,8 +55,12 @@ class Columns:
         return reduced
 
 
-def columns_of(history: History, choice: Choice) -> Columns:
-    """Lay the steps at which sites were read out in at most ``choice.columns`` columns of equal length."""
+def columns_of(history: History, choice: Choice, end: int | None = None) -> Columns:
+    """Lay the steps at which sites were read out in at most ``choice.columns`` columns of equal length.
+
+    ``end`` is the step before which the picture ends, where that is after the last step that was read: columns are as
+    long as if they reached up to it, and the note counts all of the picture's steps.
+    """
     ends = history.steps + history.width
     keep = history.read.copy()
     if choice.first is not None:
@@ -70,7 +74,8 @@ def columns_of(history: History, choice: Choice) -> Columns:
     steps, ends = history.steps[rows], ends[rows]
     if len(rows) <= choice.columns:
         return Columns(rows, np.arange(len(rows)), steps, ends - steps, "")
-    first, span = int(steps[0]), int(ends[-1] - steps[0])
+    first = int(steps[0])
+    span = max(int(ends[-1]), end or 0) - first
     place = (steps - first) * choice.columns // span
     starts = np.flatnonzero(np.diff(place, prepend=-1))
     lasts = np.append(starts[1:], len(rows)) - 1

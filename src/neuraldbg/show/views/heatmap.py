@@ -22,7 +22,7 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Heat:
     """Return the norm of each layer's gradient where nothing else is chosen. All sites of a layer are one row."""
     kind, stat = choice.kind or "param_grad", choice.stat or NORM
     check(kind, stat)
-    sites, columns = group(run, kind, choice.layer), columns_of(run.history, choice)
+    sites, columns = group(run, kind, choice.layer), columns_of(run.history, choice, end_of(run, choice))
     return heat_of(
         run,
         diagnosis,
@@ -79,12 +79,17 @@ def heat_of(
     )
 
 
+def end_of(run: RunRecord, choice: Choice) -> int:
+    """Return the step before which a map ends: that of the run or of the choice, though no layer was read there."""
+    return min(run.steps, run.steps if choice.last is None else choice.last + 1)
+
+
 def _to_the_end(run: RunRecord, choice: Choice, columns: Columns) -> tuple[Ints, Ints]:
     """Return steps and width of the columns, with one that was not read where the run went on after the last of them:
     a map that ends before the run does hides that it went on, and its failure.
     """
     ends = columns.steps[-1:] + columns.width[-1:]
-    tail = min(run.steps, run.steps if choice.last is None else choice.last + 1) - ends
+    tail = end_of(run, choice) - ends
     after = tail > 0
     return np.append(columns.steps, ends[after]), np.append(columns.width, tail[after])
 

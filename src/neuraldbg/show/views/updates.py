@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.show.views.columns import columns_of
-from neuraldbg.show.views.heatmap import heat_of
+from neuraldbg.show.views.heatmap import end_of, heat_of
 from neuraldbg.show.views.reading import NORM, group
 from neuraldbg.show.views.view import Choice, Heat, Member, Scale
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Heat:
     """Return norm(update) / norm(parameters) of each layer; of several steps, the largest update over the weights."""
-    columns = columns_of(run.history, choice)
+    columns = columns_of(run.history, choice, end_of(run, choice))
     updates, weights = group(run, "update", choice.layer), group(run, "param", choice.layer)
     changed, sizes = updates.values(columns, NORM), weights.values(columns, NORM)
     place = {layer: i for i, layer in enumerate(weights.layers)}
