@@ -41,9 +41,9 @@ def reading(view: View) -> str:
 
 
 def described(view: View) -> str:
-    """Return what the picture shows, in sentences with its numbers."""
+    """Return what the picture shows, in sentences with its numbers. A layer's name that begins one stays as it is."""
     marks = [f"Marked: {mark.label}" for mark in view.marks if mark.role == "failure"]
-    return " ".join(f"{said[:1].upper()}{said[1:]}." for said in (*_body(view), *marks))
+    return " ".join(f"{said}." for said in (*_body(view), *marks))
 
 
 def _body(view: View) -> list[str]:
@@ -57,10 +57,11 @@ def _body(view: View) -> list[str]:
         return _spread(view)
     if isinstance(view, Graph):
         names = {node.id: node.label for node in view.nodes}
+        begun = {node.id: node.label if node.label == node.layer else _begun(node.label) for node in view.nodes}
         down = {node.id: (node.y, node.x) for node in view.nodes}
         ordered = sorted(view.links, key=lambda link: down.get(link.source, (0.0, 0.0)))
-        links = [f"{names.get(link.source, '?')} leads to {names.get(link.target, '?')}" for link in ordered]
-        return _cut(links or list(names.values()), "arrow")
+        links = [f"{begun.get(link.source, '?')} leads to {names.get(link.target, '?')}" for link in ordered]
+        return _cut(links or list(begun.values()), "arrow")
     return []
 
 
@@ -93,7 +94,8 @@ def _line(line: Line, unit: str) -> str:
     if not len(finite):
         return f"{line.name}: no finite value"
     first, last, top = finite[0], finite[-1], finite[values[finite].argmax()]
-    said = f"{line.name}: {_amount(values[first], unit)} at step {int(line.steps[first]):,}"
+    name = line.name if line.layer else _begun(line.name)
+    said = f"{name}: {_amount(values[first], unit)} at step {int(line.steps[first]):,}"
     if last > first:
         said += f", {_amount(values[last], unit)} at step {int(line.steps[last]):,}"
     if top not in {first, last}:
@@ -107,8 +109,13 @@ def _extremes(bar: Bar, layers: Sequence[str], unit: str) -> str:
     if not len(finite):
         return ""
     low, high = finite[values[finite].argmin()], finite[values[finite].argmax()]
-    said = f"{bar.name}: largest {_amount(values[high], unit)} in {layers[high] or 'the model'}"
+    said = f"{_begun(bar.name)}: largest {_amount(values[high], unit)} in {layers[high] or 'the model'}"
     return said if low == high else f"{said}, smallest {_amount(values[low], unit)} in {layers[low] or 'the model'}"
+
+
+def _begun(words: str) -> str:
+    """Return words that are ours as the begin of a sentence."""
+    return words[:1].upper() + words[1:]
 
 
 def _amount(value: float, unit: str) -> str:
