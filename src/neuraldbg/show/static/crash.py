@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SIZE_IN = (10.0, 9.0)
 """Width and height in inches: readable on a page and on a screen."""
+THINNED = "Older steps were thinned: the loss is the mean of several, a layer's value the largest of them"
 
 
 def crash_figure(
@@ -42,7 +43,7 @@ def crash_figure(
     whole_steps(act)
     mark_failure((loss, grad, act), shown, look)
     act.set_xlim(shown.first - margin, shown.last + margin)
-    entitle(figure, f"{diagnosis.verdict.upper()}: {diagnosis.summary}", (), look)
+    entitle(figure, f"{diagnosis.verdict.upper()}: {diagnosis.summary}", (THINNED,) * shown.thinned, look)
     return figure
 
 

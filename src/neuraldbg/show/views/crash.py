@@ -16,6 +16,7 @@ from neuraldbg.show.views.moments import failure_of, guilty_of
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord
+    from neuraldbg.show.views.view import Bools
 
 MOST, BEFORE, AFTER = 500, 100, 50
 """A failure within the first MOST steps is shown from the start, a later one with BEFORE steps; at least AFTER follow
@@ -59,6 +60,8 @@ class Picture:
     """Of the whole run."""
     read: int | None = None
     """Steps shown in which layers were read, None if in all of them: between those, lines join what was not seen."""
+    thinned: bool = False
+    """Whether values of the steps shown stand for several steps each."""
 
     @cached_property
     def span(self) -> int:
@@ -89,13 +92,19 @@ def picture(run: RunRecord, diagnosis: Diagnosis) -> Picture:
         last=last,
         steps=run.steps,
         read=_read(run, first, last),
+        thinned=bool((run.history.width[_within(run, first, last)] > 1).any()),
     )
+
+
+def _within(run: RunRecord, first: int, last: int) -> Bools:
+    steps = run.history.steps
+    return (steps >= first) & (steps <= last)
 
 
 def _read(run: RunRecord, first: int, last: int) -> int | None:
     """Steps of the window in which layers were read, None for all or for none."""
     history = run.history
-    shown = (history.steps >= first) & (history.steps <= last)
+    shown = _within(run, first, last)
     ends = history.steps + history.width
     there = history.read & shown
     read = int((np.minimum(ends, last + 1) - history.steps)[there].sum())
