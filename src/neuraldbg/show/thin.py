@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.show.spans import LONG
+
 if TYPE_CHECKING:
     from neuraldbg.show.views.view import Floats, Line
 
 
 def thinned(line: Line, most: int) -> Line:
     """Return a line of at most ``most`` values: of equal stretches the least and the largest, the first where all are
-    NaN. Of its extremes (``low``, ``high``), those of the stretch.
+    NaN. Of its extremes (``low``, ``high``), those of the stretch. Where the line breaks for long, that is kept too.
     """
     count = len(line.steps)
     if count <= most:
@@ -22,7 +24,8 @@ def thinned(line: Line, most: int) -> Line:
     starts = np.arange(0, count, size)
     least = starts + _in_stretches(line.values, size, np.inf).argmin(axis=1)
     largest = starts + _in_stretches(line.values, size, -np.inf).argmax(axis=1)
-    kept = np.unique(np.concatenate([least, largest]))
+    long = np.diff(line.steps, append=line.steps[-1]) >= LONG * (int(line.steps[-1]) - int(line.steps[0]))
+    kept = np.unique(np.concatenate([least, largest, np.flatnonzero(np.isnan(line.values) & long)]))
     low, high = line.low, line.high
     if low is not None and high is not None:
         low, high = np.fmin.reduceat(low, starts)[kept // size], np.fmax.reduceat(high, starts)[kept // size]

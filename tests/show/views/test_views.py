@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.show.samples import EXPLODING, HEALTHY, record
+from tests.show.static.page import texts
 
 from neuraldbg.errors import ConfigError, UnknownLayer
 from neuraldbg.nouns import (
@@ -27,8 +28,14 @@ from neuraldbg.nouns import (
     column,
 )
 from neuraldbg.nouns.histogram import BINS, ZERO, StepHistograms
+from neuraldbg.show.static.crash import crash_figure
+from neuraldbg.show.static.panels import _line
+from neuraldbg.show.thin import thinned
 from neuraldbg.show.views import VIEWS, view
 from neuraldbg.show.views.moments import guilty_of
+
+
+from neuraldbg.show.views.crash import picture
 from neuraldbg.show.views.picking import medians
 from neuraldbg.show.views.view import Choice
 
@@ -477,3 +484,54 @@ def test_the_note_on_columns_is_of_all_steps_that_the_map_shows(name):
     assert f"400 steps are put together in columns of about {400 // 20} each" in " ".join(shown.notes)
     assert shown.width.max() == 100
     assert set(shown.width[:-1]) == {20}
+
+
+def pausing(steps=4_000, pause=(1_430, 2_850)):
+    """A run of which one step in ten is read, none in the pause, and none of the last tenth."""
+    run = record(("a", "b"), np.ones(steps), np.ones((steps, 2)), np.ones((steps, 2)))
+    read = np.arange(steps) % 10 == 0
+    read[pause[0] + 1 : pause[1]] = read[9 * steps // 10 :] = False
+    history = run.history
+    tables = [np.where(read[:, None, None], table, 0) for table in (history.mean, history.low, history.high)]
+    made = replace(history, mean=tables[0], low=tables[1], high=tables[2])
+    return replace(run, history=made)
+
+
+def test_a_line_breaks_where_nothing_was_read_for_long():
+    run = pausing()
+    shown = view("series", run, PLAIN, Choice(layer="a"))
+    (line,) = shown.lines
+    assert line.steps[np.isnan(line.values)].tolist() == [1_431]
+    assert (np.diff(line.steps) > 0).all()
+    for most in (60, 100):
+        few = thinned(line, most)
+        assert few.steps[np.isnan(few.values)].tolist() == [1_431]
+    told = " ".join(shown.notes)
+    assert "of 4,000 steps no layer was read" in told
+    assert "in none of the last 409 either" in told
+    assert "The last reading" not in told
+    some = view("series", run, PLAIN, Choice(layer="a", last=3_800))
+    assert "The last reading is of step 3,590" in " ".join(some.notes)
+    grad = np.ones((400, 2))
+    every = view("series", record(("a", "b"), np.ones(400), grad, grad), PLAIN, Choice(layer="a"))
+    assert not np.isnan(every.lines[0].values).any()
+    assert every.notes == ()
+
+
+@pytest.mark.parametrize("fell", [PLAIN, EXPLODING])
+def test_the_crash_picture_breaks_its_lines_there_too(fell):
+    run = pausing()
+    shown = picture(run, fell)
+    for curve in shown.gradients:
+        for smooth in (False, True):
+            line = _line(curve, smooth=smooth)
+            gone = line.steps[np.isnan(line.values)]
+            inside = shown.first <= 1_431 <= shown.last
+            assert gone.tolist() == ([1_431] if inside else [])
+            assert not ((line.steps > 1_431) & (line.steps < 2_850)).any()
+
+
+def test_the_crash_picture_says_that_older_steps_were_thinned():
+    words = [text for text, _ in texts(crash_figure(made(thinned=10), PLAIN))]
+    assert any("Older steps were thinned" in " ".join(text.split()) for text in words)
+    assert not any("thinned" in text for text, _ in texts(crash_figure(made(thinned=0), PLAIN)))

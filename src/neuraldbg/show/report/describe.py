@@ -57,7 +57,7 @@ def _body(view: View) -> list[str]:
         return _spread(view)
     if isinstance(view, Graph):
         names = {node.id: node.label for node in view.nodes}
-        begun = {node.id: node.label if node.label == node.layer else _begun(node.label) for node in view.nodes}
+        begun = {node.id: node.label if node.layer else _begun(node.label) for node in view.nodes}
         down = {node.id: (node.y, node.x) for node in view.nodes}
         ordered = sorted(view.links, key=lambda link: down.get(link.source, (0.0, 0.0)))
         links = [f"{begun.get(link.source, '?')} leads to {names.get(link.target, '?')}" for link in ordered]

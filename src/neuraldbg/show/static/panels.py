@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.show.axis import wide
+from neuraldbg.show.spans import breaks
 from neuraldbg.show.static.axis import dress, legend
 from neuraldbg.show.static.curves import draw_curves
 from neuraldbg.show.static.marks import draw_moments
@@ -56,15 +57,21 @@ def draw_layers(axes: Axes, shown: Picture, curves: Sequence[Curve], label: str,
 def _line(curve: Curve, *, smooth: bool) -> Line:
     series = curve.series
     bad = None if curve.nonfinite is None else series.steps[series.steps >= curve.nonfinite]
+    gaps = breaks(series.steps, series.width)
+    unread = (series.steps + series.width)[gaps]  # a NaN there: the line breaks
     if not smooth or len(series) <= 2 * BINS:
-        return Line(curve.layer, series.steps, series.values, layer=curve.layer, nonfinite=bad)
+        steps = np.insert(series.steps, gaps + 1, unread)
+        values = np.insert(series.values, gaps + 1, np.nan)
+        return Line(curve.layer, steps, values, layer=curve.layer, nonfinite=bad)
     # A long quiet run is noise upon noise otherwise.
+    borders = np.unique([*np.linspace(0, len(series), BINS + 1).astype(int), *(gaps + 1)])
     parts = [
         (round(s.mean()), *((float(np.median(v)), float(v.min()), float(v.max())) if len(v) else (np.nan,) * 3))
-        for s, block in zip(np.array_split(series.steps, BINS), np.array_split(series.values, BINS), strict=True)
+        for s, block in zip(np.split(series.steps, borders[1:-1]), np.split(series.values, borders[1:-1]), strict=True)
         for v in (block[np.isfinite(block)],)
     ]
-    middle, median, low, high = np.array(parts, dtype=np.float64).T
+    found = np.array([*parts, *((step, np.nan, np.nan, np.nan) for step in unread.tolist())], dtype=np.float64)
+    middle, median, low, high = found[np.argsort(found[:, 0], kind="stable")].T
     return Line(curve.layer, middle.astype(np.int64), median, low, high, curve.layer, bad)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from neuraldbg.nouns import History, Series
+    from neuraldbg.nouns import History, RunRecord, Series
     from neuraldbg.show.views.view import Choice, Floats, Ints
 
 
@@ -90,3 +90,21 @@ def within(series: Series, choice: Choice) -> Series:
         return series
     last = np.iinfo(np.int64).max if choice.last is None else choice.last
     return series.between(choice.first or 0, int(last))
+
+
+def end_of(run: RunRecord, choice: Choice) -> int:
+    """Return the step before which a map ends: that of the run or of the choice, though no layer was read there."""
+    return min(run.steps, run.steps if choice.last is None else choice.last + 1)
+
+
+def unread_note(run: RunRecord) -> str:
+    """Say in how many steps the layers were not read: there is nothing to show of those."""
+    width = run.history.width[run.history.read]
+    unread = run.steps - int(width.sum())  # a row that stands for several steps may hold unread ones too
+    if unread <= 0:
+        return ""
+    few = "at least " if (width > 1).any() else ""
+    ends = (run.history.steps + run.history.width)[run.history.read]
+    tail = run.steps - int(ends.max(initial=0))
+    last = f": in none of the last {tail:,} either" if tail > 1 else ""
+    return f"In {few}{unread:,} of {run.steps:,} steps no layer was read, to keep the cost low{last}"

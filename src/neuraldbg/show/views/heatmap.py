@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.show.views.columns import columns_of
+from neuraldbg.show.views.columns import columns_of, end_of, unread_note
 from neuraldbg.show.views.moments import guilty_of, marks_of
 from neuraldbg.show.views.picking import pick, touched
 from neuraldbg.show.views.reading import EXTREMES, KINDS, NORM, check, group, scale_of
@@ -74,14 +74,9 @@ def heat_of(
         reduce=reduce,
         marks=marks_of(run, diagnosis, choice),
         guilty=guilty,
-        notes=tuple(note for note in (binned, left_out, _read(run)) if note),
+        notes=tuple(note for note in (binned, left_out, unread_note(run)) if note),
         empty="" if values.size else f"nothing was read of the {missing} of any layer in these steps",
     )
-
-
-def end_of(run: RunRecord, choice: Choice) -> int:
-    """Return the step before which a map ends: that of the run or of the choice, though no layer was read there."""
-    return min(run.steps, run.steps if choice.last is None else choice.last + 1)
 
 
 def _to_the_end(run: RunRecord, choice: Choice, columns: Columns) -> tuple[Ints, Ints]:
@@ -92,19 +87,6 @@ def _to_the_end(run: RunRecord, choice: Choice, columns: Columns) -> tuple[Ints,
     tail = end_of(run, choice) - ends
     after = tail > 0
     return np.append(columns.steps, ends[after]), np.append(columns.width, tail[after])
-
-
-def _read(run: RunRecord) -> str:
-    """Say in how many steps the layers were not read: there is nothing to show of those."""
-    width = run.history.width[run.history.read]
-    unread = run.steps - int(width.sum())  # a row that stands for several steps may hold unread ones too
-    if unread <= 0:
-        return ""
-    few = "at least " if (width > 1).any() else ""
-    ends = (run.history.steps + run.history.width)[run.history.read]
-    tail = run.steps - int(ends.max(initial=0))
-    last = f": in none of the last {tail:,} either" if tail > 1 else ""
-    return f"In {few}{unread:,} of {run.steps:,} steps no layer was read, to keep the cost low{last}"
 
 
 VIEW = Member("heatmap", "a statistic of every layer at every step", compute, takes=("layer", "stat", "kind", "step"))

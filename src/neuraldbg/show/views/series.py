@@ -8,7 +8,8 @@ import numpy as np
 
 from neuraldbg.nouns import SCALARS, resolve
 from neuraldbg.show.axis import wide
-from neuraldbg.show.views.columns import within
+from neuraldbg.show.spans import LONG, breaks
+from neuraldbg.show.views.columns import end_of, unread_note, within
 from neuraldbg.show.views.moments import guilty_of, marks_of
 from neuraldbg.show.views.reading import KINDS, NORM, SHARES, check, scale_of
 from neuraldbg.show.views.view import Choice, Line, Lines, Member, Scale
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 UNITS = {"duration": "s", "overhead": "s"}
 """Of scalars."""
+THINNED = "Older steps were thinned: a value is the mean of several, the band their range"
 
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Lines:
@@ -40,7 +42,7 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Lines:
         y=Scale(scale.label, scale.unit, log=scale.log and wide_lines(lines)),
         marks=marks_of(run, diagnosis, choice),
         guilty=guilty_of(diagnosis, {line.layer for line in lines if line.layer})[0],
-        notes=("Older steps were thinned: a value is the mean of several, the band their range",) if thinned else (),
+        notes=tuple(note for note in (THINNED * thinned, unread_note(run), _end(run, choice, lines)) if note),
         empty="" if lines else f"nothing was read of the {KINDS[kind]} {of} in these steps",
     )
 
@@ -60,15 +62,29 @@ def _line(run: RunRecord, row: int, stat: str, choice: Choice) -> Line:
     middle, low, high = (_values(run, row, stat, end, choice) for end in ("mean", "min", "max"))
     thinned = bool((middle.width > 1).any())
     bad = within(run.series(row, "nonfinite", "max"), choice)
+    gaps = breaks(middle.steps, middle.width)
+    parts = [np.insert(one.values, gaps + 1, np.nan) for one in (middle, low, high)]
     return Line(
         site.label,
-        middle.steps,
-        middle.values,
-        low.values if thinned else None,
-        high.values if thinned else None,
+        np.insert(middle.steps, gaps + 1, (middle.steps + middle.width)[gaps]),
+        parts[0],
+        parts[1] if thinned else None,
+        parts[2] if thinned else None,
         site.module,
         bad.steps[bad.values > 0],
     )
+
+
+def _end(run: RunRecord, choice: Choice, lines: Sequence[Line]) -> str:
+    """Say where the lines end, if that is well before the run does, or the steps that were chosen."""
+    if not lines:
+        return ""
+    last, end = max(int(line.steps[-1]) for line in lines), end_of(run, choice)
+    first = min(int(line.steps[0]) for line in lines)
+    told = choice.last is None and last == run.history.steps[run.history.read].max()  # by the note on unread steps
+    if told or end - 1 - last <= max(1, LONG * (end - first)):
+        return ""
+    return f"The last reading is of step {last:,}: nothing was read of it in the {end - 1 - last:,} steps after that"
 
 
 def _values(run: RunRecord, row: int, stat: str, end: str, choice: Choice) -> Series:

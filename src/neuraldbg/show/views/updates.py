@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.show.views.columns import columns_of
-from neuraldbg.show.views.heatmap import end_of, heat_of
+from neuraldbg.show.views.columns import columns_of, end_of
+from neuraldbg.show.views.heatmap import heat_of
 from neuraldbg.show.views.reading import NORM, group
 from neuraldbg.show.views.view import Choice, Heat, Member, Scale
 
