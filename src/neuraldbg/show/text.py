@@ -10,6 +10,8 @@ GUILTY = "guilty layer, or hit first"
 """What the sign of a guilty layer means, in every face: the first cause may name none."""
 NO_VALUE = "no value"
 """A layer that has no bar: it was not read, has no such tensor, or held nothing finite."""
+ZERO = "exactly 0"
+"""A layer whose bar has no place on a log axis."""
 _NUMBER = re.compile(r"(?<![\w.])([-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)(\s?%)?")
 HALF = 0.5 + 1e-9
 """Per cent are often rounded to whole ones."""

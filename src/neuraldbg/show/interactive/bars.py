@@ -8,7 +8,7 @@ import numpy as np
 
 from neuraldbg.show.interactive.frame import axis, framed, graph_objects, with_notes
 from neuraldbg.show.interactive.words import axis_title, full_names, safe, tick_names
-from neuraldbg.show.text import NO_VALUE
+from neuraldbg.show.text import NO_VALUE, ZERO
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -63,10 +63,20 @@ def _ticks(view: Bars, theme: Theme) -> list[str]:
     """The names, with what is missing: no bar can show it."""
     values = np.array([bar.values for bar in view.bars]).reshape(len(view.bars), -1)
     missing, bad = np.isnan(values).all(axis=0), np.isinf(values).any(axis=0)
+    lost = [_zeros(view, i) for i in range(len(view.layers))]
     return [
-        name + (f" ({NO_VALUE})" if missing[i] else " (infinite)" if bad[i] else "")
+        name + (f" ({NO_VALUE})" if missing[i] else " (infinite)" if bad[i] else lost[i])
         for i, name in enumerate(tick_names(view.layers, view.guilty, theme))
     ]
+
+
+def _zeros(view: Bars, layer: int) -> str:
+    """Say which bars of a layer a log axis has no place for; of all that there are, no names."""
+    zero = [bar.name for bar in view.bars if bar.values[layer] == 0]
+    if not view.scale.log or not zero:
+        return ""
+    known = sum(not np.isnan(bar.values[layer]) for bar in view.bars)
+    return f" ({ZERO})" if len(zero) == known else f" ({ZERO}: {safe(', '.join(zero))})"
 
 
 def _limits(made: go.Figure, view: Bars, theme: Theme) -> None:

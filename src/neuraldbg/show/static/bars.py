@@ -13,7 +13,7 @@ from neuraldbg.show.static.axis import LABEL_PT, TICK_PT, dress, legend, name_ax
 from neuraldbg.show.static.form import Form
 from neuraldbg.show.static.labels import fitted, literal
 from neuraldbg.show.static.rows import fitting_height, name_rows
-from neuraldbg.show.text import GUILTY, NO_VALUE, number
+from neuraldbg.show.text import GUILTY, NO_VALUE, ZERO, number
 from neuraldbg.show.views.view import Bars
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def draw(figure: Figure, view: Bars, theme: Theme) -> None:
                 patch.set(facecolor=theme.strong, alpha=1.0 if i == len(view.bars) - 1 else 0.55)
         if len(view.bars) > 1:
             keys.append(Patch(label=fitted(bar.name, 1.9, TICK_PT, lines=3), **look))
-        signs.setdefault("exactly 0", []).append((rows, (bar.values == 0) & no_zero))
+        signs.setdefault(ZERO, []).append((rows, (bar.values == 0) & no_zero))
         signs.setdefault(NO_VALUE, []).append((rows, np.isnan(bar.values)))
         signs.setdefault("not finite", []).append((rows, np.isinf(bar.values)))
     keys += _signs(axes, signs, theme)
@@ -101,7 +101,7 @@ def _scale(axes: Axes, values: Floats, *, log: bool) -> bool:
 def _signs(axes: Axes, signs: dict[str, list[tuple[Floats, Bools]]], theme: Theme) -> list[Artist]:
     """Signs at the edge for values that have no length; the keys of those that are there."""
     looks: dict[str, dict[str, Any]] = {
-        "exactly 0": {"marker": "o", "markerfacecolor": theme.ground, "color": theme.ink},
+        ZERO: {"marker": "o", "markerfacecolor": theme.ground, "color": theme.ink},
         NO_VALUE: {"marker": "x", "color": theme.muted},
         "not finite": {"marker": ">", "color": theme.bad},
     }
