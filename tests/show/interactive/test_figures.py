@@ -332,3 +332,25 @@ def test_a_click_on_a_line_and_on_an_event(browser, tmp_path):
             visit.page.wait_for_timeout(350)  # two quick clicks would be a double click, which resets the zoom
         assert visit.page.evaluate("window.clicks") == [["conv1", 30], ["conv1", 10]]
         assert visit.errors == []
+
+
+def test_a_bar_that_a_log_axis_has_no_place_for_is_named():
+    view = bars()
+    first, *others = view.bars
+    last = replace(others[-1] if others else first, values=np.where(np.arange(len(view.layers)) == 1, 0.0, 1.0))
+    view = replace(view, bars=(Bar("step 0", np.ones(len(view.layers))), last), scale=Scale("norm", log=True))
+    ticks = figure(view).layout.yaxis.ticktext
+    assert ["exactly 0" in tick for tick in ticks] == [i == 1 for i in range(len(view.layers))]
+    assert last.name in ticks[1]
+    alone = figure(replace(view, bars=(last,))).layout.yaxis.ticktext
+    assert alone[1].endswith("(exactly 0)")
+    flat = replace(view, scale=Scale("norm"))
+    assert not any("exactly 0" in tick for tick in figure(flat).layout.yaxis.ticktext)
+
+
+def test_shares_of_one_bin_are_told_from_0_to_100():
+    view = spread()
+    shares = np.full(view.shares.shape, np.nan)
+    shares[2] = 1.0
+    cells = figure(replace(view, shares=shares)).data[0]
+    assert (cells.zmin, cells.zmax) == (0, 100)

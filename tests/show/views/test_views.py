@@ -535,3 +535,14 @@ def test_the_crash_picture_says_that_older_steps_were_thinned():
     words = [text for text, _ in texts(crash_figure(made(thinned=10), PLAIN))]
     assert any("Older steps were thinned" in " ".join(text.split()) for text in words)
     assert not any("thinned" in text for text, _ in texts(crash_figure(made(thinned=0), PLAIN)))
+
+
+def test_a_layer_without_parameters_is_said_to_have_none():
+    run = made()
+    bare = Layer("relu", "ReLU", "Net", leaf=True)
+    run = replace(run, layout=replace(run.layout, layers=(*run.layout.layers, bare)))
+    shown = view("distribution", run, PLAIN, Choice(layer="relu"))
+    assert shown.empty == "relu has no parameters"
+    assert shown.notes == ()
+    assert "nothing finite" in view("distribution", run, PLAIN, Choice(layer="relu", kind="activation")).empty
+    assert not view("distribution", run, PLAIN, Choice(layer="block1.fc")).empty

@@ -44,18 +44,19 @@ def _histograms(made: go.Figure, view: Spread, edges: Floats, shares: Floats, th
     bins = [f" are {number(low)} to {number(high)}" for low, high in itertools.pairwise(edges.tolist())]
     told = np.char.add(in_words(percent, "%"), np.array(bins, str)[:, None])
     borders = np.arange(len(edges)) - 0.5
-    made.add_trace(
-        cell_map(
-            columns,
-            borders,
-            z,
-            bar,
-            theme,
-            customdata=places([view.layer] * len(shares), columns),
-            text=with_steps(told, columns),
-            hovertemplate="%{text}<extra></extra>",
-        )
+    cells = cell_map(
+        columns,
+        borders,
+        z,
+        bar,
+        theme,
+        customdata=places([view.layer] * len(shares), columns),
+        text=with_steps(told, columns),
+        hovertemplate="%{text}<extra></extra>",
     )
+    top = float(z[np.isfinite(z)].max(initial=0.0))
+    cells.update(zmin=0.0, zmax=top or 100.0)  # shares begin at 0, also where all values lie in one bin
+    made.add_trace(cells)
     every = -(-len(edges) // TICKS)
     named = list(range(0, len(edges), every))
     made.update_layout(

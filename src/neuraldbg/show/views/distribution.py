@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from neuraldbg.show.views.columns import Columns
     from neuraldbg.show.views.view import Floats
 
+OF_PARAMETERS = ("param", "param_grad", "update")
+
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Spread:
     """Return the distribution of the chosen layer's first site of a kind, of the guilty layer, or of the first one."""
@@ -33,12 +35,13 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Spread:
         low = columns.reduce(run.history.stat(row, "min", "min"), "min")
         high = columns.reduce(run.history.stat(row, "max", "max"), "max")
     edges, shares, taken = _histograms(run, row, columns)
+    seen = bool(np.isfinite(mean).any())
     if edges is not None and not np.isfinite(edges).all():
         edges = _finite(edges, low, high)
         taken += f"; the outermost bin holds all beyond {2.0**HIGHEST:.3g}"
     of = run.layout.sites[row].label if row is not None else resolve(run.layout, choice.layer) if choice.layer else ""
     note = f"{columns.note}; the extremes are those of all of them" if columns.note else ""
-    seen = bool(np.isfinite(mean).any())
+    unread = f"nothing finite was read of the {KINDS[kind]} of {of or 'any layer'} in these steps"
     return Spread(
         name="distribution",
         title=f"Distribution over time: {KINDS[kind]} of {of or 'the model'}",
@@ -54,8 +57,8 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Spread:
         shares=shares,
         marks=marks_of(run, diagnosis, choice),
         guilty=guilty_of(diagnosis, {layer})[0] if layer else (),
-        notes=tuple(one for one in (note, taken, *_sampled(run, row)) if one),
-        empty="" if seen else f"nothing finite was read of the {KINDS[kind]} of {of or 'any layer'} in these steps",
+        notes=tuple(one for one in (note, taken, *_sampled(run, row)) if one and seen),
+        empty="" if seen else _bare(run, choice, kind) or unread,
     )
 
 
@@ -73,6 +76,14 @@ def _histograms(run: RunRecord, row: int | None, columns: Columns) -> tuple[Floa
     shares = np.divide(counts, total, out=np.full(counts.shape, np.nan), where=total > 0)
     most = int(found.counts.sum(axis=1).max(initial=0))
     return found.edges, shares.T, f"Histograms were taken in {int(inside.sum()):,} steps, of {most:,} values at most"
+
+
+def _bare(run: RunRecord, choice: Choice, kind: str) -> str:
+    """Say so if the chosen layer has no parameters, which are asked for."""
+    layer = None if choice.layer is None else run.layout.by_path.get(resolve(run.layout, choice.layer))
+    asked = layer is not None and not layer.params and kind in OF_PARAMETERS
+    own = "" if layer is None or layer.leaf else " of its own"
+    return f"{choice.layer} has no parameters{own}" if asked else ""
 
 
 def _finite(edges: Floats, low: Floats, high: Floats) -> Floats:
