@@ -15,16 +15,21 @@ from neuraldbg.show.views.view import Bars, Choice, Member, Scale
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord
-    from neuraldbg.show.views.view import Floats
+    from neuraldbg.show.views.columns import Columns
+    from neuraldbg.show.views.reading import Group
+    from neuraldbg.show.views.view import Bools, Floats
 
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
-    """Return two bars a layer; without a chosen step those of the last step that was read: units die late."""
+    """Return two bars a layer; without a chosen step those of the last step that was read, of which some layer was
+    finite: units die late.
+    """
     columns = columns_of(run.history, replace(choice, columns=len(run.history)))
     sites = group(run, "activation", choice.layer)
     last = replace(choice, step=run.steps) if choice.step is None else choice
     at, notes = place_of(run, diagnosis, last, columns)
-    notes = notes if choice.step is not None else ()
+    if choice.step is None:
+        at, notes = _finite(run, sites, columns, at)
     bars: list[tuple[str, Floats]] = []
     layers: tuple[str, ...] = ()
     if at >= 0 and sites.layers:
@@ -42,11 +47,12 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
             notes += (f"NaN or infinite, and so neither dead nor saturated: {some(hit)}",)
         layers = tuple(layer for layer, there in zip(sites.layers, keep, strict=True) if there)
         bars = [("dead: positive for no sample lately", dead[keep]), ("saturated: at a bound", saturated[keep])]
+    when = f", step {int(columns.steps[at]):,}" if bars else ""
     guilty, _ = guilty_of(diagnosis, set(layers))
     shown, kept, left_out = fewer(layers, bars, diagnosis, choice, guilty)
     return Bars(
         name="units",
-        title="Dead and saturated units of each layer",
+        title=f"Dead and saturated units of each layer{when}",
         layers=shown,
         bars=kept,
         scale=Scale("share of the units (dead) or of the values (saturated)", "%"),
@@ -56,6 +62,21 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:
         notes=(*notes, *left_out),
         empty="" if shown else "no layer that is rectified (ReLU) or bounded (sigmoid, tanh) was read in these steps",
     )
+
+
+def _finite(run: RunRecord, sites: Group, columns: Columns, last: int) -> tuple[int, tuple[str, ...]]:
+    """Return the last column in which some layer with such units was finite, and a note if that is not the last."""
+    rows = [i for i, layer in enumerate(sites.layers) if layer in run.layout.rectified | run.layout.bounded]
+    if last < 0 or not rows or not sites.nonfinite(columns.only(last))[rows].any():
+        return last, ()
+    found = np.flatnonzero(_some_finite(sites, columns)[rows].any(axis=0))
+    if not len(found) or found[-1] == last:
+        return last, ()
+    return int(found[-1]), ("The last step of which finite values were read: after it all are NaN or infinite",)
+
+
+def _some_finite(sites: Group, columns: Columns) -> Bools:
+    return np.asarray((sites.values(columns, "count") > 0) & ~sites.nonfinite(columns))
 
 
 VIEW = Member("units", "dead and saturated units of each layer", compute, takes=("layer", "step"))
