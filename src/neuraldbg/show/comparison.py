@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.show.text import number
+from neuraldbg.show.text import counted, number
 
 if TYPE_CHECKING:
     from neuraldbg.nouns.comparison import (
@@ -127,8 +127,9 @@ def health_place(one: HealthChange) -> str:
 def footing(c: Comparison, dot: str) -> str:
     """Return what the comparison rests on, its parts with a dot between them."""
     verdicts = " and ".join(verdict for verdict in c.verdicts if verdict)
+    over = f"{counted(c.compared.sites, 'site')} in {counted(c.compared.read, 'step')}"
     parts = [
-        f"{c.compared.sites} sites in {c.compared.read:,} steps compared, the loss in {c.compared.scalars:,}",
+        f"{over} compared, the loss in {c.compared.scalars:,}",
         f"tolerance {c.tolerance.rtol:g} relative"
         + (f", {c.tolerance.atol:g} absolute" if c.tolerance.atol else "")
         + f" ({c.tolerance.source})",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.show.text import duration, listed
+from neuraldbg.show.text import counted, duration, listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +17,7 @@ def facts_line(run: Mapping[str, Any], between: str) -> str:
     """Join the facts that the diagnosis carries; those it does not carry are left out."""
     parts = [str(run["script"])] if run.get("script") else []
     if isinstance(run.get("steps"), int):
-        parts.append(f"{run['steps']:,} step{'' if run['steps'] == 1 else 's'}")
+        parts.append(counted(run["steps"], "step"))
     for key in ("models", "optimizers"):
         names = [str(name) for name in run.get(key) or ()]
         if names:
@@ -31,7 +31,7 @@ def facts_line(run: Mapping[str, Any], between: str) -> str:
         why = f" ({said})" if said and ratio > cost["budget"] else ""
         parts.append((f"overhead {100 * ratio:.1f}%" if ratio < 0.1 else f"overhead {100 * ratio:.0f}%") + why)
     if cost.get("light_steps"):
-        parts.append(f"{cost['full_steps']:,} steps read in full")
+        parts.append(f"{counted(cost['full_steps'], 'step')} read in full")
     return between.join(parts)
 
 

@@ -71,6 +71,11 @@ def says(statement: str, value: float | str, *, rounded: bool = True) -> bool:
     return False
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun: 1 step, 1,200 steps."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def duration(seconds: float) -> str:
     """Return a time span as people say it: 0.42 s, 12.3 s, 4 min 10 s, 3 h 5 min."""
     if seconds < 60:

@@ -30,6 +30,7 @@ from neuraldbg.nouns import (
 from neuraldbg.nouns.histogram import BINS, ZERO, StepHistograms
 from neuraldbg.show.static.crash import crash_figure
 from neuraldbg.show.static.panels import _line
+from neuraldbg.show.text import counted
 from neuraldbg.show.thin import thinned
 from neuraldbg.show.views import VIEWS, view
 from neuraldbg.show.views.moments import guilty_of
@@ -259,7 +260,7 @@ def test_a_model_that_is_not_finite_has_no_healthy_layer_and_no_living_units():
     run = replace(run, history=replace(run.history, mean=high, low=high, high=high))
     assert {node.role for node in view("dataflow", run, PLAIN).nodes if node.layer} == {"bad"}
     assert "NaN or infinite values from step 2" in view("dataflow", run, PLAIN).nodes[0].detail
-    units = view("units", run, PLAIN)
+    units = view("units", run, PLAIN, Choice(step=39))
     assert all(np.isnan(bar.values).all() for bar in units.bars)
     assert "NaN or infinite" in units.notes[0]
     shares = view("heatmap", run, PLAIN, Choice(stat="nonfinite"))
@@ -546,3 +547,29 @@ def test_a_layer_without_parameters_is_said_to_have_none():
     assert shown.notes == ()
     assert "nothing finite" in view("distribution", run, PLAIN, Choice(layer="relu", kind="activation")).empty
     assert not view("distribution", run, PLAIN, Choice(layer="block1.fc")).empty
+
+
+def test_units_of_a_run_that_ended_in_nan_are_those_of_its_last_finite_step():
+    run = made(light=0, thinned=0, broken=0)
+    table = run.history.mean.copy()
+    table[30:, :, column("nonfinite")] = 1
+    run = replace(run, history=replace(run.history, mean=table, low=table, high=table))
+    shown = view("units", run, PLAIN)
+    assert shown.step == 29
+    assert shown.title.endswith(", step 29")
+    assert np.isfinite(shown.bars[0].values).any()
+    assert any("after it all are NaN or infinite" in note for note in shown.notes)
+    assert view("units", run, PLAIN, Choice(step=35)).title.endswith(", step 35")
+    healthy = view("units", made(light=0, thinned=0, broken=0), PLAIN)
+    assert (healthy.step, healthy.notes) == (39, ())
+
+
+def test_one_step_is_one_step():
+    counts = np.zeros((1, BINS), np.int64)
+    counts[0, ZERO] = 1
+    run = record(("a",), np.ones(3), np.ones((3, 1)), np.ones((3, 1)))
+    (row,) = run.layout.rows("param_grad", "a")
+    run = replace(run, histograms=(StepHistograms.of(1, [row], counts),))
+    shown = view("distribution", run, PLAIN, Choice(layer="a"))
+    assert "Histograms were taken in 1 step, of 1 value at most" in " ".join(shown.notes)
+    assert [counted(n, "step") for n in (0, 1, 2, 1_200)] == ["0 steps", "1 step", "2 steps", "1,200 steps"]

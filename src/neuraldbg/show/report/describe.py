@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.show.text import number
+from neuraldbg.show.text import counted, number
 from neuraldbg.show.views.view import Bars, Graph, Heat, Lines, Spread
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _body(view: View) -> list[str]:
 
 
 def _heat(view: Heat) -> list[str]:
-    shape = f"{len(view.layers):,} layers over {_span(view.steps, view.width)}"
+    shape = f"{counted(len(view.layers), 'layer')} over {_span(view.steps, view.width)}"
     finite = np.isfinite(view.values)
     said = [shape]
     if finite.any():
@@ -76,7 +76,7 @@ def _heat(view: Heat) -> list[str]:
     bad = view.nonfinite.any(axis=1)
     if bad.any():
         first = int(view.steps[view.nonfinite.any(axis=0)][0])
-        said.append(f"{int(bad.sum()):,} layers hold NaN or infinite values, the first at step {first:,}")
+        said.append(f"NaN or infinite values are in {counted(int(bad.sum()), 'layer')}, the first at step {first:,}")
     return said
 
 

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.show.facts import spent
-from neuraldbg.show.text import duration, number
+from neuraldbg.show.text import counted, duration, number
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, Outcome, RunRecord
@@ -54,22 +54,19 @@ def watching(run: RunRecord, diagnosis: Diagnosis) -> tuple[Row, ...]:
     coverage: dict[str, Any] = dict(run.info.coverage)
     cost = coverage.get("cost") or {}
     never = coverage.get("never_fired") or ()
+    coarse = int(coverage.get("coarse") or 0)
     thinned = int((run.history.width > 1).sum())
     rows = (
         ("layers seen", _of(coverage.get("seen"), coverage.get("layers"), "layers")),
         ("layers never called", ", ".join(map(str, never))),
         ("steps read in full", _of(cost.get("full_steps"), run.steps, "steps") if cost else ""),
-        ("older steps", f"{thinned:,} rows of the record stand for several steps each" if thinned else ""),
-        ("recorded coarsely", f"{coverage['coarse']:,} steps, as the writer did not keep up" if _any(coverage) else ""),
+        ("older steps", f"{counted(thinned, 'row')} of the record, each for several steps" if thinned else ""),
+        ("recorded coarsely", f"{counted(coarse, 'step')}, as the writer did not keep up" if coarse else ""),
         ("overhead", _overhead(diagnosis.run.get("overhead_ratio"), cost)),
         ("errors of NeuralDBG", number(coverage["errors"]) if coverage.get("errors") else ""),
         *(("note", str(note)) for note in coverage.get("notes") or ()),
     )
     return tuple((name, value) for name, value in rows if value)
-
-
-def _any(coverage: dict[str, Any]) -> bool:
-    return bool(coverage.get("coarse"))
 
 
 def _of(part: Any, whole: Any, what: str) -> str:

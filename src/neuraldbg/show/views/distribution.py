@@ -8,6 +8,7 @@ import numpy as np
 
 from neuraldbg.nouns import resolve
 from neuraldbg.nouns.histogram import HIGHEST
+from neuraldbg.show.text import counted
 from neuraldbg.show.views.columns import columns_of
 from neuraldbg.show.views.moments import guilty_of, marks_of
 from neuraldbg.show.views.reading import KINDS, check
@@ -75,7 +76,8 @@ def _histograms(run: RunRecord, row: int | None, columns: Columns) -> tuple[Floa
     total = counts.sum(axis=1, keepdims=True)
     shares = np.divide(counts, total, out=np.full(counts.shape, np.nan), where=total > 0)
     most = int(found.counts.sum(axis=1).max(initial=0))
-    return found.edges, shares.T, f"Histograms were taken in {int(inside.sum()):,} steps, of {most:,} values at most"
+    taken = f"Histograms were taken in {counted(int(inside.sum()), 'step')}, of {counted(most, 'value')} at most"
+    return found.edges, shares.T, taken
 
 
 def _bare(run: RunRecord, choice: Choice, kind: str) -> str:
