@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from neuraldbg import Run
+from neuraldbg.show.text import duration
 
 WILD = """
 import torch
@@ -137,8 +138,9 @@ def test_the_overhead_of_a_short_run_says_what_is_allowed_at_the_start(home):
     cost = Run.load(home / "wild").diagnose().run["coverage"]["cost"]
     assert cost["own_s"] < cost["allowance_s"]
     assert cost["ratio"] > cost["budget"] == 0.01
-    took = f"{cost['own_s']:.2g} s on {cost['training_s']:.2g} s of training"
-    said = f"overhead {100 * cost['ratio']:.0f}% ({took}; allowed: 2 s at the start, then 1%)"
+    took = f"{duration(cost['own_s'])} on {duration(cost['training_s'])} of training"
+    digits = 1 if cost["ratio"] < 0.1 else 0
+    said = f"overhead {100 * cost['ratio']:.{digits}f}% ({took}; allowed: 2 s at the start, then 1%)"
     assert said in (home / "wild.txt").read_text()
 
 

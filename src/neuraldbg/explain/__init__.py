@@ -150,7 +150,8 @@ def _blind_spots(case: Case) -> list[Unjudged]:
         said = f"{graded - reached} of {graded} training passes were not followed by a backward pass"
         found.append(Unjudged("the losses of passes that were left out", said))
     if case.skips:
-        said = f"to keep the cost low, layers were read in {case.steps_read()} of {plural(case.steps_known, 'step')}"
+        read = int(case.history.width[case.history.read].sum())
+        said = f"to keep the cost low, layers were read in {read:,} of {case.run.steps:,} steps"
         said += "; of the others only the loss, the learning rate and the gradient norm are known"
         found.append(Unjudged("single steps", said))
     never = case.run.info.coverage.get("never_fired") or ()

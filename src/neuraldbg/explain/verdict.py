@@ -76,7 +76,7 @@ def judge(case: Case, hypotheses: tuple[Hypothesis, ...], certain: frozenset[str
             return "suspect", _sentence(f"training was halted ({case.run.info.outcome.message})", top, hypotheses)
         return (
             "inconclusive",
-            f"Only {plural(steps, 'step')} were seen: too few to judge, and nothing is plainly wrong.{ending}",
+            f"Only {plural(steps, 'step')} of training: too few to judge, and nothing is plainly wrong.{ending}",
         )
     if top is not None:
         others = f" ({len(named) - 1} more below)" if len(named) > 1 else ""

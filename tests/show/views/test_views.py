@@ -33,10 +33,8 @@ from neuraldbg.show.static.panels import _line
 from neuraldbg.show.text import counted
 from neuraldbg.show.thin import thinned
 from neuraldbg.show.views import VIEWS, view
-from neuraldbg.show.views.moments import guilty_of
-
-
 from neuraldbg.show.views.crash import picture
+from neuraldbg.show.views.moments import guilty_of
 from neuraldbg.show.views.picking import medians
 from neuraldbg.show.views.view import Choice
 
