@@ -196,7 +196,7 @@ def test_links_that_lead_out_are_refused_and_said(tmp_path, opened):
     for key in ("linked", "file", "dead", "round", "pipe"):
         assert (entries[key].state, entries[key].steps, entries[key].verdict) == ("unreadable", 0, "")
         assert feed.moment(key).record.steps == 0
-    assert entries["verdict"].verdict == ""
+    assert entries["verdict"].verdict in {"", "healthy"}  # its own, if it has been judged by now; not that of the link
     assert soon(lambda: feed.moment("inside").judged == 50)
     # A named link is the user's own: what it leads to is the folder that was named.
     (tmp_path / "latest").symlink_to(runs / "real")
