@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from neuraldbg.cli import COMMANDS, explain, main
+from neuraldbg.cli import COMMANDS, main
 from neuraldbg.explain import diagnose
 from neuraldbg.explain.causes import CAUSES
 from neuraldbg.nouns import RunRecord
+from neuraldbg.record import follow
 from neuraldbg.saved import Run
 
 
@@ -47,7 +48,7 @@ def test_explain_says_of_a_run_without_an_end_whether_it_goes_on(tmp_path, capsy
         "    while True:\n        opt.zero_grad()\n        model(torch.randn(8, 4)).square().mean().backward()\n"
         "        opt.step()\n        print(1, flush=True)\n"
     )
-    monkeypatch.setattr(explain, "SILENT_S", 0.2)
+    monkeypatch.setattr(follow, "SILENT_S", 0.2)
 
     def said():
         assert main(["explain", str(tmp_path / "run")]) == 0

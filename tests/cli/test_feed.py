@@ -20,7 +20,7 @@ from neuraldbg.config import RecordSettings
 from neuraldbg.errors import RunNotFound
 from neuraldbg.explain import diagnose
 from neuraldbg.nouns import Outcome, RunInfo
-from neuraldbg.record import Recorder, read_run
+from neuraldbg.record import Recorder, follow, read_run
 from neuraldbg.record.follow import Follower
 from neuraldbg.show.dashboard.page import shell
 from neuraldbg.show.dashboard.page.desk import Desk, draw
@@ -332,7 +332,7 @@ def test_a_folder_that_cannot_be_searched_for_a_while(tmp_path, opened, monkeypa
 def test_a_run_without_an_end_that_nobody_writes_was_killed(tmp_path, opened, monkeypatch):
     recorder = Recorder(tmp_path / "live", RecordSettings(), INFO)
     record(tmp_path / "dead", outcome="running")
-    monkeypatch.setattr(module, "SILENT_S", 0.05)
+    monkeypatch.setattr(follow, "SILENT_S", 0.05)
     recorder.put(step(0), layout())
     recorder.flush()
     time.sleep(0.1)

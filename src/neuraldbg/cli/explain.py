@@ -9,9 +9,8 @@ import click
 
 from neuraldbg.cli.command import FAILED, Result, fail_on, json_target, json_to, verdict_status, write_json
 
-SILENT_S, STUCK_S = 5.0, 60.0
-"""Of a run that changed since then nobody asks whether it is still written; and where that cannot be known, one that
-has been silent for so long is not said to go on."""
+STUCK_S = 60.0
+"""A run of which it cannot be known whether somebody writes it is not said to go on after so long without a word."""
 
 
 @click.command("explain", short_help="Explain a saved run.")
@@ -45,14 +44,13 @@ def COMMAND(run: str, json_to: str | None, fail_on: str | None) -> Result:  # no
 
 def _ending(file: Path) -> str:
     """Say of a run that has no end whether it goes on: that is no part of the record, and may change at any time."""
-    from neuraldbg.record.follow import abandoned, look, silence  # noqa: PLC0415 (see command.py)
+    from neuraldbg.record.follow import killed, look, silence  # noqa: PLC0415 (see command.py)
     from neuraldbg.show.text import duration  # noqa: PLC0415
 
     if file.suffix == ".json":
         return " The run had not ended when this was exported, or it was killed."
-    quiet = silence(look(file))
-    if quiet > SILENT_S and abandoned(file):
+    if killed(file):
         return " The run was killed: its file has no end, and nobody writes it any more."
-    if quiet > STUCK_S:
+    if (quiet := silence(look(file))) > STUCK_S:
         return f" The run has not ended, but nothing was recorded for {duration(quiet)}: it may have been killed."
     return " The run still goes on: this is how it stands now."

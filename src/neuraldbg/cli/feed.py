@@ -23,7 +23,7 @@ from neuraldbg.errors import RunFileError, RunNotFound
 from neuraldbg.explain import diagnose
 from neuraldbg.nouns import Diagnosis, RunInfo
 from neuraldbg.nouns.diagnosis import VERDICTS
-from neuraldbg.record.follow import Follower, abandoned, look, silence
+from neuraldbg.record.follow import Follower, killed, look
 from neuraldbg.record.reader import glance, rank_files, run_folders
 from neuraldbg.show.dashboard.feed import Entry, Moment
 
@@ -43,8 +43,6 @@ FIRST_S = 0.5
 SCAN_S = 2.0
 GLANCES_S = 0.25
 """How long a scan looks into runs that changed; the rest have their turn at the next."""
-SILENT_S = 5.0
-"""Of a run that changed since then nobody asks whether it is still written."""
 SHARE = 5
 """A thread rests so many times as long as it worked: it takes a sixth of a core at most."""
 _DIAGNOSIS = "diagnosis.json"
@@ -233,7 +231,7 @@ class RunFeed:
                 entry = _entry(entry, moment.record.info, moment.record.steps, verdict or entry.verdict)
             if problem:
                 return replace(entry, state="unreadable", problem=problem)
-        return replace(entry, state="killed") if entry.state == "running" and _killed(known.file) else entry
+        return replace(entry, state="killed") if entry.state == "running" and killed(known.file) else entry
 
     # ------------------------------------------------------------ reading
 
@@ -364,12 +362,6 @@ def _refusal(file: Path, root: Path) -> str:
     if not inside:
         return "It is a link that leads out of the folder that was named: open its target by its own name."
     return "" if file.is_file() else "It is no file."
-
-
-def _killed(file: Path) -> bool:
-    """Whether nobody writes a run any more that has no end."""
-    seen = look(file)
-    return bool(seen) and silence(seen) > SILENT_S and abandoned(file)
 
 
 def _verdict(folder: Path, root: Path) -> str:

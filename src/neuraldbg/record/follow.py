@@ -17,6 +17,8 @@ from neuraldbg.nouns import RunRecord
 from neuraldbg.record.reader import read_file
 from neuraldbg.record.reading import Reading
 
+SILENT_S = 5.0
+"""Of a run file that changed since then nobody asks whether it is still written."""
 SETTLED_S = 1.0
 """A time of change older than this will be another one at the next change: file systems count in ticks, some in
 seconds."""
@@ -82,6 +84,12 @@ def look(file: Path) -> Look:
 def silence(seen: Look) -> float:
     """Return the seconds since a run file changed that looked so."""
     return time.time() - max((part[-1] for part in seen), default=0) / 1e9
+
+
+def killed(file: Path) -> bool:
+    """Whether nobody writes a run file any more that has no end; False for one that changed a moment ago."""
+    seen = look(file)
+    return bool(seen) and silence(seen) > SILENT_S and abandoned(file)
 
 
 def abandoned(file: Path) -> bool:
