@@ -66,7 +66,11 @@ class LossSummary:
     @property
     def ending(self) -> str:
         """The level at the end, with what it is: ``32.6 (median of the last 6 losses)``."""
-        return f"{number(self.last)} ({self._over('median of the last', 'last')})"
+        return self.ended()
+
+    def ended(self, *beside: str) -> str:
+        """Return that, with more to say of it in the brackets."""
+        return f"{number(self.last)} ({'; '.join([self._over('median of the last', 'last'), *beside])})"
 
     @property
     def course(self) -> str:

@@ -170,10 +170,8 @@ def find_trouble(case: Case) -> Trouble:
             begun = number(loss.initial)
             if loss.best < 0.95 * loss.initial:
                 begun = loss.lowest
-            phrase = f"the loss rose from {begun} to {loss.ending}"
-            if loss.peak > 10 * abs(loss.last):
-                phrase = f"{phrase.removesuffix(')')}; at most {number(loss.peak)})"
-            return Trouble("diverged", loss.diverged_from, phrase)
+            peak = [f"at most {number(loss.peak)}"] if loss.peak > 10 * abs(loss.last) else []
+            return Trouble("diverged", loss.diverged_from, f"the loss rose from {begun} to {loss.ended(*peak)}")
     if _still(case):
         steps = plural(case.run.steps or len(case.history), "step")
         return Trouble("still", int(case.history.steps[0]), f"no weight changed in {steps}")
