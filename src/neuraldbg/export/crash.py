@@ -37,9 +37,9 @@ def _history(run: RunRecord, capacity: int) -> list[CrashRow]:
     history = run.history
     rows = scalar_rows(history)
     loss = history.scalars.get("loss")
-    known = measured(history, "loss") if loss is not None else np.zeros(len(history), bool)
-    losses = [float(one) if seen else None for one, seen in zip(loss, known, strict=True)] if loss is not None else []
-    losses = losses or [None] * len(history)
+    losses: list[float | None] = [None] * len(history)
+    if loss is not None:
+        losses = [float(one) if seen else None for one, seen in zip(loss, measured(history, "loss"), strict=True)]
     gradients, activations = _sites(run, "param_grad"), _sites(run, "activation")
     found: list[CrashRow] = []
     for row in _window(rows[history.width[rows] == 1].tolist(), losses, capacity):

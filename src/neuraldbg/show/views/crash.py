@@ -5,14 +5,17 @@ All of it is free of matplotlib, so that it can be tested as values and drawn by
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from neuraldbg.nouns import Series
+from neuraldbg.show.views.columns import columns_of
 from neuraldbg.show.views.moments import failure_of, guilty_of
+from neuraldbg.show.views.reading import NORM, group
+from neuraldbg.show.views.view import Choice
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord
@@ -113,30 +116,22 @@ def _read(run: RunRecord, first: int, last: int) -> int | None:
 
 def _curves(run: RunRecord, kind: str, first: int, last: int) -> tuple[Curve, ...]:
     """One curve a layer: of all its parameters together, or of its first call and first output leaf."""
-    rows: dict[str, list[int]] = {}
-    for row in run.layout.rows(kind) if len(run.history) else ():
-        found = rows.setdefault(run.layout.sites[row].module, [])
-        if kind == "param_grad" or not found:
-            found.append(row)
-    rank = run.layout.depth
-    ordered = sorted(rows, key=lambda layer: rank.get(layer, len(rank)))
-    curves = (_curve(run, layer, rows[layer], kind, first, last) for layer in ordered)
-    return tuple(curve for curve in curves if len(curve.series))
-
-
-def _curve(run: RunRecord, layer: str, rows: list[int], kind: str, first: int, last: int) -> Curve:
-    history = run.history
-    seen = history.stat(rows, "count", "max") > 0
-    square = history.stat(rows, "rms", "max") ** 2
-    if kind == "param_grad":
-        square = square * history.stat(rows, "total", "max")
-    known = seen & np.isfinite(square)
-    sums = np.where(known.any(axis=1), np.sqrt(np.where(known, square, 0.0).sum(axis=1)), np.nan)
-    there = seen.any(axis=1)
-    series = Series(history.steps[there], sums[there], history.width[there]).between(first, last)
-    bad = ((history.stat(rows, "nonfinite", "max") > 0) & seen).any(axis=1)
-    hit = history.steps[bad & (history.steps >= first) & (history.steps <= last)]
-    return Curve(layer, series, int(hit[0]) if len(hit) else None, _zero_from(series))
+    if not len(run.history):
+        return ()
+    sites, stat = group(run, kind), NORM
+    if kind == "activation":
+        first_rows = tuple(sites.rows[at] for at in sites.starts)
+        sites, stat = replace(sites, rows=first_rows, starts=tuple(range(len(first_rows)))), "rms"
+    columns = columns_of(run.history, Choice(first=first, last=last, columns=len(run.history)))
+    values, bad = sites.values(columns, stat), sites.nonfinite(columns)
+    inside = columns.steps >= first
+    found = []
+    for layer, curve, broken in zip(sites.layers, values, bad, strict=True):
+        there = inside & (np.isfinite(curve) | broken)
+        series = Series(columns.steps[there], curve[there], columns.width[there])
+        hit = columns.steps[inside & broken]
+        found.append(Curve(layer, series, int(hit[0]) if len(hit) else None, _zero_from(series)))
+    return tuple(curve for curve in found if len(curve.series))
 
 
 def _zero_from(series: Series) -> int | None:
