@@ -108,7 +108,7 @@ def roomy(figure: go.Figure) -> go.Figure:
     ticks = [len(tick) for scale in scales for tick in scale.ticktext or ("0.000",)]
     legend = layout.showlegend is not False and any(trace.showlegend for trace in figure.data)
     layout.margin.update(
-        l=max(LEFT, *(round(EDGE + LETTER * count) for count in names), 0),
+        l=max([LEFT, *(round(EDGE + LETTER * count) for count in names)]),
         r=round(SCALE + LETTER * max(ticks)) if ticks else margin.r,
         b=margin.b + (LEGEND if legend or layout.showlegend else 0),
     )
