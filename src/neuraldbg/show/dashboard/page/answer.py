@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dash import ALL, ClientsideFunction, Input, Output, State, ctx, no_update
@@ -119,13 +119,13 @@ class Page:
     search: str | None
     """The query of the address."""
     theme: str
-    shown: dict[str, Any] = field(default_factory=dict)
+    shown: dict[str, Any]
     """What the last answer told it to remember."""
-    present: dict[str, list[str]] = field(default_factory=dict)
+    present: dict[str, list[str]]
     """The panes of each part that it has."""
-    sight: Sequence[str] = ()
+    sight: Sequence[str]
     """The panes that can be seen."""
-    zooms: dict[str, Any] = field(default_factory=dict)
+    zooms: dict[str, Any]
     """What a person has zoomed to along the values, by what is shown there."""
 
 
@@ -150,17 +150,18 @@ def answer(desk: Desk, page: Page) -> dict[str, Any]:
         return {**result, "content": shell.nothing(), "shown": {"asked": asked, "grown": grown}}
     behind = [pane.name for pane in look.tab.panes if changed or pane.name in shown.get("behind", ())]
     never = [name for name in behind if f"heading/{name}" not in shown.get("parts", {})]
-    spare = behind if not (changed or resting) else never if not resting else []
+    spare = [] if resting else never if changed else behind
     due = _due(look.tab, behind, page.sight, spare, fresh=fresh)
     if not (changed or due):
         raise PreventUpdate
     drawings = _drawn(look, due, page.zooms, began if fresh else None)
     head = _fill_head(result, desk, look, shown)
-    parts = {} if fresh else shown.get("parts", {})
+    parts, signed = {} if fresh else shown.get("parts", {}), signatures(drawings)
     if fresh:
-        result["content"] = shell.frame(look.tab, drawings, look.scene.theme)
+        result["content"] = shell.frame(look.tab, drawings, look.scene.theme, look.place)
     else:
-        fill(drawings, page.present, parts, result["parts"], look.scene.theme)
+        new = {key for key, name in signed.items() if parts.get(key) != name}
+        fill(drawings, new, page.present, result["parts"], look.scene.theme)
     drawn = {pane.name for pane in drawings}
     now = time.monotonic()
     result["shown"] = {
@@ -169,7 +170,7 @@ def answer(desk: Desk, page: Page) -> dict[str, Any]:
         "grown": grown if changed else shown.get("grown"),
         "rests": now + min(LONGEST_REST, REST * (now - began)),
         "place": look.place,
-        "parts": {**parts, **signatures(drawings)},
+        "parts": {**parts, **signed},
         "behind": [name for name in behind if name not in drawn],
         "with": look.scene.beside.entry.key if look.scene.beside else None,
     }

@@ -36,9 +36,9 @@ class Look:
     tab: Tab
 
     @property
-    def place(self) -> list[str]:
+    def place(self) -> str:
         """What must be the same for panes to be updated in place."""
-        return [self.scene.entry.key, self.tab.id, self.scene.theme]
+        return f"{self.scene.entry.key}\n{self.tab.id}\n{self.scene.theme}"
 
 
 class Desk:

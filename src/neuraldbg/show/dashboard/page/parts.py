@@ -9,7 +9,7 @@ from neuraldbg.show.dashboard.page.desk import signature
 from neuraldbg.show.text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from neuraldbg.show.dashboard.page.tab import Drawing, Pane
 
@@ -50,16 +50,15 @@ def signatures(drawings: Mapping[Pane, Drawing]) -> dict[str, str]:
 
 def fill(
     drawings: Mapping[Pane, Drawing],
+    new: Collection[str],
     present: Mapping[str, list[str]],
-    known: Mapping[str, str],
     changed: Mapping[str, list[Any]],
     theme: str,
 ) -> None:
-    """Put the parts that the browser does not have into ``changed``: what ``signatures`` said of it then is ``known``.
+    """Put the parts that are ``new`` to the browser, by their keys in ``signatures``, into ``changed``.
 
     ``present`` names the panes of each part that the browser has, in the order of ``changed``.
     """
-    new = {key for key, name in signatures(drawings).items() if known.get(key) != name}
     for pane, drawing in drawings.items():
         for name, part in PARTS.items():
             if f"{name}/{pane.name}" not in new or pane.name not in present[name]:

@@ -54,6 +54,8 @@ LOST = (
     "neuraldbg dashboard RUN opens the run again."
 )
 """What the page says when nobody answers it any more."""
+PADDING = 34
+"""Pixels around a graph."""
 WAITING = Drawing("…", content=None)
 """A pane that is drawn as soon as it comes into sight."""
 
@@ -108,8 +110,8 @@ def layout(settings: DashboardSettings) -> html.Div:
     )
 
 
-def frame(tab: Tab, drawings: Mapping[Pane, Drawing], theme: str) -> html.Div:
-    """Return the panes of a tab, filled with those drawings that there are."""
+def frame(tab: Tab, drawings: Mapping[Pane, Drawing], theme: str, place: str) -> html.Div:
+    """Return the panes of a tab, filled with those drawings that there are; ``place`` is ``Look.place``."""
     groups: list[Any] = []
     for pane in tab.panes:
         section = _pane(pane, drawings.get(pane, WAITING), theme)
@@ -126,7 +128,7 @@ def frame(tab: Tab, drawings: Mapping[Pane, Drawing], theme: str) -> html.Div:
         else group
         for group in groups
     ]
-    return html.Div(stacks, className="panes")
+    return html.Div(stacks, className="panes", **data(place=place))
 
 
 def named(part: str, pane: Pane | str) -> dict[str, str]:
@@ -160,13 +162,12 @@ def inside(pane: Pane, drawing: Drawing, theme: str) -> Any:
     return cytoscape.Cytoscape(
         id=named("network", pane),
         elements=drawing.content or [],
-        layout={"name": "preset", "fit": True, "padding": 34},
+        layout={"name": "preset", "fit": True, "padding": PADDING},
         stylesheet=stylesheet(theme),
         className="network",
         style={"width": "100%", "height": f"{height_of(drawing)}px"},
         minZoom=0.1,
         maxZoom=1.25,
-        responsive=True,
     )
 
 

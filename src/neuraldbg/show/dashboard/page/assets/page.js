@@ -43,41 +43,51 @@
     return changed({ first: first, last: Math.max(first, Math.floor(range[1])) });
   }
 
-  function follow(_clicks, _ranges, _taps, layer, step, _fields, figures, shown) {
+  /* Several things may have happened since the page was asked last: the newest that leads somewhere is followed. */
+  function follow(_clicks, _ranges, _taps, _layer, _step, _fields, figures, shown) {
     const context = window.dash_clientside.callback_context;
-    if (context.triggered.length !== 1 || !shown) return silent();
-    const { prop_id: id, value } = context.triggered[0];
+    const at = { figures: figures, shown: shown, ids: context.inputs_list[0].map((one) => one.id.pane) };
+    const ways = shown ? context.triggered.map((one) => way(one.prop_id, one.value, at)) : [];
+    return ways.reverse().find((search) => search !== silent()) || silent();
+  }
+
+  function way(id, value, { figures, shown, ids }) {
     const [shownLayer, shownStep] = shown.looked || [];
-    if (id === "layer.value") return layer === shownLayer ? silent() : changed({ layer: layer });
-    if (id === "step.value") return String(step || "") === String(shownStep ?? "") ? silent() : changed({ step: step || null });
+    if (id === "layer.value") return value === shownLayer ? silent() : changed({ layer: value });
+    if (id === "step.value") return String(value || "") === String(shownStep ?? "") ? silent() : changed({ step: value || null });
     if (!value) return silent();
     if (id === '{"field":"with"}.value') return value === shown.with ? silent() : changed({ with: value });
     if (id.endsWith(".tapNodeData")) return changed(clean({ layer: value.layer, step: value.step }));
-    const pane = JSON.parse(id.slice(0, id.lastIndexOf("."))).pane;
-    const figure = figures[context.inputs_list[0].findIndex((one) => one.id.pane === pane)];
+    const figure = figures[ids.indexOf(paneOf(id))];
     const meta = (figure && figure.layout && figure.layout.meta) || {};
     return id.endsWith(".clickData") ? fromPoint(value.points && value.points[0], meta) : fromRange(value, meta);
   }
 
+  const paneOf = (id) => JSON.parse(id.slice(0, id.lastIndexOf("."))).pane;
+
   /* Zooming along the values is kept here, by what is shown there: see zoomed in picture.py. */
   function zoom(_ranges, figures, zooms) {
     const context = window.dash_clientside.callback_context;
-    if (context.triggered.length !== 1) return silent();
-    const { prop_id: id, value } = context.triggered[0];
-    if (!value) return silent();
-    const pane = JSON.parse(id.slice(0, id.lastIndexOf("."))).pane;
-    const figure = figures[context.inputs_list[0].findIndex((one) => one.id.pane === pane)];
+    const panes = context.inputs_list[0].map((one) => one.id.pane);
+    return context.triggered.reduce(function (kept, { prop_id: id, value }) {
+      const figure = figures[panes.indexOf(paneOf(id))];
+      const of = figure && figure.layout && figure.layout.yaxis && figure.layout.yaxis.uirevision;
+      return (of && value && zoomedIn(kept === silent() ? zooms || {} : kept, of, value)) || kept;
+    }, silent());
+  }
+
+  /* The zooms with that of one figure changed; nothing where it was not along the values. */
+  function zoomedIn(zooms, of, value) {
     const range = value["yaxis.range"] || [value["yaxis.range[0]"], value["yaxis.range[1]"]];
-    const of = figure && figure.layout && figure.layout.yaxis && figure.layout.yaxis.uirevision;
-    if (!of) return silent();
-    const others = Object.fromEntries(Object.entries(zooms || {}).filter(([name]) => name !== of));
+    const others = Object.fromEntries(Object.entries(zooms).filter(([name]) => name !== of));
     if (value["yaxis.autorange"]) return others;
-    return range.every((end) => typeof end === "number") ? Object.assign(others, { [of]: range }) : silent();
+    return range.every((end) => typeof end === "number") ? Object.assign(others, { [of]: range }) : null;
   }
 
   /* Panes in sight are drawn first. The answer that brings a new tab has them watched anew. */
+  const PADDING = 34; // around a graph, as in shell.py
   const sight = new Map();
-  let place = "";
+  let place;
   const watcher = new IntersectionObserver(function (entries) {
     for (const { target, isIntersecting, boundingClientRect: box } of entries)
       sight.set(target.dataset.pane, isIntersecting || !box.height); // what is hidden now may have something to show
@@ -88,20 +98,35 @@
   function watch(shown) {
     if (!shown) return;
     if (!performance.getEntriesByName("neuraldbg answered").length) performance.mark("neuraldbg answered");
-    if (!shown.place) {
-      place = "";
-      setTimeout(readPlotly, 1000);
-    }
-    if (!shown.place || String(shown.place) === place) return;
-    (function find(tries) {
-      const panes = document.querySelectorAll("section[data-pane]");
-      if (!panes.length && tries) return requestAnimationFrame(() => find(tries - 1));
-      place = String(shown.place);
-      watcher.disconnect();
-      sight.clear();
-      panes.forEach((pane) => watcher.observe(pane));
-    })(50);
+    if (!shown.place) setTimeout(readPlotly, 1000);
+    if (shown.place === place) return;
+    place = shown.place;
+    find(place);
   }
+
+  /* The panes of an answer come onto the page a moment after it. */
+  function find(wanted) {
+    const frame = document.querySelector(".panes");
+    if (!wanted || wanted !== place) return;
+    if (!frame || frame.dataset.place !== wanted) return requestAnimationFrame(() => find(wanted));
+    for (const observer of [watcher, fitter]) observer.disconnect();
+    sight.clear();
+    widths.clear();
+    for (const pane of frame.querySelectorAll("section[data-pane]"))
+      for (const observer of [watcher, fitter]) observer.observe(pane);
+  }
+
+  /* A graph is fitted anew where its pane became wider or narrower. (Dash's own way to do so asks for the size of graphs
+     that have gone, which is an error.) */
+  const widths = new Map();
+  const fitter = new ResizeObserver(function (entries) {
+    for (const { target: pane, contentRect: box } of entries) {
+      const graph = pane.querySelector(".network");
+      const drawn = graph && graph._cyreg && graph._cyreg.cy;
+      if (drawn && widths.has(pane) && widths.get(pane) !== box.width) drawn.resize().fit(undefined, PADDING);
+      widths.set(pane, box.width);
+    }
+  });
 
   /* The library that draws is large. It is fetched while the page starts, and read while the server draws what is in
      sight. */
