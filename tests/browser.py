@@ -54,7 +54,7 @@ class Visit:
     def listen(self) -> None:
         """Write down what goes wrong from now on."""
         self.page.on("console", lambda said: said.type in {"error", "warning"} and self.errors.append(said.text))
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error.stack)))
         self.page.on("requestfailed", lambda request: self.errors.append(f"{request.url}: {request.failure}"))
         self.page.on("request", self._requested)
 

@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
-from tests.browser import browser  # noqa: F401 (a fixture)
+
+# What these assert is told with its values, too.
+pytest.register_assert_rewrite("tests.browser", "tests.show.dashboard.pages")
+
+from tests.browser import browser  # noqa: E402, F401 (a fixture)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -158,7 +158,8 @@ def opened(browser, address, **context):
         drawn(visit.page)
         yield visit.page
         # dash-cytoscape always hands cytoscape.js its default wheel sensitivity, which warns of custom ones.
-        assert [error for error in visit.errors if "wheel sensitivity" not in error] == []
+        errors = [error for error in visit.errors if "wheel sensitivity" not in error]
+        assert errors == [], errors
         outside = [r for r in visit.requests if not r.startswith(address.split("?", maxsplit=1)[0])]
         assert outside == []
 
@@ -172,18 +173,23 @@ def becomes(page, ask, wanted, seconds: float = 15.0) -> None:
         page.wait_for_timeout(50)  # playwright hears of the page only while it is asked to wait
 
 
+def in_sight(page, locator) -> dict[str, float]:
+    """Scroll to an element; return its place once the page has heard of it, as it has by the time a hand is there."""
+    locator.scroll_into_view_if_needed()
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    return locator.bounding_box()
+
+
 def click_cell(page, pane: str, row: int, column: int) -> None:
     """Click a cell of a heat map, row 0 on top, as a person does: with the mouse, where the cell is drawn."""
-    place = page.locator(f'section.pane:has([id*=\'"pane":"{pane}"\']) .nsewdrag').first
-    place.scroll_into_view_if_needed()
+    box = in_sight(page, page.locator(f'section.pane:has([id*=\'"pane":"{pane}"\']) .nsewdrag').first)
     rows, columns = page.evaluate(
         """pane => { const g = document.querySelector(`[id*='"pane":"${pane}"'] .js-plotly-plot`);
                      const z = g._fullData[0].z; return [z.length, z[0].length]; }""",
         pane,
     )
-    box = place.bounding_box()
     x, y = (np.array([column, row]) + 0.5) / [columns, rows] * [box["width"], box["height"]]
     page.mouse.move(box["x"] + x - 3, box["y"] + y)
     page.mouse.move(box["x"] + x, box["y"] + y)
-    page.wait_for_timeout(150)
+    page.wait_for_selector(".hoverlayer .hovertext")  # plotly knows then what is under the pointer
     page.mouse.click(box["x"] + x, box["y"] + y)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
-from tests.show.dashboard.pages import MemoryFeed, becomes, click_cell, drawn, opened, served
+from tests.show.dashboard.pages import MemoryFeed, becomes, click_cell, drawn, in_sight, opened, served
 
 from neuraldbg.show.dashboard.page.scene import suspect
 from neuraldbg.show.views import view
@@ -26,6 +26,23 @@ def test_a_cell_leads_to_its_layer_and_step_in_every_pane(browser, doomed):
         becomes(page, lambda: f"step {step}" in page.inner_text('section.pane:has([id*=\'"pane":"flow"\'])'), True)
         assert page.locator(".pick").inner_text().strip() == layer
         assert page.input_value("#step") == str(step)
+
+
+def test_a_click_is_followed_though_figures_took_their_size_meanwhile(browser, doomed):
+    """Dash tells of both at once when the browser was busy."""
+    tell = """([size, click, point]) => {
+        const { set_props } = window.dash_clientside;
+        set_props(click, { clickData: { points: [point] } });
+        set_props(size, { relayoutData: { autosize: true } }); }"""
+    layer = view("heatmap", doomed, doomed.diagnose()).layers[0]
+    with served(MemoryFeed(doomed=doomed)) as address, opened(browser, f"{address}?tab=gradients") as page:
+        point = page.evaluate(
+            "() => { const { data } = document.querySelector('[id*=heatmap] .js-plotly-plot');"
+            "        return { x: 17, y: [...data[0].y][0] }; }"
+        )
+        figures = [{"part": "figure", "pane": pane} for pane in ("updates", "heatmap")]
+        page.evaluate(tell, [*figures, point])
+        becomes(page, lambda: state(page), {"tab": "gradients", "layer": layer, "step": "17"})
 
 
 def test_a_shared_link_restores_everything(browser, doomed):
@@ -51,8 +68,7 @@ def test_the_model_itself_can_be_looked_at(browser, scaled):
         becomes(page, lambda: urlsplit(page.url).query, "tab=gradients&layer=")
         becomes(page, lambda: page.locator(".pick").inner_text().strip(), "(model)")
         becomes(page, lambda: "gradient of the parameters of scale" in page.inner_text("main"), True)
-        page.goto(f"{address}?tab=gradients&layer=fc")
-        drawn(page)
+    with served(MemoryFeed(scaled=scaled)) as address, opened(browser, f"{address}?tab=gradients&layer=fc") as page:
         click_cell(page, "heatmap", row, 3)
         becomes(page, lambda: parse_qs(urlsplit(page.url).query, keep_blank_values=True)["layer"], [""])
         assert page.inner_text("#problems") == ""
@@ -93,9 +109,7 @@ def test_a_node_of_the_chain_leads_on(browser, doomed):
     chain = view("chain", doomed, doomed.diagnose())
     node = next(n for n in chain.nodes if n.layer is not None)
     with served(MemoryFeed(doomed=doomed)) as address, opened(browser, address) as page:
-        canvas = page.locator("[id*=network] canvas").last
-        canvas.scroll_into_view_if_needed()
-        box = canvas.bounding_box()
+        box = in_sight(page, page.locator("[id*=network] canvas").last)
         x, y = page.evaluate(
             """id => { const at = document.querySelector('[id*=network]')._cyreg.cy.$id(id).renderedPosition();
                        return [at.x, at.y]; }""",
@@ -105,24 +119,37 @@ def test_a_node_of_the_chain_leads_on(browser, doomed):
         becomes(page, lambda: state(page), {"layer": node.layer, "step": str(node.step)})
 
 
+def test_a_graph_fits_a_window_of_another_size(browser, doomed):
+    inside = """() => { const { cy } = document.querySelector('[id*=network]')._cyreg;
+                        const { x1, x2 } = cy.elements().renderedBoundingBox();
+                        return [x1 >= 0 && x2 <= cy.width(), cy.width()]; }"""
+    with served(MemoryFeed(doomed=doomed)) as address, opened(browser, address) as page:
+        fits, wide = page.evaluate(inside)
+        assert fits
+        page.set_viewport_size({"width": 390, "height": 844})
+        becomes(page, lambda: page.evaluate(inside)[1] < wide, True)
+        becomes(page, lambda: page.evaluate(inside)[0], True)
+        page.set_viewport_size({"width": 1280, "height": 900})
+        becomes(page, lambda: page.evaluate(inside), [True, wide])
+
+
 def test_the_wheel_scrolls_the_page_over_a_graph_too(browser, doomed):
     with (
         served(MemoryFeed(doomed=doomed)) as address,
         opened(browser, address, viewport={"width": 1280, "height": 500}) as page,
     ):
         canvas = page.locator("[id*=network] canvas").last
-        canvas.scroll_into_view_if_needed()
-        box, before = canvas.bounding_box(), page.evaluate("window.scrollY")
+        box, before = in_sight(page, canvas), page.evaluate("window.scrollY")
         zoom = "document.querySelector('[id*=network]')._cyreg.cy.zoom()"
         was = page.evaluate(zoom)
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 20)
         page.mouse.wheel(0, 120 if before == 0 else -before)
         becomes(page, lambda: page.evaluate("window.scrollY") != before, True)
         assert page.evaluate(zoom) == was
-        canvas.scroll_into_view_if_needed()
-        box = canvas.bounding_box()
+        box = in_sight(page, canvas)
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-        page.wait_for_timeout(500)  # a page that scrolls is left alone by cytoscape
+        still = "document.querySelector('[id*=network]')._cyreg.cy.renderer().scrollingPage"
+        becomes(page, lambda: bool(page.evaluate(still)), False)  # cytoscape leaves a page that scrolls alone
         page.keyboard.down("Control")
         page.mouse.wheel(0, 200)
         page.keyboard.up("Control")
@@ -131,7 +158,7 @@ def test_the_wheel_scrolls_the_page_over_a_graph_too(browser, doomed):
 
 def test_zooming_along_the_steps_is_a_range_that_all_panes_show(browser, doomed):
     with served(MemoryFeed(doomed=doomed)) as address, opened(browser, f"{address}?tab=gradients") as page:
-        box = page.locator('[id*=\'"pane":"heatmap"\'] .nsewdrag').first.bounding_box()
+        box = in_sight(page, page.locator('[id*=\'"pane":"heatmap"\'] .nsewdrag').first)
         middle = box["y"] + box["height"] / 2
         page.mouse.move(box["x"] + 0.25 * box["width"], middle)
         page.mouse.down()

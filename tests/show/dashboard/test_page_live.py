@@ -7,7 +7,7 @@ import shutil
 import pytest
 from tests.browser import visiting
 from tests.record.helpers import INFO, layout, step
-from tests.show.dashboard.pages import MemoryFeed, becomes, drawn, opened, served, until
+from tests.show.dashboard.pages import MemoryFeed, becomes, drawn, in_sight, opened, served, until
 
 from neuraldbg.config import RecordSettings
 from neuraldbg.record import Recorder, read_run
@@ -35,14 +35,13 @@ def test_what_a_person_did_survives_an_update(browser, doomed):
         summary = page.locator("details summary").first
         summary.click()  # the first cause is open: close it
         plot = "document.querySelector('[id*=loss] .js-plotly-plot')"
-        page.locator("[id*=loss] .js-plotly-plot").scroll_into_view_if_needed()
-        box = page.locator("[id*=loss] .nsewdrag").first.bounding_box()
+        box = in_sight(page, page.locator("[id*=loss] .nsewdrag").first)
         page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.2 * box["height"])
         page.mouse.down()  # zoom along the values only
         page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.7 * box["height"], steps=5)
         page.mouse.up()
+        becomes(page, lambda: page.evaluate(f"{plot}._fullLayout.yaxis.autorange"), False)
         zoomed = page.evaluate(f"{plot}._fullLayout.yaxis.range")
-        assert page.evaluate(f"{plot}._fullLayout.yaxis.autorange") is False
         page.evaluate("window.scrollTo(0, 100)")
         assert page.evaluate("window.scrollY") == 100
         feed.put("run", until(doomed, 30), judge=False)
@@ -56,27 +55,27 @@ def test_a_zoom_is_of_one_run_and_comes_back_with_its_tab(browser, doomed, healt
     feed = MemoryFeed(one=until(doomed, 20), other=until(healthy, 40))
     axis = "document.querySelector('[id*=loss] .js-plotly-plot')._fullLayout.yaxis"
 
-    def go(page, search):
-        page.evaluate(f"dash_clientside.set_props('address', {{search: {search!r}}})")
-        page.wait_for_timeout(300)
+    def go(page, run, tab):
+        page.evaluate(f"dash_clientside.set_props('address', {{search: '?run={run}&tab={tab}'}})")
+        becomes(page, lambda: page.inner_text(".run-name"), run)
+        becomes(page, lambda: tab in page.locator("nav [aria-current]").get_attribute("href"), True)
         drawn(page)
 
     with served(feed) as address, opened(browser, f"{address}?run=one") as page:
-        page.locator("[id*=loss] .js-plotly-plot").scroll_into_view_if_needed()
-        box = page.locator("[id*=loss] .nsewdrag").first.bounding_box()
+        box = in_sight(page, page.locator("[id*=loss] .nsewdrag").first)
         page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.2 * box["height"])
         page.mouse.down()
         page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.7 * box["height"], steps=5)
         page.mouse.up()
         becomes(page, lambda: page.evaluate(f"{axis}.autorange"), False)
         zoomed = page.evaluate(f"{axis}.range")
-        go(page, "?run=other")
+        go(page, "other", "diagnosis")
         assert page.evaluate(f"{axis}.autorange") is True
         feed.put("other", until(healthy, 60), judge=False)
         becomes(page, lambda: page.evaluate(LAST), 59)
         assert page.evaluate(f"{axis}.autorange") is True
-        go(page, "?run=one&tab=memory")
-        go(page, "?run=one")
+        go(page, "one", "memory")
+        go(page, "one", "diagnosis")
         assert page.evaluate(f"{axis}.range") == zoomed
 
 
