@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from neuraldbg.explain.case import Case, is_symptom
 from neuraldbg.explain.words import listing
 from neuraldbg.nouns import Chain, ChainEdge, ChainNode
+from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -113,7 +114,7 @@ def _label(event: Event, group: list[Event]) -> str:
     if len(layers) > 1:
         return f"{words} in {listing(layers)}"
     spread = f", {len(affected)} places" if isinstance(affected, (list, tuple)) and len(affected) > 1 else ""
-    return f"{words} in {layers[0]}{spread}" if layers else words
+    return f"{words} in {called(layers[0])}{spread}" if layers else words
 
 
 def _edges(nodes: list[ChainNode]) -> Iterable[ChainEdge]:

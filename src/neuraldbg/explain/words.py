@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from neuraldbg.nouns.layout import NUMBERED, called
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -44,11 +46,15 @@ def percent(share: float) -> str:
 
 
 def listing(names: Iterable[str], limit: int = 3) -> str:
-    """Write names for a sentence: ``fc1.weight, fc1.bias and 4 more``."""
+    """Write names for a sentence: ``fc1.weight, fc1.bias and 4 more``; ``layers 0, 2 and 4`` of numbers."""
     every = list(names)
-    if len(every) <= limit + 1:
-        return " and ".join(filter(None, [", ".join(every[:-1]), every[-1] if every else ""]))
-    return f"{', '.join(every[:limit])} and {len(every) - limit} more"
+    numbered = all(NUMBERED.fullmatch(name) for name in every)
+    said = every if numbered else [called(name) for name in every]
+    if len(said) <= limit + 1:
+        text = " and ".join(filter(None, [", ".join(said[:-1]), said[-1] if said else ""]))
+    else:
+        text = f"{', '.join(said[:limit])} and {len(said) - limit} more"
+    return f"layer{'s' if len(said) > 1 else ''} {text}" if numbered and said else text
 
 
 def plural(count: int, noun: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping  # noqa: TC003 (dataclass annotations are read at run time)
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +17,15 @@ BOUNDED = frozenset({"Sigmoid", "Tanh", "Hardsigmoid", "Hardtanh", "Softsign"})
 BOUNDED_OPS = frozenset({"sigmoid", "tanh"})
 """Functional ones, measured at the input beyond which the output is within 1% of a bound."""
 RECTIFYING_OPS = frozenset({"relu", "relu_", "relu6", "threshold", "clamp_min"})
+
+
+NUMBERED = re.compile(r"\d+(\.\d+)*")
+"""The path of a layer that nobody named, as in a Sequential."""
+
+
+def called(path: str) -> str:
+    """Write a layer's path for a sentence: ``encoder.fc1``; ``layer 3`` where it is a number."""
+    return f"layer {path}" if NUMBERED.fullmatch(path) else path
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import numpy as np
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from neuraldbg.nouns.layout import called
 from neuraldbg.show.names import short_names
 from neuraldbg.show.text import number, plain
 
@@ -139,7 +140,7 @@ def marks_told(found: Sequence[Mark], width: int, marks: Marks) -> list[Text]:
     ordered = sorted(found, key=lambda mark: -URGENT.index(mark.role) if mark.role in URGENT else 0)
     lines: list[Text] = []
     for mark in ordered[:MOST_MARKS]:
-        where = f" in {mark.layer}" if mark.layer and mark.layer not in mark.label else ""
+        where = f" in {called(mark.layer)}" if mark.layer and mark.layer not in mark.label else ""
         last = f" to {mark.last:,}" if mark.last is not None and mark.last != mark.step else ""
         when = "" if f"step {mark.step:,}" in mark.label and not last else f", step {mark.step:,}{last}"
         sign = marks.moment.get(mark.role, marks.sigil)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.nouns.layout import called
 from neuraldbg.show.views.view import Mark
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def failure_of(run: RunRecord, diagnosis: Diagnosis) -> tuple[int | None, str]:
         return run.steps - 1, f"{word} after step {run.steps - 1:,}"
     if diagnosis.events:
         event = min(diagnosis.events, key=lambda e: (e.transition != "loss", e.first_step))
-        where = f" in {event.layer}" if event.layer else ""
+        where = f" in {called(event.layer)}" if event.layer else ""
         return event.first_step, f"{event.kind.replace('_', ' ')}{where}, step {event.first_step:,}"
     if diagnosis.hypotheses and diagnosis.hypotheses[0].step is not None:
         step = diagnosis.hypotheses[0].step

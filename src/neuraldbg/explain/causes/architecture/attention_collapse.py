@@ -28,6 +28,7 @@ from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.structure import above_guess, readings
 from neuraldbg.explain.words import listing, moved, number, percent
 from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
@@ -58,7 +59,7 @@ def judge(case: Case) -> Finding | None:
     end = seen[-1].number("entropy")
     weigh = Weighing()
     weigh.speaks(
-        f"in {len(sharp)} of {len(found)} layers attention sees single positions: at {layer} its entropy is "
+        f"in {len(sharp)} of {len(found)} layers attention sees single positions: at {called(layer)} its entropy is "
         f"{percent(end)} of that of equal weights", 3.0, end, SHARP,
     )  # fmt: skip
     if began is not seen[0]:

@@ -27,6 +27,7 @@ from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.structure import evaluated, late, training_norms
 from neuraldbg.explain.words import listing, literal, number, percent
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
@@ -65,8 +66,8 @@ def _weigh_fast(case: Case, fast: dict[str, list[Reading]]) -> Finding:
     momentum = fast[layer][-1].number("momentum")
     weigh = Weighing()
     weigh.speaks(
-        f"{layer} has a momentum of {number(momentum)}: its running statistics are {percent(momentum)} those of the "
-        "last batch", 4.5 if momentum >= 0.95 else 3.7, momentum, LAST_ONLY,
+        f"{called(layer)} has a momentum of {number(momentum)}: its running statistics are {percent(momentum)} those "
+        "of the last batch", 4.5 if momentum >= 0.95 else 3.7, momentum, LAST_ONLY,
     )  # fmt: skip
     gap = late(fast[layer], "mean_gap", 1)
     if gap > 2 * SMOOTH:
@@ -90,8 +91,8 @@ def _weigh_slow(case: Case, slow: dict[str, list[Reading]], steps: int) -> Findi
     weigh = Weighing()
     share = 1 - (1 - momentum) ** steps
     weigh.speaks(
-        f"with a momentum of {literal(momentum)} the running statistics of {layer} have gone {percent(share)} of the "
-        f"way from their initial values in {steps} steps", 5.0, momentum, NEVER,
+        f"with a momentum of {literal(momentum)} the running statistics of {called(layer)} have gone {percent(share)} "
+        f"of the way from their initial values in {steps} steps", 5.0, momentum, NEVER,
     )  # fmt: skip
     _weigh_use(case, weigh)
     return weigh.conclude(

@@ -28,6 +28,7 @@ from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.structure import evaluated, late, training_norms
 from neuraldbg.explain.words import listing, number, percent, plural
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
@@ -66,12 +67,12 @@ def judge(case: Case) -> Finding | None:
     weigh = Weighing()
     signs = elements <= SIGNS
     if signs:
-        weigh.speaks(f"{layer} normalises {plural(elements, 'value')} a channel, so that only signs are left", 4.0,
-                     elements, FEW)  # fmt: skip
+        weigh.speaks(f"{called(layer)} normalises {plural(elements, 'value')} a channel, so that only signs are left",
+                     4.0, elements, FEW)  # fmt: skip
     elif few:
-        weigh.speaks(f"{layer} takes its statistics over {elements} values a channel", 2.7, elements, FEW)
+        weigh.speaks(f"{called(layer)} takes its statistics over {elements} values a channel", 2.7, elements, FEW)
     else:
-        weigh.speaks(f"{layer} takes its statistics over {plural(batch, 'sample')}", 1.2, batch, FEW)
+        weigh.speaks(f"{called(layer)} takes its statistics over {plural(batch, 'sample')}", 1.2, batch, FEW)
     gap = late(seen, "mean_gap", SETTLED)
     if gap > GAP:
         weigh.speaks(

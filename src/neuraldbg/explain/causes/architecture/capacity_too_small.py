@@ -28,6 +28,7 @@ from neuraldbg.explain.structure import resting
 from neuraldbg.explain.trouble import guessing_loss
 from neuraldbg.explain.words import percent
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
@@ -59,7 +60,7 @@ def judge(case: Case) -> Finding | None:
     width = int(_width(layer))
     units = f"{width} unit{'s' * (width > 1)}"
     weigh = Weighing()
-    weigh.speaks(f"everything passes {layer.path}, which has {units} for {asked}",
+    weigh.speaks(f"everything passes {called(layer.path)}, which has {units} for {asked}",
                  2.0 if width == 1 else 1.6, width, enough)  # fmt: skip
     weigh.speaks(
         f"the loss rests at {case.loss.ending}, {percent(case.loss.last / guess)} of the loss of guessing", 0.6,
@@ -67,9 +68,10 @@ def judge(case: Case) -> Finding | None:
     )  # fmt: skip
     wider = 2 ** math.ceil(math.log2(max(16, 2 ** (enough + 2))))
     return weigh.conclude(
-        f"a layer that is too narrow: {units} of {layer.path} must tell {asked} apart",
+        f"a layer that is too narrow: {units} of {called(layer.path)} must tell {asked} apart",
         Remedy(
-            f"Widen {layer.path} to {wider} units or so; then see whether one small batch can be learnt by heart.",
+            f"Widen {called(layer.path)} to {wider} units or so; then see whether one small batch can be "
+            "learnt by heart.",
             f"torch.nn.{layer.type}(..., {wider})  # in the place of {layer.path!r}, and the next layer to match",
         ),
         layer=layer.path,

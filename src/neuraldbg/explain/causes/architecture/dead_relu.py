@@ -30,6 +30,7 @@ from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.profiles import unit_share
 from neuraldbg.explain.words import moved, percent
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
@@ -62,7 +63,7 @@ def judge(case: Case) -> Finding | None:
     weigh = Weighing()
     whole = worst.end >= 0.995
     weigh.speaks(
-        f"{percent(worst.end)} of the units of {worst.layer} were positive for no sample"
+        f"{percent(worst.end)} of the units of {called(worst.layer)} were positive for no sample"
         + (", so no gradient passes" if whole else ""),
         3.5 if whole else 1.5 + 2.5 * (worst.end - MANY) / (1 - MANY), worst.end, MANY,
     )  # fmt: skip
@@ -85,7 +86,7 @@ def judge(case: Case) -> Finding | None:
     else:
         weigh.against("the loss shows no consequence", 1.0)
     return weigh.conclude(
-        f"ReLU units that are dead: {percent(worst.end)} of {worst.layer} output zero for all data",
+        f"ReLU units that are dead: {percent(worst.end)} of {called(worst.layer)} output zero for all data",
         Remedy(
             "Let units recover: LeakyReLU or GELU, zero biases with He initialisation, or a normalisation layer.",
             "torch.nn.LeakyReLU(0.01)  # instead of torch.nn.ReLU()\n"

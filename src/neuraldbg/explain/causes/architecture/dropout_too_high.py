@@ -28,6 +28,7 @@ from neuraldbg.explain.structure import dropout_rates
 from neuraldbg.explain.trouble import guessing_loss
 from neuraldbg.explain.words import listing, literal, number, percent
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
@@ -98,7 +99,7 @@ def _weigh_course(case: Case, weigh: Weighing) -> None:
 
 def _named(case: Case, path: str) -> str:
     layer = case.layout.by_path.get(path)
-    return path if layer is not None and "Dropout" in layer.type else f"dropout before {path}"
+    return called(path) if layer is not None and "Dropout" in layer.type else f"dropout before {called(path)}"
 
 
 def _line(case: Case, path: str, p: float) -> str:

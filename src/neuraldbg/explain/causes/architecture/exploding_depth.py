@@ -34,6 +34,7 @@ from neuraldbg.explain.stepping import climbs, poor, weigh_blind
 from neuraldbg.explain.trouble import guessing_loss
 from neuraldbg.explain.words import literal, moved, number, percent
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
@@ -122,8 +123,8 @@ def _weigh_forward(case: Case, weigh: Weighing) -> str | None:
     if not profile.ratio > (RATIO / 10 if case.loss.initial > FIRST_LOSS**2 * guess else RATIO):
         return None
     weigh.speaks(
-        f"in the first step values grow from {number(float(profile.values[0]))} at {profile.layers[0]} to "
-        f"{number(float(profile.values[-1]))} at {profile.layers[-1]}", 2.8, profile.ratio, RATIO,
+        f"in the first step values grow from {number(float(profile.values[0]))} at {called(profile.layers[0])} to "
+        f"{number(float(profile.values[-1]))} at {called(profile.layers[-1])}", 2.8, profile.ratio, RATIO,
     )  # fmt: skip
     weigh.speaks(
         f"the first loss is {number(case.loss.initial)}; guessing would give {number(guess)}",
@@ -133,12 +134,13 @@ def _weigh_forward(case: Case, weigh: Weighing) -> str | None:
 
 
 def _sentence(case: Case, layer: str | None, *, forward: bool) -> str:
+    name = called(layer or "")
     if forward:
-        return f"layers that pass on more than they receive, up to {layer}"
+        return f"layers that pass on more than they receive, up to {name}"
     found = case.layout.by_path.get(layer or "")
     if found is not None and found.type in RECURRENT_TYPES:
-        return f"a recurrence that multiplies what passes through it: gradients of {layer} grow through time"
-    return "layers that each pass back more gradient than they receive" + (f", up to {layer}" if layer else "")
+        return f"a recurrence that multiplies what passes through it: gradients of {name} grow through time"
+    return "layers that each pass back more gradient than they receive" + (f", up to {name}" if layer else "")
 
 
 def _weigh_depth(case: Case, weigh: Weighing) -> str | None:
@@ -150,8 +152,8 @@ def _weigh_depth(case: Case, weigh: Weighing) -> str | None:
         return None
     growth = ratio ** (1 / (len(profile) - 1))
     weigh.speaks(
-        f"in the first steps gradients grow from {number(float(profile.values[-1]))} at {profile.layers[-1]} to "
-        f"{number(float(profile.values[0]))} at {profile.layers[0]}, {number(growth)} times per layer",
+        f"in the first steps gradients grow from {number(float(profile.values[-1]))} at {called(profile.layers[-1])} "
+        f"to {number(float(profile.values[0]))} at {called(profile.layers[0])}, {number(growth)} times per layer",
         2.8, ratio, RATIO,
     )  # fmt: skip
     if profile.monotone < 0.6:

@@ -28,6 +28,7 @@ from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.structure import evaluated, norms
 from neuraldbg.explain.words import listing, number, percent
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
@@ -49,8 +50,8 @@ def judge(case: Case) -> Finding | None:
     drift = moving[worst][-1].number("drift")
     weigh = Weighing()
     weigh.speaks(
-        f"the weights of {layer} are frozen and unchanged, but its running statistics move with every pass", 3.0,
-        len(moving), 0,
+        f"the weights of {called(layer)} are frozen and unchanged, but its running statistics move with every pass",
+        3.0, len(moving), 0,
     )  # fmt: skip
     if drift > SLIGHT:
         weigh.speaks(

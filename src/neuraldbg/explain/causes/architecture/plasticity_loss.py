@@ -29,6 +29,7 @@ from neuraldbg.explain.phases import phases
 from neuraldbg.explain.profiles import unit_share
 from neuraldbg.explain.words import number, percent
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
@@ -67,13 +68,14 @@ def judge(case: Case) -> Finding | None:
         end, begin,
     )  # fmt: skip
     weigh.speaks(
-        f"silent units of {layer} grew from {percent(silent[0])} to {percent(silent[-1])} meanwhile",
+        f"silent units of {called(layer)} grew from {percent(silent[0])} to {percent(silent[-1])} meanwhile",
         2.2 + (0.8 if silent[-1] > 0.5 else 0.0), silent[-1], SILENT,
     )  # fmt: skip
     if float(np.mean(np.diff(silent) >= 0)) >= RISING:
         weigh.speaks("they grow from phase to phase", 0.5, len(silent), PHASES)
     return weigh.conclude(
-        f"units that fall silent as the task changes: {percent(silent[-1])} of {layer}, and each phase ends worse",
+        f"units that fall silent as the task changes: {percent(silent[-1])} of {called(layer)}, and each phase ends "
+        "worse",
         Remedy(
             "Reset silent units at each change of the task, and use an activation that does not die.",
             f"layer = model.get_submodule({layer!r})\n"

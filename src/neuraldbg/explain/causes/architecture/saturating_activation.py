@@ -30,6 +30,7 @@ from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.profiles import unit_share
 from neuraldbg.explain.words import moved, number, percent
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
@@ -47,7 +48,10 @@ def judge(case: Case) -> Finding | None:
     layer, begin, end, step = worst
     weigh = Weighing()
     weigh.speaks(
-        f"{percent(end)} of the values of {layer} sit at a bound", 1.5 + 2.5 * (end - MANY) / (1 - MANY), end, MANY
+        f"{percent(end)} of the values of {called(layer)} sit at a bound",
+        1.5 + 2.5 * (end - MANY) / (1 - MANY),
+        end,
+        MANY,
     )
     if begin >= 0.8 * end:
         weigh.speaks("it was so from the first step on", 0.7, begin, MANY)
@@ -73,7 +77,7 @@ def judge(case: Case) -> Finding | None:
     else:
         weigh.against("the loss shows no consequence", 1.0)
     return weigh.conclude(
-        f"hidden units at the bounds of their activation: {percent(end)} of {layer} pass hardly any gradient",
+        f"hidden units at the bounds of their activation: {percent(end)} of {called(layer)} pass hardly any gradient",
         Remedy(
             "Use an unbounded activation in hidden layers, or normalise before it.",
             "torch.nn.LayerNorm(width), torch.nn.ReLU()  # instead of torch.nn.Sigmoid() / torch.nn.Tanh()",

@@ -28,6 +28,7 @@ from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.structure import readings
 from neuraldbg.explain.words import listing, number, percent, plural
 from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
@@ -50,7 +51,7 @@ def judge(case: Case) -> Finding | None:
     units, zero = int(last.number("units")), bool(last.of.get("zero"))
     weigh = Weighing()
     weigh.speaks(
-        f"after {plural(last.step, 'update')} the {units} units of {layer} still have "
+        f"after {plural(last.step, 'update')} the {units} units of {called(layer)} still have "
         + ("weights that are all zero" if zero else f"the same weights (spread {number(last.number('spread'))})"),
         4.0, last.number("spread"), ALIKE,
     )  # fmt: skip
@@ -63,7 +64,7 @@ def judge(case: Case) -> Finding | None:
     elif case.learned:
         weigh.against(f"the model learns: the loss fell by {percent(case.loss.relative)}", 1.0, case.loss.relative)
     return weigh.conclude(
-        f"units that are copies of each other: the {units} units of {layer} began equal and stay equal",
+        f"units that are copies of each other: the {units} units of {called(layer)} began equal and stay equal",
         _remedy([str(stuck[name][0].of.get("layer")) for name in names], names),
         layer=layer,
         step=0,

@@ -29,6 +29,7 @@ from neuraldbg.explain.inputs import experiments
 from neuraldbg.explain.profiles import RECURRENT_TYPES, unit_share
 from neuraldbg.explain.words import number, percent
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,13 +61,13 @@ def _through_time(case: Case) -> Finding | None:
         "in a copy of the model with fresh weights, other inputs gave the same output to the last bit, and another one "
         "in double precision: what was read fades before it is used", 5.0, "faded",
     )  # fmt: skip
-    weigh.speaks(f"{layer} passes it on from step to step", 0.5, layer)
+    weigh.speaks(f"{called(layer)} passes it on from step to step", 0.5, layer)
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.0)
     elif case.learned:
         weigh.against(f"the model learns: the loss fell by {percent(case.loss.relative)}", 4.0, case.loss.relative)
     return weigh.conclude(
-        f"a recurrence that forgets: what {layer} reads first has no effect on its last output",
+        f"a recurrence that forgets: what {called(layer)} reads first has no effect on its last output",
         Remedy(
             "Read the output at the end of each sequence and not after its padding, or use an LSTM or GRU; shorter "
             "sequences help as well.",
@@ -88,8 +89,9 @@ def _over_depth(case: Case) -> Finding | None:
         return None
     weigh, layer = Weighing(), profile.layers[0]
     weigh.speaks(
-        f"gradients fall from {number(float(profile.values[-1]))} at {profile.layers[-1]} to "
-        f"{number(float(profile.values[0]))} at {layer}" + (f", {number(decay)} times per layer" if decay else ""),
+        f"gradients fall from {number(float(profile.values[-1]))} at {called(profile.layers[-1])} to "
+        f"{number(float(profile.values[0]))} at {called(layer)}"
+        + (f", {number(decay)} times per layer" if decay else ""),
         3.0 if decay < PER_LAYER else 1.0, ratio, RATIO,
     )  # fmt: skip
     if profile.monotone < 0.6:
@@ -106,8 +108,8 @@ def _over_depth(case: Case) -> Finding | None:
         weigh.against("no sigmoid, tanh or recurrent layer that would damp it", 1.0)
     _weigh_rest(case, weigh)
     return weigh.conclude(
-        f"layers that each pass back less gradient than they receive: {layer} gets {number(ratio)} of what "
-        f"{profile.layers[-1]} gets",
+        f"layers that each pass back less gradient than they receive: {called(layer)} gets {number(ratio)} of what "
+        f"{called(profile.layers[-1])} gets",
         Remedy(
             "Use ReLU-like activations and normalisation between the layers, or residual connections.",
             "# instead of torch.nn.Sigmoid() / torch.nn.Tanh() between the layers:\n"

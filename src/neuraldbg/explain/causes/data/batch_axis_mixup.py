@@ -29,6 +29,7 @@ from neuraldbg.explain.cause import STALL, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.inputs import agreed, experiments, place
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
@@ -89,12 +90,12 @@ def _layer(case: Case, weigh: Weighing, layers: list[dict[str, Any]]) -> Finding
     path, kind, shape = str(first["layer"]), str(first["type"]), first["shape"]
     given = "x".join(str(size) for size in shape)
     weigh.speaks(
-        f"{path} ({kind}, batch_first=False) is given {given} and so takes the {shape[0]} samples for "
+        f"{called(path)} ({kind}, batch_first=False) is given {given} and so takes the {shape[0]} samples for "
         "steps of time", 3.5, given,
     )  # fmt: skip
     return weigh.conclude(
-        f"samples of a batch that leak into each other: {path} takes the {shape[0]} samples of the batch for steps of "
-        f"time and the {shape[1]} steps for a batch",
+        f"samples of a batch that leak into each other: {called(path)} takes the {shape[0]} samples of the batch for "
+        f"steps of time and the {shape[1]} steps for a batch",
         Remedy("Say that the batch comes first, or give the layer (time, batch, features).",
                f"nn.{kind}(..., batch_first=True)\n# or: out = layer(x.transpose(0, 1))"),
         layer=_known(case, path),
@@ -105,9 +106,10 @@ def _layer(case: Case, weigh: Weighing, layers: list[dict[str, Any]]) -> Finding
 
 def _recurrent(case: Case, weigh: Weighing, met: dict[str, Any]) -> Finding:
     path, kind = str(met["layer"]), str(met["type"])
-    weigh.speaks(f"samples are apart in what {path} ({kind}) is given, and meet in what it gives", 3.5, kind)
+    weigh.speaks(f"samples are apart in what {called(path)} ({kind}) is given, and meet in what it gives", 3.5, kind)
     return weigh.conclude(
-        f"samples of a batch that leak into each other: {path} takes the samples of the batch for steps of time",
+        f"samples of a batch that leak into each other: {called(path)} takes the samples of the batch for steps "
+        "of time",
         Remedy("Give the layer its axes in the order that it was made for, or change batch_first.",
                f"nn.{kind}(..., batch_first=False)  # for (time, batch, features); True for (batch, time, features)"),
         layer=_known(case, path),

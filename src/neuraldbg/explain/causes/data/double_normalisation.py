@@ -29,6 +29,7 @@ from neuraldbg.explain.profiles import is_norm
 from neuraldbg.explain.stepping import POOR, poor, weigh_poverty
 from neuraldbg.explain.words import number
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
@@ -67,7 +68,7 @@ def judge(case: Case) -> Finding | None:
         # Behind a first layer it does so only in part: its eps is larger than what is left of the variance, and the
         # zeros that a convolution pads with stand out from an offset.
         whole = absorbed is leaves[0] or not (case.trouble.any or float(level["std"]) ** 2 < NEAR_EPS)
-        weigh.against(f"{absorbed.path} ({absorbed.type}) undoes the scale{'' if whole else ' in part'}",
+        weigh.against(f"{called(absorbed.path)} ({absorbed.type}) undoes the scale{'' if whole else ' in part'}",
                       5.0 if whole else 2.5, absorbed.path)  # fmt: skip
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.0)

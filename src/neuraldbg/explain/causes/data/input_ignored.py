@@ -28,6 +28,7 @@ from neuraldbg.explain.cause import STALL, Cause, Tier
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.inputs import agreed
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
@@ -51,7 +52,9 @@ def judge(case: Case) -> Finding | None:
         "training mode", 6.5, "same", "same",
     )  # fmt: skip
     if layer:
-        weigh.speaks(f"{layer} is the first layer whose input changed and whose output did not", 0.5, str(layer))
+        weigh.speaks(
+            f"{called(layer)} is the first layer whose input changed and whose output did not", 0.5, str(layer)
+        )
     else:
         weigh.speaks("no layer was given anything that depends on the input", 0.3, "none")
     if case.trouble.any:
@@ -61,7 +64,8 @@ def judge(case: Case) -> Finding | None:
         "assert not torch.equal(a, b), 'the output does not depend on the input'"
     )
     return weigh.conclude(
-        f"input that has no effect on the output: it gets lost {f'in {layer}' if layer else 'before the first layer'}",
+        f"input that has no effect on the output: it gets lost "
+        f"{f'in {called(layer)}' if layer else 'before the first layer'}",
         Remedy("Find where forward drops its input: it is overwritten, replaced by a constant, or masked out.", code),
         layer=layer,
         step=0,

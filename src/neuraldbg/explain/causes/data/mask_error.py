@@ -31,6 +31,7 @@ from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.inputs import agreed
 from neuraldbg.explain.words import number, percent
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
@@ -55,7 +56,7 @@ def judge(case: Case) -> Finding | None:
         7.0, share, 0.0,
     )  # fmt: skip
     if layer:
-        weigh.speaks(f"{layer} ({value.get('type')}) is the first layer to let it in", 0.5, str(layer))
+        weigh.speaks(f"{called(layer)} ({value.get('type')}) is the first layer to let it in", 0.5, str(layer))
     if case.loss.learned and case.loss.last < FAR * case.loss.initial:
         weigh.speaks(f"the loss fell from {number(case.loss.initial)} to {case.loss.ending}, as when the answer "
                      "is visible", 0.3, case.loss.last)  # fmt: skip
@@ -75,10 +76,12 @@ def _padding(case: Case) -> Finding | None:
         return None
     _, value = found
     weigh, layer, kind = Weighing(), str(value["layer"]), str(value["type"])
-    weigh.speaks(f"the padding mask that {layer} ({kind}) is given hides the words and shows the padding", 5.5, layer)
+    weigh.speaks(
+        f"the padding mask that {called(layer)} ({kind}) is given hides the words and shows the padding", 5.5, layer
+    )
     weigh.speaks("rows of ids end in runs of one id of different lengths, which are the padding", 0.7, "padding")
     return weigh.conclude(
-        f"padding mask that is the wrong way round: {layer} attends to nothing but padding",
+        f"padding mask that is the wrong way round: {called(layer)} attends to nothing but padding",
         Remedy("Turn the mask over: True is what torch's attention leaves out.", "key_padding_mask=ids == pad_id"),
         layer=layer if layer in case.layout.by_path else None,
         step=0,

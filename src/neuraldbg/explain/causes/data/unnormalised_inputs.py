@@ -34,6 +34,7 @@ from neuraldbg.explain.profiles import gradient_profile, is_norm
 from neuraldbg.explain.trouble import guessing_loss
 from neuraldbg.explain.words import literal, number
 from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case, InputStats
@@ -199,7 +200,10 @@ def _first_layer(case: Case, weigh: Weighing) -> None:
     if rest > 0 and profile.values[0] > 10 * rest:
         ratio = float(profile.values[0]) / rest
         weigh.speaks(
-            f"gradients of {profile.layers[0]} are {number(ratio)} times those of the other layers", 0.8, ratio, 10.0
+            f"gradients of {called(profile.layers[0])} are {number(ratio)} times those of the other layers",
+            0.8,
+            ratio,
+            10.0,
         )
 
 

@@ -30,6 +30,7 @@ from neuraldbg.explain.finding import Weighing
 from neuraldbg.explain.stepping import betas, lag
 from neuraldbg.explain.words import literal, number
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
@@ -62,7 +63,7 @@ def judge(case: Case) -> Finding | None:
     peak = float(ratio[at : at + 8].max())
     weigh = Weighing()
     weigh.speaks(
-        f"at step {step} the gradients of {layer} are {number(peak)} times what Adam remembers of them",
+        f"at step {step} the gradients of {called(layer)} are {number(peak)} times what Adam remembers of them",
         3.0 if peak > 2 * RATIO else 2.0, peak, RATIO,
     )  # fmt: skip
     weigh.speaks(f"for at least {QUIET} steps before they had been steady", 0.5, QUIET)
