@@ -23,6 +23,7 @@ def test_a_run_without_steps_says_what_was_looked_for_and_found():
     assert found.verdict == "inconclusive"
     for part in ("steps of any torch optimizer", "backward passes", "torch modules", "0 optimizer steps", "no model"):
         assert part in found.summary
+    assert "called" not in found.summary
     assert found.unjudged
 
 

@@ -186,13 +186,15 @@ def _ending(case: Case) -> str:
 def _nothing_seen(case: Case) -> str:
     """Say what was looked for and what of it was found."""
     info, seen = case.run.info, case.run.info.coverage
-    calls, made = int(seen.get("seen", 0)), int(seen.get("optimizers", 0))
+    made, passes = int(seen.get("optimizers", 0)), int(seen.get("passes", 0))
     models = f"{plural(len(info.models), 'model')} ({', '.join(info.models[:3])})" if info.models else "no model"
+    if info.models or passes:
+        models += f", called {plural(passes, 'time')}, {plural(int(seen.get('seen', 0)), 'layer')} reached"
     found = [
         "0 optimizer steps",
         f"{plural(made, 'optimizer')} made" if made else "no optimizer",
         f"{'a loss' if case.run.facts_of('loss') else 'no backward pass'}",
-        f"{models}, called {plural(int(seen.get('passes', 0)), 'time')}, {plural(calls, 'layer')} reached",
+        models,
     ]
     return (
         "No training step was seen. Looked for: steps of any torch optimizer, backward passes, calls of torch modules. "
