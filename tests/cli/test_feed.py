@@ -116,7 +116,8 @@ def test_a_run_that_is_about_to_begin(tmp_path, opened):
         RunFeed(tmp_path / "empty")
 
 
-def test_runs_of_a_folder_newest_first_with_their_ranks(tmp_path, opened):
+def test_runs_of_a_folder_newest_first_with_their_ranks(tmp_path, opened, monkeypatch):
+    monkeypatch.setattr(module, "GLANCES_S", SOON_S)  # all are asked for before the feed reads on
     record(tmp_path / "old", started=1.0)
     record(tmp_path / "deep" / "new", started=3.0, outcome="raised")
     record(tmp_path / "mid", started=2.0, rank=0)
