@@ -19,16 +19,21 @@ if TYPE_CHECKING:
 
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Heat:
-    """Return the norm of each layer's gradient where nothing else is chosen. All sites of a layer are one row."""
+    """Return the norm of each layer's gradient where nothing else is chosen. All sites of a layer are one row.
+
+    Dead units have those layers alone that something rectifies: the others have no row.
+    """
     kind, stat = choice.kind or "param_grad", choice.stat or NORM
     check(kind, stat)
-    sites, columns = group(run, kind, choice.layer), columns_of(run.history, choice, end_of(run, choice))
+    among, of = (run.layout.rectified, "rectified layer") if stat == "dead" else (None, "layer")
+    sites = group(run, kind, choice.layer, among)
+    columns = columns_of(run.history, choice, end_of(run, choice))
     return heat_of(
         run,
         diagnosis,
         choice,
         name="heatmap",
-        title=f"{scale_of(stat).label[:1].upper()}{scale_of(stat).label[1:]}: {KINDS[kind]} of each layer",
+        title=f"{scale_of(stat).label[:1].upper()}{scale_of(stat).label[1:]}: {KINDS[kind]} of each {of}",
         layers=sites.layers,
         columns=columns,
         values=sites.values(columns, stat),
@@ -36,7 +41,7 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Heat:
         nonfinite=sites.nonfinite(columns) & (stat != "nonfinite"),
         scale=scale_of(stat),
         reduce=EXTREMES.get(stat, "max"),
-        missing=KINDS[kind],
+        missing=f"{KINDS[kind]} of any {of}",
     )
 
 
@@ -75,7 +80,7 @@ def heat_of(
         marks=marks_of(run, diagnosis, choice),
         guilty=guilty,
         notes=tuple(note for note in (binned, left_out, unread_note(run)) if note),
-        empty="" if values.size else f"nothing was read of the {missing} of any layer in these steps",
+        empty="" if values.size else f"nothing was read of the {missing} in these steps",
     )
 
 

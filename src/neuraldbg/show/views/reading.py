@@ -13,6 +13,8 @@ from neuraldbg.nouns import STATS, resolve
 from neuraldbg.show.views.view import Scale
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from neuraldbg.nouns import RunRecord
     from neuraldbg.show.views.columns import Columns
     from neuraldbg.show.views.view import Bools, Floats
@@ -119,13 +121,17 @@ class Group:
         return np.asarray(self.run.history.stat(self.rows, "count", "max") > 0)
 
 
-def group(run: RunRecord, kind: str, layer: str | None = None) -> Group:
-    """Return the sites of a kind, those in one layer if it is named. UnknownLayer for a name that is none."""
+def group(run: RunRecord, kind: str, layer: str | None = None, among: Collection[str] | None = None) -> Group:
+    """Return the sites of a kind, those in one layer if it is named, and of some layers alone if those are.
+
+    UnknownLayer for a name that is none.
+    """
     only = None if layer is None else resolve(run.layout, layer)
     found: dict[str, list[int]] = {}
     for row in run.layout.rows(kind):
         path = run.layout.sites[row].module
-        if not only or path == only or path.startswith(f"{only}."):
+        inside = not only or path == only or path.startswith(f"{only}.")
+        if inside and (among is None or path in among):
             found.setdefault(path, []).append(row)
     rank = run.layout.depth
     ordered = sorted(found, key=lambda path: rank.get(path, len(rank)))

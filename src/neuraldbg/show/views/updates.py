@@ -36,7 +36,7 @@ def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Heat:
         nonfinite=updates.nonfinite(columns),
         scale=Scale("update ratio", log=True),
         reduce="max",
-        missing="updates",
+        missing="updates of any layer",
     )
 
 
