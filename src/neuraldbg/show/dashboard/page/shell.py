@@ -128,7 +128,7 @@ def frame(tab: Tab, drawings: Mapping[Pane, Drawing], theme: str, place: str) ->
         else group
         for group in groups
     ]
-    return html.Div(stacks, className="panes", **data(place=place))
+    return html.Div(stacks, className="panes", **data(place=place, padding=str(PADDING)))
 
 
 def named(part: str, pane: Pane | str) -> dict[str, str]:

@@ -85,7 +85,6 @@
   }
 
   /* Panes in sight are drawn first. The answer that brings a new tab has them watched anew. */
-  const PADDING = 34; // around a graph, as in shell.py
   const sight = new Map();
   let place;
   const watcher = new IntersectionObserver(function (entries) {
@@ -123,7 +122,8 @@
     for (const { target: pane, contentRect: box } of entries) {
       const graph = pane.querySelector(".network");
       const drawn = graph && graph._cyreg && graph._cyreg.cy;
-      if (drawn && widths.has(pane) && widths.get(pane) !== box.width) drawn.resize().fit(undefined, PADDING);
+      const padding = Number(pane.closest(".panes").dataset.padding);
+      if (drawn && widths.has(pane) && widths.get(pane) !== box.width) drawn.resize().fit(undefined, padding);
       widths.set(pane, box.width);
     }
   });
