@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from neuraldbg.capture import pace
+from neuraldbg.capture import light, pace
 from neuraldbg.capture.governor import Governor
 
 if TYPE_CHECKING:
@@ -32,5 +32,6 @@ def gaps(full: Callable[[int], bool] = usual) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Governor, "decide", decide)
-        patch.setattr(pace, "MOST", 1)  # asked before each step
+        for module, name in ((pace, "MOST"), (light, "LINES")):
+            patch.setattr(module, name, 1)  # asked before each step
         yield

@@ -213,17 +213,16 @@ static void clear(double *row) {
     row[MAX] = -(double)INFINITY;
 }
 
-static PyObject *many(PyObject *const *args, Py_ssize_t nargs, const char *name, int subtract) {
-    if (wrong(nargs, 3, name)) return NULL;
-    const Entry *plan = (const Entry *)AT(args[0]);
-    int64_t n = whole(args[1]), turn = whole(args[2]), elements = 0;
-    if (PyErr_Occurred()) return NULL;
+/* Sets the rows of the tensors of a plan; the sum of squares over all, and how many elements are not finite. -1 for an
+   error of Python's. */
+static int read_many(const Entry *plan, int64_t n, int64_t turn, int subtract, double *squares, double *nonfinite) {
+    int64_t elements = 0;
     for (int64_t i = 0; i < n; i++) {
         const Entry *e = plan + i;
-        if (wrong_dtype(e->dtype)) return NULL;
+        if (wrong_dtype(e->dtype)) return -1;
         elements += e->cap > 0 && e->cap < e->numel ? e->cap : e->numel;
     }
-    double squares = 0.0, nonfinite = 0.0;
+    *squares = *nonfinite = 0.0;
     PyThreadState *others = elements > RELEASE ? PyEval_SaveThread() : NULL;
     for (int64_t i = 0; i < n; i++) {
         const Entry *e = plan + i;
@@ -233,10 +232,19 @@ static PyObject *many(PyObject *const *args, Py_ssize_t nargs, const char *name,
         clear(row);
         if (e->numel <= 0) continue;
         read_sample((const char *)(intptr_t)e->address, e->dtype, e->numel, e->cap, 0.0, 0.0, kept, subtract, turn, row);
-        squares += row[SQUARES] / row[COUNT] * row[TOTAL];
-        nonfinite += row[NONFINITE];
+        *squares += row[SQUARES] / row[COUNT] * row[TOTAL];
+        *nonfinite += row[NONFINITE];
     }
     if (others) PyEval_RestoreThread(others);
+    return 0;
+}
+
+static PyObject *many(PyObject *const *args, Py_ssize_t nargs, const char *name, int subtract) {
+    double squares, nonfinite;
+    if (wrong(nargs, 3, name)) return NULL;
+    const Entry *plan = (const Entry *)AT(args[0]);
+    int64_t n = whole(args[1]), turn = whole(args[2]);
+    if (PyErr_Occurred() || read_many(plan, n, turn, subtract, &squares, &nonfinite)) return NULL;
     return Py_BuildValue("(dd)", squares, nonfinite);
 }
 
@@ -312,6 +320,7 @@ static PyObject *highest(PyObject *self, PyObject *const *args, Py_ssize_t nargs
 
 #include "_kernel_hooks.h"
 #include "_kernel_graph.h"
+#include "_kernel_light.h"
 
 static PyMethodDef methods[] = {
     {"observe", (PyCFunction)(void (*)(void))observe, METH_FASTCALL, observe_doc},
@@ -333,7 +342,7 @@ static PyMethodDef methods[] = {
 
 static int start(PyObject *module) {
     choose();
-    if (add_hooks(module)) return -1;
+    if (add_hooks(module) || add_light(module)) return -1;
     return PyModule_AddStringConstant(module, "generation", generation);
 }
 

@@ -10,7 +10,7 @@ typedef struct {
     PyObject *strided;            /* torch.strided */
     PyObject *level;              /* tells of function transforms: None outside of any */
     PyObject *ordered;            /* OrderedDict */
-    PyObject *dtype, *layout, *is_cpu, *grad, *grad_fn, *hooks, *contiguous, *numel, *pointer, *adopt; /* names */
+    PyObject *dtype, *layout, *is_cpu, *is_leaf, *grad, *grad_fn, *hooks, *contiguous, *numel, *pointer, *adopt; /* names */
 } Torch;
 
 static Torch torch;
@@ -92,35 +92,41 @@ static int read_as(PyObject *x, int64_t code, int64_t cap, double bound, double 
 
 /* ---------------------------------------------------------------- a loss */
 
+/* 1 and the number of an ordinary tensor that holds one and can be differentiated; 0 for any other; -1 for an error of
+   Python's. */
+static int loss_at(PyObject *x, double *value) {
+    int64_t code = plainly() ? code_of(x) : -1;
+    if (code < 0) return 0;
+    int leaf = has(x, torch.is_leaf, Py_True); /* where it is none there is a node, which need not be made an object */
+    if (leaf < 0) return -1;
+    if (leaf || number(x, torch.numel) != 1) return PyErr_Occurred() ? -1 : 0;
+    const char *at = (const char *)(intptr_t)number(x, torch.pointer);
+    if (PyErr_Occurred()) return -1;
+    if (!at) return 0;
+    if (code == FLOAT64) {
+        memcpy(value, at, 8);
+        return 1;
+    }
+    float single;
+    uint16_t half;
+    memcpy(&half, at, 2);
+    if (code == BFLOAT16) single = of_bfloat16(half);
+    else if (code == FLOAT16) single = of_float16(half);
+    else memcpy(&single, at, 4);
+    *value = (double)single;
+    return 1;
+}
+
 PyDoc_STRVAR(loss_doc, "loss(x)\n--\n\n"
 "Return the number of an ordinary tensor that holds one and can be differentiated, None for any other.");
 
 static PyObject *loss(PyObject *self, PyObject *x) {
-    int64_t code = plainly() ? code_of(x) : -1;
+    double value;
+    int found = loss_at(x, &value);
     (void)self;
-    if (code < 0) Py_RETURN_NONE;
-    PyObject *node = PyObject_GetAttr(x, torch.grad_fn);
-    if (!node) return NULL;
-    Py_DECREF(node);
-    if (node == Py_None || number(x, torch.numel) != 1) {
-        if (PyErr_Occurred()) return NULL;
-        Py_RETURN_NONE;
-    }
-    const char *at = (const char *)(intptr_t)number(x, torch.pointer);
-    if (PyErr_Occurred()) return NULL;
-    if (!at) Py_RETURN_NONE;
-    if (code == FLOAT64) {
-        double value;
-        memcpy(&value, at, 8);
-        return PyFloat_FromDouble(value);
-    }
-    float value;
-    uint16_t half;
-    memcpy(&half, at, 2);
-    if (code == BFLOAT16) value = of_bfloat16(half);
-    else if (code == FLOAT16) value = of_float16(half);
-    else memcpy(&value, at, 4);
-    return PyFloat_FromDouble((double)value);
+    if (found < 0) return NULL;
+    if (!found) Py_RETURN_NONE;
+    return PyFloat_FromDouble(value);
 }
 
 /* ---------------------------------------------------------------- tensors of a plan */
@@ -184,6 +190,19 @@ static PyObject *finite_gradient(PyObject *self, PyObject *x) {
     return PyBool_FromLong(s.nonfinite == 0);
 }
 
+/* Puts the addresses of the gradients of the tensors of a tuple into a plan: how many there are, -1 where one is not as
+   the plan says. */
+static int64_t find_all(Entry *plan, PyObject *tensors, Py_ssize_t n) {
+    int64_t found = 0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        int64_t address = gradient_of(PyTuple_GetItem(tensors, i), plan[i].numel, plan[i].dtype);
+        if (address == -1) return -1;
+        plan[i].address = address;
+        found += address != 0;
+    }
+    return found;
+}
+
 PyDoc_STRVAR(find_gradients_doc, "find_gradients(plan, tensors)\n--\n\n"
 "Put the addresses of the gradients of the tensors of a tuple into a plan, 0 for none. Returns how many there are, -1\n"
 "where one is not contiguous, or not of the size and dtype in the plan.");
@@ -193,15 +212,8 @@ static PyObject *find_gradients(PyObject *self, PyObject *const *args, Py_ssize_
     if (wrong(nargs, 2, "find_gradients")) return NULL;
     Entry *plan = (Entry *)AT(args[0]);
     Py_ssize_t n = PyTuple_Size(args[1]);
-    long found = 0;
     if (PyErr_Occurred()) return NULL;
-    for (Py_ssize_t i = 0; i < n; i++) {
-        int64_t address = gradient_of(PyTuple_GetItem(args[1], i), plan[i].numel, plan[i].dtype);
-        if (address == -1) return PyLong_FromLong(-1);
-        plan[i].address = address;
-        found += address != 0;
-    }
-    return PyLong_FromLong(found);
+    return PyLong_FromLongLong(find_all(plan, args[1], n));
 }
 
 /* ---------------------------------------------------------------- the gradient at an output */
@@ -360,11 +372,11 @@ static PyObject *meet(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 }
 
 static int add_hooks(PyObject *module) {
-    PyObject **names[] = {&torch.dtype, &torch.layout, &torch.is_cpu, &torch.grad, &torch.grad_fn, &torch.hooks,
+    PyObject **names[] = {&torch.dtype, &torch.layout, &torch.is_cpu, &torch.is_leaf, &torch.grad, &torch.grad_fn, &torch.hooks,
                           &torch.contiguous, &torch.numel, &torch.pointer, &torch.adopt};
-    const char *said[] = {"dtype", "layout", "is_cpu", "grad", "grad_fn", "_backward_hooks",
+    const char *said[] = {"dtype", "layout", "is_cpu", "is_leaf", "grad", "grad_fn", "_backward_hooks",
                           "is_contiguous", "numel", "data_ptr", "_register_hook_dict"};
-    for (int i = 0; i < 10; i++)
+    for (int i = 0; i < 11; i++)
         if (!(*names[i] = PyUnicode_InternFromString(said[i]))) return -1;
     PyObject *gradient = PyType_FromSpec(&gradient_spec), *output = PyType_FromSpec(&output_spec);
     /* whoever saves a tensor with this hook need not be warned that the hook is not saved */

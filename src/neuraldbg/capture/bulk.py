@@ -163,6 +163,11 @@ class Gradients:
             self._plan[:, 4] = addresses
         self._address = int(self._plan.ctypes.data)
 
+    @property
+    def plan(self) -> tuple[int, tuple[Tensor, ...]]:
+        """The address of the plan, and the tensors: both hold while this lives."""
+        return self._address, self.tensors
+
     def read(self) -> tuple[float, float] | None:
         """Return the sum of squares over all gradients, estimated where samples are read, and how many of the elements
         read are not finite.

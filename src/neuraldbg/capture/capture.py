@@ -19,15 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg.capture.compiled import forget_compiled
 from neuraldbg.capture.coverage import coverage
-from neuraldbg.capture.delivery import Closed, Delivery
+from neuraldbg.capture.delivery import BACKLOG_S, Closed, Delivery
 from neuraldbg.capture.glimpses import glimpse_of
-from neuraldbg.capture.guest import Switch, Tally
+from neuraldbg.capture.guest import Switch, Tally, guarded
 from neuraldbg.capture.hooks import HookManager
 from neuraldbg.capture.layouts import Layouts
 from neuraldbg.capture.learning import Learning
+from neuraldbg.capture.light import Light
 from neuraldbg.capture.losses import Losses
 from neuraldbg.capture.models import Models
-from neuraldbg.capture.optimizers import Optimizers, Stream, made
+from neuraldbg.capture.optimizers import Optimizers, Stream
 from neuraldbg.capture.pace import Pace
 from neuraldbg.capture.packed import REGIONS
 from neuraldbg.capture.params import Params
@@ -35,6 +36,7 @@ from neuraldbg.capture.patches import Patches
 from neuraldbg.capture.readers import Readers
 from neuraldbg.capture.scalars import scalars
 from neuraldbg.capture.scene import Scene
+from neuraldbg.capture.unhooked import Unhooked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,8 +50,6 @@ if TYPE_CHECKING:
 
 _READ_BACKWARDS = 32
 """Backward passes of one step in which facts are read: a loop whose steps nobody sees has one step that never ends."""
-_UNSTEPPED = 10
-"""Backward passes without any optimizer step from which a run is one that forgot to step."""
 _SETTLED = 3
 """Steps after which a program whose optimizers always stepped alone is taken at its word."""
 
@@ -83,7 +83,7 @@ class Capture:
         self.scene = Scene(settings, self.hooks, self.params, self.switch)
         self.readers = Readers(self.scene)
         tell = self.readers.at
-        self.models = Models(self.hooks, self.params, self._close_open, self.switch, tell, discover=discover)
+        self.models = Models(self.hooks, self.params, self._before_pass, self.switch, tell, discover=discover)
         self.optimizers = Optimizers(
             self.params,
             self.tally,
@@ -98,19 +98,19 @@ class Capture:
         self.optimizers.judging = judge is not None
         self.losses = Losses(self.hooks, self.models, self._before_backward, tell)
         self.scene.models, self.scene.optimizers, self.scene.losses = self.models, self.optimizers, self.losses
-        self.learning = Learning(self.scene)
+        self.learning, self.unhooked = Learning(self.scene), Unhooked(self.scene)
         self.layouts = Layouts(self.hooks, self.losses)
-        self.steps = self.backwards = 0
+        self.light = Light(self.hooks, self.optimizers, self.losses, self.models, self.settle)
+        self.losses.light = self.models.light = self.optimizers.light = self.scene.light = self.light
         self._judge, self._halt, self._note = judge, halt, note
         self.delivery = Delivery(self.hooks.table, self.tally, emit)
-        self.pace = Pace(settings, self.tally, self.delivery, background)
+        self.pace = self.light.pace = Pace(settings, self.tally, self.delivery, background)
         self._patches = Patches()
         self._open: list[Stream] = []
         self._pending = False
         self._together = False
         """Whether two optimizers have ever stepped after one backward."""
         self._closure = self._recompiled = False
-        self._by_hand: bool | None = None
         self._packed = 0  # regions of packed tensors that had begun before the session
         self.delivery.heard = self._heard
 
@@ -132,6 +132,7 @@ class Capture:
     def stop(self) -> None:
         """Close the last step, and leave torch as it was found."""
         try:
+            self.light.leave()
             self.flush()
             self._close_unstepped()
             self.summarise()
@@ -151,7 +152,7 @@ class Capture:
         """Close the step that is open, and hand on all that are closed: whoever asks wants to see them, and waits."""
         try:
             self._close_open()
-            self.pace.settle(self.layouts.latest(), self.optimizers.reading_s)
+            self._tell_light()
         finally:
             self.delivery.deliver(wait=True)
 
@@ -162,49 +163,30 @@ class Capture:
         if facts and self._note is not None:
             self._note(facts)
 
+    @property
+    def steps(self) -> int:
+        """Steps that are over."""
+        return self.scene.step
+
+    def _before_pass(self) -> None:
+        self.light.leave()
+        self._close_open()
+
     def _close_open(self) -> None:
         self._patches.follow_imports()
         if self._pending:
             self._close()
 
     def _close_unstepped(self) -> None:
-        """Where backwards ran and an optimizer of torch holds the model, but none ever stepped: each counts as a step.
-
-        Else nothing could be said of a loop that forgot ``optimizer.step()``. Known only at the end of the run.
-        """
-        values = list(self.losses.values)
-        if self.steps or self.optimizers.streams or len(values) < _UNSTEPPED:
-            return
-        if not (self.scene.idle or self._has_optimizer()):
-            return
-        for value in values:
+        for value in self.unhooked.unstepped(self.steps):
             self.losses.values = [value]
             self._close()
         self.delivery.deliver(wait=True)
 
     def manual_step(self) -> None:
-        """End a step that no hook can see: an optimizer that is not a ``torch.optim.Optimizer``.
-
-        Where there is one of torch's, its steps are what counts: this may be called after every micro-batch.
-        """
-        if self._pending:
+        """End a step that no hook can see: see ``Unhooked.ends``."""
+        if self._pending or self.unhooked.ends():
             self._close()
-        elif (self.losses.backwards or self.models.forwards) and not self._has_optimizer():
-            if not self.switch:
-                self._close()
-                return
-            for w in self.params.by_id.values():
-                self.optimizers.watched[id(w.ref)] = w
-            watched = list(self.optimizers.watched.values())
-            self.params.read_after(watched)
-            self.params.read_before(watched)
-            self._close()
-
-    def _has_optimizer(self) -> bool:
-        """Whether an optimizer of torch holds what is watched, though it may not have stepped yet."""
-        if not self.optimizers.streams and self._by_hand is None:
-            self._by_hand = not any(self.params.in_optimizer(opt) for opt in made())
-        return bool(self.optimizers.streams) or not self._by_hand
 
     # -- what the parts tell ------------------------------------------------------------------------------------
 
@@ -221,8 +203,7 @@ class Capture:
 
     def _before_backward(self, accumulates: bool) -> bool:
         """Called at every backward. Returns whether gradients left by an earlier one were cleared before this."""
-        self._close_open()
-        self.backwards += 1
+        self._before_pass()
         if not self.switch:
             return False
         if self.losses.backwards >= _READ_BACKWARDS:
@@ -231,6 +212,7 @@ class Capture:
         return accumulates and self.optimizers.before_backward()
 
     def _begin(self, stream: Stream, closure: bool) -> None:
+        self.light.leave()
         if self._pending and stream in self._open:
             self._close()
         if self.switch:
@@ -264,6 +246,7 @@ class Capture:
             self._close()
 
     def _scaled(self, tensor: Tensor, scale: float) -> None:
+        self.light.leave()
         self.losses.scale_of, self.losses.scale_in_step = (weakref.ref(tensor), scale), scale
 
     # -- a step ends --------------------------------------------------------------------------------------------
@@ -293,12 +276,33 @@ class Capture:
         self.pace.waiting.append(glimpse)
         self._open.clear()
         self.models.forget_glimpse()
-        self.steps += 1
-        self.hooks.step = self.steps
-        if odd or self.steps >= self._next_reading or self.pace.due(now):
-            facts, self.scene.facts = tuple(self.scene.facts), []
-            self.pace.settle(self.layouts.latest(), self.optimizers.reading_s, facts, applied=applied)
+        self.hooks.step += 1
+        if odd or self.hooks.step >= self._next_reading or self.pace.due(now):
+            self._tell_light(applied=applied)
             self._get_ready(again=False, at_once=not applied)
+        if stream is not None and applied and not self.switch and not self._together:
+            self.light.enter(stream, now)
+            self.light.expect(self._next_reading)
+
+    # -- light steps that native code has taken -----------------------------------------------------------------
+
+    @guarded
+    def settle(self) -> None:
+        """Look at them: it is time."""
+        if not self.switch.on:
+            self.light.leave()
+            return
+        self._tell_light()
+        self._patches.follow_imports()
+        self._get_ready(again=False)
+        self.light.expect(self._next_reading)
+
+    def _tell_light(self, *, applied: bool = True) -> None:
+        """Book the light steps that wait, whoever has taken them, and put them aside."""
+        with self.delivery.lock:
+            self.light.drain()
+            facts, self.scene.facts = (tuple(self.scene.facts), []) if self.pace.waiting else ((), self.scene.facts)
+            self.pace.settle(self.layouts.latest(), self.optimizers.reading_s, facts, applied=applied)
 
     def _get_ready(self, *, again: bool = True, at_once: bool = False) -> None:
         """Decide how the next step is read, and hand on those that are over if it is time: all of them ``at_once``, or
@@ -329,18 +333,18 @@ class Capture:
 
     def deliver_late(self) -> None:
         """Hand on steps that have waited too long: called by the writer's thread."""
+        if self.pace.now() - self.light.since() > BACKLOG_S:
+            self._tell_light()
         self.delivery.deliver_late(self.pace.now())
 
     def _prepare(self, *, full: bool = True, next_step: bool = False) -> None:
         """Clear what the step gathered, and get ready for the next."""
-        if next_step:
-            self.steps += 1
+        self.hooks.step += next_step
         for stream in self._open:
             self.optimizers.begin_stream(stream, self.steps)
         self._open.clear()
         self.losses.begin_step()
         self.models.forget_glimpse()
-        self.hooks.step = self.steps
         if full != bool(self.switch):
             self._wake() if full else self._doze()
         if not full:
@@ -371,6 +375,7 @@ class Capture:
 
     def _wake(self) -> None:
         """Read in full again."""
+        self.light.leave(odd=False)
         self.switch.wake(awake=True)
         if self.hooks.put_back():
             self._recompiled |= forget_compiled(self.settings)

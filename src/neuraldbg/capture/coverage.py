@@ -27,7 +27,7 @@ def coverage(capture: Capture, *, recompiled: bool, packed: bool) -> dict[str, A
         "notes": _notes(hooks, recompiled=recompiled, packed=packed),
         "errors": hooks.tally.errors,
         "cost": capture.pace.cost(),
-        "backwards": capture.backwards,
+        "backwards": capture.losses.total,
         "models": len(models.found),
         "optimizers": len(capture.optimizers.streams) or sum(1 for _ in made()),
         "passes": hooks.passes,

@@ -77,11 +77,12 @@ class Delivery:
         self._backlog: list[Closed] = []
         self._whole = 0
         """How many of the first of them have arrived."""
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        """Held by whoever puts steps aside or hands them on."""
 
     def put(self, closed: Closed) -> bool:
         """Put a step aside. Returns whether it is time to hand on."""
-        with self._lock:
+        with self.lock:
             self._backlog.append(closed)
             self.arrive()
         waited = closed.time - self._backlog[0].time if self._backlog else 0.0
@@ -94,7 +95,7 @@ class Delivery:
         Called by the thread that trains alone: while that captures a CUDA graph, no other may ask a device anything.
         """
         odd = False
-        with self._lock:
+        with self.lock:
             while self._whole < len(self._backlog):
                 closed = self._backlog[self._whole]
                 if closed.late is not None:
@@ -116,7 +117,7 @@ class Delivery:
 
     def deliver(self, *, wait: bool = False) -> None:
         """Hand on the steps that were put aside and have arrived, in order; ``wait`` for all of them."""
-        with self._lock:
+        with self.lock:
             if wait:
                 self.arrive(wait=True)
             backlog, self._backlog = self._backlog[: self._whole], self._backlog[self._whole :]

@@ -134,6 +134,15 @@ class Usual:
         self._seen = 0
 
     @property
+    def state(self) -> tuple[float, float, float]:
+        """Mean, spread and the number of values behind them: native code goes on from there, and gives it back."""
+        return self._mean, self._spread, float(self._seen)
+
+    @state.setter
+    def state(self, state: tuple[float, float, float]) -> None:
+        self._mean, self._spread, self._seen = state[0], state[1], int(state[2])
+
+    @property
     def bound(self) -> float:
         """The size from which on a number is odd."""
         return abs(self._mean) * 1.01 + _FAR * self._spread if self._seen >= _KNOWN else math.inf

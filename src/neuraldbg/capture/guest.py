@@ -114,11 +114,12 @@ _PARTS = {
     "observe_grad": "layers",
     "enter": "calls of models",
     "leave": "calls of models",
+    "settle": "light steps",
     "commit": "calls of models",
     "before": "losses and facts",
     "after": "losses and facts",
-    "_pre": "parameters and gradients",
-    "_post": "parameters and gradients",
+    "begins": "parameters and gradients",
+    "ends": "parameters and gradients",
     "_evaluated": "parameters and gradients",
 }
 """What the methods that user code triggers are there for, for the breakdown of the time."""

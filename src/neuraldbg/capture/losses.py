@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.capture.graph import Walk
     from neuraldbg.capture.hooks import HookManager
+    from neuraldbg.capture.light import Light
     from neuraldbg.capture.models import Models
 
 _RISKY = {
@@ -72,6 +73,8 @@ class Losses:
         self, hooks: HookManager, models: Models, cleared: Callable[[bool], bool], tell: Callable[..., None]
     ) -> None:
         self._tell = tell
+        self.light: Light
+        """Takes the losses of light steps that go as usual."""
         self.hooks = hooks
         self.models = models
         self.tally = hooks.tally
@@ -85,6 +88,8 @@ class Losses:
         self.scale_of: tuple[weakref.ref[Tensor], float] | None = None
         """The output of ``GradScaler.scale`` and its scale."""
         self._cleared = cleared
+        self.total = 0
+        """Backward passes of the run so far that were looked at."""
         self._number = 0
         """Backward passes of the step so far."""
         self._clear_at = -1
@@ -105,8 +110,16 @@ class Losses:
         """Make the function that stands in for ``torch.autograd.backward`` or ``grad``."""
         accumulates = roots == "tensors"
         switch = self.models.switch
+        take, passed = self.light.take, self.light.passed
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
+            if accumulates and args and not self._depth and take(args[0]):
+                self._depth += 1
+                try:
+                    return original(*args, **kwargs)
+                finally:
+                    self._depth -= 1
+                    passed()
             if self._depth or torch.compiler.is_compiling() or not switch.on:
                 return original(*args, **kwargs)
             if not switch and args and isinstance(args[0], Tensor):
@@ -139,6 +152,7 @@ class Losses:
             return None
         self.models.reached = False
         cleared = self._cleared(accumulates)
+        self.total += 1
         if accumulates:
             self._clear_at = (self._number if cleared else self._clear_at) if self._number else -1
             self._number += 1
@@ -174,6 +188,7 @@ class Losses:
             return None
         self.models.reached = False
         self._cleared(accumulates)
+        self.total += 1
         if accumulates:
             if self._number == self._clear_at:
                 self.values.clear()
@@ -223,6 +238,17 @@ class Losses:
         self._number = 0
         self.odd = False
         return kept
+
+    @property
+    def plain(self) -> bool:
+        """Whether a loss is what it says: the program scales none, and differentiates for nothing but its steps."""
+        return not (self._by_hand or self.scale_in_step or self.scale_of is not None) and self._clear_at < 0
+
+    def resume(self, number: int, total: float) -> None:
+        """Go on in a light step of which native code has taken some losses."""
+        self.values = [(total / number, 1.0)] * number if number else []
+        self._number = number
+        self.total += number
 
     def begin_step(self) -> None:
         """Forget the losses of the step before."""

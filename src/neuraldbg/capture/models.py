@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.capture.guest import Switch
     from neuraldbg.capture.hooks import HookManager
+    from neuraldbg.capture.light import Light
     from neuraldbg.capture.params import Params
 
 _graph_task = torch._C._current_graph_task_id  # noqa: SLF001
@@ -82,6 +83,10 @@ class Models:
         discover: bool,
     ) -> None:
         self._tell = tell
+        self.light: Light
+        """Takes the calls of light steps that go as usual."""
+        self.outermost: dict[nn.Module, Model] = {}
+        """What the program has called in the light steps since the last full one."""
         self._call: Call | None = None
         self.switch = switch
         self.hooks = hooks
@@ -147,7 +152,7 @@ class Models:
     def wrap_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Make the function that stands in for ``nn.Module.__call__``."""
         is_compiling, traced, switch = torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, self.switch
-        ours = _stands_for(original)
+        ours, glance, forget = _stands_for(original), self.light.glance, self.light.forget
 
         @functools.wraps(original)
         def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -157,6 +162,15 @@ class Models:
                 if ours and module._compiled_call_impl is None:  # noqa: SLF001
                     return module._call_impl(*args, **kwargs)  # noqa: SLF001
                 return original(module, *args, **kwargs)
+            if glance(module, args, kwargs):
+                self._inside = True
+                try:
+                    return original(module, *args, **kwargs)
+                except BaseException:
+                    forget()
+                    raise
+                finally:
+                    self._inside = False
             if is_compiling():
                 return original(module, *args, **kwargs)
             if not (self.enter(module, args, kwargs) if switch else self._glimpse(module, args, kwargs)):
@@ -220,6 +234,7 @@ class Models:
         self._before_pass()
         if self.switch:  # the step that this has closed was the last light one
             return bool(self.enter(module, args, kwargs))
+        self.outermost[module] = model
         if torch.is_grad_enabled():
             self._seen = (model, module, args, kwargs)
             if self.must_be_reached:
@@ -284,6 +299,15 @@ class Models:
         else:
             done.model.trained_in_eval_mode = True
 
+    @property
+    def plain(self) -> bool:
+        """Whether every backward pass reaches a watched model, as far as is known, and it is called as a module."""
+        return self.entered and not self.must_be_reached and bool(self.outermost)
+
+    def resume(self, seen: tuple[Model, nn.Module, Any, Any] | None) -> None:
+        """Go on in a light step whose newest call native code has seen."""
+        self._seen = seen
+
     def forget_glimpse(self) -> None:
         """Hold nothing of a light step beyond its end."""
         self._seen = None
@@ -291,6 +315,7 @@ class Models:
     def begin_step(self) -> None:
         """Forget the passes of the step before."""
         self.passes.clear()
+        self.outermost.clear()
         self.forwards = self.evals = 0
         self.reached = False
         self.latest = None

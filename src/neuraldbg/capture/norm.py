@@ -20,6 +20,7 @@ from neuraldbg.capture import elsewhere, op
 from neuraldbg.capture.bulk import Gradients, plain
 from neuraldbg.capture.device_norm import ELEMENTS_A_SECOND as ON_A_DEVICE
 from neuraldbg.capture.device_norm import DeviceNorm, awaited
+from neuraldbg.capture.kernel import native
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -35,6 +36,8 @@ _LEAST = 8 * op.BLOCK
 """Elements of one gradient that are read in any case."""
 _FEW = 4
 """Gradients that are looked at in each step."""
+_GLANCE = 2 * op.BLOCK
+"""Elements of each of those: how large a gradient is shows in any, and each block is memory that was not at hand."""
 
 
 class Norm:
@@ -50,7 +53,7 @@ class Norm:
         self._rows: list[npt.NDArray[np.float64]] = []
         tensors = [w.ref for w in watched if plain(w.ref)]
         most = int(seconds * ELEMENTS_A_SECOND)
-        self._few = self._some(_a_few(tensors), _LEAST)
+        self._few = self._some(_a_few(tensors), _GLANCE)
         there = [w.ref for w in watched if elsewhere.plain(w.ref)]
         self._usual = usual
         whole = sum(tensor.numel() for tensor in tensors) <= most
@@ -72,6 +75,16 @@ class Norm:
     def waits(self) -> bool:
         """Whether gradients lie on other devices."""
         return bool(self._devices)
+
+    @property
+    def stands(self) -> bool:
+        """Whether native code can read all of it by its plans."""
+        return native is not None and bool(self._gradients.tensors) and not self.outdated
+
+    @property
+    def plans(self) -> tuple[tuple[int, tuple[Tensor, ...]], tuple[int, tuple[Tensor, ...]]]:
+        """What native code reads: of a few gradients and of all, the address of the plan and the tensors."""
+        return self._few.plan, self._gradients.plan
 
     def awaited(self, scale: Tensor | float) -> Awaited | None:
         """Read all gradients, those of other devices by a launch whose numbers come over later. None for nothing.

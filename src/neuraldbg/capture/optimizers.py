@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.capture.guest import Switch, Tally
     from neuraldbg.capture.late import Awaited
+    from neuraldbg.capture.light import Light
 
 _ALWAYS_CHECKED = 16
 _CHECK_EVERY = 25
@@ -117,6 +118,8 @@ class Optimizers:
         tell_of_call: Callable[[], None],
     ) -> None:
         self._tell, self._tell_of_call = tell, tell_of_call
+        self.light: Light
+        """Takes the light steps that go as usual, before they come here."""
         self.switch = switch
         self.params = params
         self.tally = tally
@@ -151,8 +154,8 @@ class Optimizers:
     def start(self) -> None:
         """Set the global hooks."""
         self._handles = [
-            register_optimizer_step_pre_hook(self._pre),
-            register_optimizer_step_post_hook(self._post),
+            register_optimizer_step_pre_hook(self.light.begins),
+            register_optimizer_step_post_hook(self.light.ends),
         ]
 
     def stop(self) -> None:
@@ -187,7 +190,8 @@ class Optimizers:
         return None
 
     @guarded
-    def _pre(self, opt: Optimizer, args: Any, kwargs: Any) -> Any:
+    def begins(self, opt: Optimizer, args: Any, kwargs: Any) -> Any:
+        """The hook before a step of any optimizer."""
         if not self.switch.on:
             return None
         stream = self._known(opt)
@@ -290,7 +294,8 @@ class Optimizers:
         self._ready()
 
     @guarded
-    def _post(self, opt: Optimizer, args: Any, kwargs: Any) -> None:
+    def ends(self, opt: Optimizer, args: Any, kwargs: Any) -> None:
+        """The hook after a step of any optimizer."""
         stream = self._known(opt) if self.switch.on else None
         if stream is None:
             return

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from neuraldbg.capture.delivery import Delivery
     from neuraldbg.capture.glimpses import Glimpse
     from neuraldbg.capture.guest import Tally
+    from neuraldbg.capture.light import Line
     from neuraldbg.config import CaptureSettings
     from neuraldbg.nouns import Fact, Layout
 
@@ -34,7 +35,7 @@ class Pace:
         self, settings: CaptureSettings, tally: Tally, delivery: Delivery, background: Callable[[], float]
     ) -> None:
         self.governor = Governor(settings.overhead, settings.allowance_s)
-        self.waiting: list[Glimpse] = []
+        self.waiting: list[Glimpse | Line] = []
         """Light steps that wait."""
         self.usual_norm = math.inf
         """The gradient norm up to which nothing is special."""
@@ -47,7 +48,7 @@ class Pace:
         then. Seconds."""
         self._seen = 0
         """How many of those that wait have been looked at since they arrived from a device."""
-        self._settings, self._tally, self._delivery, self._background = settings, tally, delivery, background
+        self._settings, self._tally, self.delivery, self._background = settings, tally, delivery, background
 
     def start(self) -> None:
         """Begin to count."""
@@ -57,13 +58,17 @@ class Pace:
         """Return the seconds since the session began."""
         return perf_counter() - self._began
 
+    def clock(self, now: float) -> float:
+        """Return what ``perf_counter`` says when this says ``now``."""
+        return self._began + now
+
     def due(self, now: float) -> bool:
         """Whether it is time to settle."""
         waiting = self.waiting
         norm = waiting[-1].norm
         odd = norm is not None and not norm < self.usual_norm  # so that NaN is odd
-        if self._delivery.awaits:
-            odd |= self._delivery.arrive()
+        if self.delivery.awaits:
+            odd |= self.delivery.arrive()
         elif waiting[self._seen].late is not None:
             odd |= self._arrived_odd()
         return odd or len(waiting) >= MOST or now - waiting[0].time > LONGEST_S
@@ -113,7 +118,7 @@ class Pace:
         self._last, self._spent = closed.time, own
         counted = closed.scalars
         counted["duration"], counted["overhead"] = took, spent
-        self.deliver |= self._delivery.put(closed)
+        self.deliver |= self.delivery.put(closed)
         governor = self.governor
         if closed.late is None:
             self.watch(closed)

@@ -9,6 +9,7 @@ from neuraldbg.nouns import Fact
 if TYPE_CHECKING:
     from neuraldbg.capture.guest import Switch, Tally
     from neuraldbg.capture.hooks import HookManager
+    from neuraldbg.capture.light import Light
     from neuraldbg.capture.losses import Losses
     from neuraldbg.capture.models import Models
     from neuraldbg.capture.optimizers import Optimizers
@@ -33,6 +34,7 @@ class Scene:
         self.models: Models
         self.optimizers: Optimizers
         self.losses: Losses
+        self.light: Light
         self.reading = True
         """Whether graph and facts are read in this step: in the first steps, then at powers of two."""
         self.scalars: dict[str, float] = {}
@@ -53,7 +55,7 @@ class Scene:
     @property
     def step(self) -> int:
         """The step that is being taken."""
-        return self.hooks.step
+        return self.hooks.step + self.light.waiting
 
     def did(self, token: str) -> None:
         """Note what the loop does, for its order within a step. A block that repeats at once is written once."""
@@ -76,3 +78,4 @@ class Scene:
         if self._logged.get(identity) != value:
             self._logged[identity] = value
             self.facts.append(Fact(self.step, key.value, value))
+            self.light.hurry()

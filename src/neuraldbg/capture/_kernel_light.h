@@ -1,0 +1,408 @@
+/* Light steps that go as usual, without Python in between: included by _kernel.c.
+
+   A Light stands where a program calls its model, begins a backward pass and steps its optimizer, and writes a line a
+   step. Whatever is not as it was when it was entered, it hands to Python: a loss or a gradient that looks odd, another
+   optimizer, a closure, a pass inside of a pass. What it says of a loss or a norm is what Python would say. */
+
+/* A line: light.py has the same. */
+enum { AT_S, OWN_S, RATE, NORM, WEIGHED, BACKWARDS, LOSS, LINE };
+/* What Python sets and reads while steps are taken: light.py has the same. */
+enum { USUAL_LOSS, USUAL_NORM, EVERY, READING_S, MEAN, SPREAD, SEEN, EXPECTED_S, MOST, SHARED };
+
+#define LONGEST_S 0.25 /* seconds that a line may wait: pace.py has the same */
+#define SOON 8         /* lines after which a change of pace is told */
+#define JUMP 4.0       /* what is a change of pace */
+#define FAR 8.0        /* Usual of governor.py has the same numbers */
+#define KNOWN 16.0
+
+typedef struct {
+    const Entry *plan;
+    PyObject *tensors;
+} Chosen;
+
+typedef struct {
+    PyObject_HEAD
+    double *lines, *shared;
+    int64_t most;                          /* lines that there is room for */
+    PyObject *keep;                        /* what owns that memory */
+    PyObject *pre, *post, *settle, *clock; /* Python's hooks; what takes the lines; the clock */
+    PyObject *enabled;                     /* torch.is_grad_enabled */
+    PyObject *groups, *rate, *steps;       /* names */
+    /* while it is entered */
+    int entered, stepping, passing;
+    PyThreadState *thread;
+    PyObject *opt; /* a weak reference */
+    PyObject *stream, *models;
+    Chosen few, all;
+    int64_t taken; /* steps of the optimizer so far */
+    /* of the step under way */
+    PyObject *seen; /* the newest call with gradients */
+    int64_t n, losses;
+    double sum, own, lr, norm, last;
+    int weighed, odd;
+} Light;
+
+/* _kernel.c is compiled as if there were no NaN: comparisons do not tell. */
+static int a_number(double value) { return bits64(value) < INFINITE64; }
+
+static int mine(const Light *self) { return self->entered && PyThreadState_Get() == self->thread; }
+
+static void forget_seen(Light *self) {
+    PyObject *seen = self->seen;
+    self->seen = NULL;
+    Py_XDECREF(seen);
+}
+
+/* ---------------------------------------------------------------- the model is called */
+
+PyDoc_STRVAR(glance_doc, "glance(module, args, kwargs)\n--\n\n"
+"Take an outermost call of a watched model in a light step. False where Python is to do it.");
+
+static PyObject *light_glance(PyObject *object, PyObject *const *args, Py_ssize_t nargs) {
+    Light *self = (Light *)object;
+    if (nargs != 3 || !mine(self) || self->passing || self->stepping) Py_RETURN_FALSE;
+    double began = seconds();
+    PyObject *model = PyDict_GetItemWithError(self->models, args[0]);
+    PyObject *graded = model ? PyObject_CallObject(self->enabled, NULL) : NULL;
+    if (!graded) {
+        PyErr_Clear();
+        Py_RETURN_FALSE;
+    }
+    if (graded == Py_True) {
+        PyObject *seen = PyTuple_Pack(4, model, args[0], args[1], args[2]);
+        if (!seen) PyErr_Clear();
+        forget_seen(self);
+        self->seen = seen;
+    }
+    Py_DECREF(graded);
+    self->own += seconds() - began;
+    Py_RETURN_TRUE;
+}
+
+/* ---------------------------------------------------------------- a backward pass */
+
+PyDoc_STRVAR(take_doc, "take(root)\n--\n\n"
+"Take the loss of a backward pass that begins, until `passed()`. False where Python is to do it.");
+
+static PyObject *light_take(PyObject *object, PyObject *root) {
+    Light *self = (Light *)object;
+    double value;
+    if (!mine(self) || self->passing) Py_RETURN_FALSE;
+    double began = seconds();
+    if (loss_at(root, &value) != 1) {
+        if (PyErr_Occurred()) PyErr_Clear();
+        Py_RETURN_FALSE;
+    }
+    if (!a_number(value) || fabs(value) >= self->shared[USUAL_LOSS]) Py_RETURN_FALSE;
+    self->passing = 1;
+    self->stepping = 0; /* a step that raised never ended */
+    self->losses++;
+    self->sum += value;
+    self->own += seconds() - began;
+    Py_RETURN_TRUE;
+}
+
+PyDoc_STRVAR(passed_doc, "passed()\n--\n\nThe backward pass that was taken is over.");
+
+static PyObject *light_passed(PyObject *object, PyObject *none) {
+    (void)none;
+    ((Light *)object)->passing = 0;
+    Py_RETURN_NONE;
+}
+
+/* ---------------------------------------------------------------- an optimizer steps */
+
+/* As Usual.odd of governor.py. */
+static int odd_norm(double *shared, double value) {
+    if (!a_number(value)) return 1;
+    double off = value - shared[MEAN];
+    if (shared[SEEN] >= KNOWN && off > FAR * shared[SPREAD] + 0.01 * fabs(shared[MEAN])) {
+        if (off > 2 * FAR * shared[SPREAD]) off = 2 * FAR * shared[SPREAD];
+        shared[MEAN] += off / 64;
+        shared[SPREAD] += (off - shared[SPREAD]) / 64;
+        return 1;
+    }
+    shared[SEEN] += 1;
+    double weight = 1 / shared[SEEN] > 1.0 / 32 ? 1 / shared[SEEN] : 1.0 / 32;
+    shared[MEAN] += weight * off;
+    shared[SPREAD] += weight * (fabs(off) - shared[SPREAD]);
+    return 0;
+}
+
+/* Reads gradients where they lie now: 0 where one cannot be read as it lies. */
+static int read_gradients(const Chosen *chosen, int64_t turn, double *squares, double *nonfinite) {
+    Py_ssize_t n = PyTuple_Size(chosen->tensors);
+    if (find_all((Entry *)chosen->plan, chosen->tensors, n) < 0) return 0;
+    return read_many(chosen->plan, n, turn, 0, squares, nonfinite) == 0;
+}
+
+/* The largest learning rate, NaN for none; 0 where one is not a number of Python's. */
+static int read_rate(Light *self, PyObject *opt) {
+    PyObject *groups = PyObject_GetAttr(opt, self->groups);
+    int good = groups && PyList_Check(groups), none = 1;
+    self->lr = (double)NAN;
+    for (Py_ssize_t i = 0; good && i < PyList_Size(groups); i++) {
+        PyObject *group = PyList_GetItem(groups, i);
+        PyObject *rate = PyDict_Check(group) ? PyDict_GetItemWithError(group, self->rate) : NULL;
+        good = rate == Py_None || (rate && (PyFloat_Check(rate) || PyLong_Check(rate)));
+        if (!good || rate == Py_None) continue;
+        double value = PyFloat_AsDouble(rate);
+        if (none || value > self->lr) self->lr = value;
+        none = 0;
+    }
+    Py_XDECREF(groups);
+    if (PyErr_Occurred()) {
+        PyErr_Clear();
+        return 0;
+    }
+    return good;
+}
+
+/* 0 where the gradients are not to be read here, or not finite. */
+static int weigh(Light *self) {
+    int64_t every = (int64_t)self->shared[EVERY];
+    double squares, nonfinite;
+    self->weighed = self->taken % (every > 0 ? every : 1) == 0;
+    self->norm = (double)NAN;
+    self->odd = 0;
+    if (!self->weighed) {
+        if (!read_gradients(&self->few, self->taken, &squares, &nonfinite) || nonfinite > 0) return 0;
+        if (!odd_norm(self->shared, sqrt(squares))) return 1;
+        self->weighed = 1;
+    }
+    double began = seconds();
+    if (!read_gradients(&self->all, self->taken / (every > 0 ? every : 1), &squares, &nonfinite) || nonfinite > 0)
+        return 0;
+    self->shared[READING_S] += 0.1 * (seconds() - began - self->shared[READING_S]);
+    self->norm = sqrt(squares);
+    self->odd = !a_number(self->norm) || self->norm >= self->shared[USUAL_NORM];
+    return 1;
+}
+
+static PyObject *slowly(PyObject *hook, PyObject *const *args, Py_ssize_t nargs) {
+    if (wrong(nargs, 3, "a hook of an optimizer")) return NULL;
+    return PyObject_CallFunctionObjArgs(hook, args[0], args[1], args[2], NULL);
+}
+
+static int known(const Light *self, PyObject *opt) {
+    return mine(self) && self->opt && PyWeakref_GetObject(self->opt) == opt;
+}
+
+PyDoc_STRVAR(begins_doc, "begins(opt, args, kwargs)\n--\n\nThe hook before a step of any optimizer.");
+
+static PyObject *light_begins(PyObject *object, PyObject *const *args, Py_ssize_t nargs) {
+    Light *self = (Light *)object;
+    if (nargs != 3 || !known(self, args[0]) || self->passing) return slowly(self->pre, args, nargs);
+    if (self->stepping) { /* a subclass whose step calls that of torch: one step */
+        self->stepping++;
+        Py_RETURN_NONE;
+    }
+    double began = seconds();
+    int plain = PyTuple_Check(args[1]) && PyTuple_Size(args[1]) == 1 && PyDict_Check(args[2]) && !PyDict_Size(args[2]);
+    /* while gradients are read, another thread may have had us leave */
+    if (!plain || !plainly() || !read_rate(self, args[0]) || !weigh(self) || !self->entered)
+        return slowly(self->pre, args, nargs);
+    self->stepping = 1;
+    self->own += seconds() - began;
+    Py_RETURN_NONE;
+}
+
+/* Whether it is time to take the lines. */
+static int due(const Light *self, double now, double before) {
+    double took = now - before, expected = self->shared[EXPECTED_S];
+    int changed = took > JUMP * expected || took * JUMP < expected;
+    return self->odd || self->n >= (int64_t)self->shared[MOST] || self->n >= self->most ||
+           now - self->lines[AT_S] > LONGEST_S || (changed && self->n >= SOON);
+}
+
+PyDoc_STRVAR(ends_doc, "ends(opt, args, kwargs)\n--\n\nThe hook after a step of any optimizer.");
+
+static PyObject *light_ends(PyObject *object, PyObject *const *args, Py_ssize_t nargs) {
+    Light *self = (Light *)object;
+    if (nargs != 3 || !self->stepping || !known(self, args[0])) return slowly(self->post, args, nargs);
+    if (--self->stepping) Py_RETURN_NONE;
+    double began = seconds(), before = self->last;
+    PyObject *now = PyObject_CallObject(self->clock, NULL), *count = PyLong_FromLongLong(++self->taken);
+    if (!now || !count || PyObject_SetAttr(self->stream, self->steps, count)) {
+        Py_XDECREF(now);
+        Py_XDECREF(count);
+        return NULL;
+    }
+    self->last = PyFloat_AsDouble(now);
+    Py_DECREF(now);
+    Py_DECREF(count);
+    double *line = self->lines + LINE * self->n++;
+    line[AT_S] = self->last, line[RATE] = self->lr, line[NORM] = self->norm, line[WEIGHED] = self->weighed;
+    line[BACKWARDS] = (double)self->losses, line[LOSS] = self->losses ? self->sum / (double)self->losses : 0.0;
+    self->losses = 0, self->sum = 0.0;
+    forget_seen(self);
+    line[OWN_S] = self->own + seconds() - began;
+    self->own = 0.0;
+    if (due(self, self->last, before)) return PyObject_CallObject(self->settle, NULL);
+    Py_RETURN_NONE;
+}
+
+/* ---------------------------------------------------------------- in and out */
+
+PyDoc_STRVAR(enter_doc, "enter(opt, stream, models, few, few_tensors, all, all_tensors, taken, last)\n--\n\n"
+"Take the steps of an optimizer from now on, `taken` so far, the last at `last`. `opt` is a weak reference, `models` the\n"
+"models by the modules that are called, `few` and `all` are plans over tensors.");
+
+static PyObject *light_enter(PyObject *object, PyObject *args) {
+    Light *self = (Light *)object;
+    PyObject *opt, *stream, *models, *few_tensors, *all_tensors;
+    long long few, all, taken;
+    double last;
+    if (!PyArg_ParseTuple(args, "OOO!LO!LO!Ld", &opt, &stream, &PyDict_Type, &models, &few, &PyTuple_Type, &few_tensors,
+                          &all, &PyTuple_Type, &all_tensors, &taken, &last))
+        return NULL;
+    PyObject **places[] = {&self->opt, &self->stream, &self->models, &self->few.tensors, &self->all.tensors};
+    PyObject *values[] = {opt, stream, models, few_tensors, all_tensors};
+    for (int i = 0; i < 5; i++) {
+        PyObject *old = *places[i];
+        Py_INCREF(values[i]);
+        *places[i] = values[i];
+        Py_XDECREF(old);
+    }
+    self->few.plan = (const Entry *)(intptr_t)few, self->all.plan = (const Entry *)(intptr_t)all;
+    self->taken = taken, self->last = last;
+    self->thread = PyThreadState_Get();
+    self->stepping = self->passing = 0;
+    self->losses = 0, self->sum = self->own = 0.0;
+    self->entered = 1;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(leave_doc, "leave()\n--\n\n"
+"Take no more steps. Returns of the one under way the newest call or None, its losses' number and sum, and the seconds\n"
+"that were spent on it.");
+
+static PyObject *light_leave(PyObject *object, PyObject *none) {
+    Light *self = (Light *)object;
+    (void)none;
+    PyObject *seen = self->seen ? self->seen : Py_None;
+    PyObject *left = Py_BuildValue("(OLdd)", seen, (long long)self->losses, self->sum, self->own);
+    self->entered = self->stepping = self->passing = 0;
+    self->losses = 0, self->sum = self->own = 0.0;
+    forget_seen(self);
+    Py_CLEAR(self->opt);
+    Py_CLEAR(self->stream);
+    Py_CLEAR(self->models);
+    Py_CLEAR(self->few.tensors);
+    Py_CLEAR(self->all.tensors);
+    return left;
+}
+
+PyDoc_STRVAR(drain_doc, "drain(address)\n--\n\nMove the lines that wait to an address. Returns how many they were.");
+
+static PyObject *light_drain(PyObject *object, PyObject *address) {
+    Light *self = (Light *)object;
+    double *to = (double *)AT(address);
+    if (PyErr_Occurred()) return NULL;
+    int64_t n = self->n;
+    memcpy(to, self->lines, (size_t)n * LINE * sizeof *to);
+    self->n = 0;
+    return PyLong_FromLongLong(n);
+}
+
+PyDoc_STRVAR(forget_doc, "forget()\n--\n\nHold nothing of the newest call: it raised.");
+
+static PyObject *light_forget(PyObject *object, PyObject *none) {
+    (void)none;
+    forget_seen((Light *)object);
+    Py_RETURN_NONE;
+}
+
+static PyObject *light_waiting(PyObject *object, void *none) {
+    (void)none;
+    return PyLong_FromLongLong(((Light *)object)->n);
+}
+
+static PyObject *light_entered(PyObject *object, void *none) {
+    (void)none;
+    return PyBool_FromLong(((Light *)object)->entered);
+}
+
+/* ---------------------------------------------------------------- the type */
+
+static int light_init(PyObject *object, PyObject *args, PyObject *kwargs) {
+    Light *self = (Light *)object;
+    long long lines, most, shared;
+    PyObject *keep, *pre, *post, *settle, *clock, *enabled;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "LLLOOOOOO", &lines, &most, &shared, &keep, &pre, &post, &settle, &clock, &enabled))
+        return -1;
+    PyObject **places[] = {&self->keep, &self->pre, &self->post, &self->settle, &self->clock, &self->enabled};
+    PyObject *values[] = {keep, pre, post, settle, clock, enabled};
+    for (int i = 0; i < 6; i++) {
+        Py_INCREF(values[i]);
+        *places[i] = values[i];
+    }
+    self->lines = (double *)(intptr_t)lines, self->shared = (double *)(intptr_t)shared, self->most = most;
+    self->groups = PyUnicode_InternFromString("param_groups");
+    self->rate = PyUnicode_InternFromString("lr");
+    self->steps = PyUnicode_InternFromString("steps");
+    return self->groups && self->rate && self->steps ? 0 : -1;
+}
+
+#define EACH_OBJECT(DO)                                                                                                \
+    DO(keep) DO(pre) DO(post) DO(settle) DO(clock) DO(enabled) DO(groups) DO(rate) DO(steps) DO(opt) DO(stream)        \
+    DO(models) DO(few.tensors) DO(all.tensors) DO(seen)
+#define VISIT(member) Py_VISIT(((Light *)object)->member);
+#define CLEAR(member) Py_CLEAR(((Light *)object)->member);
+
+static int light_visit(PyObject *object, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(object));
+    EACH_OBJECT(VISIT)
+    return 0;
+}
+
+static int light_clear(PyObject *object) {
+    ((Light *)object)->entered = 0;
+    EACH_OBJECT(CLEAR)
+    return 0;
+}
+
+static void light_free(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    light_clear(object);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+    Py_DECREF(type);
+}
+
+#define FAST(function) (PyCFunction)(void (*)(void))function, METH_FASTCALL
+static PyMethodDef light_methods[] = {
+    {"glance", FAST(light_glance), glance_doc},
+    {"take", light_take, METH_O, take_doc},
+    {"passed", light_passed, METH_NOARGS, passed_doc},
+    {"begins", FAST(light_begins), begins_doc},
+    {"ends", FAST(light_ends), ends_doc},
+    {"enter", light_enter, METH_VARARGS, enter_doc},
+    {"leave", light_leave, METH_NOARGS, leave_doc},
+    {"drain", light_drain, METH_O, drain_doc},
+    {"forget", light_forget, METH_NOARGS, forget_doc},
+    {NULL, NULL, 0, NULL},
+};
+static PyGetSetDef light_getters[] = {
+    {"waiting", light_waiting, NULL, "How many lines wait.", NULL},
+    {"entered", light_entered, NULL, "Whether steps are taken.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+static PyType_Slot light_slots[] = {
+    {Py_tp_doc, "Light(lines, most, shared, keep, pre, post, settle, clock, enabled): takes light steps that go as "
+                "usual; `lines` and `shared` are addresses."},
+    {Py_tp_init, (void *)light_init}, {Py_tp_traverse, (void *)light_visit}, {Py_tp_clear, (void *)light_clear},
+    {Py_tp_dealloc, (void *)light_free}, {Py_tp_methods, (void *)light_methods},
+    {Py_tp_getset, (void *)light_getters}, {0, NULL},
+};
+static PyType_Spec light_spec = {
+    "neuraldbg.capture._kernel.Light", sizeof(Light), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, light_slots,
+};
+
+static int add_light(PyObject *module) {
+    PyObject *light = PyType_FromSpec(&light_spec);
+    int failed = !light || PyModule_AddObjectRef(module, "Light", light);
+    Py_XDECREF(light);
+    return failed ? -1 : 0;
+}

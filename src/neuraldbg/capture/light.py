@@ -1,0 +1,210 @@
+"""Light steps that go as usual, taken by native code: what the hooks hear enters, lines leave, many at a time.
+
+A loop of one model and one optimizer is nearly always the same: the model is called, its loss is differentiated, the
+optimizer steps. ``_kernel_light.h`` knows that course, and writes a line for each step. What does not go like this, or
+looks odd, it hands to Python's hooks, which ``leave`` first: then all is as if they had heard of every step.
+"""
+
+from __future__ import annotations
+
+import math
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+from neuraldbg.capture.kernel import native
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import nn
+
+    from neuraldbg.capture.hooks import HookManager
+    from neuraldbg.capture.losses import Losses
+    from neuraldbg.capture.models import Models
+    from neuraldbg.capture.optimizers import Optimizers, Stream
+    from neuraldbg.capture.pace import Pace
+
+AT_S, OWN_S, RATE, NORM, WEIGHED, BACKWARDS, LOSS, LINE = range(8)
+"""The columns of a line, float64, and their number: ``_kernel_light.h`` has the same."""
+USUAL_LOSS, USUAL_NORM, EVERY, READING_S, MEAN, SPREAD, SEEN, EXPECTED_S, MOST, SHARED = range(10)
+"""What native code and this share while steps are taken, float64."""
+LINES = 512
+"""Lines that wait at most."""
+_PLAIN = 3
+"""Light steps that have to go as usual before the next is expected to."""
+_RARELY = 1024
+"""The same at most, of a program whose steps mostly do not."""
+
+
+class Light:
+    """Takes the light steps of a session, where there is native code and one model with one optimizer.
+
+    ``settle`` is called when it is time to look at the lines that wait.
+    """
+
+    def __init__(
+        self, hooks: HookManager, optimizers: Optimizers, losses: Losses, models: Models, settle: Callable[[], None]
+    ) -> None:
+        self._hooks, self._optimizers, self._losses, self._models = hooks, optimizers, losses, models
+        self.pace: Pace
+        self._lines, self._told = np.zeros((LINES, LINE)), np.zeros((LINES, LINE))
+        self._shared = np.zeros(SHARED)
+        self._plain, self._needed, self._taken = 0, _PLAIN, 0
+        """Steps in a row that went as usual; how many it takes; those taken since it was entered."""
+        self._stream: Stream | None = None
+        self._kept: Any = None
+        """What native code reads by its address."""
+        self.begins: Callable[..., Any] = optimizers.begins
+        self.ends: Callable[..., Any] = optimizers.ends
+        """The hooks of all optimizers."""
+        self.glance: Callable[[nn.Module, Any, Any], bool] = _never
+        """Takes a call of the model: False where Python is to do it."""
+        self.take: Callable[[Any], bool] = _never
+        """Takes the loss of a backward pass, the same; ``passed`` tells its end."""
+        self.passed: Callable[[], None] = _nothing
+        self.forget: Callable[[], None] = _nothing
+        """Holds nothing of the newest call: it raised."""
+        self._native: Any = None
+        if native is not None:
+            at = int(self._lines.ctypes.data), LINES, int(self._shared.ctypes.data)
+            keep, slow = (self._lines, self._shared), (self.begins, self.ends)
+            made = self._native = native.Light(*at, keep, *slow, settle, perf_counter, torch.is_grad_enabled)
+            self.begins, self.ends, self.glance = made.begins, made.ends, made.glance
+            self.take, self.passed, self.forget = made.take, made.passed, made.forget
+
+    @property
+    def entered(self) -> bool:
+        """Whether steps are taken."""
+        return self._native is not None and bool(self._native.entered)
+
+    @property
+    def waiting(self) -> int:
+        """Steps that were taken and not told yet."""
+        return int(self._native.waiting) if self._native is not None else 0
+
+    def since(self) -> float:
+        """When the first step that waits ended, in seconds since the session began; infinite for none."""
+        return float(self._lines[0, AT_S]) - self.pace.clock(0.0) if self.waiting else math.inf
+
+    def hurry(self) -> None:
+        """Have the step under way told as soon as it ends: something was learnt in it."""
+        self._shared[MOST] = 0
+
+    def enter(self, stream: Stream, now: float) -> None:
+        """Take the steps of an optimizer from now on, if the last ones were such as can be taken. The newest ended
+        ``now``.
+        """
+        self._plain += 1
+        if self._native is None or self._plain < self._needed or not self._as_usual(stream):
+            return
+        norm = self._kept = stream.norm
+        assert norm is not None
+        self._stream, self._taken = stream, 0
+        few, every = norm.plans
+        self._shared[[MEAN, SPREAD, SEEN]] = stream.usual.state
+        self._shared[EXPECTED_S] = 0.0
+        models = dict(self._models.outermost)
+        self._native.enter(stream.opt, stream, models, *few, *every, stream.steps, self.pace.clock(now))
+
+    def expect(self, until: int) -> None:
+        """Say which of the steps to come are worth a look: ``until`` is the first that is read whatever it costs."""
+        if not self.entered:
+            return
+        shared, most = self._shared, min(until - self._hooks.step, LINES)
+        shared[USUAL_LOSS], shared[USUAL_NORM] = self._losses.usual, self.pace.usual_norm
+        shared[EVERY], shared[READING_S] = self._optimizers.norms_every, self._optimizers.reading_s
+        shared[MOST] = max(most, 1) if self.pace.delivery.batch > 1 else 1
+
+    def _as_usual(self, stream: Stream) -> bool:
+        """Whether all is so that native code sees what Python would."""
+        if len(self._optimizers.streams) != 1 or self._optimizers.judging or stream.norm is None:
+            return False
+        readable = stream.norm.stands and not stream.norm.waits
+        return readable and self._losses.plain and self._models.plain
+
+    def leave(self, *, odd: bool = True) -> None:
+        """Take no more steps: Python's hooks go on with what the one under way has told.
+
+        ``odd``: because it does not go as usual, and not because the next is to be read in full.
+        """
+        if not self.entered:
+            return
+        with self.pace.delivery.lock:
+            self.drain()
+            seen, losses, total, own = self._native.leave()
+            self._models.resume(seen)
+            self._losses.resume(losses, total)
+            self._spend(own)
+            if self._stream is not None:
+                self._stream.usual.state = tuple(self._shared[[MEAN, SPREAD, SEEN]].tolist())
+            self._stream = self._kept = None
+            if odd:  # a program that does something else at every few steps is left to Python
+                self._needed = _PLAIN if self._taken >= 4 * self._needed else min(2 * self._needed, _RARELY)
+            self._plain = 0
+
+    def drain(self) -> None:
+        """Let the steps that wait here wait with the others, to be booked. Call with the lock of the delivery."""
+        count = self._native.drain(int(self._told.ctypes.data)) if self._native is not None else 0
+        stream, first = self._stream, self._hooks.step
+        if not count or stream is None:
+            return
+        lines = self._told[:count]
+        own = self._hooks.tally.seconds + np.cumsum(lines[:, OWN_S])
+        every, began = zip(lines.tolist(), own.tolist(), strict=True), self.pace.clock(0.0)
+        self.pace.waiting += [
+            _line(line, spent, step, stream.index, began) for step, (line, spent) in enumerate(every, first)
+        ]
+        self._hooks.step = first + count
+        self._losses.total += int(lines[:, BACKWARDS].sum())
+        self._spend(float(lines[:, OWN_S].sum()))
+        self._taken += count
+        self._shared[MOST] -= count
+        self._optimizers.reading_s = float(self._shared[READING_S])
+        if count > 1:
+            self._shared[EXPECTED_S] = (lines[-1, AT_S] - lines[0, AT_S]) / (count - 1)
+
+    def _spend(self, seconds: float) -> None:
+        tally = self._hooks.tally
+        tally.seconds += seconds
+        tally.parts["light steps"] = tally.parts.get("light steps", 0.0) + seconds
+
+
+class Line(NamedTuple):
+    """What was read of one light step, by native code: as ``Glimpse``."""
+
+    step: int
+    stream: int
+    time: float
+    told: dict[str, float]
+    backwards: int
+    norm: float | None
+    weighed: bool
+    own: float
+    late: None = None
+
+    def scalars(self) -> dict[str, float]:
+        """Return the scalars of the step."""
+        return self.told
+
+
+def _line(line: list[float], own: float, step: int, stream: int, began: float) -> Line:
+    at, _, rate, norm, weighed, backwards, loss = line
+    told: dict[str, float] = {"backwards": int(backwards)}
+    if backwards:
+        told["loss"], told["loss_nonfinite"] = loss, 0
+    if rate == rate:  # noqa: PLR0124 (NaN for none)
+        told["lr"] = rate
+    if weighed:
+        told["grad_norm"] = norm
+    return Line(step, stream, at - began, told, int(backwards), norm if weighed else None, weighed > 0, own)
+
+
+def _never(*_: object) -> bool:
+    return False
+
+
+def _nothing() -> None:
+    return None

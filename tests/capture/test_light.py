@@ -1,0 +1,455 @@
+"""Light steps that native code takes: the record is what Python's hooks would have written, whatever a program does."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from neuraldbg import NeuralDbg
+from neuraldbg.capture import light
+from neuraldbg.capture.kernel import native
+from neuraldbg.saved import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from neuraldbg.nouns import RunRecord
+
+pytestmark = [
+    pytest.mark.budget,
+    pytest.mark.skipif(native is None, reason="without the kernel Python takes all steps"),
+]
+TIGHT = {"capture": {"allowance_s": 0.0, "overhead": 1e-6}}
+"""All steps are light, but those whose facts are read (powers of two, and the bursts there)."""
+STEPS = 120
+
+
+class Loop:
+    """A training of the usual form. What a subclass does besides is what is tested."""
+
+    rate = 0.05
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.model: nn.Module = nn.Sequential(
+            nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 3)
+        )
+        self.draw = torch.Generator().manual_seed(1)
+        self.opt = self.optimizer()
+        self.step = 0
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.model.parameters(), lr=self.rate)
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        x = torch.randn(16, 6, generator=self.draw)
+        return x, (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
+
+    def loss(self) -> Tensor:
+        x, y = self.batch()
+        return F.cross_entropy(self.model(x), y)
+
+    def backward(self) -> None:
+        self.loss().backward()
+
+    def between(self) -> None:
+        """Between backward and step."""
+
+    def train_step(self) -> None:
+        self.opt.zero_grad()
+        self.backward()
+        self.between()
+        self.opt.step()
+
+    def after(self, dbg: NeuralDbg) -> None:
+        """After each step."""
+
+    def run(self, **options: Any) -> tuple[RunRecord, int]:
+        """Train under a session; returns its record, and how many steps native code has taken."""
+        dbg = NeuralDbg(self.model, settings=TIGHT, **options)
+        with dbg:
+            made = dbg._capture.light
+            taken, drain = 0, made.drain
+
+            def counted() -> None:
+                nonlocal taken
+                taken += made.waiting
+                drain()
+
+            made.drain = counted  # type: ignore[method-assign]
+            for self.step in range(STEPS):
+                self.train_step()
+                self.after(dbg)
+        return dbg.record(), taken
+
+
+class MicroBatches(Loop):
+    def backward(self) -> None:
+        for _ in range(3):
+            (self.loss() / 3).backward()
+
+
+class Schedule(Loop):
+    def after(self, dbg: NeuralDbg) -> None:
+        for group in self.opt.param_groups:
+            group["lr"] = 0.05 / (1 + self.step)
+
+
+class Groups(Loop):
+    def optimizer(self) -> torch.optim.Optimizer:
+        first, *others = self.model.parameters()
+        return torch.optim.SGD([{"params": [first], "lr": 0.2}, {"params": others}], lr=0.01)
+
+
+class Evaluates(Loop):
+    def after(self, dbg: NeuralDbg) -> None:
+        if self.step % 5 == 0:
+            self.model.eval()
+            with torch.no_grad():
+                F.cross_entropy(self.model(self.batch()[0]), self.batch()[1])
+            self.model.train()
+
+
+class Spikes(Loop):
+    """A few batches out of range, and one that is not a number."""
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        x, y = super().batch()
+        return (x * {70: 400.0, 90: float("nan")}.get(self.step, 1.0), y)
+
+    def between(self) -> None:
+        if self.step == 90:
+            self.opt.zero_grad()
+
+
+class BadGradient(Loop):
+    def between(self) -> None:
+        if self.step == 77:
+            for p in self.model.parameters():
+                assert p.grad is not None
+                p.grad.fill_(float("nan"))
+        if self.step == 78:
+            with torch.no_grad():
+                for p in self.model.parameters():
+                    p.fill_(0.1)
+
+
+class LargeGradient(Loop):
+    def between(self) -> None:
+        if self.step in (60, 61, 90):
+            for p in self.model.parameters():
+                assert p.grad is not None
+                p.grad.mul_(1e4)
+                p.grad.clamp_(-1.0, 1.0)
+
+
+class Raises(Loop):
+    """Steps that fail in the model, in the backward pass and in the optimizer, and are tried again."""
+
+    def train_step(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            if self.step % 7 == 3:
+                x, y = self.batch()
+                self.model(x[:, :4]) if self.step % 2 else F.cross_entropy(self.model(x), y).backward(torch.ones(3))
+        with contextlib.suppress(RuntimeError):
+            if self.step % 11 == 4:
+                self.model(torch.randn(2, 5, generator=self.draw))
+        super().train_step()
+
+
+class Remade(Loop):
+    def after(self, dbg: NeuralDbg) -> None:
+        if self.step % 40 == 39:
+            self.opt = self.optimizer()
+
+
+class Second(Loop):
+    """A second optimizer begins in mid-course, and steps now and then."""
+
+    def after(self, dbg: NeuralDbg) -> None:
+        if self.step == 50:
+            self.other = torch.optim.Adam(self.model.parameters(), lr=1e-3)
+        if self.step > 50 and self.step % 4 == 0:
+            self.loss().backward()
+            self.other.step()
+
+
+class Closures(Loop):
+    def train_step(self) -> None:
+        def closure() -> Tensor:
+            self.opt.zero_grad()
+            loss = self.loss()
+            loss.backward()
+            return loss
+
+        if self.step % 10 > 7:
+            self.opt.step(closure)
+        else:
+            super().train_step()
+
+
+class Outer(torch.optim.SGD):
+    """A subclass whose step calls torch's."""
+
+    def step(self, closure: Any = None) -> Any:
+        return super().step(closure)
+
+
+class Subclass(Loop):
+    def optimizer(self) -> torch.optim.Optimizer:
+        return Outer(self.model.parameters(), lr=self.rate, momentum=0.9)
+
+
+class Checkpointed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.front, self.end = nn.Linear(6, 16), nn.Linear(16, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.end(checkpoint(self.front, x, use_reentrant=True).tanh())
+        return out
+
+
+class Nested(Loop):
+    """Backward passes inside of a backward pass, which calls layers again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Checkpointed()
+        self.opt = self.optimizer()
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        x, y = super().batch()
+        return x.requires_grad_(), y
+
+
+class Parts(Loop):
+    """The program calls the parts of its model one after the other."""
+
+    def loss(self) -> Tensor:
+        x, y = self.batch()
+        for part in self.model.children():
+            x = part(x)
+        return F.cross_entropy(x, y)
+
+
+class NoBackward(Loop):
+    def train_step(self) -> None:
+        if self.step % 9 == 5:
+            self.opt.step()
+        else:
+            super().train_step()
+
+
+class Penalty(Loop):
+    """A gradient penalty in each tenth step."""
+
+    def loss(self) -> Tensor:
+        loss = super().loss()
+        if self.step % 10 == 9:
+            grads = torch.autograd.grad(loss, list(self.model.parameters()), create_graph=True)
+            loss = loss + 0.01 * sum(g.square().sum() for g in grads)  # type: ignore[assignment]
+        return loss
+
+
+class Others(Loop):
+    """Another model is trained in between: whether a backward reaches the watched one is then asked for each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.side = nn.Linear(4, 1)
+        self.side_opt = torch.optim.SGD(self.side.parameters(), lr=0.1)
+
+    def after(self, dbg: NeuralDbg) -> None:
+        if self.step % 3 == 0:
+            self.side_opt.zero_grad()
+            self.side(torch.randn(5, 4, generator=self.draw)).square().mean().backward()
+            self.side_opt.step()
+
+
+class Frozen(Loop):
+    """The first layer stops to learn, and its gradients with it."""
+
+    def after(self, dbg: NeuralDbg) -> None:
+        if self.step == 60:
+            first = next(self.model.children())
+            for p in first.parameters():
+                p.requires_grad_(False)
+                p.grad = None
+
+
+class Threads(Loop):
+    """Another thread calls the model while this one trains."""
+
+    def after(self, dbg: NeuralDbg) -> None:
+        if self.step % 6 == 0:
+            with torch.no_grad():
+                thread = threading.Thread(target=lambda: self.model(torch.zeros(2, 6)))
+                thread.start()
+                thread.join()
+
+
+class Half(Loop):
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = self.model.to(torch.bfloat16)
+        self.opt = self.optimizer()
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        x, y = super().batch()
+        return x.to(torch.bfloat16), y
+
+
+class Loads(Loop):
+    """A checkpoint is loaded in mid-course: a fact that belongs to its step."""
+
+    def after(self, dbg: NeuralDbg) -> None:
+        if self.step == 30:
+            self.state = self.opt.state_dict()
+        if self.step == 97:
+            self.opt.load_state_dict(self.state)
+
+
+class Asks(Loop):
+    """The program asks the session while it trains."""
+
+    def after(self, dbg: NeuralDbg) -> None:
+        assert dbg.steps == self.step + 1
+        if self.step % 25 == 20:
+            dbg.diagnose()
+
+
+LOOPS = [
+    Loop, MicroBatches, Schedule, Groups, Evaluates, Spikes, BadGradient, LargeGradient, Raises, Remade, Second,
+    Closures, Subclass, Nested, Parts, NoBackward, Penalty, Others, Frozen, Threads, Half, Loads, Asks,
+]  # fmt: skip
+SAME = ("loss", "loss_nonfinite", "lr", "backwards")
+TIMES = {"duration", "overhead"}
+
+
+@contextlib.contextmanager
+def without_native() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(light, "native", None)
+        yield
+
+
+def told(run: RunRecord, name: str) -> dict[int, float]:
+    series = run.scalar(name)
+    return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True)) if series is not None else {}
+
+
+def steps_of_facts(run: RunRecord) -> list[tuple[int, str]]:
+    """Facts with their steps, but what a run is told of as a whole."""
+    return sorted((fact.step, fact.key) for fact in run.facts)
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name__)
+def test_the_record_is_what_python_would_have_written(loop: Callable[[], Loop]) -> None:
+    with without_native():
+        expected, none = loop().run()
+    run, taken = loop().run()
+    assert none == 0
+    assert taken > 0 or loop is Others
+    assert list(run.history.steps) == list(expected.history.steps)
+    for name in SAME:
+        there = told(run, name)
+        assert there == pytest.approx(told(expected, name), rel=1e-6, nan_ok=True), name
+        assert len(there) > 100
+    # A norm that both have read is of the same gradients; blocks of it may be others.
+    norms, others = told(run, "grad_norm"), told(expected, "grad_norm")
+    both = norms.keys() & others.keys()
+    assert len(both) > 10
+    for step in both:
+        assert norms[step] == pytest.approx(others[step], rel=1e-5, nan_ok=True), step
+    assert steps_of_facts(run) == steps_of_facts(expected)
+    assert {(e.kind, e.layer) for e in run.events} == {(e.kind, e.layer) for e in expected.events}
+
+
+@pytest.mark.parametrize("loop", [Loop, MicroBatches, Schedule, Evaluates, Groups, Subclass, Parts, Half, Asks])
+def test_what_goes_as_usual_is_taken(loop: Callable[[], Loop]) -> None:
+    run, taken = loop().run()
+    light_steps = int((~run.history.read).sum())
+    assert light_steps > 90
+    assert taken >= 0.8 * light_steps
+
+
+HANGS = """
+    import sys, time
+    from tests.capture.test_light import TIGHT, Loop
+    from neuraldbg import NeuralDbg
+
+    loop = Loop()
+    with NeuralDbg(loop.model, settings=TIGHT, out=sys.argv[1]) as dbg:
+        for loop.step in range(100):
+            loop.train_step()
+        assert dbg._capture.light.waiting > 0
+        print("hangs", flush=True)
+        time.sleep(60)
+"""
+
+
+def test_steps_before_a_loop_that_hangs_are_in_the_file_of_a_killed_run(tmp_path: Path) -> None:
+    code = textwrap.dedent(HANGS)
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"hangs\n"
+        time.sleep(2.5)  # a second is promised, and this machine may be busy
+        process.send_signal(signal.SIGKILL)
+    assert list(Run.load(tmp_path).history.steps) == list(range(100))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_trains_on_and_the_parents_record_is_its_own() -> None:
+    loop = Loop()
+    dbg = NeuralDbg(loop.model, settings=TIGHT)
+    with dbg:
+        for loop.step in range(60):
+            loop.train_step()
+        child = os.fork()
+        if not child:  # 40 steps whose lines nobody reads
+            try:
+                for loop.step in range(60, 100):
+                    loop.train_step()
+            except BaseException:  # noqa: BLE001
+                os._exit(1)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        for loop.step in range(60, 80):
+            loop.train_step()
+    assert list(dbg.record().history.steps) == list(range(80))
+
+
+def test_a_change_of_pace_is_told_within_ten_steps() -> None:
+    loop = Loop()
+    dbg = NeuralDbg(loop.model, settings=TIGHT)
+    told = []
+    with dbg:
+        for loop.step in range(60):
+            loop.train_step()
+        capture = dbg._capture
+        settle = capture.pace.settle
+        capture.pace.settle = lambda *a, **k: (told.append(loop.step), settle(*a, **k))  # type: ignore[assignment, func-returns-value]
+        for loop.step in range(60, 64):
+            loop.train_step()
+        for loop.step in range(65, 80):  # the run's 64th step is read in full anyway
+            loop.train_step()
+            time.sleep(0.03)
+    assert told
+    assert min(told) <= 75
