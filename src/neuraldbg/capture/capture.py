@@ -357,6 +357,7 @@ class Capture:
         self.models.begin_step()
         self.params.begin_step()
         self.hooks.begin_step(self.steps)
+        self._listen()
         self._read(on=self.learning.reading(self.steps))
 
     def _doze(self) -> None:
@@ -377,12 +378,16 @@ class Capture:
         """Read in full again."""
         self.light.leave(odd=False)
         self.switch.wake(awake=True)
-        if self.hooks.put_back():
-            self._recompiled |= forget_compiled(self.settings)
+        self._listen()
         self.hooks.rest(resting=False)
         self.optimizers.wake(self.steps)
         self.scene.order.clear()
         self.readers.at("resumes")
+
+    def _listen(self) -> None:
+        """Have outputs read, by hooks where another tool might keep the calls of modules from us."""
+        if self.hooks.listen(directly=self.hooks.step >= _SETTLED and self._patches.hears_calls()):
+            self._recompiled |= forget_compiled(self.settings)
 
     def _read(self, *, on: bool) -> None:
         """Read graph and facts, or read them no more."""

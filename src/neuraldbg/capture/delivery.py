@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 BACKLOG_S = 0.25
 """Seconds that a closed step may wait."""
-BATCH = 16
+BATCH = 64
 """Steps that are worked on together."""
 
 
@@ -77,6 +77,8 @@ class Delivery:
         self._backlog: list[Closed] = []
         self._whole = 0
         """How many of the first of them have arrived."""
+        self._rows = 0
+        """Rows of all of them."""
         self.lock = threading.RLock()
         """Held by whoever puts steps aside or hands them on."""
 
@@ -84,10 +86,11 @@ class Delivery:
         """Put a step aside. Returns whether it is time to hand on."""
         with self.lock:
             self._backlog.append(closed)
+            self._rows += len(closed.taken.raw) if closed.taken is not None else 0
             self.arrive()
         waited = closed.time - self._backlog[0].time if self._backlog else 0.0
         slow = max(waited, closed.scalars["duration"]) > BACKLOG_S
-        return slow or not closed.applied or len(self._backlog) >= self.batch
+        return slow or not closed.applied or len(self._backlog) >= self.batch or self._rows >= _AT_ONCE
 
     def arrive(self, *, wait: bool = False) -> bool:
         """Put what has arrived of late steps in its place, in the order of the steps. Returns whether one looks odd.
@@ -121,7 +124,7 @@ class Delivery:
             if wait:
                 self.arrive(wait=True)
             backlog, self._backlog = self._backlog[: self._whole], self._backlog[self._whole :]
-            self._whole = 0
+            self._whole = self._rows = 0
             # Whoever takes a step may ask for those that closed meanwhile: they come in between.
             inner, self._handing_on = self._handing_on, True
             try:

@@ -91,12 +91,17 @@ class HookManager:
         self.layers: dict[str, Layer] = {}
         self.modules: dict[str, nn.Module] = {}
         self.probes: dict[str, Probe] = {}
+        self.direct: dict[int, Probe] = {}
+        """Whom the stand-in for ``Module.__call__`` tells of an output, by the identity of the module, in the place of
+        hooks: torch takes longer to call one than it takes to read."""
         self._handles: list[RemovableHandle] = []
         self._edges: list[tuple[nn.Module, str, RemovableHandle, Edge]] = []
         self._report = layers
         self._param_grads = param_grads
         self._attached: set[int] = set()
         self._lifted = False
+        self._compiles = False
+        """Whether the program was ever seen to have compiled something: it may do so again at any time."""
 
     def attach(self, model: nn.Module, prefix: str = "", name: str = "") -> HookManager:
         """Hook every layer of a model. AttachError if it is attached already or is not a module."""
@@ -136,6 +141,7 @@ class HookManager:
             del self.layers[path], self.modules[path]
             self.called.pop(path, None)
             probe = self.probes.pop(path, None)
+            self.direct.pop(id(dropped[gone.index(path)]), None)
             if probe is not None and probe.removable is not None:
                 probe.removable.remove()
         added = {path: module for path, module in now.items() if path not in self.layers}
@@ -148,6 +154,7 @@ class HookManager:
 
         Not where layers were compiled with them: what is compiled does not ask for hooks.
         """
+        self.direct.clear()
         if not self._lifted and not anything_compiled():
             self._lifted = True
             for path, probe in self.probes.items():
@@ -155,6 +162,18 @@ class HookManager:
                     self.modules[path]._forward_hooks.pop(probe.removable.id, None)  # noqa: SLF001
             for root, hooks, handle, _ in self._edges:
                 getattr(root, hooks).pop(handle.id, None)
+
+    def listen(self, *, directly: bool) -> bool:
+        """Read the steps to come: by hooks, or ``directly``, where nothing was compiled. Returns whether something was
+        while there were no hooks, and is without them.
+        """
+        self._compiles = self._compiles or anything_compiled()
+        if not directly or self._compiles:
+            return self.put_back()
+        if not self.direct:
+            self.lift()
+            self.direct.update((id(self.modules[path]), probe) for path, probe in self.probes.items())
+        return False
 
     def rest(self, *, resting: bool) -> None:
         """Take nothing from compiled graphs in the steps to come, or begin anew."""
@@ -167,6 +186,7 @@ class HookManager:
         """Put lifted hooks back, behind those that the program has set. Returns whether something was compiled while
         they were away, and is without them.
         """
+        self.direct.clear()
         if not self._lifted:
             return False
         self._lifted = False
@@ -184,6 +204,7 @@ class HookManager:
         self._handles.clear()
         self._edges.clear()
         self._attached.clear()
+        self.direct.clear()
         self.nodes = None
 
     def begin_step(self, step: int) -> None:

@@ -21,6 +21,7 @@ from neuraldbg.capture.kernel import set_hook
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.names import find_root, has_parameters, wraps
 from neuraldbg.capture.reader import Call
+from neuraldbg.capture.unseen import passed_through
 from neuraldbg.nouns import Site
 
 if TYPE_CHECKING:
@@ -153,15 +154,29 @@ class Models:
         """Make the function that stands in for ``nn.Module.__call__``."""
         is_compiling, traced, switch = torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, self.switch
         ours, glance, forget = _stands_for(original), self.light.glance, self.light.forget
+        direct = self.hooks.direct
+
+        @passed_through
+        def heard(module: nn.Module, args: Any, kwargs: Any) -> Any:
+            output = original(module, *args, **kwargs)
+            probe = direct.get(id(module))
+            if probe is not None:
+                probe(module, args, output)
+            return output
 
         @functools.wraps(original)
         def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             if traced():
                 return original(module, *args, **kwargs)
             if self._inside:  # a layer of a model: there may be hundreds, and each nanosecond counts for all
-                if ours and module._compiled_call_impl is None:  # noqa: SLF001
+                if not (ours and module._compiled_call_impl is None):  # noqa: SLF001
+                    return heard(module, args, kwargs)
+                probe = direct.get(id(module))
+                if probe is None:
                     return module._call_impl(*args, **kwargs)  # noqa: SLF001
-                return original(module, *args, **kwargs)
+                output = module._call_impl(*args, **kwargs)  # noqa: SLF001
+                probe(module, args, output)
+                return output
             if glance(module, args, kwargs):
                 self._inside = True
                 try:
@@ -174,10 +189,10 @@ class Models:
             if is_compiling():
                 return original(module, *args, **kwargs)
             if not (self.enter(module, args, kwargs) if switch else self._glimpse(module, args, kwargs)):
-                return original(module, *args, **kwargs)
+                return heard(module, args, kwargs)
             self._inside = True
             try:
-                output = original(module, *args, **kwargs)
+                output = heard(module, args, kwargs)
             except BaseException:  # out of memory, say, and the program tries again: hold nothing of the batch
                 self._call = self._current = self._seen = None
                 raise

@@ -40,6 +40,7 @@ class Patches:
     def __init__(self) -> None:
         self._saved: list[tuple[Any, str, Any, Any, bool]] = []
         self._followed = False
+        self._call: Any = None
 
     def put(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         """Replace ``owner.name`` by ``make(original)``."""
@@ -61,6 +62,7 @@ class Patches:
         self.put(torch.autograd, "backward", lambda f: losses.wrap(f, "tensors"))
         self.put(torch.autograd, "grad", lambda f: losses.wrap(f, "outputs"))
         self.put(nn.Module, "__call__", models.wrap_call)
+        self._call = vars(nn.Module)["__call__"]
         if hasattr(torch.nn.utils.clip_grad, "_clip_grads_with_norm_"):
             self.put(torch.nn.utils.clip_grad, "_clip_grads_with_norm_", optimizers.wrap_clip)
         self.put(torch.autograd.graph.saved_tensors_hooks, "__enter__", wrap_enter)
@@ -76,6 +78,10 @@ class Patches:
             if hasattr(utils, "nn_module_get_all_hooks") and hasattr(utils, "nnmodule_has_hooks"):
                 self._followed = True
                 self.put(utils, "nnmodule_has_hooks", wrap_has_hooks)
+
+    def hears_calls(self) -> bool:
+        """Whether what stands in for ``nn.Module.__call__`` is what is called: no other tool has put its own there."""
+        return nn.Module.__dict__.get("__call__") is self._call
 
     def restore(self) -> None:
         """Put everything back."""

@@ -67,6 +67,8 @@ class Table:
         self._gathered = False
         """Whether rows of this step were brought over already."""
         self._numpy[:] = op.BLANK
+        self._blank = self._numpy[:0].copy()
+        """As many blank rows as there are sites."""
         self.units = Units(window)
         self.binning = Binning(cap)
         self.clear()
@@ -189,7 +191,10 @@ class Table:
 
     def clear(self) -> None:
         """Clear the rows here: those of other devices are cleared when they are sent."""
-        self._numpy[: len(self.sites)] = op.BLANK
+        count = len(self.sites)
+        if len(self._blank) != count:
+            self._blank = np.tile(op.BLANK, (count, 1))
+        self._numpy[:count] = self._blank  # as it lies: to spread one row over all takes four times as long
         self._gathered = False
 
     def take(self) -> Raw:
