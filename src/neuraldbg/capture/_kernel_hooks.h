@@ -131,6 +131,20 @@ static PyObject *loss(PyObject *self, PyObject *x) {
 
 /* ---------------------------------------------------------------- tensors of a plan */
 
+/* Whether n tensors of a tuple lie where a plan over them says, at that size. */
+static int stand_all(const Entry *plan, PyObject *tensors, Py_ssize_t n) {
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *x = PyTuple_GetItem(tensors, i);
+        int64_t address = number(x, torch.pointer), numel = number(x, torch.numel);
+        if (PyErr_Occurred()) { /* it has no memory any more */
+            PyErr_Clear();
+            return 0;
+        }
+        if (address != plan[i].address || numel != plan[i].numel) return 0;
+    }
+    return 1;
+}
+
 PyDoc_STRVAR(stand_doc, "stand(plan, tensors)\n--\n\n"
 "Whether the tensors of a tuple lie where a plan over them says, at that size.");
 
@@ -140,16 +154,7 @@ static PyObject *stand(PyObject *self, PyObject *const *args, Py_ssize_t nargs) 
     const Entry *plan = (const Entry *)AT(args[0]);
     Py_ssize_t n = PyTuple_Size(args[1]);
     if (PyErr_Occurred()) return NULL;
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *x = PyTuple_GetItem(args[1], i);
-        int64_t address = number(x, torch.pointer), numel = number(x, torch.numel);
-        if (PyErr_Occurred()) { /* it has no memory any more */
-            PyErr_Clear();
-            Py_RETURN_FALSE;
-        }
-        if (address != plan[i].address || numel != plan[i].numel) Py_RETURN_FALSE;
-    }
-    Py_RETURN_TRUE;
+    return PyBool_FromLong(stand_all(plan, args[1], n));
 }
 
 /* The address of a contiguous gradient of this size and dtype, 0 where there is none, -1 for any other: a gradient may be

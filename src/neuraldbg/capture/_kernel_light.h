@@ -20,6 +20,16 @@ typedef struct {
     PyObject *tensors;
 } Chosen;
 
+/* Where the rows of the sites are, how many, what they are before a step, and copies of them, one for each line; the
+   weights, as Samples of bulk.py reads them. `count` is 0 where sites are not read. */
+typedef struct {
+    double *rows, *blank, *copies;
+    int64_t count;
+    const Entry *before[2], *after[2];
+    PyObject *weights;
+    int turn;
+} Sites;
+
 typedef struct {
     PyObject_HEAD
     double *lines, *shared;
@@ -34,6 +44,7 @@ typedef struct {
     PyObject *opt; /* a weak reference */
     PyObject *stream, *models;
     Chosen few, all;
+    Sites sites;
     int64_t taken; /* steps of the optimizer so far */
     /* of the step under way */
     PyObject *seen; /* the newest call with gradients */
@@ -179,6 +190,31 @@ static int weigh(Light *self) {
     return 1;
 }
 
+/* Reads the weights before a step, where sites are read: 0 where they do not lie where they did. */
+static int read_weights(Light *self) {
+    Sites *sites = &self->sites;
+    double squares, nonfinite;
+    if (!sites->count) return 1;
+    Py_ssize_t n = PyTuple_Size(sites->weights);
+    if (!stand_all(sites->before[0], sites->weights, n)) return 0;
+    sites->turn = 1 - sites->turn;
+    return read_many(sites->before[sites->turn], n, 0, 0, &squares, &nonfinite) == 0;
+}
+
+/* Reads what the step changed, copies the rows of the sites beside the newest line, and clears them. */
+static int take_rows(Light *self) {
+    Sites *sites = &self->sites;
+    double squares, nonfinite;
+    if (!sites->count) return 0;
+    Py_ssize_t n = PyTuple_Size(sites->weights);
+    int failed = stand_all(sites->before[0], sites->weights, n) &&
+                 read_many(sites->after[sites->turn], n, 0, 1, &squares, &nonfinite);
+    size_t size = (size_t)(sites->count * WIDTH);
+    memcpy(sites->copies + (size_t)self->n * size, sites->rows, size * sizeof *sites->rows);
+    memcpy(sites->rows, sites->blank, size * sizeof *sites->rows);
+    return failed;
+}
+
 static PyObject *slowly(PyObject *hook, PyObject *const *args, Py_ssize_t nargs) {
     if (wrong(nargs, 3, "a hook of an optimizer")) return NULL;
     return PyObject_CallFunctionObjArgs(hook, args[0], args[1], args[2], NULL);
@@ -200,7 +236,8 @@ static PyObject *light_begins(PyObject *object, PyObject *const *args, Py_ssize_
     double began = seconds();
     int plain = PyTuple_Check(args[1]) && PyTuple_Size(args[1]) == 1 && PyDict_Check(args[2]) && !PyDict_Size(args[2]);
     /* while gradients are read, another thread may have had us leave */
-    if (!plain || !plainly() || !read_rate(self, args[0]) || !weigh(self) || !self->entered)
+    if (!plain || !plainly() || !read_rate(self, args[0]) || !weigh(self) || !read_weights(self) ||
+        !self->entered)
         return slowly(self->pre, args, nargs);
     self->stepping = 1;
     self->own += seconds() - began;
@@ -222,6 +259,7 @@ static PyObject *light_ends(PyObject *object, PyObject *const *args, Py_ssize_t 
     if (nargs != 3 || !self->stepping || !known(self, args[0])) return slowly(self->post, args, nargs);
     if (--self->stepping) Py_RETURN_NONE;
     double began = seconds(), before = self->last;
+    if (take_rows(self)) return NULL;
     PyObject *now = PyObject_CallObject(self->clock, NULL), *count = PyLong_FromLongLong(++self->taken);
     if (!now || !count || PyObject_SetAttr(self->stream, self->steps, count)) {
         Py_XDECREF(now);
@@ -269,7 +307,31 @@ static PyObject *light_enter(PyObject *object, PyObject *args) {
     self->thread = PyThreadState_Get();
     self->stepping = self->passing = 0;
     self->losses = 0, self->sum = self->own = 0.0;
+    self->sites.count = 0;
     self->entered = 1;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(see_doc, "see(rows, blank, copies, count, before, before, after, after, weights)\n--\n\n"
+"Read the sites, too, in the steps that are taken from now on: addresses of their rows, of blank ones, of room for a copy\n"
+"a line, and of the plans of the weights by turns; `count` rows.");
+
+static PyObject *light_see(PyObject *object, PyObject *args) {
+    Sites *sites = &((Light *)object)->sites;
+    long long rows, blank, copies, count, before[2], after[2];
+    PyObject *weights, *old = sites->weights;
+    if (!PyArg_ParseTuple(args, "LLLLLLLLO!", &rows, &blank, &copies, &count, before, before + 1, after, after + 1,
+                          &PyTuple_Type, &weights))
+        return NULL;
+    Py_INCREF(weights);
+    sites->weights = weights;
+    Py_XDECREF(old);
+    sites->rows = (double *)(intptr_t)rows, sites->blank = (double *)(intptr_t)blank;
+    sites->copies = (double *)(intptr_t)copies, sites->count = count;
+    for (int i = 0; i < 2; i++) {
+        sites->before[i] = (const Entry *)(intptr_t)before[i];
+        sites->after[i] = (const Entry *)(intptr_t)after[i];
+    }
     Py_RETURN_NONE;
 }
 
@@ -290,17 +352,24 @@ static PyObject *light_leave(PyObject *object, PyObject *none) {
     Py_CLEAR(self->models);
     Py_CLEAR(self->few.tensors);
     Py_CLEAR(self->all.tensors);
+    Py_CLEAR(self->sites.weights);
+    self->sites.count = 0;
     return left;
 }
 
-PyDoc_STRVAR(drain_doc, "drain(address)\n--\n\nMove the lines that wait to an address. Returns how many they were.");
+PyDoc_STRVAR(drain_doc, "drain(lines, rows)\n--\n\n"
+"Move the lines that wait to an address, and the rows of their sites to another, if they were read. Returns how many\n"
+"lines they were.");
 
-static PyObject *light_drain(PyObject *object, PyObject *address) {
+static PyObject *light_drain(PyObject *object, PyObject *const *args, Py_ssize_t nargs) {
     Light *self = (Light *)object;
-    double *to = (double *)AT(address);
+    if (wrong(nargs, 2, "drain")) return NULL;
+    double *lines = (double *)AT(args[0]), *rows = (double *)AT(args[1]);
     if (PyErr_Occurred()) return NULL;
     int64_t n = self->n;
-    memcpy(to, self->lines, (size_t)n * LINE * sizeof *to);
+    memcpy(lines, self->lines, (size_t)n * LINE * sizeof *lines);
+    if (self->sites.count && rows)
+        memcpy(rows, self->sites.copies, (size_t)(n * self->sites.count * WIDTH) * sizeof *rows);
     self->n = 0;
     return PyLong_FromLongLong(n);
 }
@@ -347,7 +416,7 @@ static int light_init(PyObject *object, PyObject *args, PyObject *kwargs) {
 
 #define EACH_OBJECT(DO)                                                                                                \
     DO(keep) DO(pre) DO(post) DO(settle) DO(clock) DO(enabled) DO(groups) DO(rate) DO(steps) DO(opt) DO(stream)        \
-    DO(models) DO(few.tensors) DO(all.tensors) DO(seen)
+    DO(models) DO(few.tensors) DO(all.tensors) DO(sites.weights) DO(seen)
 #define VISIT(member) Py_VISIT(((Light *)object)->member);
 #define CLEAR(member) Py_CLEAR(((Light *)object)->member);
 
@@ -380,7 +449,8 @@ static PyMethodDef light_methods[] = {
     {"ends", FAST(light_ends), ends_doc},
     {"enter", light_enter, METH_VARARGS, enter_doc},
     {"leave", light_leave, METH_NOARGS, leave_doc},
-    {"drain", light_drain, METH_O, drain_doc},
+    {"see", light_see, METH_VARARGS, see_doc},
+    {"drain", FAST(light_drain), drain_doc},
     {"forget", light_forget, METH_NOARGS, forget_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -64,6 +64,12 @@ class Samples:
         self._taken = self._left = False
         """Whether one buffer holds what was taken, and the other what was left by the step before that."""
 
+    @property
+    def plans(self) -> tuple[tuple[int, int, int, int], tuple[Tensor, ...]]:
+        """What native code reads by turns: the addresses of two plans before a step and two after it; the tensors."""
+        (before, after), (before_, after_) = self._addresses
+        return (before, before_, after, after_), self._tensors
+
     def follows(self) -> bool:
         """Follow tensors whose ``.data`` was replaced to where it is now. False where they are not what they were: of
         another size or dtype, or no longer to be read as they lie.

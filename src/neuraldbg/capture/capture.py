@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from neuraldbg.capture.compiled import forget_compiled
 from neuraldbg.capture.coverage import coverage
 from neuraldbg.capture.delivery import BACKLOG_S, Closed, Delivery
-from neuraldbg.capture.glimpses import glimpse_of
+from neuraldbg.capture.glimpses import Seen, glimpse_of
 from neuraldbg.capture.guest import Switch, Tally, guarded
 from neuraldbg.capture.hooks import HookManager
 from neuraldbg.capture.layouts import Layouts
@@ -100,7 +100,8 @@ class Capture:
         self.scene.models, self.scene.optimizers, self.scene.losses = self.models, self.optimizers, self.losses
         self.learning, self.unhooked = Learning(self.scene), Unhooked(self.scene)
         self.layouts = Layouts(self.hooks, self.losses)
-        self.light = Light(self.hooks, self.optimizers, self.losses, self.models, self.settle)
+        self.light = Light(self.hooks, self.optimizers, self.losses, self.models, self.layouts, self.settle)
+        self.hooks.table.grows = self.light.leave
         self.losses.light = self.models.light = self.optimizers.light = self.scene.light = self.light
         self._judge, self._halt, self._note = judge, halt, note
         self.delivery = Delivery(self.hooks.table, self.tally, emit)
@@ -272,7 +273,8 @@ class Capture:
     def _close_light(self, now: float, *, applied: bool) -> None:
         stream = self._open[0] if self._open else None
         odd = self.losses.odd or not applied or bool(self.scene.facts)
-        glimpse = glimpse_of(self.steps, stream, now, self.losses.take(), self.tally.seconds, closure=self._closure)
+        own, seen = self.tally.seconds, self._seen() if self.light.sighted else None
+        glimpse = glimpse_of(self.steps, stream, now, self.losses.take(), own, closure=self._closure, seen=seen)
         self.pace.waiting.append(glimpse)
         self._open.clear()
         self.models.forget_glimpse()
@@ -304,6 +306,13 @@ class Capture:
             facts, self.scene.facts = (tuple(self.scene.facts), []) if self.pace.waiting else ((), self.scene.facts)
             self.pace.settle(self.layouts.latest(), self.optimizers.reading_s, facts, applied=applied)
 
+    def _seen(self) -> Seen:
+        """Take what was read of the sites in a light step."""
+        stepped = tuple(self.optimizers.watched.values())
+        self.optimizers.watched.clear()
+        self.params.begin_step()
+        return Seen(self.hooks.table.take(), stepped, self.layouts.now())
+
     def _get_ready(self, *, again: bool = True, at_once: bool = False) -> None:
         """Decide how the next step is read, and hand on those that are over if it is time: all of them ``at_once``, or
         where a breakpoint must stop at its step.
@@ -311,8 +320,13 @@ class Capture:
         governor = self.pace.governor
         self.losses.usual, self.pace.usual_norm = self.pace.usual_loss, _ = governor.usual
         self.optimizers.norms_every = governor.norms_every(self.optimizers.reading_s)
-        read = governor.decide() or self.learning.reading(self.steps + again)
-        self._prepare(full=read, next_step=again)
+        following = self.steps + again
+        read = governor.decide() and not (governor.spares(following) and self._can_see(following))
+        stream = self._open[0] if self._open else None
+        self._prepare(full=read or self.learning.reading(following), next_step=again)
+        if self.light.sighted and stream is not None and not self.switch:
+            self.light.start(stream, self.pace.last)
+            self.light.expect(self._next_reading)
         if self.pace.deliver:
             self.pace.deliver = False
             self.delivery.deliver(wait=at_once or self.delivery.batch == 1)
@@ -360,23 +374,52 @@ class Capture:
         self._listen()
         self._read(on=self.learning.reading(self.steps))
 
+    def _can_see(self, step: int) -> bool:
+        """Whether the sites of a light step can be read."""
+        streams, binned = self.optimizers.streams, self.hooks.settings.histograms
+        if (
+            len(streams) != 1
+            or self._together
+            or self._closure
+            or (binned and self.hooks.table.binning.until(step) <= step)
+        ):
+            return False
+        was, self.light.sighted = self.light.sighted, True
+        try:
+            return self.light.plans(streams[0]) is not None
+        finally:
+            self.light.sighted = was
+
     def _doze(self) -> None:
-        """Begin light steps: hooks are lifted, and what stands in for torch's functions passes through."""
-        self._next_reading = self.learning.next_reading(self.steps)
+        """Begin light steps: what stands in for torch's functions passes through, and hooks are lifted. Where there is
+        no budget sites are read on, and only facts are not.
+        """
+        step, governor = self.steps, self.pace.governor
+        self._next_reading = self.learning.next_reading(step)
         self.scene.facts.clear()
         self.scene.scalars.clear()
         self.models.begin_step()
         self._read(on=False)
-        self.hooks.active = False
-        self.hooks.lift()
-        self.hooks.rest(resting=True)
+        self.light.sighted = governor.overhead is None
+        if self.light.sighted:
+            self._next_reading = min(
+                self._next_reading, governor.next_facts(step), self.hooks.table.binning.until(step)
+            )
+            self.hooks.active, self.hooks.reads_units, self.hooks.binned = True, False, False
+            self.optimizers.watched.clear()
+            self.params.begin_step()
+        else:
+            self.hooks.active = False
+            self.hooks.lift()
+            self.hooks.rest(resting=True)
+            self.optimizers.allowed_s = governor.light_s
         self.params.forget_samples()
-        self.optimizers.allowed_s = self.pace.governor.light_s
         self.switch.wake(awake=False)
 
     def _wake(self) -> None:
         """Read in full again."""
         self.light.leave(odd=False)
+        self.light.sighted = False
         self.switch.wake(awake=True)
         self._listen()
         self.hooks.rest(resting=False)

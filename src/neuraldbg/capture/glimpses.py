@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from neuraldbg.capture.late import Late
     from neuraldbg.capture.losses import Kept
     from neuraldbg.capture.optimizers import Stream
+    from neuraldbg.capture.params import Watched
+    from neuraldbg.capture.table import Raw
+    from neuraldbg.nouns import Layout
+
+
+class Seen(NamedTuple):
+    """What was read of the sites in a light step, where nothing but their reading is asked for."""
+
+    taken: Raw
+    stepped: tuple[Watched, ...]
+    layout: Layout
 
 
 class Glimpse(NamedTuple):
@@ -35,6 +46,7 @@ class Glimpse(NamedTuple):
     """Seconds that watching had taken by then."""
     late: Late | None
     """The loss and the norm, where they are on their way from a device."""
+    seen: Seen | None = None
 
     def scalars(self) -> dict[str, float]:
         """Return the scalars of the step."""
@@ -49,7 +61,14 @@ class Glimpse(NamedTuple):
 
 
 def glimpse_of(
-    step: int, stream: Stream | None, now: float, losses: list[Kept], own: float, *, closure: bool
+    step: int,
+    stream: Stream | None,
+    now: float,
+    losses: list[Kept],
+    own: float,
+    *,
+    closure: bool,
+    seen: Seen | None = None,
 ) -> Glimpse:
     """Put down a step that has just ended."""
     index, lr, read = (stream.index, stream.lr, stream.glimpse) if stream is not None else (0, None, None)
@@ -58,4 +77,4 @@ def glimpse_of(
     late = None
     if late_norm is not None or awaits(losses):
         late = sent([each for each in (late_norm, loss_of(losses, closure=closure)[1]) if each is not None])
-    return Glimpse(step, index, now, lr, losses, len(losses), closure, norm, weighed, own, late)
+    return Glimpse(step, index, now, lr, losses, len(losses), closure, norm, weighed, own, late, seen)

@@ -25,6 +25,10 @@ _MEMORY = 0.2
 """Weight of the newest full step in what one is expected to cost."""
 _LONGEST = 4096
 """Light steps in a row at most, whatever the account says: a change must be seen some day."""
+_LEARNT = 256
+"""Steps whose facts are all read, where there is no budget."""
+_FACTS, _OF = 8, 64
+"""Of so many later ones, facts are read in the first."""
 _RAREST = 8
 """Light steps between two readings of the gradients at most."""
 _FAR = 8.0
@@ -111,6 +115,21 @@ class Governor:
             self._left -= 1
             return True
         return False
+
+    def spares(self, step: int) -> bool:
+        """Whether a step may be read without facts about the program, though there is no budget to keep: of the later
+        ones most are alike, and facts are learnt from a few of them together.
+        """
+        if self.overhead is not None or step < _LEARNT:
+            return False
+        if self._left > 0:
+            self._left -= 1
+            return False
+        return step % _OF >= _FACTS
+
+    def next_facts(self, step: int) -> int:
+        """Return the next step, after one that was spared, in which facts are read."""
+        return (step // _OF + 1) * _OF
 
     def alarm(self) -> None:
         """Something looks suspicious: read the next steps in full, unless that was granted too often."""

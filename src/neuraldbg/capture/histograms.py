@@ -78,6 +78,10 @@ class Binning:
         self._forget()
         return self.on
 
+    def until(self, step: int) -> int:
+        """Return the first step from ``step`` on that has histograms, as far as is known."""
+        return step if self._owed else max(step, self._next)
+
     def add(self, row: int, x: Tensor) -> None:
         """Count the elements of a tensor that can be read, or of a sample of it, for a site."""
         if type(x) in op.ORDINARY and not op.transforming():

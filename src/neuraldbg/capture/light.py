@@ -14,18 +14,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
+from neuraldbg.capture.glimpses import Seen
 from neuraldbg.capture.kernel import native
+from neuraldbg.capture.table import Raw
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy.typing as npt
     from torch import nn
 
     from neuraldbg.capture.hooks import HookManager
+    from neuraldbg.capture.layouts import Layouts
     from neuraldbg.capture.losses import Losses
     from neuraldbg.capture.models import Models
     from neuraldbg.capture.optimizers import Optimizers, Stream
     from neuraldbg.capture.pace import Pace
+    from neuraldbg.capture.params import Watched
+    from neuraldbg.capture.stepped import Stepped
+    from neuraldbg.nouns import Layout
 
 AT_S, OWN_S, RATE, NORM, WEIGHED, BACKWARDS, LOSS, LINE = range(8)
 """The columns of a line, float64, and their number: ``_kernel_light.h`` has the same."""
@@ -33,6 +40,8 @@ USUAL_LOSS, USUAL_NORM, EVERY, READING_S, MEAN, SPREAD, SEEN, EXPECTED_S, MOST, 
 """What native code and this share while steps are taken, float64."""
 LINES = 512
 """Lines that wait at most."""
+_ROWS = 32_768
+"""Rows of sites that wait at most, of all lines together."""
 _PLAIN = 3
 """Light steps that have to go as usual before the next is expected to."""
 _RARELY = 1024
@@ -46,9 +55,16 @@ class Light:
     """
 
     def __init__(
-        self, hooks: HookManager, optimizers: Optimizers, losses: Losses, models: Models, settle: Callable[[], None]
+        self,
+        hooks: HookManager,
+        optimizers: Optimizers,
+        losses: Losses,
+        models: Models,
+        layouts: Layouts,
+        settle: Callable[[], None],
     ) -> None:
         self._hooks, self._optimizers, self._losses, self._models = hooks, optimizers, losses, models
+        self._layouts = layouts
         self.pace: Pace
         self._lines, self._told = np.zeros((LINES, LINE)), np.zeros((LINES, LINE))
         self._shared = np.zeros(SHARED)
@@ -57,6 +73,11 @@ class Light:
         self._stream: Stream | None = None
         self._kept: Any = None
         """What native code reads by its address."""
+        self.sighted = False
+        """Whether the sites of light steps are read: nothing but facts is left out then."""
+        self._room = LINES
+        self._seen: tuple[tuple[Watched, ...], Layout] | None = None
+        """Of a stretch in which native code reads sites: the parameters that are stepped, and the layout."""
         self.begins: Callable[..., Any] = optimizers.begins
         self.ends: Callable[..., Any] = optimizers.ends
         """The hooks of all optimizers."""
@@ -100,14 +121,45 @@ class Light:
         self._plain += 1
         if self._native is None or self._plain < self._needed or not self._as_usual(stream):
             return
-        norm = self._kept = stream.norm
-        assert norm is not None
+        self.start(stream, now)
+
+    def start(self, stream: Stream, now: float) -> None:
+        """Take the steps of an optimizer from now on."""
+        stepped = self.plans(stream) if self.sighted else None
+        if self.sighted and stepped is None:
+            return
+        if stepped is not None:
+            few = every = stepped.gradients.plan
+        else:
+            assert stream.norm is not None
+            few, every = stream.norm.plans
+        self._kept = stepped or stream.norm
         self._stream, self._taken = stream, 0
-        few, every = norm.plans
         self._shared[[MEAN, SPREAD, SEEN]] = stream.usual.state
         self._shared[EXPECTED_S] = 0.0
         models = dict(self._models.outermost)
         self._native.enter(stream.opt, stream, models, *few, *every, stream.steps, self.pace.clock(now))
+        if stepped is not None:
+            self._see(stepped)
+
+    def _see(self, stepped: Stepped) -> None:
+        """Have the sites read, too."""
+        table = self._hooks.table
+        blank = table.blank()
+        self._room = max(min(LINES, _ROWS // max(len(blank), 1)), 1)
+        copies = np.empty((self._room, *blank.shape))
+        self._kept = stepped, blank, copies
+        addresses, weights = stepped.samples.plans
+        here = int(blank.ctypes.data), int(copies.ctypes.data), len(blank)
+        self._native.see(table.rows.address, *here, *addresses, weights)
+        self._seen = tuple(stepped.watched), self._layouts.now()
+
+    def plans(self, stream: Stream) -> Stepped | None:
+        """Return how the parameters of an optimizer are read, if native code can read all sites of steps to come."""
+        table = self._hooks.table
+        if self._native is None or self._hooks.settings.every != 1 or not table.here or table.binning.on:
+            return None
+        return self._optimizers.params.plan_of(stream.tensors()) if self._as_usual(stream) else None
 
     def expect(self, until: int) -> None:
         """Say which of the steps to come are worth a look: ``until`` is the first that is read whatever it costs."""
@@ -116,13 +168,16 @@ class Light:
         shared, most = self._shared, min(until - self._hooks.step, LINES)
         shared[USUAL_LOSS], shared[USUAL_NORM] = self._losses.usual, self.pace.usual_norm
         shared[EVERY], shared[READING_S] = self._optimizers.norms_every, self._optimizers.reading_s
+        if self._seen is not None:
+            shared[EVERY], most = 1, min(most, self._room)
         shared[MOST] = max(most, 1) if self.pace.delivery.batch > 1 else 1
 
     def _as_usual(self, stream: Stream) -> bool:
         """Whether all is so that native code sees what Python would."""
-        if len(self._optimizers.streams) != 1 or self._optimizers.judging or stream.norm is None:
+        if len(self._optimizers.streams) != 1 or self._optimizers.judging:
             return False
-        readable = stream.norm.stands and not stream.norm.waits
+        norm = stream.norm
+        readable = self.sighted or (norm is not None and norm.stands and not norm.waits)
         return readable and self._losses.plain and self._models.plain
 
     def leave(self, *, odd: bool = True) -> None:
@@ -140,22 +195,28 @@ class Light:
             self._spend(own)
             if self._stream is not None:
                 self._stream.usual.state = tuple(self._shared[[MEAN, SPREAD, SEEN]].tolist())
-            self._stream = self._kept = None
+            if self._seen is not None:
+                self._optimizers.params.forget_samples()
+            self._stream = self._kept = self._seen = None
             if odd:  # a program that does something else at every few steps is left to Python
                 self._needed = _PLAIN if self._taken >= 4 * self._needed else min(2 * self._needed, _RARELY)
             self._plain = 0
 
     def drain(self) -> None:
         """Let the steps that wait here wait with the others, to be booked. Call with the lock of the delivery."""
-        count = self._native.drain(int(self._told.ctypes.data)) if self._native is not None else 0
+        if not self.waiting:
+            return
+        rows = np.empty((self._room, *self._kept[1].shape)) if self._seen is not None else None
+        count = self._native.drain(int(self._told.ctypes.data), int(rows.ctypes.data) if rows is not None else 0)
         stream, first = self._stream, self._hooks.step
-        if not count or stream is None:
+        if stream is None:
             return
         lines = self._told[:count]
         own = self._hooks.tally.seconds + np.cumsum(lines[:, OWN_S])
         every, began = zip(lines.tolist(), own.tolist(), strict=True), self.pace.clock(0.0)
         self.pace.waiting += [
-            _line(line, spent, step, stream.index, began) for step, (line, spent) in enumerate(every, first)
+            _line(line, spent, step, stream.index, began, self._sites_of(rows, step - first))
+            for step, (line, spent) in enumerate(every, first)
         ]
         self._hooks.step = first + count
         self._losses.total += int(lines[:, BACKWARDS].sum())
@@ -165,6 +226,11 @@ class Light:
         self._optimizers.reading_s = float(self._shared[READING_S])
         if count > 1:
             self._shared[EXPECTED_S] = (lines[-1, AT_S] - lines[0, AT_S]) / (count - 1)
+
+    def _sites_of(self, rows: npt.NDArray[np.float64] | None, number: int) -> Seen | None:
+        if rows is None or self._seen is None:
+            return None
+        return Seen(Raw(rows[number], None), *self._seen)
 
     def _spend(self, seconds: float) -> None:
         tally = self._hooks.tally
@@ -183,6 +249,7 @@ class Line(NamedTuple):
     norm: float | None
     weighed: bool
     own: float
+    seen: Seen | None = None
     late: None = None
 
     def scalars(self) -> dict[str, float]:
@@ -190,7 +257,7 @@ class Line(NamedTuple):
         return self.told
 
 
-def _line(line: list[float], own: float, step: int, stream: int, began: float) -> Line:
+def _line(line: list[float], own: float, step: int, stream: int, began: float, seen: Seen | None) -> Line:
     at, _, rate, norm, weighed, backwards, loss = line
     told: dict[str, float] = {"backwards": int(backwards)}
     if backwards:
@@ -199,7 +266,7 @@ def _line(line: list[float], own: float, step: int, stream: int, began: float) -
         told["lr"] = rate
     if weighed:
         told["grad_norm"] = norm
-    return Line(step, stream, at - began, told, int(backwards), norm if weighed else None, weighed > 0, own)
+    return Line(step, stream, at - began, told, int(backwards), norm if weighed else None, weighed > 0, own, seen)
 
 
 def _never(*_: object) -> bool:

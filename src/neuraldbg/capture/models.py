@@ -87,7 +87,7 @@ class Models:
         self.light: Light
         """Takes the calls of light steps that go as usual."""
         self.outermost: dict[nn.Module, Model] = {}
-        """What the program has called in the light steps since the last full one."""
+        """What the program calls."""
         self._call: Call | None = None
         self.switch = switch
         self.hooks = hooks
@@ -153,7 +153,8 @@ class Models:
     def wrap_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Make the function that stands in for ``nn.Module.__call__``."""
         is_compiling, traced, switch = torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, self.switch
-        ours, glance, forget = _stands_for(original), self.light.glance, self.light.forget
+        light, ours = self.light, _stands_for(original)
+        glance, forget = light.glance, light.forget
         direct = self.hooks.direct
 
         @passed_through
@@ -178,9 +179,11 @@ class Models:
                 probe(module, args, output)
                 return output
             if glance(module, args, kwargs):
+                if light.sighted:
+                    self._look(module)
                 self._inside = True
                 try:
-                    return original(module, *args, **kwargs)
+                    return heard(module, args, kwargs)
                 except BaseException:
                     forget()
                     raise
@@ -216,6 +219,7 @@ class Models:
             return False
         self.entered = True
         self._before_pass()
+        self._note(module, model)
         hooks = self.hooks
         if model.entry is None or wraps(module) is model.root:
             model.entry = weakref.ref(wraps(module))
@@ -227,10 +231,7 @@ class Models:
             hooks.active = False
             self._begin_call(Call(model, module, args, kwargs, False, True, first))
             return True
-        training = model.root.training
-        # A model seen training in train mode, now in eval mode with gradients on, is being evaluated by somebody who
-        # forgot no_grad: do not mix that into the step, unless a backward has shown that it does train like this.
-        evaluating = not training and model.trained_in_train_mode and not model.trained_in_eval_mode
+        training, evaluating = model.root.training, self._evaluating(model)
         hooks.active = not evaluating and hooks.sampled
         still = sum(1 for layer in model.mode_layers.values() if not layer.training)
         self._current = Pass(model, training, still, first)
@@ -249,19 +250,45 @@ class Models:
         self._before_pass()
         if self.switch:  # the step that this has closed was the last light one
             return bool(self.enter(module, args, kwargs))
-        self.outermost[module] = model
+        self._note(module, model)
+        if self.light.sighted:
+            self._look(module)
         if torch.is_grad_enabled():
             self._seen = (model, module, args, kwargs)
             if self.must_be_reached:
                 self._current = Pass(model, model.root.training, 0, first=False)
         return True
 
+    def _note(self, module: nn.Module, model: Model) -> None:
+        """Note what the program calls. Parts of watched models live as long as these."""
+        if module not in self.outermost:
+            if len(self.outermost) >= _PASSES:
+                self.outermost.clear()
+            self.outermost[module] = model
+
+    def _look(self, module: nn.Module) -> None:
+        """Begin a call in a light step whose sites are read."""
+        model = self._of.get(module)
+        if model is None:
+            return
+        first = model.entry is None or model.entry() is wraps(module)
+        self.hooks.passes += first
+        self.hooks.active = torch.is_grad_enabled() and not self._evaluating(model)
+
+    @staticmethod
+    def _evaluating(model: Model) -> bool:
+        """Whether a pass with gradients is an evaluation all the same.
+
+        A model seen training in train mode, now in eval mode with gradients on, is evaluated by somebody who forgot
+        no_grad: do not mix that into the step, unless a backward has shown that it does train like this.
+        """
+        return not model.root.training and model.trained_in_train_mode and not model.trained_in_eval_mode
+
     def tell_of_glimpse(self) -> None:
         """Tell of the newest call of a light step after all."""
         if self._seen is not None:
             model, module, args, kwargs = self._seen
-            evaluating = not model.root.training and model.trained_in_train_mode and not model.trained_in_eval_mode
-            self._tell("call_begins", Call(model, module, args, kwargs, True, evaluating, True))
+            self._tell("call_begins", Call(model, module, args, kwargs, True, self._evaluating(model), True))
 
     def _begin_call(self, call: Call) -> None:
         self._call = call
@@ -330,7 +357,6 @@ class Models:
     def begin_step(self) -> None:
         """Forget the passes of the step before."""
         self.passes.clear()
-        self.outermost.clear()
         self.forwards = self.evals = 0
         self.reached = False
         self.latest = None

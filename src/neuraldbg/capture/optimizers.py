@@ -207,6 +207,10 @@ class Optimizers:
         self._begin(stream, closure is not None)
         if not self.switch:
             self._glimpse(stream, opt, closure=closure is not None)
+            if self.light.sighted and closure is None:
+                watched = stream.held = self.params.owned(stream.tensors())
+                self.watched.update({id(w.ref): w for w in watched})
+                self.params.read_before(watched, self._scale_of(opt))
             return None
         if not self._fresh:
             self._fresh = True
@@ -304,10 +308,12 @@ class Optimizers:
         if id(opt) in self._running:
             return
         stream.steps += 1
+        held, stream.held = stream.held, None
         if not self.switch:
+            if held is not None:
+                self.params.read_after(held)
             self._end(stream)
             return
-        held, stream.held = stream.held, None
         self.params.read_after(held if held is not None else self.params.owned(stream.tensors()))
         if self.reading or stream.new:
             stream.new = False

@@ -43,7 +43,7 @@ class Pace:
         """The same of the size of a loss."""
         self.deliver = False
         """Whether it is time to hand on what was put aside."""
-        self._began = self._last = self._spent = 0.0
+        self._began = self.last = self._spent = 0.0
         """When the session began, by the clock; when the newest step ended after that, and what watching had taken by
         then. Seconds."""
         self._seen = 0
@@ -96,16 +96,12 @@ class Pace:
         for number, each in enumerate(waiting, 1):
             last = number == len(waiting)
             learnt = facts if last else ()
+            taken, stepped, known = each.seen or (None, (), layout)
+            done = applied or not last
+            counted = each.scalars()
+            late = each.late
             closed = Closed(
-                each.step,
-                each.stream,
-                each.time,
-                each.scalars(),
-                learnt,
-                applied or not last,
-                layout,
-                None,
-                late=each.late,
+                each.step, each.stream, each.time, counted, learnt, done, known, taken, stepped if done else (), late
             )
             self.book(closed, each.own, reading if each.weighed else 0.0)
 
@@ -114,8 +110,8 @@ class Pace:
         threads, and put it aside.
         """
         own += self._background()
-        took, spent = closed.time - self._last, own - self._spent
-        self._last, self._spent = closed.time, own
+        took, spent = closed.time - self.last, own - self._spent
+        self.last, self._spent = closed.time, own
         counted = closed.scalars
         counted["duration"], counted["overhead"] = took, spent
         self.deliver |= self.delivery.put(closed)

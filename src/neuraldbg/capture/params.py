@@ -216,6 +216,12 @@ class Params:
             stepped = self._plans[key] = Stepped(watched, self.table.cap, self.table)
         return stepped
 
+    def plan_of(self, tensors: list[Tensor]) -> Stepped | None:
+        """Return the plans for the parameters of an optimizer, if all of them are read by native code."""
+        watched = self.owned(tensors)
+        stepped = self._stepped(watched) if watched else None
+        return stepped if stepped is not None and stepped.plain else None
+
     def read_gradients(self, watched: list[Watched], scale: Tensor | float = 1.0, *, again: bool = False) -> None:
         """Read the gradients alone, whole: no NaN hides between the blocks, and the norm is exact."""
         self.table.binning.gradients(watched, scale)

@@ -50,6 +50,11 @@ class Stepped:
         self.lookups = [w for w in here if w.rows and w.ref.numel() > most]
         """Large embeddings."""
 
+    @property
+    def plain(self) -> bool:
+        """Whether all are read by the plans for this machine's memory, and nothing else is to be done."""
+        return not (self.others or self.devices or self.lookups or self._without) and self._all_had
+
     def forget(self) -> None:
         """What is kept of the weights says nothing of the step to come."""
         self.samples.forget()

@@ -21,7 +21,7 @@ from neuraldbg.capture.units import Units
 from neuraldbg.nouns import STATS, Site, column
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
     from torch import Tensor
@@ -52,6 +52,8 @@ class Table:
         """Whether a site was refused because all rows are taken."""
         self.version = 0
         """Grows when something is learnt of the sites."""
+        self.grows: Callable[[], None] = lambda: None
+        """Called before there is a new site."""
         self._limit = rows
         self.raw = torch.zeros((rows, op.WIDTH), dtype=torch.float64, device="cpu")
         """Shape (rows, op.WIDTH), float64, on the CPU."""
@@ -82,6 +84,7 @@ class Table:
             self.full = True
             return None
         self.version += 1
+        self.grows()
         self.sites.append(site)
         self._rows_of[key] = len(self.sites) - 1
         return len(self.sites) - 1
@@ -126,6 +129,17 @@ class Table:
         if table is None:
             self._wanted.add(device)
         return table
+
+    @property
+    def here(self) -> bool:
+        """Whether nothing of it is on another device."""
+        return not (self._elsewhere or self._wanted or self._scalings)
+
+    def blank(self) -> npt.NDArray[np.float64]:
+        """Return as many blank rows as there are sites, the same array until there are more."""
+        if len(self._blank) != len(self.sites):
+            self._blank = np.tile(op.BLANK, (len(self.sites), 1))
+        return self._blank
 
     def gather(self) -> None:
         """Make all rows readable now: bring over what other devices hold, and wait for it."""
@@ -191,10 +205,7 @@ class Table:
 
     def clear(self) -> None:
         """Clear the rows here: those of other devices are cleared when they are sent."""
-        count = len(self.sites)
-        if len(self._blank) != count:
-            self._blank = np.tile(op.BLANK, (count, 1))
-        self._numpy[:count] = self._blank  # as it lies: to spread one row over all takes four times as long
+        self._numpy[: len(self.sites)] = self.blank()  # as it lies: to spread one row over all takes longer
         self._gathered = False
 
     def take(self) -> Raw:
