@@ -12,7 +12,7 @@ setup(
         Extension(
             "neuraldbg.capture._kernel",
             ["src/neuraldbg/capture/_kernel.c"],
-            depends=[f"src/neuraldbg/capture/_kernel_{part}.h" for part in ("loops", "hooks", "graph", "light")],
+            depends=[f"src/neuraldbg/capture/_kernel_{part}.h" for part in ("loops", "hooks", "graph", "light", "step")],
             define_macros=[("Py_LIMITED_API", LIMITED)],
             py_limited_api=True,
             optional=True,

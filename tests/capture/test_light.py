@@ -20,8 +20,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture import light
+from neuraldbg.capture import governor, light
+from neuraldbg.capture.governor import Governor
 from neuraldbg.capture.kernel import native
+from neuraldbg.nouns import STATS
 from neuraldbg.saved import Run
 
 if TYPE_CHECKING:
@@ -453,3 +455,56 @@ def test_a_change_of_pace_is_told_within_ten_steps() -> None:
             time.sleep(0.03)
     assert told
     assert min(told) <= 75
+
+
+ALL = ("input", "activation", "output_grad", "param", "param_grad", "update")
+
+
+def read_in_full(loop: Loop) -> tuple[RunRecord, int, int]:
+    """Train without a budget. Returns the record, the steps without facts, and how many of them native code took."""
+    dbg, spared, taken = NeuralDbg(loop.model, overhead=None), 0, 0
+    with dbg:
+        capture = dbg._capture
+        for loop.step in range(STEPS):
+            spared += not capture.switch
+            taken += capture.light.entered
+            loop.train_step()
+            loop.after(dbg)
+    assert dbg.diagnose().run["coverage"]["errors"] == 0
+    return dbg.record(), spared, taken
+
+
+def sites(run: RunRecord) -> dict[tuple[str, str, int, str], dict[str, list[tuple[int, float]]]]:
+    """Every number of the sites that are read in each step, but what is learnt of units over many."""
+    found = {}
+    for row, site in enumerate(run.layout.sites):
+        if site.kind in ALL:
+            stats = {stat: run.series(row, stat) for stat in STATS if stat not in ("units", "dead")}
+            found[site.kind, site.module, site.call, site.name] = {
+                stat: list(zip(s.steps.tolist(), s.values.tolist(), strict=True)) for stat, s in stats.items()
+            }
+    return found
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name__)
+def test_every_site_is_read_in_every_step_as_by_python(loop: Callable[[], Loop]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Governor, "spares", lambda *_: False)
+        expected, none, _ = read_in_full(loop())
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("_LEARNT", 12), ("_FACTS", 3), ("_OF", 16)):
+            patch.setattr(governor, name, value)
+        run, spared, taken = read_in_full(loop())
+    assert none == 0
+    if loop not in (Others, Raises, Closures):
+        assert spared > 20
+        assert taken > 15
+    assert list(run.history.steps) == list(expected.history.steps)
+    assert run.history.read.all()
+    here, there = sites(run), sites(expected)
+    assert here.keys() == there.keys()
+    for key, stats in there.items():
+        for stat, course in stats.items():
+            assert repr(here[key][stat]) == repr(course), (key, stat)
+    for name in SAME:
+        assert told(run, name) == pytest.approx(told(expected, name), rel=1e-6, nan_ok=True), name

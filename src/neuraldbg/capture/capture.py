@@ -17,7 +17,6 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.capture.compiled import forget_compiled
 from neuraldbg.capture.coverage import coverage
 from neuraldbg.capture.delivery import BACKLOG_S, Closed, Delivery
 from neuraldbg.capture.glimpses import Seen, glimpse_of
@@ -28,7 +27,7 @@ from neuraldbg.capture.learning import Learning
 from neuraldbg.capture.light import Light
 from neuraldbg.capture.losses import Losses
 from neuraldbg.capture.models import Models
-from neuraldbg.capture.optimizers import Optimizers, Stream
+from neuraldbg.capture.optimizers import Optimizers
 from neuraldbg.capture.pace import Pace
 from neuraldbg.capture.packed import REGIONS
 from neuraldbg.capture.params import Params
@@ -36,6 +35,7 @@ from neuraldbg.capture.patches import Patches
 from neuraldbg.capture.readers import Readers
 from neuraldbg.capture.scalars import scalars
 from neuraldbg.capture.scene import Scene
+from neuraldbg.capture.stretches import SETTLED, Stretches
 from neuraldbg.capture.unhooked import Unhooked
 
 if TYPE_CHECKING:
@@ -45,13 +45,12 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from neuraldbg.capture.late import Awaited
+    from neuraldbg.capture.stream import Stream
     from neuraldbg.config import CaptureSettings
     from neuraldbg.nouns import Fact, Layout, Step
 
 _READ_BACKWARDS = 32
 """Backward passes of one step in which facts are read: a loop whose steps nobody sees has one step that never ends."""
-_SETTLED = 3
-"""Steps after which a program whose optimizers always stepped alone is taken at its word."""
 
 
 class Capture:
@@ -75,7 +74,6 @@ class Capture:
         background: Callable[[], float] = float,
     ) -> None:
         self.settings = settings
-        self._next_reading = 0  # the next step that is read whatever it costs
         self.tally = Tally()
         self.hooks = HookManager(layers=None, param_grads=False, settings=settings, tally=self.tally)
         self.params = Params(self.hooks.table)
@@ -107,11 +105,14 @@ class Capture:
         self.delivery = Delivery(self.hooks.table, self.tally, emit)
         self.pace = self.light.pace = Pace(settings, self.tally, self.delivery, background)
         self._patches = Patches()
+        parts = self.learning, self.light, self.pace.governor, self.readers, self._patches
+        self.stretches = Stretches(self.scene, *parts)
         self._open: list[Stream] = []
         self._pending = False
         self._together = False
         """Whether two optimizers have ever stepped after one backward."""
-        self._closure = self._recompiled = False
+        self._closure = self._closures = False
+        """Whether the newest step had a closure, and any."""
         self._packed = 0  # regions of packed tensors that had begun before the session
         self.delivery.heard = self._heard
 
@@ -127,7 +128,7 @@ class Capture:
         for owner, name, make in self.readers.patches():
             self._patches.put(owner, name, make)
         self.optimizers.start()
-        self._recompiled |= forget_compiled(self.settings)
+        self.stretches.forget_compiled()
         self._prepare()
 
     def stop(self) -> None:
@@ -147,7 +148,7 @@ class Capture:
             self.readers.at("stop")
             self.hooks.detach()
             self.hooks.graph.close()
-            self._recompiled |= forget_compiled(self.settings)
+            self.stretches.forget_compiled()
 
     def flush(self) -> None:
         """Close the step that is open, and hand on all that are closed: whoever asks wants to see them, and waits."""
@@ -208,7 +209,7 @@ class Capture:
         if not self.switch:
             return False
         if self.losses.backwards >= _READ_BACKWARDS:
-            self._read(on=False)
+            self.stretches.read(on=False)
         # autograd.grad leaves .grad alone, and may come before zero_grad
         return accumulates and self.optimizers.before_backward()
 
@@ -217,8 +218,9 @@ class Capture:
         if self._pending and stream in self._open:
             self._close()
         if self.switch:
-            self._read(on=self.learning.reading(self.steps))
+            self.stretches.read(on=self.learning.reading(self.steps))
         self._closure = closure
+        self._closures |= closure
         if stream not in self._open:
             self._open.append(stream)
 
@@ -242,7 +244,7 @@ class Capture:
         self._together |= len(self._open) > 1
         # A step stays open only while a second optimizer may still belong to it. One compiled as a whole cannot be seen
         # to begin its next pass.
-        settled = self.steps >= _SETTLED and not self._together
+        settled = self.steps >= SETTLED and not self._together
         if settled or not self.models.entered:
             self._close()
 
@@ -279,12 +281,12 @@ class Capture:
         self._open.clear()
         self.models.forget_glimpse()
         self.hooks.step += 1
-        if odd or self.hooks.step >= self._next_reading or self.pace.due(now):
+        if odd or self.hooks.step >= self.stretches.until or self.pace.due(now):
             self._tell_light(applied=applied)
             self._get_ready(again=False, at_once=not applied)
         if stream is not None and applied and not self.switch and not self._together:
             self.light.enter(stream, now)
-            self.light.expect(self._next_reading)
+            self.light.expect(self.stretches.until)
 
     # -- light steps that native code has taken -----------------------------------------------------------------
 
@@ -297,7 +299,7 @@ class Capture:
         self._tell_light()
         self._patches.follow_imports()
         self._get_ready(again=False)
-        self.light.expect(self._next_reading)
+        self.light.expect(self.stretches.until)
 
     def _tell_light(self, *, applied: bool = True) -> None:
         """Book the light steps that wait, whoever has taken them, and put them aside."""
@@ -320,13 +322,12 @@ class Capture:
         governor = self.pace.governor
         self.losses.usual, self.pace.usual_norm = self.pace.usual_loss, _ = governor.usual
         self.optimizers.norms_every = governor.norms_every(self.optimizers.reading_s)
-        following = self.steps + again
-        read = governor.decide() and not (governor.spares(following) and self._can_see(following))
         stream = self._open[0] if self._open else None
-        self._prepare(full=read or self.learning.reading(following), next_step=again)
+        read = self.stretches.full(self.steps + again, plain=not (self._together or self._closures))
+        self._prepare(full=read, next_step=again)
         if self.light.sighted and stream is not None and not self.switch:
             self.light.start(stream, self.pace.last)
-            self.light.expect(self._next_reading)
+            self.light.expect(self.stretches.until)
         if self.pace.deliver:
             self.pace.deliver = False
             self.delivery.deliver(wait=at_once or self.delivery.batch == 1)
@@ -360,7 +361,7 @@ class Capture:
         self.losses.begin_step()
         self.models.forget_glimpse()
         if full != bool(self.switch):
-            self._wake() if full else self._doze()
+            self.stretches.wake() if full else self.stretches.doze()
         if not full:
             return
         self.scene.facts.clear()
@@ -371,71 +372,8 @@ class Capture:
         self.models.begin_step()
         self.params.begin_step()
         self.hooks.begin_step(self.steps)
-        self._listen()
-        self._read(on=self.learning.reading(self.steps))
-
-    def _can_see(self, step: int) -> bool:
-        """Whether the sites of a light step can be read."""
-        streams, binned = self.optimizers.streams, self.hooks.settings.histograms
-        if (
-            len(streams) != 1
-            or self._together
-            or self._closure
-            or (binned and self.hooks.table.binning.until(step) <= step)
-        ):
-            return False
-        was, self.light.sighted = self.light.sighted, True
-        try:
-            return self.light.plans(streams[0]) is not None
-        finally:
-            self.light.sighted = was
-
-    def _doze(self) -> None:
-        """Begin light steps: what stands in for torch's functions passes through, and hooks are lifted. Where there is
-        no budget sites are read on, and only facts are not.
-        """
-        step, governor = self.steps, self.pace.governor
-        self._next_reading = self.learning.next_reading(step)
-        self.scene.facts.clear()
-        self.scene.scalars.clear()
-        self.models.begin_step()
-        self._read(on=False)
-        self.light.sighted = governor.overhead is None
-        if self.light.sighted:
-            self._next_reading = min(
-                self._next_reading, governor.next_facts(step), self.hooks.table.binning.until(step)
-            )
-            self.hooks.active, self.hooks.reads_units, self.hooks.binned = True, False, False
-            self.optimizers.watched.clear()
-            self.params.begin_step()
-        else:
-            self.hooks.active = False
-            self.hooks.lift()
-            self.hooks.rest(resting=True)
-            self.optimizers.allowed_s = governor.light_s
-        self.params.forget_samples()
-        self.switch.wake(awake=False)
-
-    def _wake(self) -> None:
-        """Read in full again."""
-        self.light.leave(odd=False)
-        self.light.sighted = False
-        self.switch.wake(awake=True)
-        self._listen()
-        self.hooks.rest(resting=False)
-        self.optimizers.wake(self.steps)
-        self.scene.order.clear()
-        self.readers.at("resumes")
-
-    def _listen(self) -> None:
-        """Have outputs read, by hooks where another tool might keep the calls of modules from us."""
-        if self.hooks.listen(directly=self.hooks.step >= _SETTLED and self._patches.hears_calls()):
-            self._recompiled |= forget_compiled(self.settings)
-
-    def _read(self, *, on: bool) -> None:
-        """Read graph and facts, or read them no more."""
-        self.hooks.nodes = self.hooks.marks if on else None
-        self.models.describe = self.optimizers.reading = self.scene.reading = on
+        self.stretches.listen()
+        self.stretches.read(on=self.learning.reading(self.steps))
 
     # -- what is where ------------------------------------------------------------------------------------------
 
@@ -445,4 +383,4 @@ class Capture:
 
     def coverage(self) -> dict[str, Any]:
         """Say how well the program could be seen."""
-        return coverage(self, recompiled=self._recompiled, packed=REGIONS.entered > self._packed)
+        return coverage(self, recompiled=self.stretches.recompiled, packed=REGIONS.entered > self._packed)

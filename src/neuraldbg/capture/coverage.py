@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from neuraldbg.capture.optimizers import made
+from neuraldbg.capture.stream import made
 
 if TYPE_CHECKING:
     from neuraldbg.capture.capture import Capture

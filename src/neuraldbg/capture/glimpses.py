@@ -14,8 +14,8 @@ from neuraldbg.capture.losses import awaits, loss_of
 if TYPE_CHECKING:
     from neuraldbg.capture.late import Late
     from neuraldbg.capture.losses import Kept
-    from neuraldbg.capture.optimizers import Stream
     from neuraldbg.capture.params import Watched
+    from neuraldbg.capture.stream import Stream
     from neuraldbg.capture.table import Raw
     from neuraldbg.nouns import Layout
 

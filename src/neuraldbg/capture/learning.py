@@ -10,8 +10,8 @@ from neuraldbg.nouns import FactKey
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from neuraldbg.capture.optimizers import Stream
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stream import Stream
     from neuraldbg.nouns import Layout
 
 _FIRST_READINGS = 3

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from neuraldbg.capture.layouts import Layouts
     from neuraldbg.capture.losses import Losses
     from neuraldbg.capture.models import Models
-    from neuraldbg.capture.optimizers import Optimizers, Stream
+    from neuraldbg.capture.optimizers import Optimizers
     from neuraldbg.capture.pace import Pace
     from neuraldbg.capture.params import Watched
     from neuraldbg.capture.stepped import Stepped
+    from neuraldbg.capture.stream import Stream
     from neuraldbg.nouns import Layout
 
 AT_S, OWN_S, RATE, NORM, WEIGHED, BACKWARDS, LOSS, LINE = range(8)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +19,7 @@ from neuraldbg.capture.guest import guarded, hook_of
 from neuraldbg.capture.kernel import set_hook
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.names import find_root, has_parameters, wraps
+from neuraldbg.capture.passes import Model, Pass
 from neuraldbg.capture.reader import Call
 from neuraldbg.capture.unseen import passed_through
 from neuraldbg.nouns import Site
@@ -39,35 +39,6 @@ _MODELS = 32
 """Models that are discovered at most: a program that trains copies of copies would else be held in memory for ever."""
 _PASSES = 64
 """Passes of one step that are remembered."""
-
-
-@dataclass(eq=False)
-class Model:
-    """A watched model."""
-
-    name: str
-    prefix: str
-    root: nn.Module
-    mode_layers: dict[str, nn.Module]
-    trained_in_train_mode: bool = False
-    trained_in_eval_mode: bool = False
-    entry: weakref.ref[nn.Module] | None = None
-    """The part that the program calls first: the root, unless it never calls that."""
-
-
-@dataclass(eq=False)
-class Pass:
-    """One forward pass with gradients."""
-
-    model: Model
-    training: bool
-    eval_layers: int
-    first: bool
-    """Whether it entered the model at its front: a program may call the parts of a model one after the other."""
-    batch: int = 0
-    modes: dict[str, Any] | None = None
-    """The MODES fact as of the pass, where facts are read: by the step's end an evaluation may have changed them."""
-    committed: bool = False
 
 
 class Models:
@@ -180,7 +151,7 @@ class Models:
                 return output
             if glance(module, args, kwargs):
                 if light.sighted:
-                    self._look(module)
+                    self._look(module, args, kwargs)
                 self._inside = True
                 try:
                     return heard(module, args, kwargs)
@@ -252,7 +223,7 @@ class Models:
             return bool(self.enter(module, args, kwargs))
         self._note(module, model)
         if self.light.sighted:
-            self._look(module)
+            self._look(module, args, kwargs)
         if torch.is_grad_enabled():
             self._seen = (model, module, args, kwargs)
             if self.must_be_reached:
@@ -266,7 +237,8 @@ class Models:
                 self.outermost.clear()
             self.outermost[module] = model
 
-    def _look(self, module: nn.Module) -> None:
+    @guarded
+    def _look(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """Begin a call in a light step whose sites are read."""
         model = self._of.get(module)
         if model is None:
@@ -274,6 +246,8 @@ class Models:
         first = model.entry is None or model.entry() is wraps(module)
         self.hooks.passes += first
         self.hooks.active = torch.is_grad_enabled() and not self._evaluating(model)
+        if first and self.hooks.active:
+            self._read_inputs(model, args, kwargs)
 
     @staticmethod
     def _evaluating(model: Model) -> bool:

@@ -7,7 +7,6 @@ sees final gradients while the weights are still good.
 from __future__ import annotations
 
 import functools
-import gc
 import weakref
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -20,86 +19,24 @@ from torch.optim.optimizer import (
 )
 
 from neuraldbg.capture import elsewhere, program
-from neuraldbg.capture.governor import Usual
 from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.norm import Norm
 from neuraldbg.capture.params import Params, Watched, stale_share
 from neuraldbg.capture.reader import Backward
+from neuraldbg.capture.stream import Stream, made, place
 from neuraldbg.capture.unseen import passed_through
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from torch.utils.hooks import RemovableHandle
 
     from neuraldbg.capture.guest import Switch, Tally
-    from neuraldbg.capture.late import Awaited
     from neuraldbg.capture.light import Light
 
 _ALWAYS_CHECKED = 16
 _CHECK_EVERY = 25
 _NONE = Tensor()
-
-
-class Stream:
-    """One optimizer and what is known of it. A stream number stays with an optimizer object."""
-
-    def __init__(self, index: int, opt: Optimizer) -> None:
-        self.index = index
-        self.opt = weakref.ref(opt)
-        self.type = type(opt).__name__
-        self.steps = 0
-        self.stale: float | None = None
-        """Smallest share of nonzero gradients found before any backward since it last stepped; None if not looked at.
-        Where two losses fill one gradient, or one is differentiated and cleared again, only the smallest tells."""
-        self.left: tuple[int, int] | None = None
-        """Where the first of those gradients lay, and how often it had been written to."""
-        self.checks = True
-        """Whether to look before the backwards since it last stepped."""
-        self.lr: float | None = None
-        """Largest learning rate of its groups at its last step."""
-        self.rates: dict[int, float] = {}
-        """Learning rate of each tensor when facts were last read, by identity. Kept here because a program may drop its
-        optimizer before the last step is closed."""
-        self.norm: Norm | None = None
-        """What reads its gradients in light steps, made anew after each stretch of full ones."""
-        self.usual = Usual()
-        """What the norm of a few of its gradients is in light steps."""
-        self.glimpse: tuple[float, int] | None = None
-        """Norm of the gradients of the current light step, and how many elements are not finite."""
-        self.weighed = False
-        """Whether all gradients of the current light step were read."""
-        self.awaited_norm: Awaited | None = None
-        """The same where gradients lie on another device."""
-        self.held: list[Watched] | None = None
-        """The watched parameters that its step under way changes."""
-        self.new = True
-        """Whether its optimizer object has not finished a step yet."""
-        self.fact: dict[str, Any] | None = None
-        """The OPTIMIZER fact of the current step, where facts are read."""
-
-    def tensors(self) -> list[Tensor]:
-        """All tensors of its groups, empty once the optimizer is gone."""
-        opt = self.opt()
-        return [t for group in opt.param_groups for t in group["params"]] if opt is not None else []
-
-    def stepped_with(self) -> None:
-        """Take leftovers back that were cleared or replaced after the backward, as by a loop that sets ``.grad``."""
-        if self.stale and self.left is not None:
-            now = _place(self.tensors())
-            if now is None or now[0] != self.left[0] or now[1] <= self.left[1]:  # a sum is made in place
-                self.stale = 0.0
-
-
-def made() -> Iterator[Optimizer]:
-    """Go through all objects of the process for optimizers."""
-    return (o for o in gc.get_objects() if issubclass(type(o), Optimizer))
-
-
-def _place(tensors: list[Tensor]) -> tuple[int, int] | None:
-    """Return where the first gradient lies and how often it was written to; a sparse one is made anew by each sum."""
-    grad = next((t.grad for t in tensors if t.grad is not None and not t.grad.is_sparse), None)
-    return (grad.data_ptr(), grad._version) if grad is not None else None  # noqa: SLF001
 
 
 class Optimizers:
@@ -207,11 +144,7 @@ class Optimizers:
         self._begin(stream, closure is not None)
         if not self.switch:
             self._glimpse(stream, opt, closure=closure is not None)
-            if self.light.sighted and closure is None:
-                watched = stream.held = self.params.owned(stream.tensors())
-                self.watched.update({id(w.ref): w for w in watched})
-                self.params.read_before(watched, self._scale_of(opt))
-            return None
+            return self._read(stream, opt, closure, args, kwargs) if self.light.sighted else None
         if not self._fresh:
             self._fresh = True
             self.params.refresh()
@@ -220,14 +153,17 @@ class Optimizers:
         if self.reading or stream.new:
             stream.rates = program.learning_rates(opt)
         stream.stepped_with()
-        scale = self._scale_of(opt)
+        self._tell("step_begins", stream, opt)
+        return self._read(stream, opt, closure, args, kwargs)
+
+    def _read(self, stream: Stream, opt: Optimizer, closure: Any, args: Any, kwargs: Any) -> Any:
+        """Read weights and gradients before a step. Returns what it is to be called with, None for the same."""
         watched = stream.held = self.params.owned(stream.tensors())
         known = len(self.watched)
         self.watched.update({id(w.ref): w for w in watched})
-        again = len(self.watched) < known + len(watched)  # an optimizer that steps another one
-        self._tell("step_begins", stream, opt)
         if closure is None:
-            self.params.read_before(watched, scale, again=again)
+            again = len(self.watched) < known + len(watched)  # an optimizer that steps another one
+            self.params.read_before(watched, self._scale_of(opt), again=again)
             self._ready()
             return None
         self.params.read_weights(watched)
@@ -337,7 +273,7 @@ class Optimizers:
             if not stream.checks or stream.stale == 0.0:
                 continue
             share = stale_share(stream.tensors())
-            stream.left = _place(stream.tensors()) if share else None
+            stream.left = place(stream.tensors()) if share else None
             cleared |= bool(stream.stale) and share == 0.0
             stream.stale = share if stream.stale is None else min(stream.stale, share)
         return cleared

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from neuraldbg.capture.graph import Walk
-    from neuraldbg.capture.models import Model
-    from neuraldbg.capture.optimizers import Stream
+    from neuraldbg.capture.passes import Model
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stream import Stream
 
 Patch = tuple[Any, str, "Callable[[Callable[..., Any]], Callable[..., Any]]"]
 """(owner, attribute, function that makes what stands in for the original): see ``patches.Patches.put``."""

@@ -14,9 +14,10 @@ from neuraldbg.capture.params import norm_of
 if TYPE_CHECKING:
     from neuraldbg.capture.losses import Losses
     from neuraldbg.capture.models import Models
-    from neuraldbg.capture.optimizers import Optimizers, Stream
+    from neuraldbg.capture.optimizers import Optimizers
     from neuraldbg.capture.params import Params, Watched
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stream import Stream
     from neuraldbg.capture.table import Raw
 
 

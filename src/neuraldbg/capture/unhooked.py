@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.capture.optimizers import made
+from neuraldbg.capture.stream import made
 
 if TYPE_CHECKING:
     from neuraldbg.capture.losses import Kept

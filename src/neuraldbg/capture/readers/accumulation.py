@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from neuraldbg.capture.graph import Node
-    from neuraldbg.capture.optimizers import Stream
     from neuraldbg.capture.params import Watched
     from neuraldbg.capture.reader import Backward, Call, Patch
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stream import Stream
 
 _PROBES = 2
 """Parameters of a model, its smallest, by which gradients are followed."""

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from torch.optim import Optimizer
 
-    from neuraldbg.capture.optimizers import Stream
     from neuraldbg.capture.reader import Backward, Call, Patch
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stream import Stream
 
 _WAITING = 64
 """Clips between two steps that are remembered: some clip each layer by itself."""

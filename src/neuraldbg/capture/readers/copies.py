@@ -20,10 +20,10 @@ from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
-    from neuraldbg.capture.models import Model
-    from neuraldbg.capture.optimizers import Stream
+    from neuraldbg.capture.passes import Model
     from neuraldbg.capture.reader import Call
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stream import Stream
 
 _WEIGHTS = 3
 """Weights of a model that are compared."""

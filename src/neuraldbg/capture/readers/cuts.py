@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.capture.frames import Place
     from neuraldbg.capture.guest import Tally
-    from neuraldbg.capture.models import Model
+    from neuraldbg.capture.passes import Model
     from neuraldbg.capture.reader import Backward, Call, Patch
     from neuraldbg.capture.scene import Scene
 

@@ -16,7 +16,7 @@ from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
-    from neuraldbg.capture.models import Model
+    from neuraldbg.capture.passes import Model
     from neuraldbg.capture.reader import Call
     from neuraldbg.capture.scene import Scene
 

@@ -30,7 +30,7 @@ from neuraldbg.nouns import FactKey
 if TYPE_CHECKING:
     from torch import nn
 
-    from neuraldbg.capture.models import Model
+    from neuraldbg.capture.passes import Model
     from neuraldbg.capture.reader import Backward, Call
     from neuraldbg.capture.scene import Scene
 

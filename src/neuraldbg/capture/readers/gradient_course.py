@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from torch.optim import Optimizer
 
-    from neuraldbg.capture.optimizers import Stream
     from neuraldbg.capture.params import Watched
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stream import Stream
 
     Vector = npt.NDArray[np.float32]
 

@@ -20,9 +20,9 @@ from neuraldbg.nouns import FactKey
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from neuraldbg.capture.optimizers import Stream
     from neuraldbg.capture.reader import Backward, Call, Patch
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stream import Stream
 
 _VERSIONS = 6
 _SMALL = 65_536

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from neuraldbg.capture.graph import Node
-    from neuraldbg.capture.optimizers import Stream
     from neuraldbg.capture.reader import Backward, Patch
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stream import Stream
 
 _NEAR = 64
 """Nodes at the root of a loss's graph among which the scaled loss is looked for: sums of several losses."""

@@ -19,9 +19,9 @@ from neuraldbg.nouns import FactKey
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from neuraldbg.capture.optimizers import Stream
     from neuraldbg.capture.reader import Patch
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stream import Stream
 
 _DEPTH = 3
 _WIDTH = 64

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from torch.optim import Optimizer
 
-    from neuraldbg.capture.optimizers import Stream
     from neuraldbg.capture.reader import Backward, Patch
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stream import Stream
 
 _MOST = 16
 """Schedulers that are followed: a loop may make one in each epoch."""

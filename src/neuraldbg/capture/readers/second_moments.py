@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from torch.optim import Optimizer
 
-    from neuraldbg.capture.optimizers import Stream
     from neuraldbg.capture.params import Watched
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stream import Stream
 
 EVERY = 64
 """Steps between two readings of the state."""

@@ -20,9 +20,9 @@ from neuraldbg.nouns import FactKey
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
-    from neuraldbg.capture.optimizers import Stream
     from neuraldbg.capture.params import Watched
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stream import Stream
 
 _ROWS, _COLUMNS = 16, 256
 """What is read of a matrix: neighbouring rows at its beginning, which lie in one gate of a recurrent layer."""

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from neuraldbg.capture.graph import Node
-    from neuraldbg.capture.optimizers import Stream
     from neuraldbg.capture.reader import Backward, Call
+    from neuraldbg.capture.stream import Stream
 
 _CLASS_LOSSES = {"nllloss": "nll", "nllloss2d": "nll", "nlllossnd": "nll", "multimarginloss": "multi_margin"}
 _NUMBER_LOSSES = {

@@ -25,10 +25,10 @@ from neuraldbg.nouns import FactKey
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from neuraldbg.capture.optimizers import Stream
     from neuraldbg.capture.params import Watched
     from neuraldbg.capture.reader import Patch
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stream import Stream
 
 DECLARED = (
     "tie_word_embeddings", "tie_weights", "tie_embeddings", "tie_embedding", "tied_weights", "tied", "weight_tying",

@@ -1,0 +1,156 @@
+/* What a light step is made of, and what native code reads of it: included by _kernel_light.h.
+
+   Gradients and weights are read by plans that Python has made (bulk.py): each names the memory of some tensors and the
+   rows for their statistics. Gradients are looked up at each step, weights must lie where they did. */
+
+/* A line: light.py has the same. */
+enum { AT_S, OWN_S, RATE, NORM, WEIGHED, BACKWARDS, LOSS, LINE };
+/* What Python sets and reads while steps are taken: light.py has the same. */
+enum { USUAL_LOSS, USUAL_NORM, EVERY, READING_S, MEAN, SPREAD, SEEN, EXPECTED_S, MOST, SHARED };
+
+#define LONGEST_S 0.25 /* seconds that a line may wait: pace.py has the same */
+#define SOON 8         /* lines after which a change of pace is told */
+#define JUMP 4.0       /* what is a change of pace */
+#define FAR 8.0        /* Usual of governor.py has the same numbers */
+#define KNOWN 16.0
+
+typedef struct {
+    const Entry *plan;
+    PyObject *tensors;
+} Chosen;
+
+/* Where the rows of the sites are, how many, what they are before a step, and copies of them, one for each line; the
+   weights, as Samples of bulk.py reads them. `count` is 0 where sites are not read. */
+typedef struct {
+    double *rows, *blank, *copies;
+    int64_t count;
+    const Entry *before[2], *after[2];
+    PyObject *weights;
+    int turn;
+} Sites;
+
+typedef struct {
+    PyObject_HEAD
+    double *lines, *shared;
+    int64_t most;                          /* lines that there is room for */
+    PyObject *keep;                        /* what owns that memory */
+    PyObject *pre, *post, *settle, *clock; /* Python's hooks; what takes the lines; the clock */
+    PyObject *enabled;                     /* torch.is_grad_enabled */
+    PyObject *groups, *rate, *steps;       /* names */
+    /* while it is entered */
+    int entered, stepping, passing;
+    PyThreadState *thread;
+    PyObject *opt; /* a weak reference */
+    PyObject *stream, *models;
+    Chosen few, all;
+    Sites sites;
+    int64_t taken; /* steps of the optimizer so far */
+    /* of the step under way */
+    PyObject *seen; /* the newest call with gradients */
+    int64_t n, losses;
+    double sum, own, lr, norm, last;
+    int weighed, odd;
+} Light;
+
+/* _kernel.c is compiled as if there were no NaN: comparisons do not tell. */
+static int a_number(double value) { return bits64(value) < INFINITE64; }
+
+static int mine(const Light *self) { return self->entered && PyThreadState_Get() == self->thread; }
+
+static void forget_seen(Light *self) {
+    PyObject *seen = self->seen;
+    self->seen = NULL;
+    Py_XDECREF(seen);
+}
+
+/* As Usual.odd of governor.py. */
+static int odd_norm(double *shared, double value) {
+    if (!a_number(value)) return 1;
+    double off = value - shared[MEAN];
+    if (shared[SEEN] >= KNOWN && off > FAR * shared[SPREAD] + 0.01 * fabs(shared[MEAN])) {
+        if (off > 2 * FAR * shared[SPREAD]) off = 2 * FAR * shared[SPREAD];
+        shared[MEAN] += off / 64;
+        shared[SPREAD] += (off - shared[SPREAD]) / 64;
+        return 1;
+    }
+    shared[SEEN] += 1;
+    double weight = 1 / shared[SEEN] > 1.0 / 32 ? 1 / shared[SEEN] : 1.0 / 32;
+    shared[MEAN] += weight * off;
+    shared[SPREAD] += weight * (fabs(off) - shared[SPREAD]);
+    return 0;
+}
+
+/* Reads gradients where they lie now: 0 where one cannot be read as it lies. */
+static int read_gradients(const Chosen *chosen, int64_t turn, double *squares, double *nonfinite) {
+    Py_ssize_t n = PyTuple_Size(chosen->tensors);
+    if (find_all((Entry *)chosen->plan, chosen->tensors, n) < 0) return 0;
+    return read_many(chosen->plan, n, turn, 0, squares, nonfinite) == 0;
+}
+
+/* The largest learning rate, NaN for none; 0 where one is not a number of Python's. */
+static int read_rate(Light *self, PyObject *opt) {
+    PyObject *groups = PyObject_GetAttr(opt, self->groups);
+    int good = groups && PyList_Check(groups), none = 1;
+    self->lr = (double)NAN;
+    for (Py_ssize_t i = 0; good && i < PyList_Size(groups); i++) {
+        PyObject *group = PyList_GetItem(groups, i);
+        PyObject *rate = PyDict_Check(group) ? PyDict_GetItemWithError(group, self->rate) : NULL;
+        good = rate == Py_None || (rate && (PyFloat_Check(rate) || PyLong_Check(rate)));
+        if (!good || rate == Py_None) continue;
+        double value = PyFloat_AsDouble(rate);
+        if (none || value > self->lr) self->lr = value;
+        none = 0;
+    }
+    Py_XDECREF(groups);
+    if (PyErr_Occurred()) {
+        PyErr_Clear();
+        return 0;
+    }
+    return good;
+}
+
+/* 0 where the gradients are not to be read here, or not finite. */
+static int weigh(Light *self) {
+    int64_t every = (int64_t)self->shared[EVERY];
+    double squares, nonfinite;
+    self->weighed = self->taken % (every > 0 ? every : 1) == 0;
+    self->norm = (double)NAN;
+    self->odd = 0;
+    if (!self->weighed) {
+        if (!read_gradients(&self->few, self->taken, &squares, &nonfinite) || nonfinite > 0) return 0;
+        if (!odd_norm(self->shared, sqrt(squares))) return 1;
+        self->weighed = 1;
+    }
+    double began = seconds();
+    if (!read_gradients(&self->all, self->taken / (every > 0 ? every : 1), &squares, &nonfinite) || nonfinite > 0)
+        return 0;
+    self->shared[READING_S] += 0.1 * (seconds() - began - self->shared[READING_S]);
+    self->norm = sqrt(squares);
+    self->odd = !a_number(self->norm) || self->norm >= self->shared[USUAL_NORM];
+    return 1;
+}
+
+/* Reads the weights before a step, where sites are read: 0 where they do not lie where they did. */
+static int read_weights(Light *self) {
+    Sites *sites = &self->sites;
+    double squares, nonfinite;
+    if (!sites->count) return 1;
+    Py_ssize_t n = PyTuple_Size(sites->weights);
+    if (!stand_all(sites->before[0], sites->weights, n)) return 0;
+    sites->turn = 1 - sites->turn;
+    return read_many(sites->before[sites->turn], n, 0, 0, &squares, &nonfinite) == 0;
+}
+
+/* Reads what the step changed, copies the rows of the sites beside the newest line, and clears them. */
+static int take_rows(Light *self) {
+    Sites *sites = &self->sites;
+    double squares, nonfinite;
+    if (!sites->count) return 0;
+    Py_ssize_t n = PyTuple_Size(sites->weights);
+    int failed = stand_all(sites->before[0], sites->weights, n) &&
+                 read_many(sites->after[sites->turn], n, 0, 1, &squares, &nonfinite);
+    size_t size = (size_t)(sites->count * WIDTH);
+    memcpy(sites->copies + (size_t)self->n * size, sites->rows, size * sizeof *sites->rows);
+    memcpy(sites->rows, sites->blank, size * sizeof *sites->rows);
+    return failed;
+}
