@@ -282,7 +282,7 @@ class Capture:
         self.models.forget_glimpse()
         self.hooks.step += 1
         if odd or self.hooks.step >= self.stretches.until or self.pace.due(now):
-            self._tell_light(applied=applied)
+            self._tell_light(applied=applied, learnt=True)
             self._get_ready(again=False, at_once=not applied)
         if stream is not None and applied and not self.switch and not self._together:
             self.light.enter(stream, now)
@@ -296,16 +296,20 @@ class Capture:
         if not self.switch.on:
             self.light.leave()
             return
-        self._tell_light()
+        self._tell_light(learnt=True)
         self._patches.follow_imports()
         self._get_ready(again=False)
         self.light.expect(self.stretches.until)
 
-    def _tell_light(self, *, applied: bool = True) -> None:
-        """Book the light steps that wait, whoever has taken them, and put them aside."""
+    def _tell_light(self, *, applied: bool = True, learnt: bool = False) -> None:
+        """Book the light steps that wait, whoever has taken them, and put them aside, with the facts that were
+        ``learnt`` in the last: not from another thread, which might meet one that is being logged.
+        """
+        facts: tuple[Fact, ...] = ()
         with self.delivery.lock:
             self.light.drain()
-            facts, self.scene.facts = (tuple(self.scene.facts), []) if self.pace.waiting else ((), self.scene.facts)
+            if learnt and self.pace.waiting:
+                facts, self.scene.facts = tuple(self.scene.facts), []
             self.pace.settle(self.layouts.latest(), self.optimizers.reading_s, facts, applied=applied)
 
     def _seen(self) -> Seen:
