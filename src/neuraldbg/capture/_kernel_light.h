@@ -13,12 +13,18 @@ PyDoc_STRVAR(glance_doc, "glance(module, args, kwargs)\n--\n\n"
 
 static PyObject *light_glance(PyObject *object, PyObject *const *args, Py_ssize_t nargs) {
     Light *self = (Light *)object;
-    if (nargs != 3 || !mine(self) || self->passing || self->stepping) Py_RETURN_FALSE;
+    if (nargs != 3 || !mine(self) || self->passing || self->stepping || !plainly()) Py_RETURN_FALSE;
     double began = seconds();
-    PyObject *model = PyDict_GetItemWithError(self->models, args[0]);
+    PyObject *models = self->models;
+    Py_INCREF(models); /* a module may compare itself with others in its own way */
+    PyObject *model = PyDict_GetItemWithError(models, args[0]);
+    Py_XINCREF(model);
+    Py_DECREF(models);
     PyObject *graded = model ? PyObject_CallObject(self->enabled, NULL) : NULL;
-    if (!graded) {
+    if (!graded || !self->entered) {
         PyErr_Clear();
+        Py_XDECREF(model);
+        Py_XDECREF(graded);
         Py_RETURN_FALSE;
     }
     if (graded == Py_True) {
@@ -27,6 +33,7 @@ static PyObject *light_glance(PyObject *object, PyObject *const *args, Py_ssize_
         forget_seen(self);
         self->seen = seen;
     }
+    Py_DECREF(model);
     Py_DECREF(graded);
     self->own += seconds() - began;
     Py_RETURN_TRUE;
@@ -40,7 +47,7 @@ PyDoc_STRVAR(take_doc, "take(root)\n--\n\n"
 static PyObject *light_take(PyObject *object, PyObject *root) {
     Light *self = (Light *)object;
     double value;
-    if (!mine(self) || self->passing) Py_RETURN_FALSE;
+    if (!mine(self) || self->passing || self->stepping) Py_RETURN_FALSE;
     double began = seconds();
     if (loss_at(root, &value) != 1) {
         if (PyErr_Occurred()) PyErr_Clear();
@@ -48,7 +55,6 @@ static PyObject *light_take(PyObject *object, PyObject *root) {
     }
     if (!a_number(value) || fabs(value) >= self->shared[USUAL_LOSS]) Py_RETURN_FALSE;
     self->passing = 1;
-    self->stepping = 0; /* a step that raised never ended */
     self->losses++;
     self->sum += value;
     self->own += seconds() - began;
@@ -78,17 +84,19 @@ PyDoc_STRVAR(begins_doc, "begins(opt, args, kwargs)\n--\n\nThe hook before a ste
 
 static PyObject *light_begins(PyObject *object, PyObject *const *args, Py_ssize_t nargs) {
     Light *self = (Light *)object;
-    if (nargs != 3 || !known(self, args[0]) || self->passing) return slowly(self->pre, args, nargs);
+    if (nargs != 3 || !known(self, args[0]) || self->passing || !roomy(self)) return slowly(self->pre, args, nargs);
     if (self->stepping) { /* a subclass whose step calls that of torch: one step */
         self->stepping++;
         Py_RETURN_NONE;
     }
     double began = seconds();
+    PyObject *owner = self->owner;
+    Py_XINCREF(owner);
     int plain = PyTuple_Check(args[1]) && PyTuple_Size(args[1]) == 1 && PyDict_Check(args[2]) && !PyDict_Size(args[2]);
-    /* while gradients are read, another thread may have had us leave */
-    if (!plain || !plainly() || !read_rate(self, args[0]) || !weigh(self) || !read_weights(self) ||
-        !self->entered)
-        return slowly(self->pre, args, nargs);
+    int done = plain && plainly() && read_rate(self, args[0]) && weigh(self) && read_weights(self);
+    Py_XDECREF(owner);
+    if (PyErr_Occurred()) PyErr_Clear();
+    if (!done || !self->entered) return slowly(self->pre, args, nargs);
     self->stepping = 1;
     self->own += seconds() - began;
     Py_RETURN_NONE;
@@ -109,13 +117,23 @@ static PyObject *light_ends(PyObject *object, PyObject *const *args, Py_ssize_t 
     if (nargs != 3 || !self->stepping || !known(self, args[0])) return slowly(self->post, args, nargs);
     if (--self->stepping) Py_RETURN_NONE;
     double began = seconds(), before = self->last;
-    if (take_rows(self)) return NULL;
-    PyObject *now = PyObject_CallObject(self->clock, NULL), *count = PyLong_FromLongLong(++self->taken);
-    if (!now || !count || PyObject_SetAttr(self->stream, self->steps, count)) {
+    self->stepping = 1; /* until its numbers are put down: whoever has us leave must know */
+    PyObject *owner = self->owner, *stream = self->stream;
+    Py_XINCREF(owner);
+    Py_INCREF(stream);
+    int taken = take_rows(self);
+    Py_XDECREF(owner);
+    PyObject *now = PyObject_CallObject(self->clock, NULL);
+    PyObject *count = taken && self->entered && roomy(self) ? PyLong_FromLongLong(self->taken + 1) : NULL;
+    int failed = !now || !count || PyObject_SetAttr(stream, self->steps, count);
+    Py_DECREF(stream);
+    if (failed) {
         Py_XDECREF(now);
         Py_XDECREF(count);
-        return NULL;
+        if (PyErr_Occurred()) PyErr_Clear();
+        return slowly(self->post, args, nargs);
     }
+    self->stepping = 0, self->taken++;
     self->last = PyFloat_AsDouble(now);
     Py_DECREF(now);
     Py_DECREF(count);
@@ -132,21 +150,24 @@ static PyObject *light_ends(PyObject *object, PyObject *const *args, Py_ssize_t 
 
 /* ---------------------------------------------------------------- in and out */
 
-PyDoc_STRVAR(enter_doc, "enter(opt, stream, models, few, few_tensors, all, all_tensors, taken, last)\n--\n\n"
+PyDoc_STRVAR(enter_doc, "enter(opt, stream, models, few, few_tensors, all, all_tensors, taken, last, owner, size)\n--\n\n"
 "Take the steps of an optimizer from now on, `taken` so far, the last at `last`. `opt` is a weak reference, `models` the\n"
-"models by the modules that are called, `few` and `all` are plans over tensors.");
+"models by the modules that are called, `few` and `all` are plans over tensors, which `owner` holds; the optimizer has\n"
+"`size` tensors.");
 
 static PyObject *light_enter(PyObject *object, PyObject *args) {
     Light *self = (Light *)object;
-    PyObject *opt, *stream, *models, *few_tensors, *all_tensors;
-    long long few, all, taken;
+    PyObject *opt, *stream, *models, *few_tensors, *all_tensors, *owner;
+    long long few, all, taken, size;
     double last;
-    if (!PyArg_ParseTuple(args, "OOO!LO!LO!Ld", &opt, &stream, &PyDict_Type, &models, &few, &PyTuple_Type, &few_tensors,
-                          &all, &PyTuple_Type, &all_tensors, &taken, &last))
+    if (!PyArg_ParseTuple(args, "OOO!LO!LO!LdOL", &opt, &stream, &PyDict_Type, &models, &few, &PyTuple_Type,
+                          &few_tensors, &all, &PyTuple_Type, &all_tensors, &taken, &last, &owner, &size))
         return NULL;
-    PyObject **places[] = {&self->opt, &self->stream, &self->models, &self->few.tensors, &self->all.tensors};
-    PyObject *values[] = {opt, stream, models, few_tensors, all_tensors};
-    for (int i = 0; i < 5; i++) {
+    PyObject **places[] = {&self->opt, &self->stream, &self->models, &self->few.tensors, &self->all.tensors,
+                           &self->owner};
+    PyObject *values[] = {opt, stream, models, few_tensors, all_tensors, owner};
+    self->size = size;
+    for (int i = 0; i < 6; i++) {
         PyObject *old = *places[i];
         Py_INCREF(values[i]);
         *places[i] = values[i];
@@ -162,22 +183,23 @@ static PyObject *light_enter(PyObject *object, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(see_doc, "see(rows, blank, copies, count, before, before, after, after, weights)\n--\n\n"
+PyDoc_STRVAR(see_doc, "see(rows, blank, copies, count, room, before, before, after, after, weights)\n--\n\n"
 "Read the sites, too, in the steps that are taken from now on: addresses of their rows, of blank ones, of room for a copy\n"
-"a line, and of the plans of the weights by turns; `count` rows.");
+"a line, and of the plans of the weights by turns; `count` rows, `room` copies.");
 
 static PyObject *light_see(PyObject *object, PyObject *args) {
     Sites *sites = &((Light *)object)->sites;
-    long long rows, blank, copies, count, before[2], after[2];
+    long long rows, blank, copies, count, room, before[2], after[2];
     PyObject *weights, *old = sites->weights;
-    if (!PyArg_ParseTuple(args, "LLLLLLLLO!", &rows, &blank, &copies, &count, before, before + 1, after, after + 1,
-                          &PyTuple_Type, &weights))
+    if (!PyArg_ParseTuple(args, "LLLLLLLLLO!", &rows, &blank, &copies, &count, &room, before, before + 1, after,
+                          after + 1, &PyTuple_Type, &weights))
         return NULL;
     Py_INCREF(weights);
     sites->weights = weights;
     Py_XDECREF(old);
     sites->rows = (double *)(intptr_t)rows, sites->blank = (double *)(intptr_t)blank;
     sites->copies = (double *)(intptr_t)copies, sites->count = count;
+    sites->room = room;
     for (int i = 0; i < 2; i++) {
         sites->before[i] = (const Entry *)(intptr_t)before[i];
         sites->after[i] = (const Entry *)(intptr_t)after[i];
@@ -186,14 +208,16 @@ static PyObject *light_see(PyObject *object, PyObject *args) {
 }
 
 PyDoc_STRVAR(leave_doc, "leave()\n--\n\n"
-"Take no more steps. Returns of the one under way the newest call or None, its losses' number and sum, and the seconds\n"
-"that were spent on it.");
+"Take no more steps. Returns of the one under way the newest call or None, its losses' number and sum, the seconds that\n"
+"were spent on it, and of the optimizer how many calls of its step are under way, learning rate and norm (NaN for none),\n"
+"and which of its plans before a step was read.");
 
 static PyObject *light_leave(PyObject *object, PyObject *none) {
     Light *self = (Light *)object;
     (void)none;
     PyObject *seen = self->seen ? self->seen : Py_None;
-    PyObject *left = Py_BuildValue("(OLdd)", seen, (long long)self->losses, self->sum, self->own);
+    PyObject *left = Py_BuildValue("(OLddiddi)", seen, (long long)self->losses, self->sum, self->own, self->stepping,
+                                   self->lr, self->weighed ? self->norm : (double)NAN, self->sites.turn);
     self->entered = self->stepping = self->passing = 0;
     self->losses = 0, self->sum = self->own = 0.0;
     forget_seen(self);
@@ -203,6 +227,7 @@ static PyObject *light_leave(PyObject *object, PyObject *none) {
     Py_CLEAR(self->few.tensors);
     Py_CLEAR(self->all.tensors);
     Py_CLEAR(self->sites.weights);
+    Py_CLEAR(self->owner);
     self->sites.count = 0;
     return left;
 }
@@ -260,13 +285,14 @@ static int light_init(PyObject *object, PyObject *args, PyObject *kwargs) {
     self->lines = (double *)(intptr_t)lines, self->shared = (double *)(intptr_t)shared, self->most = most;
     self->groups = PyUnicode_InternFromString("param_groups");
     self->rate = PyUnicode_InternFromString("lr");
+    self->params = PyUnicode_InternFromString("params");
     self->steps = PyUnicode_InternFromString("steps");
-    return self->groups && self->rate && self->steps ? 0 : -1;
+    return self->groups && self->rate && self->params && self->steps ? 0 : -1;
 }
 
 #define EACH_OBJECT(DO)                                                                                                \
-    DO(keep) DO(pre) DO(post) DO(settle) DO(clock) DO(enabled) DO(groups) DO(rate) DO(steps) DO(opt) DO(stream)        \
-    DO(models) DO(few.tensors) DO(all.tensors) DO(sites.weights) DO(seen)
+    DO(keep) DO(pre) DO(post) DO(settle) DO(clock) DO(enabled) DO(groups) DO(rate) DO(params) DO(steps) DO(opt)        \
+    DO(stream) DO(owner) DO(models) DO(few.tensors) DO(all.tensors) DO(sites.weights) DO(seen)
 #define VISIT(member) Py_VISIT(((Light *)object)->member);
 #define CLEAR(member) Py_CLEAR(((Light *)object)->member);
 

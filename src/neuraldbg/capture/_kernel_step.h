@@ -23,7 +23,7 @@ typedef struct {
    weights, as Samples of bulk.py reads them. `count` is 0 where sites are not read. */
 typedef struct {
     double *rows, *blank, *copies;
-    int64_t count;
+    int64_t count, room; /* copies that there is room for */
     const Entry *before[2], *after[2];
     PyObject *weights;
     int turn;
@@ -36,12 +36,14 @@ typedef struct {
     PyObject *keep;                        /* what owns that memory */
     PyObject *pre, *post, *settle, *clock; /* Python's hooks; what takes the lines; the clock */
     PyObject *enabled;                     /* torch.is_grad_enabled */
-    PyObject *groups, *rate, *steps;       /* names */
+    PyObject *groups, *rate, *params, *steps; /* names */
     /* while it is entered */
     int entered, stepping, passing;
     PyThreadState *thread;
     PyObject *opt; /* a weak reference */
     PyObject *stream, *models;
+    PyObject *owner; /* of the plans */
+    int64_t size;    /* tensors of the optimizer, over all groups */
     Chosen few, all;
     Sites sites;
     int64_t taken; /* steps of the optimizer so far */
@@ -80,21 +82,30 @@ static int odd_norm(double *shared, double value) {
     return 0;
 }
 
-/* Reads gradients where they lie now: 0 where one cannot be read as it lies. */
-static int read_gradients(const Chosen *chosen, int64_t turn, double *squares, double *nonfinite) {
-    Py_ssize_t n = PyTuple_Size(chosen->tensors);
-    if (find_all((Entry *)chosen->plan, chosen->tensors, n) < 0) return 0;
-    return read_many(chosen->plan, n, turn, 0, squares, nonfinite) == 0;
+/* Reads gradients where they lie now: 0 where one cannot be read as it lies, or where another thread has had us leave
+   meanwhile. */
+static int read_gradients(const Light *self, const Chosen *chosen, int64_t turn, double *squares, double *nonfinite) {
+    PyObject *tensors = chosen->tensors;
+    const Entry *plan = chosen->plan;
+    if (!self->entered || !tensors) return 0;
+    Py_INCREF(tensors);
+    Py_ssize_t n = PyTuple_Size(tensors);
+    int read = find_all((Entry *)plan, tensors, n) >= 0 && read_many(plan, n, turn, 0, squares, nonfinite) == 0;
+    Py_DECREF(tensors);
+    return read && self->entered;
 }
 
-/* The largest learning rate, NaN for none; 0 where one is not a number of Python's. */
+/* The largest learning rate, NaN for none; 0 where one is not a number of Python's, or the optimizer holds others. */
 static int read_rate(Light *self, PyObject *opt) {
     PyObject *groups = PyObject_GetAttr(opt, self->groups);
     int good = groups && PyList_Check(groups), none = 1;
+    int64_t size = 0;
     self->lr = (double)NAN;
     for (Py_ssize_t i = 0; good && i < PyList_Size(groups); i++) {
         PyObject *group = PyList_GetItem(groups, i);
         PyObject *rate = PyDict_Check(group) ? PyDict_GetItemWithError(group, self->rate) : NULL;
+        PyObject *params = rate ? PyDict_GetItemWithError(group, self->params) : NULL;
+        size += params && PyList_Check(params) ? (int64_t)PyList_Size(params) : 0;
         good = rate == Py_None || (rate && (PyFloat_Check(rate) || PyLong_Check(rate)));
         if (!good || rate == Py_None) continue;
         double value = PyFloat_AsDouble(rate);
@@ -106,7 +117,7 @@ static int read_rate(Light *self, PyObject *opt) {
         PyErr_Clear();
         return 0;
     }
-    return good;
+    return good && size == self->size;
 }
 
 /* 0 where the gradients are not to be read here, or not finite. */
@@ -117,12 +128,13 @@ static int weigh(Light *self) {
     self->norm = (double)NAN;
     self->odd = 0;
     if (!self->weighed) {
-        if (!read_gradients(&self->few, self->taken, &squares, &nonfinite) || nonfinite > 0) return 0;
+        if (!read_gradients(self, &self->few, self->taken, &squares, &nonfinite) || nonfinite > 0) return 0;
         if (!odd_norm(self->shared, sqrt(squares))) return 1;
         self->weighed = 1;
     }
     double began = seconds();
-    if (!read_gradients(&self->all, self->taken / (every > 0 ? every : 1), &squares, &nonfinite) || nonfinite > 0)
+    if (!read_gradients(self, &self->all, self->taken / (every > 0 ? every : 1), &squares, &nonfinite) ||
+        nonfinite > 0)
         return 0;
     self->shared[READING_S] += 0.1 * (seconds() - began - self->shared[READING_S]);
     self->norm = sqrt(squares);
@@ -135,22 +147,36 @@ static int read_weights(Light *self) {
     Sites *sites = &self->sites;
     double squares, nonfinite;
     if (!sites->count) return 1;
-    Py_ssize_t n = PyTuple_Size(sites->weights);
-    if (!stand_all(sites->before[0], sites->weights, n)) return 0;
-    sites->turn = 1 - sites->turn;
-    return read_many(sites->before[sites->turn], n, 0, 0, &squares, &nonfinite) == 0;
+    PyObject *weights = sites->weights;
+    Py_INCREF(weights);
+    Py_ssize_t n = PyTuple_Size(weights);
+    int stand = stand_all(sites->before[0], weights, n), turn = 1 - sites->turn;
+    if (stand) stand = read_many(sites->before[turn], n, 0, 0, &squares, &nonfinite) == 0;
+    if (stand) sites->turn = turn;
+    Py_DECREF(weights);
+    return stand && self->entered;
 }
 
-/* Reads what the step changed, copies the rows of the sites beside the newest line, and clears them. */
+/* Reads what the step changed, copies the rows of the sites beside the newest line, and clears them. 0 where another
+   thread has had us leave meanwhile. */
 static int take_rows(Light *self) {
     Sites *sites = &self->sites;
     double squares, nonfinite;
-    if (!sites->count) return 0;
-    Py_ssize_t n = PyTuple_Size(sites->weights);
-    int failed = stand_all(sites->before[0], sites->weights, n) &&
-                 read_many(sites->after[sites->turn], n, 0, 1, &squares, &nonfinite);
+    if (!sites->count) return 1;
+    PyObject *weights = sites->weights;
+    Py_INCREF(weights);
+    Py_ssize_t n = PyTuple_Size(weights);
+    if (stand_all(sites->before[0], weights, n)) read_many(sites->after[sites->turn], n, 0, 1, &squares, &nonfinite);
+    Py_DECREF(weights);
+    if (PyErr_Occurred()) PyErr_Clear();
+    if (!self->entered || !sites->count || self->n >= sites->room) return 0;
     size_t size = (size_t)(sites->count * WIDTH);
     memcpy(sites->copies + (size_t)self->n * size, sites->rows, size * sizeof *sites->rows);
     memcpy(sites->rows, sites->blank, size * sizeof *sites->rows);
-    return failed;
+    return 1;
+}
+
+/* Whether there is room for one more line. */
+static int roomy(const Light *self) {
+    return self->n < self->most && (!self->sites.count || self->n < self->sites.room);
 }

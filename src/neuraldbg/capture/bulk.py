@@ -122,6 +122,10 @@ class Samples:
             kept[:] = flat.numpy()
         return True
 
+    def resume(self, turn: int) -> None:
+        """Native code has taken them, in that turn."""
+        self._turn, self._taken, self._left = turn, True, False
+
     def forget(self) -> None:
         """What is kept says nothing of the step to come: steps in between were not read."""
         self._taken = self._left = False

@@ -99,7 +99,7 @@ class Capture:
         self.learning, self.unhooked = Learning(self.scene), Unhooked(self.scene)
         self.layouts = Layouts(self.hooks, self.losses)
         self.light = Light(self.hooks, self.optimizers, self.losses, self.models, self.layouts, self.settle)
-        self.hooks.table.grows = self.light.leave
+        self.hooks.table.grows, self.light.reopen = self.light.leave, self._reopen
         self.losses.light = self.models.light = self.optimizers.light = self.scene.light = self.light
         self._judge, self._halt, self._note = judge, halt, note
         self.delivery = Delivery(self.hooks.table, self.tally, emit)
@@ -141,6 +141,7 @@ class Capture:
         except Exception:  # noqa: BLE001 (whatever happens, torch is put back)
             self.tally.caught()
         finally:
+            self.light.leave()
             self.switch.turn_off()
             self.optimizers.stop()
             self._patches.restore()
@@ -213,6 +214,9 @@ class Capture:
         # autograd.grad leaves .grad alone, and may come before zero_grad
         return accumulates and self.optimizers.before_backward()
 
+    def _reopen(self, stream: Stream) -> None:
+        self._open, self._closure = [stream], False
+
     def _begin(self, stream: Stream, closure: bool) -> None:
         self.light.leave()
         if self._pending and stream in self._open:
@@ -275,7 +279,7 @@ class Capture:
     def _close_light(self, now: float, *, applied: bool) -> None:
         stream = self._open[0] if self._open else None
         odd = self.losses.odd or not applied or bool(self.scene.facts)
-        own, seen = self.tally.seconds, self._seen() if self.light.sighted else None
+        own, seen = self.tally.seconds, self._seen(stream) if self.light.sighted else None
         glimpse = glimpse_of(self.steps, stream, now, self.losses.take(), own, closure=self._closure, seen=seen)
         self.pace.waiting.append(glimpse)
         self._open.clear()
@@ -284,7 +288,7 @@ class Capture:
         if odd or self.hooks.step >= self.stretches.until or self.pace.due(now):
             self._tell_light(applied=applied, learnt=True)
             self._get_ready(again=False, at_once=not applied)
-        if stream is not None and applied and not self.switch and not self._together:
+        if stream is not None and applied and self.switch.on and not self.switch and not self._together:
             self.light.enter(stream, now)
             self.light.expect(self.stretches.until)
 
@@ -312,9 +316,11 @@ class Capture:
                 facts, self.scene.facts = tuple(self.scene.facts), []
             self.pace.settle(self.layouts.latest(), self.optimizers.reading_s, facts, applied=applied)
 
-    def _seen(self) -> Seen:
+    def _seen(self, stream: Stream | None) -> Seen:
         """Take what was read of the sites in a light step."""
         stepped = tuple(self.optimizers.watched.values())
+        if stream is not None and stepped:
+            stream.glimpse, stream.weighed = (self.params.grad_norm(stepped), 0), True
         self.optimizers.watched.clear()
         self.params.begin_step()
         return Seen(self.hooks.table.take(), stepped, self.layouts.now())
@@ -352,8 +358,9 @@ class Capture:
 
     def deliver_late(self) -> None:
         """Hand on steps that have waited too long: called by the writer's thread."""
-        if self.pace.now() - self.light.since() > BACKLOG_S:
-            self._tell_light()
+        with self.delivery.lock:  # to leave takes it, too: meanwhile no step is taken by Python's hooks
+            if self.pace.now() - self.light.since() > BACKLOG_S:
+                self._tell_light()
         self.delivery.deliver_late(self.pace.now())
 
     def _prepare(self, *, full: bool = True, next_step: bool = False) -> None:

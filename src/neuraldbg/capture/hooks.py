@@ -100,6 +100,8 @@ class HookManager:
         self._param_grads = param_grads
         self._attached: set[int] = set()
         self._lifted = False
+        self._listens = False
+        """Whether outputs are read directly."""
         self._compiles = False
         """Whether the program was ever seen to have compiled something: it may do so again at any time."""
 
@@ -154,14 +156,24 @@ class HookManager:
 
         Not where layers were compiled with them: what is compiled does not ask for hooks.
         """
-        self.direct.clear()
-        if not self._lifted and not anything_compiled():
+        self._stop_listening()
+        if not anything_compiled():
             self._lifted = True
             for path, probe in self.probes.items():
-                if probe.removable is not None:
-                    self.modules[path]._forward_hooks.pop(probe.removable.id, None)  # noqa: SLF001
-            for root, hooks, handle, _ in self._edges:
-                getattr(root, hooks).pop(handle.id, None)
+                self._take_off(path, probe)
+            self._take_edges_off()
+
+    def _stop_listening(self) -> None:
+        self.direct.clear()
+        self._listens = False
+
+    def _take_edges_off(self) -> None:
+        for root, hooks, handle, _ in self._edges:
+            getattr(root, hooks).pop(handle.id, None)
+
+    def _take_off(self, path: str, probe: Probe) -> None:
+        if probe.removable is not None:
+            self.modules[path]._forward_hooks.pop(probe.removable.id, None)  # noqa: SLF001
 
     def listen(self, *, directly: bool) -> bool:
         """Read the steps to come: by hooks, or ``directly``, where nothing was compiled. Returns whether something was
@@ -170,10 +182,20 @@ class HookManager:
         self._compiles = self._compiles or anything_compiled()
         if not directly or self._compiles:
             return self.put_back()
-        if not self.direct:
-            self.lift()
-            self.direct.update((id(self.modules[path]), probe) for path, probe in self.probes.items())
+        if not self._listens:
+            self.put_back()
+            self._lifted = self._listens = True
+            self._take_edges_off()
+            paths = [path for path in self.probes if self._speaks_alone(self.modules[path])]
+            self.direct.update((id(self.modules[path]), self.probes[path]) for path in paths)
+            for path in paths:
+                self._take_off(path, self.probes[path])
         return False
+
+    def _speaks_alone(self, module: nn.Module) -> bool:
+        """Whether a module is called as torch calls one, and has no hook but ours, which may stand between others."""
+        own = type(module).__call__ is nn.Module.__call__
+        return own and len(module._forward_hooks) == 1 and not module._forward_hooks_with_kwargs  # noqa: SLF001
 
     def rest(self, *, resting: bool) -> None:
         """Take nothing from compiled graphs in the steps to come, or begin anew."""
@@ -186,7 +208,7 @@ class HookManager:
         """Put lifted hooks back, behind those that the program has set. Returns whether something was compiled while
         they were away, and is without them.
         """
-        self.direct.clear()
+        self._stop_listening()
         if not self._lifted:
             return False
         self._lifted = False
@@ -204,7 +226,7 @@ class HookManager:
         self._handles.clear()
         self._edges.clear()
         self._attached.clear()
-        self.direct.clear()
+        self._stop_listening()
         self.nodes = None
 
     def begin_step(self, step: int) -> None:

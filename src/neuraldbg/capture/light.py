@@ -8,6 +8,8 @@ looks odd, it hands to Python's hooks, which ``leave`` first: then all is as if 
 from __future__ import annotations
 
 import math
+import os
+import weakref
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -72,11 +74,14 @@ class Light:
         self._plain, self._needed, self._taken = 0, _PLAIN, 0
         """Steps in a row that went as usual; how many it takes; those taken since it was entered."""
         self._stream: Stream | None = None
-        self._kept: Any = None
-        """What native code reads by its address."""
+        self._stepped: Stepped | None = None
+        """How native code reads the parameters where it reads sites."""
+        self.reopen: Callable[[Stream], None] = lambda stream: None
+        """Told of an optimizer whose step is under way when Python's hooks take over."""
         self.sighted = False
         """Whether the sites of light steps are read: nothing but facts is left out then."""
-        self._room = LINES
+        self._room, self._blank = LINES, self._hooks.table.blank()
+        """Steps whose rows there is room for, and as many blank rows as each has."""
         self._seen: tuple[tuple[Watched, ...], Layout] | None = None
         """Of a stretch in which native code reads sites: the parameters that are stepped, and the layout."""
         self.begins: Callable[..., Any] = optimizers.begins
@@ -96,6 +101,8 @@ class Light:
             made = self._native = native.Light(*at, keep, *slow, settle, perf_counter, torch.is_grad_enabled)
             self.begins, self.ends, self.glance = made.begins, made.ends, made.glance
             self.take, self.passed, self.forget = made.take, made.passed, made.forget
+            if hasattr(os, "register_at_fork"):
+                os.register_at_fork(after_in_child=_abandon(weakref.ref(self)))
 
     @property
     def entered(self) -> bool:
@@ -120,7 +127,8 @@ class Light:
         ``now``.
         """
         self._plain += 1
-        if self._native is None or self._plain < self._needed or not self._as_usual(stream):
+        ready = self._native is not None and self._plain >= self._needed and not self._native.entered
+        if not ready or not self._as_usual(stream):
             return
         self.start(stream, now)
 
@@ -134,26 +142,20 @@ class Light:
         else:
             assert stream.norm is not None
             few, every = stream.norm.plans
-        self._kept = stepped or stream.norm
-        self._stream, self._taken = stream, 0
+        self._stream, self._taken, self._stepped = stream, 0, stepped
         self._shared[[MEAN, SPREAD, SEEN]] = stream.usual.state
         self._shared[EXPECTED_S] = 0.0
-        models = dict(self._models.outermost)
-        self._native.enter(stream.opt, stream, models, *few, *every, stream.steps, self.pace.clock(now))
+        models, blank = dict(self._models.outermost), self._hooks.table.blank()
+        self._room = max(min(LINES, _ROWS // max(len(blank), 1)), 1) if stepped is not None else 0
+        self._blank, copies = blank, np.empty((self._room, *blank.shape))
+        kept = stepped or stream.norm, blank, copies  # what native code reads by its address
+        plans, held = (*few, *every), len(stream.tensors())
+        self._native.enter(stream.opt, stream, models, *plans, stream.steps, self.pace.clock(now), kept, held)
         if stepped is not None:
-            self._see(stepped)
-
-    def _see(self, stepped: Stepped) -> None:
-        """Have the sites read, too."""
-        table = self._hooks.table
-        blank = table.blank()
-        self._room = max(min(LINES, _ROWS // max(len(blank), 1)), 1)
-        copies = np.empty((self._room, *blank.shape))
-        self._kept = stepped, blank, copies
-        addresses, weights = stepped.samples.plans
-        here = int(blank.ctypes.data), int(copies.ctypes.data), len(blank)
-        self._native.see(table.rows.address, *here, *addresses, weights)
-        self._seen = tuple(stepped.watched), self._layouts.now()
+            addresses, weights = stepped.samples.plans
+            here = int(blank.ctypes.data), int(copies.ctypes.data), len(blank), self._room
+            self._native.see(self._hooks.table.rows.address, *here, *addresses, weights)
+            self._seen = tuple(stepped.watched), self._layouts.now()
 
     def plans(self, stream: Stream) -> Stepped | None:
         """Return how the parameters of an optimizer are read, if native code can read all sites of steps to come."""
@@ -190,15 +192,19 @@ class Light:
             return
         with self.pace.delivery.lock:
             self.drain()
-            seen, losses, total, own = self._native.leave()
+            seen, losses, total, own, stepping, rate, norm, turn = self._native.leave()
             self._models.resume(seen)
             self._losses.resume(losses, total)
             self._spend(own)
-            if self._stream is not None:
-                self._stream.usual.state = tuple(self._shared[[MEAN, SPREAD, SEEN]].tolist())
-            if self._seen is not None:
-                self._optimizers.params.forget_samples()
-            self._stream = self._kept = self._seen = None
+            stream, stepped = self._stream, self._stepped
+            self._stream = self._stepped = self._seen = None
+            if stepped is not None:
+                stepped.forget()
+            if stream is not None:
+                stream.usual.state = tuple(self._shared[[MEAN, SPREAD, SEEN]].tolist())
+                if stepping:
+                    self._optimizers.resume(stream, stepping, rate, norm, stepped, turn)
+                    self.reopen(stream)
             if odd:  # a program that does something else at every few steps is left to Python
                 self._needed = _PLAIN if self._taken >= 4 * self._needed else min(2 * self._needed, _RARELY)
             self._plain = 0
@@ -207,7 +213,7 @@ class Light:
         """Let the steps that wait here wait with the others, to be booked. Call with the lock of the delivery."""
         if not self.waiting:
             return
-        rows = np.empty((self._room, *self._kept[1].shape)) if self._seen is not None else None
+        rows = np.empty((self._room, *self._blank.shape)) if self._seen is not None else None
         count = self._native.drain(int(self._told.ctypes.data), int(rows.ctypes.data) if rows is not None else 0)
         stream, first = self._stream, self._hooks.step
         if stream is None:
@@ -237,6 +243,19 @@ class Light:
         tally = self._hooks.tally
         tally.seconds += seconds
         tally.parts["light steps"] = tally.parts.get("light steps", 0.0) + seconds
+
+
+def _abandon(light: weakref.ref[Light]) -> Callable[[], None]:
+    """Return what a forked child does: nobody reads there, and a lock may be held for ever."""
+
+    def in_child() -> None:
+        mine = light()
+        if mine is not None:
+            mine._native.drain(int(mine._told.ctypes.data), 0)  # noqa: SLF001
+            mine._native.leave()  # noqa: SLF001
+            mine._stream = mine._stepped = mine._seen = None  # noqa: SLF001
+
+    return in_child
 
 
 class Line(NamedTuple):

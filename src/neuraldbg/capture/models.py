@@ -149,6 +149,8 @@ class Models:
                 output = module._call_impl(*args, **kwargs)  # noqa: SLF001
                 probe(module, args, output)
                 return output
+            if is_compiling():
+                return original(module, *args, **kwargs)
             if glance(module, args, kwargs):
                 if light.sighted:
                     self._look(module, args, kwargs)
@@ -160,8 +162,6 @@ class Models:
                     raise
                 finally:
                     self._inside = False
-            if is_compiling():
-                return original(module, *args, **kwargs)
             if not (self.enter(module, args, kwargs) if switch else self._glimpse(module, args, kwargs)):
                 return heard(module, args, kwargs)
             self._inside = True
@@ -241,7 +241,8 @@ class Models:
     def _look(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """Begin a call in a light step whose sites are read."""
         model = self._of.get(module)
-        if model is None:
+        self.hooks.active = False
+        if model is None or _tracing() is not None or op.transforming():
             return
         first = model.entry is None or model.entry() is wraps(module)
         self.hooks.passes += first

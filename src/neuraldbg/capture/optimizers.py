@@ -7,6 +7,7 @@ sees final gradients while the weights are still good.
 from __future__ import annotations
 
 import functools
+import math
 import weakref
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.capture.guest import Switch, Tally
     from neuraldbg.capture.light import Light
+    from neuraldbg.capture.stepped import Stepped
 
 _ALWAYS_CHECKED = 16
 _CHECK_EVERY = 25
@@ -143,18 +145,33 @@ class Optimizers:
             closure = None  # an own argument of a subclass
         self._begin(stream, closure is not None)
         if not self.switch:
+            if self.light.sighted:
+                return self._look(stream, opt, closure, args, kwargs)
             self._glimpse(stream, opt, closure=closure is not None)
-            return self._read(stream, opt, closure, args, kwargs) if self.light.sighted else None
+            return None
         if not self._fresh:
             self._fresh = True
             self.params.refresh()
-        lrs = [float(group["lr"]) for group in opt.param_groups if group.get("lr") is not None]
-        stream.lr = max(lrs) if lrs else None
+        self._read_rate(stream, opt)
         if self.reading or stream.new:
             stream.rates = program.learning_rates(opt)
         stream.stepped_with()
         self._tell("step_begins", stream, opt)
         return self._read(stream, opt, closure, args, kwargs)
+
+    def _look(self, stream: Stream, opt: Optimizer, closure: Any, args: Any, kwargs: Any) -> Any:
+        """Read a light step whose sites are read."""
+        self._read_rate(stream, opt)
+        given = self._read(stream, opt, closure, args, kwargs)
+        if closure is None and math.isnan(self.params.grad_norm(self.watched.values())):
+            self._tell_of_call()
+            self._tell("backward_ends", Backward(_NONE, None, True, None, None))
+        return given
+
+    @staticmethod
+    def _read_rate(stream: Stream, opt: Optimizer) -> None:
+        lrs = [float(group["lr"]) for group in opt.param_groups if group.get("lr") is not None]
+        stream.lr = max(lrs) if lrs else None
 
     def _read(self, stream: Stream, opt: Optimizer, closure: Any, args: Any, kwargs: Any) -> Any:
         """Read weights and gradients before a step. Returns what it is to be called with, None for the same."""
@@ -171,8 +188,7 @@ class Optimizers:
 
     def _glimpse(self, stream: Stream, opt: Optimizer, *, closure: bool) -> None:
         """Read a light step: the learning rate and the norm of the gradients; all gradients where they are judged."""
-        lrs = [group["lr"] for group in opt.param_groups if group.get("lr") is not None]
-        stream.lr = float(max(lrs)) if lrs else None
+        self._read_rate(stream, opt)
         stream.glimpse = stream.awaited_norm = None
         stream.weighed = False
         if self.judging:
@@ -236,6 +252,7 @@ class Optimizers:
     @guarded
     def ends(self, opt: Optimizer, args: Any, kwargs: Any) -> None:
         """The hook after a step of any optimizer."""
+        self.light.leave()
         stream = self._known(opt) if self.switch.on else None
         if stream is None:
             return
@@ -256,6 +273,20 @@ class Optimizers:
             stream.fact = program.optimizer(stream.index, opt, self.params)
         self._tell("step_ends", stream, opt)
         self._end(stream)
+
+    def resume(self, stream: Stream, calls: int, rate: float, norm: float, stepped: Stepped | None, turn: int) -> None:
+        """Go on in a step that native code has begun: with so many ``calls`` under way, its learning rate and norm (NaN
+        where there is none), and the plans of what it reads, where it reads sites.
+        """
+        opt = stream.opt()
+        stream.lr = None if math.isnan(rate) else rate
+        stream.glimpse = None if math.isnan(norm) else (norm, 0)
+        stream.weighed = stream.glimpse is not None
+        self._running = [id(opt)] * calls
+        if stepped is not None:
+            stream.held = stepped.watched
+            self.watched.update({id(w.ref): w for w in stepped.watched})
+            self.params.resume(stepped, turn)
 
     def wake(self, step: int) -> None:
         """Begin a stretch of full steps: what was planned for light ones may no longer hold."""

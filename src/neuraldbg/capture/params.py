@@ -124,6 +124,11 @@ class Params:
         for stepped in self._plans.values():
             stepped.forget()
 
+    def resume(self, stepped: Stepped, turn: int) -> None:
+        """Go on in a step whose weights native code has read, by the plan of that turn."""
+        self._open = stepped
+        stepped.samples.resume(turn)
+
     def refresh(self) -> None:
         """Follow parameters that were replaced: ``load_state_dict(assign=True)``, ``model.to`` of some versions."""
         by_label: dict[str, Watched] = {}
