@@ -5,6 +5,7 @@ It is optional: where it cannot be built the package is installed without it, an
 
 from setuptools import Extension, setup
 
+PARTS = ("loops", "hooks", "graph", "light", "step")
 LIMITED = "0x030A0000"  # the stable ABI as of Python 3.10: one build for all later ones
 
 setup(
@@ -12,7 +13,7 @@ setup(
         Extension(
             "neuraldbg.capture._kernel",
             ["src/neuraldbg/capture/_kernel.c"],
-            depends=[f"src/neuraldbg/capture/_kernel_{part}.h" for part in ("loops", "hooks", "graph", "light", "step")],
+            depends=[f"src/neuraldbg/capture/_kernel_{part}.h" for part in PARTS],
             define_macros=[("Py_LIMITED_API", LIMITED)],
             py_limited_api=True,
             optional=True,
