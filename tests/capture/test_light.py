@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +21,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture import governor, light
+from neuraldbg.capture import governor, light, pace
+from neuraldbg.capture.delivery import BACKLOG_S
 from neuraldbg.capture.governor import Governor
 from neuraldbg.capture.kernel import native
 from neuraldbg.nouns import STATS
@@ -673,3 +675,14 @@ def test_tracing_a_model_in_mid_course_gives_no_warning_of_ours(recwarn: pytest.
         torch.func.grad(lambda x: loop.model(x).sum())(torch.zeros(2, 6))
         loop.train_step()
     assert not [one for one in recwarn if issubclass(one.category, torch.jit.TracerWarning)]
+
+
+def test_native_code_and_python_have_the_same_numbers() -> None:
+    folder = Path(light.__file__).parent
+    header = (folder / "_kernel_step.h").read_text()
+    said = dict(re.findall(r"#define (\w+) +([\d.]+)", header))
+    assert float(said["LONGEST_S"]) == pace.LONGEST_S == BACKLOG_S
+    assert int(said["SOON"]) == pace.MOST
+    assert (float(said["FAR"]), float(said["KNOWN"])) == (governor._FAR, governor._KNOWN)
+    for names in re.findall(r"enum \{ ([\w, ]+) \}", header):
+        assert [getattr(light, name) for name in names.split(", ")] == list(range(names.count(",") + 1))

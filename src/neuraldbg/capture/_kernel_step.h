@@ -142,32 +142,33 @@ static int weigh(Light *self) {
     return 1;
 }
 
-/* Reads the weights before a step, where sites are read: 0 where they do not lie where they did. */
-static int read_weights(Light *self) {
-    Sites *sites = &self->sites;
+/* Reads the weights by a plan: 0 where they do not lie where they did. */
+static int read_plan(const Sites *sites, const Entry *plan, int subtract) {
     double squares, nonfinite;
-    if (!sites->count) return 1;
     PyObject *weights = sites->weights;
     Py_INCREF(weights);
     Py_ssize_t n = PyTuple_Size(weights);
-    int stand = stand_all(sites->before[0], weights, n), turn = 1 - sites->turn;
-    if (stand) stand = read_many(sites->before[turn], n, 0, 0, &squares, &nonfinite) == 0;
-    if (stand) sites->turn = turn;
+    int read = stand_all(plan, weights, n) && read_many(plan, n, 0, subtract, &squares, &nonfinite) == 0;
     Py_DECREF(weights);
-    return stand && self->entered;
+    return read;
+}
+
+/* Reads the weights before a step, where sites are read. */
+static int read_weights(Light *self) {
+    Sites *sites = &self->sites;
+    int turn = 1 - sites->turn;
+    if (!sites->count) return 1;
+    if (!read_plan(sites, sites->before[turn], 0)) return 0;
+    sites->turn = turn;
+    return self->entered;
 }
 
 /* Reads what the step changed, copies the rows of the sites beside the newest line, and clears them. 0 where another
    thread has had us leave meanwhile. */
 static int take_rows(Light *self) {
     Sites *sites = &self->sites;
-    double squares, nonfinite;
     if (!sites->count) return 1;
-    PyObject *weights = sites->weights;
-    Py_INCREF(weights);
-    Py_ssize_t n = PyTuple_Size(weights);
-    if (stand_all(sites->before[0], weights, n)) read_many(sites->after[sites->turn], n, 0, 1, &squares, &nonfinite);
-    Py_DECREF(weights);
+    read_plan(sites, sites->after[sites->turn], 1);
     if (PyErr_Occurred()) PyErr_Clear();
     if (!self->entered || !sites->count || self->n >= sites->room) return 0;
     size_t size = (size_t)(sites->count * WIDTH);

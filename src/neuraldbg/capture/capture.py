@@ -134,14 +134,14 @@ class Capture:
     def stop(self) -> None:
         """Close the last step, and leave torch as it was found."""
         try:
-            self.light.leave()
             self.flush()
+            self.light.leave()
             self._close_unstepped()
             self.summarise()
         except Exception:  # noqa: BLE001 (whatever happens, torch is put back)
             self.tally.caught()
         finally:
-            self.light.leave()
+            self.light.abandon()
             self.switch.turn_off()
             self.optimizers.stop()
             self._patches.restore()

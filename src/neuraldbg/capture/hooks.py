@@ -139,11 +139,11 @@ class HookManager:
         mine = [path for path, layer in self.layers.items() if layer.model == name]
         gone = [path for path in mine if self.modules[path] is not now.get(path)]
         dropped = [self.modules[path] for path in gone]
-        for path in gone:
+        for path, module in zip(gone, dropped, strict=True):
             del self.layers[path], self.modules[path]
             self.called.pop(path, None)
             probe = self.probes.pop(path, None)
-            self.direct.pop(id(dropped[gone.index(path)]), None)
+            self.direct.pop(id(module), None)
             if probe is not None and probe.removable is not None:
                 probe.removable.remove()
         added = {path: module for path, module in now.items() if path not in self.layers}

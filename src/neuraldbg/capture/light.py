@@ -127,28 +127,25 @@ class Light:
         ``now``.
         """
         self._plain += 1
-        ready = self._native is not None and self._plain >= self._needed and not self._native.entered
-        if not ready or not self._as_usual(stream):
-            return
-        self.start(stream, now)
+        if self._native is not None and self._plain >= self._needed and not self._native.entered:
+            self.start(stream, now)
 
     def start(self, stream: Stream, now: float) -> None:
-        """Take the steps of an optimizer from now on."""
-        stepped = self.plans(stream) if self.sighted else None
-        if self.sighted and stepped is None:
-            return
+        """Take the steps of an optimizer from now on, if native code sees what Python would."""
+        stepped, norm = (self.plans(stream) if self.sighted else None), stream.norm
         if stepped is not None:
             few = every = stepped.gradients.plan
+        elif not self.sighted and norm is not None and norm.stands and not norm.waits and self._usual_loop():
+            few, every = norm.plans
         else:
-            assert stream.norm is not None
-            few, every = stream.norm.plans
+            return
         self._stream, self._taken, self._stepped = stream, 0, stepped
         self._shared[[MEAN, SPREAD, SEEN]] = stream.usual.state
         self._shared[EXPECTED_S] = 0.0
         models, blank = dict(self._models.outermost), self._hooks.table.blank()
         self._room = max(min(LINES, _ROWS // max(len(blank), 1)), 1) if stepped is not None else 0
         self._blank, copies = blank, np.empty((self._room, *blank.shape))
-        kept = stepped or stream.norm, blank, copies  # what native code reads by its address
+        kept = stepped or norm, blank, copies  # what native code reads by its address
         plans, held = (*few, *every), len(stream.tensors())
         self._native.enter(stream.opt, stream, models, *plans, stream.steps, self.pace.clock(now), kept, held)
         if stepped is not None:
@@ -162,7 +159,7 @@ class Light:
         table = self._hooks.table
         if self._native is None or self._hooks.settings.every != 1 or not table.here or table.binning.on:
             return None
-        return self._optimizers.params.plan_of(stream.tensors()) if self._as_usual(stream) else None
+        return self._optimizers.params.plan_of(stream.tensors()) if self._usual_loop() else None
 
     def expect(self, until: int) -> None:
         """Say which of the steps to come are worth a look: ``until`` is the first that is read whatever it costs."""
@@ -175,13 +172,10 @@ class Light:
             shared[EVERY], most = 1, min(most, self._room)
         shared[MOST] = max(most, 1) if self.pace.delivery.batch > 1 else 1
 
-    def _as_usual(self, stream: Stream) -> bool:
+    def _usual_loop(self) -> bool:
         """Whether all is so that native code sees what Python would."""
-        if len(self._optimizers.streams) != 1 or self._optimizers.judging:
-            return False
-        norm = stream.norm
-        readable = self.sighted or (norm is not None and norm.stands and not norm.waits)
-        return readable and self._losses.plain and self._models.plain
+        alone = len(self._optimizers.streams) == 1 and not self._optimizers.judging
+        return alone and self._losses.plain and self._models.plain
 
     def leave(self, *, odd: bool = True) -> None:
         """Take no more steps: Python's hooks go on with what the one under way has told.
@@ -208,6 +202,13 @@ class Light:
             if odd:  # a program that does something else at every few steps is left to Python
                 self._needed = _PLAIN if self._taken >= 4 * self._needed else min(2 * self._needed, _RARELY)
             self._plain = 0
+
+    def abandon(self) -> None:
+        """Take no more steps and tell of none, without a lock: in a forked child nobody may ever let go of it."""
+        if self._native is not None:
+            self._native.drain(int(self._told.ctypes.data), 0)
+            self._native.leave()
+            self._stream = self._stepped = self._seen = None
 
     def drain(self) -> None:
         """Let the steps that wait here wait with the others, to be booked. Call with the lock of the delivery."""
@@ -246,14 +247,12 @@ class Light:
 
 
 def _abandon(light: weakref.ref[Light]) -> Callable[[], None]:
-    """Return what a forked child does: nobody reads there, and a lock may be held for ever."""
+    """Return what a forked child does: nobody reads there."""
 
     def in_child() -> None:
         mine = light()
         if mine is not None:
-            mine._native.drain(int(mine._told.ctypes.data), 0)  # noqa: SLF001
-            mine._native.leave()  # noqa: SLF001
-            mine._stream = mine._stepped = mine._seen = None  # noqa: SLF001
+            mine.abandon()
 
     return in_child
 

@@ -252,10 +252,10 @@ class Optimizers:
     @guarded
     def ends(self, opt: Optimizer, args: Any, kwargs: Any) -> None:
         """The hook after a step of any optimizer."""
-        self.light.leave()
         stream = self._known(opt) if self.switch.on else None
         if stream is None:
             return
+        self.light.leave()
         if id(opt) in self._running:
             self._running.remove(id(opt))
         if id(opt) in self._running:

@@ -43,14 +43,10 @@ class Stretches:
 
     def _can_see(self, step: int) -> bool:
         """Whether the sites of light steps can be read from a step on."""
-        streams, light, table = self.scene.optimizers.streams, self.light, self.scene.hooks.table
+        streams, table = self.scene.optimizers.streams, self.scene.hooks.table
         if len(streams) != 1 or (self.scene.settings.histograms and table.binning.until(step) <= step):
             return False
-        was, light.sighted = light.sighted, True
-        try:
-            return light.plans(streams[0]) is not None
-        finally:
-            light.sighted = was
+        return self.light.plans(streams[0]) is not None
 
     def doze(self) -> None:
         """Begin light steps: what stands in for torch's functions passes through."""
