@@ -47,6 +47,8 @@ class Kind:
     peer: bool = False
     package: str = ""
     """What has to be installed, as its distribution is called."""
+    imports: str = ""
+    """The tool's module, imported before the model is made, as the first lines of a program do."""
     period: int = 1
     """Steps after which it does the same again: a turn has as many at least."""
     warm_up: int = 0
@@ -191,10 +193,14 @@ KINDS = {
             "NeuralDBG",
             "the default budget, after the beginning of a run",
             default,
+            imports="neuraldbg.session",
         ),
-        Kind("NeuralDBG, all", "`overhead=None`: every site at every step", full),
+        Kind("NeuralDBG, all", "`overhead=None`: every site at every step", full, imports="neuraldbg.session"),
         Kind(
-            "NeuralDBG, every 2nd", '`overhead=None`, `{"capture": {"every": 2}}`: reading goes on and off', alternating
+            "NeuralDBG, every 2nd",
+            '`overhead=None`, `{"capture": {"every": 2}}`: reading goes on and off',
+            alternating,
+            imports="neuraldbg.session",
         ),
         Kind(
             "wandb.watch, all",
@@ -202,12 +208,32 @@ KINDS = {
             wandb_every_step,
             True,
             "wandb",
+            imports="wandb",
         ),
-        Kind("wandb.watch", "as it comes: gradients at every 1,000th step, offline", wandb_default, True, "wandb"),
         Kind(
-            "TensorBoard", "`add_histogram` of each parameter and gradient each step", tensorboard, True, "tensorboard"
+            "wandb.watch",
+            "as it comes: gradients at every 1,000th step, offline",
+            wandb_default,
+            True,
+            "wandb",
+            imports="wandb",
         ),
-        Kind("DebugUnderflowOverflow", "of transformers, as it comes", underflow_overflow, True, "transformers"),
+        Kind(
+            "TensorBoard",
+            "`add_histogram` of each parameter and gradient each step",
+            tensorboard,
+            True,
+            "tensorboard",
+            imports="torch.utils.tensorboard",
+        ),
+        Kind(
+            "DebugUnderflowOverflow",
+            "of transformers, as it comes",
+            underflow_overflow,
+            True,
+            "transformers",
+            imports="transformers.debug_utils",
+        ),
         Kind("detect_anomaly", "`torch.autograd.set_detect_anomaly(True)`", anomaly, True),
         Kind(".item() hooks", "three numbers of each layer's output and each gradient, each step", item_hooks, True),
         Kind(

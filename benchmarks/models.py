@@ -35,7 +35,7 @@ class Trainer:
 
     def __init__(self, workload: Workload, seed: int = 0, *, compiled: bool = False) -> None:
         torch.manual_seed(seed)
-        self.model = workload.model()
+        self.model = workload.model().train()  # as programs write: it gives each module a dictionary
         self.optimizer = workload.optimizer(self.model)
         self._forward = torch.compile(self.model) if compiled else self.model
         self._draw = torch.Generator().manual_seed(seed)

@@ -24,6 +24,9 @@ They take turns of half a second, at least three steps: {rounds} turns each for 
 for the others, with a bare turn before every second one, in an order that rotates. Who has no turn is stopped with all
 its children, and its clocks stand still. One thread computes (`OMP_NUM_THREADS=1`, to be set otherwise in the
 environment): two threads on two cores that other programs use too wait for each other, up to a hundred times the step.
+Each process has a second thread that sleeps, as most programs have several: in a process that never had one glibc's
+locks cost next to nothing, and a tool that starts a thread would be charged for torch's. A tool is imported before the
+model is made, as the first lines of a program do; that time counts as its start.
 
 - **ratio**: the median step of a turn over that of the bare turns next to it in time; the median over turns, with
   quartiles. The row *bare again* is a second bare copy: what differences mean nothing here.

@@ -17,7 +17,7 @@ from turns import Turns, on_disk
 torch.manual_seed(0)
 workload = WORKLOADS[os.environ["BENCH_WORKLOAD"]]
 draw = torch.Generator().manual_seed(0)
-model = workload.model()
+model = workload.model().train()
 optimizer = workload.optimizer(model)
 turns = Turns(os.environ["BENCH_ADDRESS"]) if "BENCH_ADDRESS" in os.environ else None
 if turns is not None:
