@@ -81,6 +81,7 @@ typedef int16_t Unaligned16 __attribute__((vector_size(32), aligned(2)));
 typedef double Doubles __attribute__((vector_size(32)));
 typedef int64_t Longs __attribute__((vector_size(32)));
 typedef double Unaligned64 __attribute__((vector_size(32), aligned(8)));
+typedef float Unaligned32 __attribute__((vector_size(16), aligned(4)));
 enum { LANES = 8, LANES64 = 4 };
 
 #if defined(__x86_64__)

@@ -126,7 +126,31 @@ LOOP void NAME(slow32)(const float *x, int64_t n, Stats *s) {
     }
 }
 
-/* Adds what a loop has found to the rest; false where the chunk must be read again, slowly. */
+/* Reads a chunk again whose squares leave float32, or have lost digits there: vanishing gradients are read like this
+   all the time. What else the loop has found holds, unless something is not finite. */
+LOOP void NAME(again32)(const float *x, int64_t n, const Part *part, Stats *s) {
+    if ((uint32_t)part->top >= INFINITE32) {
+        NAME(slow32)(x, n, s);
+        return;
+    }
+    Doubles sum = {0}, squares = {0};
+    int64_t i = 0;
+    for (; i + LANES64 <= n; i += LANES64) {
+        Doubles a = __builtin_convertvector(*(const Unaligned32 *)(x + i), Doubles);
+        sum += a;
+        squares += a * a;
+    }
+    for (int k = 0; k < LANES64; k++) s->sum += sum[k], s->squares += squares[k];
+    for (; i < n; i++) s->sum += x[i], s->squares += (double)x[i] * x[i];
+    if (part->low < s->low) s->low = part->low;
+    if (part->high > s->high) s->high = part->high;
+    s->zeros += part->zeros;
+    s->under += part->small - part->zeros;
+    if ((uint32_t)part->top >= OVER32)
+        for (int64_t j = 0; j < n; j++) s->over += bits32(x[j]) >= OVER32;
+}
+
+/* Adds what a loop has found to the rest; false where the chunk must be read again. */
 LOOP int NAME(add_up)(const Part *part, Stats *s) {
     if ((uint32_t)part->top > ABOVE32 || ((uint32_t)part->top < BELOW32 && part->top != 0)) return 0;
     s->sum += part->sum;
@@ -183,7 +207,7 @@ LOOP void NAME(chunk32)(const float *x, int64_t n, Stats *s) {
         part.top = top[k] > part.top ? top[k] : part.top;
     }
     for (; i < n; i++) NAME(add_one)(&part, x[i]);
-    if (!NAME(add_up)(&part, s)) NAME(slow32)(x, n, s);
+    if (!NAME(add_up)(&part, s)) NAME(again32)(x, n, &part, s);
     else if ((uint32_t)part.top >= OVER32)
         for (int64_t j = 0; j < n; j++) s->over += bits32(x[j]) >= OVER32;
 }
@@ -225,7 +249,7 @@ LOOP void NAME(chunk32)(const float *x, int64_t n, Stats *s) {
         if (!NAME(add_up)(&part, s)) {                                                                                 \
             float floats[CHUNK];                                                                                       \
             NAME(WIDEN)(x, n, floats);                                                                                 \
-            NAME(slow32)(floats, n, s);                                                                                \
+            NAME(again32)(floats, n, &part, s);                                                                        \
         } else if ((uint32_t)part.top >= OVER32) {                                                                     \
             for (int64_t j = 0; j < n; j++) s->over += bits32(ONE(x[j])) >= OVER32;                                    \
         }                                                                                                              \
