@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -53,6 +55,24 @@ def conditions(net: nn.Module, *, watched: bool) -> list[Any]:
         program()
     torch._dynamo.reset()
     return found
+
+
+def test_dynamo_that_came_in_during_a_session_knows_torchs_own_call_after_it() -> None:
+    program = """
+import sys
+import torch
+from torch import nn
+from neuraldbg import NeuralDbg
+model = nn.Linear(2, 2)
+assert "torch._dynamo" not in sys.modules
+with NeuralDbg(model):
+    import torch._dynamo.variables.nn_module as known
+    model(torch.ones(1, 2)).sum().backward()
+for module in (known, sys.modules["torch._dynamo.utils"]):
+    assert module.unpatched_nn_module_call is nn.Module.__call__, module
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("make", [chain, Own])

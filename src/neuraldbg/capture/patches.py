@@ -34,6 +34,11 @@ if TYPE_CHECKING:
     from neuraldbg.capture.optimizers import Optimizers
 
 
+_DYNAMO = ("torch._dynamo.utils", "torch._dynamo.variables.nn_module")
+_UNPATCHED = "unpatched_nn_module_call"
+"""Where Dynamo keeps what ``nn.Module.__call__`` was when it was imported, and by which name."""
+
+
 class Patches:
     """Replaces attributes, and restores them in reverse order."""
 
@@ -94,3 +99,14 @@ class Patches:
                 setattr(owner, name, original)
             else:
                 delattr(owner, name)
+            if patched is self._call:
+                _tell_dynamo(patched, original)
+
+
+def _tell_dynamo(patched: Any, original: Any) -> None:
+    """Let Dynamo, which came in while we stood in for ``nn.Module.__call__``, know torch's own: where it finds another
+    it takes each module for one that is called in its own way.
+    """
+    for name in _DYNAMO:
+        if getattr(sys.modules.get(name), _UNPATCHED, None) is patched:
+            setattr(sys.modules[name], _UNPATCHED, original)
