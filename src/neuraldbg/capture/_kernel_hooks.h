@@ -8,7 +8,7 @@ typedef struct {
     PyObject *tensor, *parameter; /* the two ordinary types */
     PyObject *codes;              /* dtype -> code */
     PyObject *strided;            /* torch.strided */
-    PyObject *level;              /* tells of function transforms: None outside of any */
+    PyObject *transforming;       /* tells whether function transforms are active */
     PyObject *ordered;            /* OrderedDict */
     PyObject *dtype, *layout, *is_cpu, *is_leaf, *grad, *grad_fn, *hooks, *contiguous, *numel, *pointer, *adopt; /* names */
 } Torch;
@@ -67,10 +67,10 @@ static int64_t code_of(PyObject *x) {
 
 /* Whether we are outside of function transforms, where tensors are what they seem. */
 static int plainly(void) {
-    PyObject *inside = PyObject_CallObject(torch.level, NULL);
+    PyObject *inside = PyObject_CallObject(torch.transforming, NULL);
     Py_XDECREF(inside);
     if (!inside) PyErr_Clear();
-    return inside == Py_None;
+    return inside == Py_False;
 }
 
 /* Reads a tensor of this code into a row: 1 if it was read, 0 if its memory is not contiguous. */
@@ -361,11 +361,11 @@ static PyType_Spec output_spec = {
     "neuraldbg.capture._kernel.Output", sizeof(Watcher), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, output_slots,
 };
 
-PyDoc_STRVAR(meet_doc, "meet(tensor, parameter, codes, strided, level, ordered)\n--\n\n"
+PyDoc_STRVAR(meet_doc, "meet(tensor, parameter, codes, strided, transforming, ordered)\n--\n\n"
 "Say what torch is: its two ordinary types of tensors, the codes of the dtypes, and more that a hook asks for.");
 
 static PyObject *meet(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
-    PyObject **places[] = {&torch.tensor, &torch.parameter, &torch.codes, &torch.strided, &torch.level, &torch.ordered};
+    PyObject **places[] = {&torch.tensor, &torch.parameter, &torch.codes, &torch.strided, &torch.transforming, &torch.ordered};
     (void)self;
     if (wrong(nargs, 6, "meet")) return NULL;
     for (int i = 0; i < 6; i++) {

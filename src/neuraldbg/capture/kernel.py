@@ -25,7 +25,7 @@ CODES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3
 def _load() -> Any:
     try:
         found = importlib.import_module("neuraldbg.capture._kernel")
-        transforms = torch._C._functorch.maybe_current_level  # noqa: SLF001 (no public name)
+        transforms = torch._C._are_functorch_transforms_active  # noqa: SLF001 (no public name)
         found.meet(torch.Tensor, torch.nn.Parameter, CODES, torch.strided, transforms, OrderedDict)
     except (ImportError, AttributeError):  # installed without a compiler, or built from an older source
         return None

@@ -143,7 +143,7 @@ class Models:
             if self._inside:  # a layer of a model: there may be hundreds, and each nanosecond counts for all
                 if not (ours and module._compiled_call_impl is None):  # noqa: SLF001
                     return heard(module, args, kwargs)
-                probe = direct.get(id(module))
+                probe = direct.get(id(module)) if direct else None
                 if probe is None:
                     return module._call_impl(*args, **kwargs)  # noqa: SLF001
                 output = module._call_impl(*args, **kwargs)  # noqa: SLF001

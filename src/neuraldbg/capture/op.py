@@ -103,9 +103,10 @@ def observable(x: object) -> TypeGuard[Tensor]:
 wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001 (no public name)
 
 
-def transforming() -> bool:
-    """Whether we are inside a function transform, where even plain operations are not what they seem."""
-    return torch._C._functorch.maybe_current_level() is not None  # noqa: SLF001 (no public name)
+transforming = torch._C._are_functorch_transforms_active  # noqa: SLF001 (no public name)
+"""Whether we are inside a function transform, where even plain operations are not what they seem. Reads a flag of the
+thread. Who asks for the level of transforms instead makes the thread's list of them, and autograd copies that list for
+each node of each backward pass, as long as the program runs."""
 
 
 def observe_cpu(x: Tensor, rows: Rows, row: int, cap: int, bound: float = 0.0, centre: float = 0.0) -> None:
