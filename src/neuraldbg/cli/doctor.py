@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -58,6 +57,8 @@ def COMMAND(train: bool, command: tuple[str, ...]) -> Result:  # noqa: N802 (the
 
 
 def _version(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 (the list of commands needs none of it)
+
     try:
         return version(package)
     except PackageNotFoundError:

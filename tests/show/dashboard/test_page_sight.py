@@ -83,6 +83,7 @@ def test_new_steps_redraw_what_is_in_sight_first(browser, healthy):
         page.on("response", lambda r: r.status == 200 and answers.append(set(r.json()["response"])))
         feed.put("run", until(healthy, 90), judge=False)
         becomes(page, lambda: page.evaluate(NEWEST) > newest, True)
+        becomes(page, lambda: bool(answers), True)  # the page has heard of it before the test has
         first = {name for name in answers[0] if "figure" in name}
         assert first == {'{"pane":"heatmap","part":"figure"}'}
         becomes(page, lambda: page.evaluate(LAST) > before, True)  # and then the rest
