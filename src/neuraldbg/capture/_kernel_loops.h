@@ -126,6 +126,14 @@ LOOP void NAME(slow32)(const float *x, int64_t n, Stats *s) {
     }
 }
 
+/* Adds what a loop has found, but for its sums. */
+LOOP void NAME(add_rest)(const Part *part, Stats *s) {
+    if (part->low < s->low) s->low = part->low;
+    if (part->high > s->high) s->high = part->high;
+    s->zeros += part->zeros;
+    s->under += part->small - part->zeros;
+}
+
 /* Reads a chunk again whose squares leave float32, or have lost digits there: vanishing gradients are read like this
    all the time. What else the loop has found holds, unless something is not finite. */
 LOOP void NAME(again32)(const float *x, int64_t n, const Part *part, Stats *s) {
@@ -142,10 +150,7 @@ LOOP void NAME(again32)(const float *x, int64_t n, const Part *part, Stats *s) {
     }
     for (int k = 0; k < LANES64; k++) s->sum += sum[k], s->squares += squares[k];
     for (; i < n; i++) s->sum += x[i], s->squares += (double)x[i] * x[i];
-    if (part->low < s->low) s->low = part->low;
-    if (part->high > s->high) s->high = part->high;
-    s->zeros += part->zeros;
-    s->under += part->small - part->zeros;
+    NAME(add_rest)(part, s);
     if ((uint32_t)part->top >= OVER32)
         for (int64_t j = 0; j < n; j++) s->over += bits32(x[j]) >= OVER32;
 }
@@ -155,10 +160,7 @@ LOOP int NAME(add_up)(const Part *part, Stats *s) {
     if ((uint32_t)part->top > ABOVE32 || ((uint32_t)part->top < BELOW32 && part->top != 0)) return 0;
     s->sum += part->sum;
     s->squares += part->squares;
-    if (part->low < s->low) s->low = part->low;
-    if (part->high > s->high) s->high = part->high;
-    s->zeros += part->zeros;
-    s->under += part->small - part->zeros;
+    NAME(add_rest)(part, s);
     return 1;
 }
 
