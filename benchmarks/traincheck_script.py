@@ -12,8 +12,9 @@ import torch.nn.functional as F
 
 sys.path.insert(0, os.environ["BENCH_HERE"])  # TrainCheck sets PYTHONPATH to where the copy of this file lies
 from models import WORKLOADS
-from turns import Turns, on_disk
+from turns import Turns, beside, on_disk
 
+beside()
 torch.manual_seed(0)
 workload = WORKLOADS[os.environ["BENCH_WORKLOAD"]]
 draw = torch.Generator().manual_seed(0)

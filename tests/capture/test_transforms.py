@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -13,19 +14,23 @@ from torch import nn
 from neuraldbg import NeuralDbg
 from neuraldbg.capture import op
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 STEPS = 300
 """Full steps, the beginning of light ones, and with ``overhead=None`` steps without facts."""
 
 
-def _listed() -> bool:
-    """Whether this thread has a list of transforms: torch makes it for whoever asks for their level."""
+@pytest.fixture
+def listed() -> Callable[[], bool]:
+    """Tells whether this thread has a list of transforms: torch makes it for whoever asks for their level."""
     library = ctypes.CDLL(str(next(Path(torch.__file__).with_name("lib").glob("*torch_cpu.*"))))
     try:
         find = library._ZN2at9functorch20functorchTLSAccessorEv
     except AttributeError:
         pytest.skip("this torch names it otherwise")
     find.restype = ctypes.POINTER(ctypes.c_void_p)
-    return bool(find()[0])
+    return lambda: bool(find()[0])
 
 
 def _train(**options: object) -> None:
@@ -43,15 +48,15 @@ def _train(**options: object) -> None:
 
 @pytest.mark.budget
 @pytest.mark.parametrize("options", [{"settings": {"capture": {"allowance_s": 0.05}}}, {"overhead": None}])
-def test_a_watched_training_makes_no_list_of_transforms(options: dict[str, object]) -> None:
+def test_a_watched_training_makes_no_list_of_transforms(options: dict[str, object], listed: Callable[[], bool]) -> None:
     found: list[bool] = []
 
     def alone() -> None:  # each thread has a list of its own
-        found.append(_listed())
+        found.append(listed())
         _train(**options)
-        found.append(_listed())
+        found.append(listed())
         torch._C._functorch.maybe_current_level()  # what must not be asked
-        found.append(_listed())
+        found.append(listed())
 
     thread = threading.Thread(target=alone)
     thread.start()

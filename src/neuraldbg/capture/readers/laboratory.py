@@ -154,7 +154,8 @@ class Laboratory(Reader):
                 if held.seconds * one.forwards > SECONDS:
                     raise Unfit("a pass of it takes too long")  # noqa: TRY301
                 if bench is None:
-                    bench = Bench(name, twin(held.root), held.args, held.kwargs, targets, self._steady.get(name, False))
+                    given = name, twin(held.root), held.args, held.kwargs, targets, self._steady.get(name, False)
+                    bench = Bench(*given, seconds=SECONDS)
                     bench.constant = _constant(bench)
                     # a copy that cannot stand in for the model is no subject for any experiment
                 found = one.run(bench)
