@@ -9,11 +9,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.fx.experimental.proxy_tensor import make_fx
 
-from neuraldbg.capture import op, traced
+from neuraldbg.capture import graph_op, op
 from neuraldbg.capture.traced import Graph
 
-native = pytest.mark.skipif(not traced.NATIVE, reason="no native operators with this torch, or no kernel")
+native = pytest.mark.skipif(not graph_op.NATIVE, reason="no native operators with this torch, or no kernel")
 shapes = st.lists(st.integers(1, 18), min_size=0, max_size=4)
 dtypes = st.sampled_from([torch.float32, torch.float64, torch.float16, torch.bfloat16])
 
@@ -34,24 +35,24 @@ def table() -> torch.Tensor:
 def test_a_sample_is_small_new_and_made_of_the_tensor(shape, dtype, cap):
     numbers = torch.arange(math.prod(shape)).reshape(shape)
     x = numbers.to(dtype)
-    taken = traced.sample(x, cap)
+    taken = graph_op.sample(x, cap)
     assert 1 <= taken.numel() <= cap
     assert taken.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
     assert set(taken.double().flatten().tolist()) <= set(x.double().flatten().tolist())
     if x.numel() <= cap:
         assert torch.equal(taken.double(), x.double())
     else:
-        places = traced.sample(numbers.double(), cap).flatten()
+        places = graph_op.sample(numbers.double(), cap).flatten()
         assert places.unique().numel() == places.numel()
         assert taken.numel() >= min(cap, x.numel()) / 2 ** len(shape)
 
 
 def test_a_sample_keeps_channels_and_features_and_leaves_some_of_each_other_axis():
-    assert traced.sample(torch.zeros(32, 64, 32, 32), 4096).shape == (4, 64, 4, 4)
-    assert traced.sample(torch.zeros(128, 256), 4096).shape == (16, 256)
-    assert traced.sample(torch.zeros(8, 128, 256), 4096).shape == (4, 4, 256)
-    assert traced.sample(torch.zeros(100_000), 4096).shape == (4000,)
-    assert traced.sample(torch.zeros(2, 50_000), 4096).shape == (1, 3846)
+    assert graph_op.sample(torch.zeros(32, 64, 32, 32), 4096).shape == (4, 64, 4, 4)
+    assert graph_op.sample(torch.zeros(128, 256), 4096).shape == (16, 256)
+    assert graph_op.sample(torch.zeros(8, 128, 256), 4096).shape == (4, 4, 256)
+    assert graph_op.sample(torch.zeros(100_000), 4096).shape == (4000,)
+    assert graph_op.sample(torch.zeros(2, 50_000), 4096).shape == (1, 3846)
 
 
 @native
@@ -70,16 +71,16 @@ def test_native_operators_do_what_those_in_python_do(shape, dtype, strided, boun
         places = torch.tensor([2.0, 3.0, bound, 0.25], dtype=torch.float64)
         totals, bounds = [x.numel() + 5, x.numel()], [bound, 0.25, 0.0, 0.0]
         if served:
-            traced.observe([x, x], graph_table, made.handle, [0, 1], totals, bounds)
-            traced.observe_at(x, graph_table, made.handle, places, x.numel())
-            zero = traced.observe_gradient_at(x, made.handle, places, x.numel())
-            zero += traced.observe_gradients([x, x], made.handle, [0, -1], [x.numel() + 5, x.numel()])
+            graph_op.observe([x, x], graph_table, made.handle, [0, 1], totals, bounds)
+            graph_op.observe_at(x, graph_table, made.handle, places, x.numel())
+            zero = graph_op.observe_gradient_at(x, made.handle, places, x.numel())
+            zero += graph_op.observe_gradients([x, x], made.handle, [0, -1], [x.numel() + 5, x.numel()])
             assert clock[0] > 0
         else:
-            traced._observe([x, x], graph_table, made.handle, [0, 1], totals, bounds)
-            traced._observe_at(x, graph_table, made.handle, places, x.numel())
-            zero = traced._observe_gradient_at(x, made.handle, places, x.numel())
-            zero += traced._observe_gradients([x, x], made.handle, [0, -1], [x.numel() + 5, x.numel()])
+            graph_op._observe([x, x], graph_table, made.handle, [0, 1], totals, bounds)
+            graph_op._observe_at(x, graph_table, made.handle, places, x.numel())
+            zero = graph_op._observe_gradient_at(x, made.handle, places, x.numel())
+            zero += graph_op._observe_gradients([x, x], made.handle, [0, -1], [x.numel() + 5, x.numel()])
         assert torch.equal(zero, torch.zeros(()))
         rows.append(graph_table.numpy().copy())
         made.close()
@@ -88,8 +89,8 @@ def test_native_operators_do_what_those_in_python_do(shape, dtype, strided, boun
 
 @pytest.mark.parametrize("served", [pytest.param(True, marks=native), False])
 def test_what_rests_or_is_closed_reads_nothing(graph, served):
-    observe = traced.observe if served else traced._observe
-    observe_gradients = traced.observe_gradients if served else traced._observe_gradients
+    observe = graph_op.observe if served else graph_op._observe
+    observe_gradients = graph_op.observe_gradients if served else graph_op._observe_gradients
     x = torch.ones(8)
     graph.rest(resting=True)
     observe([x], graph.table, graph.handle, [0], [8], [0.0, 0.0])
@@ -107,14 +108,50 @@ def test_what_rests_or_is_closed_reads_nothing(graph, served):
 
 
 @native
+@pytest.mark.parametrize("mode", ["real", "fake"])
+def test_whoever_traces_sees_the_operators_of_a_table_that_rests(graph, mode):
+    graph.rest(resting=True)
+
+    def read(x):
+        graph_op.observe([x], graph.table, graph.handle, [0], [8], [0.0, 0.0])
+        return graph_op.observe_gradients([x], graph.handle, [1], [8])
+
+    traced = make_fx(read, tracing_mode=mode, _allow_non_fake_inputs=True)(torch.ones(8))
+    called = [str(node.target) for node in traced.graph.nodes if node.op == "call_function"]
+    assert called == ["neuraldbg.observe.default", "neuraldbg.observe_gradients.default"]
+    graph.rest(resting=False)
+    traced(torch.ones(8))
+    assert graph.table[:2, op.COUNT].tolist() == [8, 8]
+
+
+@native
+def test_a_call_that_reads_nothing_takes_any_arguments_that_the_operator_does(graph):
+    graph.rest(resting=True)
+    x = torch.ones(8)
+    assert (
+        graph_op.observe(xs=[x], table=graph.table, handle=graph.handle, rows=[0], totals=[8], bounds=[0.0, 0.0])
+        is None
+    )
+    assert graph_op.observe([], graph.table, graph.handle, [], [], []) is None
+    for wrong in ([x], "x", [8]), ([x], graph.handle, [0]):
+        with pytest.raises((RuntimeError, TypeError)):
+            graph_op.observe_gradients(*wrong)
+    grad = torch.ones((), requires_grad=True)
+    for _ in range(2):  # what is returned is never changed by who gets it
+        grad.backward(graph_op.observe_gradients([x], graph.handle, [0], [8]))
+        grad.grad.add_(1.0)
+    assert graph_op.observe_gradients([x], graph.handle, [0], [8]).item() == 0.0
+
+
+@native
 @pytest.mark.parametrize("resting", [True, False])
 def test_arguments_are_let_go(graph, resting):
     graph.rest(resting=resting)
     x, places = torch.randn(100), torch.zeros(4, dtype=torch.float64)
     before = x._use_count(), graph.table._use_count(), places._use_count()
     for _ in range(3):
-        traced.observe([x, x], graph.table, graph.handle, [0, 1], [100, 100], [0.0] * 4)
-        traced.observe_at(x, graph.table, graph.handle, places, 100)
-        traced.observe_gradients([x, x], graph.handle, [0, -1], [100, 100])
-        traced.observe_gradient_at(x, graph.handle, places, 100)
+        graph_op.observe([x, x], graph.table, graph.handle, [0, 1], [100, 100], [0.0] * 4)
+        graph_op.observe_at(x, graph.table, graph.handle, places, 100)
+        graph_op.observe_gradients([x, x], graph.handle, [0, -1], [100, 100])
+        graph_op.observe_gradient_at(x, graph.handle, places, 100)
     assert (x._use_count(), graph.table._use_count(), places._use_count()) == before

@@ -343,7 +343,7 @@ static PyMethodDef methods[] = {
 
 static int start(PyObject *module) {
     choose();
-    if (add_hooks(module) || add_light(module)) return -1;
+    if (add_hooks(module) || add_graph(module) || add_light(module)) return -1;
     return PyModule_AddStringConstant(module, "generation", generation);
 }
 

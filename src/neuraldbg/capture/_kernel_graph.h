@@ -193,6 +193,83 @@ static void graph_observe_gradient_at(Value *stack, uint64_t arguments, uint64_t
     stack[0] = a_zero();
 }
 
+/* ---------------------------------------------------------------- a call from Python
+
+   A compiled graph calls an operator from Python, through torch's schema and dispatcher: pages of code that nothing else
+   in a step touches. While nothing is to be read, which is most of the time, a Shortcut is all there is to it. */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *slow;   /* what it stands in for */
+    PyObject *modes;  /* tells how many modes of dispatch are active: whoever traces must see the operator */
+    PyObject *result; /* what the operator returns when it reads nothing */
+    int64_t size, handle; /* arguments, and which of them is the handle of the table */
+} Shortcut;
+
+static PyObject *first_of(PyObject *x) { return PyList_Check(x) && PyList_Size(x) > 0 ? PyList_GetItem(x, 0) : x; }
+
+/* Whether a call with these arguments would do nothing. Tensors that somebody traces are of another type. */
+static int does_nothing(const Shortcut *self, PyObject *args) {
+    if (PyTuple_Size(args) != (Py_ssize_t)self->size || !ordinary(first_of(PyTuple_GetItem(args, 0)))) return 0;
+    PyObject *handle = PyTuple_GetItem(args, (Py_ssize_t)self->handle);
+    if (!PyLong_CheckExact(handle)) return 0;
+    const Place *place = place_of((Value)PyLong_AsLongLong(handle));
+    if (PyErr_Occurred() || (place && place->rows) || !plainly()) return 0;
+    PyObject *modes = PyObject_CallObject(self->modes, NULL);
+    int none = modes && PyLong_CheckExact(modes) && PyLong_AsLong(modes) == 0;
+    Py_XDECREF(modes);
+    return none;
+}
+
+static PyObject *shortcut_call(PyObject *object, PyObject *args, PyObject *kwargs) {
+    Shortcut *self = (Shortcut *)object;
+    if (!(kwargs && PyDict_Size(kwargs)) && does_nothing(self, args)) {
+        Py_INCREF(self->result);
+        return self->result;
+    }
+    PyErr_Clear();
+    return PyObject_Call(self->slow, args, kwargs);
+}
+
+static int shortcut_init(PyObject *object, PyObject *args, PyObject *kwargs) {
+    Shortcut *self = (Shortcut *)object;
+    long long size, handle;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "OOOLL", &self->slow, &self->modes, &self->result, &size, &handle)) return -1;
+    Py_INCREF(self->slow);
+    Py_INCREF(self->modes);
+    Py_INCREF(self->result);
+    self->size = size, self->handle = handle;
+    return 0;
+}
+
+static void shortcut_free(PyObject *object) {
+    Shortcut *self = (Shortcut *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    Py_XDECREF(self->slow);
+    Py_XDECREF(self->modes);
+    Py_XDECREF(self->result);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+    Py_DECREF(type);
+}
+
+static PyType_Slot shortcut_slots[] = {
+    {Py_tp_doc, "Shortcut(slow, modes, result, size, handle): calls `slow`, an operator of `size` arguments, unless it would "
+                "read nothing, by the table at the place `handle`; then returns `result`."},
+    {Py_tp_init, (void *)shortcut_init}, {Py_tp_call, (void *)shortcut_call}, {Py_tp_dealloc, (void *)shortcut_free},
+    {0, NULL},
+};
+static PyType_Spec shortcut_spec = {
+    "neuraldbg.capture._kernel.Shortcut", sizeof(Shortcut), 0, Py_TPFLAGS_DEFAULT, shortcut_slots,
+};
+
+static int add_graph(PyObject *module) {
+    PyObject *shortcut = PyType_FromSpec(&shortcut_spec);
+    int failed = !shortcut || PyModule_AddObjectRef(module, "Shortcut", shortcut);
+    Py_XDECREF(shortcut);
+    return failed ? -1 : 0;
+}
+
 PyDoc_STRVAR(serve_doc, "serve(addresses)\n--\n\n"
 "Register the operators for tensors of the CPU. `addresses` are those of the functions `SHIM`, a dict by name.");
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import weakref
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 
 _OURS = (f"__import_{__name__.partition('.')[0]}_dot_", "__import_torch_dot__functorch_dot_autograd_function")
 """How the names begin by which a graph's conditions find our modules, and the one that our autograd Function is of."""
+_KNOWN = ("G['__builtins_dict__", "G['__import_torch_")
+"""How the names of conditions on those begin."""
+_TRACED = str(Path(__file__).with_name("traced.py"))
+_CALLER = nn.modules.module.__file__
+_STAND_IN, _COMPILED_ITSELF = "['__call__'].__closure__[", ".__dict__)['_compiled_call_impl']"
+_GLOBAL_HOOKS = "._global_"
 _CALLS = {"__call__", "_compiled_call_impl", "_call_impl"}
 """What Dynamo makes sure that a module does not override, if it has hooks."""
 
@@ -92,6 +99,8 @@ def _of_hook(frames: list[Any]) -> tuple[Callable[[Any], bool], list[Any]]:
             return told.get("attr") in _CALLS
         if source == always or told.get("key") == key:
             return len(hooks) == 1 or told.get("key") == key
+        if _of_ours(guard):
+            return True
         also = told.get("source_b")  # that two names stand for one object is compared in Python, slowly
         return any(
             link == mine or getattr(link, "global_name", "").startswith(_OURS)
@@ -99,6 +108,18 @@ def _of_hook(frames: list[Any]) -> tuple[Callable[[Any], bool], list[Any]]:
         )
 
     return ours, [mine, hook.source, module.source, always]
+
+
+def _of_ours(guard: Any) -> bool:
+    """Whether a condition is on what stands in for ``Module.__call__``, or on built-ins and torch's functions that only
+    our hooks use, or torch to call them.
+    """
+    name, stack = guard.name, guard.user_stack
+    if _STAND_IN in name or name.endswith(_COMPILED_ITSELF):
+        return True
+    if not stack or not name.startswith(_KNOWN) or _GLOBAL_HOOKS in name:
+        return False
+    return stack[-1].filename == _CALLER or any(frame.filename == _TRACED for frame in stack)
 
 
 def _links(source: Any) -> Iterator[Any]:

@@ -11,25 +11,22 @@ is compiled by itself, each is read at once.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import importlib
 import itertools
-import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
-from neuraldbg.capture import device_op, elsewhere, op
+from neuraldbg.capture import device_op, elsewhere, graph_op
 from neuraldbg.capture.gathered import gather, token
-from neuraldbg.capture.kernel import native
+from neuraldbg.capture.graph_op import observe, observe_at, observe_gradient_at, sample
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.quiet import quieten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     import numpy as np
     import numpy.typing as npt
@@ -38,142 +35,8 @@ if TYPE_CHECKING:
 
 Sample: TypeAlias = tuple[Tensor, int, int, float, float]
 """Of an output: what was taken of it, row, elements, bound and centre of saturation."""
-
-
-def _observe(
-    xs: list[Tensor], table: Tensor, handle: int, rows: list[int], totals: list[int], bounds: list[float]
-) -> None:
-    """Add the statistics of samples to rows of ``table``, shape (rows, op.WIDTH).
-
-    ``totals`` are the elements of what they are samples of, ``bounds`` bound and centre of saturation of each in turn.
-    """
-    if handle not in _open:
-        return
-    for x, row, total, bound, centre in zip(xs, rows, totals, bounds[::2], bounds[1::2], strict=True):
-        _read(x, table, row, total, bound, centre)
-
-
-def _observe_gradients(grads: list[Tensor], handle: int, rows: list[int], totals: list[int]) -> Tensor:
-    """Read samples of gradients. Returns a zero, the gradient of the leaf.
-
-    The table is named by its handle: a tensor saved for backward may not be written to before it is used.
-    """
-    table = _open.get(handle)
-    if table is not None:
-        for grad, row, total in zip(grads, rows, totals, strict=True):
-            if row >= 0:
-                _read(grad, table, row, total)
-    return torch.zeros((), dtype=torch.float32, device="cpu")
-
-
-def _observe_at(x: Tensor, table: Tensor, handle: int, places: Tensor, total: int) -> None:
-    """The same of one sample, by the ``places`` of a ``Plan``."""
-    row, _, bound, centre = places.tolist()
-    if handle in _open and row >= 0:
-        _read(x, table, int(row), total, bound, centre)
-
-
-def _observe_gradient_at(grad: Tensor, handle: int, places: Tensor, total: int) -> Tensor:
-    return _observe_gradients([grad], handle, [int(places[1])], [total])
-
-
-def _read(x: Tensor, table: Tensor, row: int, total: int, bound: float = 0.0, centre: float = 0.0) -> None:
-    if x.numel() and not elsewhere.lies(x):
-        rows = op.rows_of(table)
-        op.observe_cpu(x, rows, row, 0, bound, centre)
-        rows.values[row, op.TOTAL] += total - x.numel()
-
-
-def _sample(x: Tensor, cap: int) -> Tensor:
-    """Return at most about ``cap`` elements of a tensor, a new one: evenly spaced along the axes, all channels or
-    features as long as they fit. Where an axis may have any size nothing is assumed of it.
-    """
-    sizes = [_size(n) for n in x.shape]
-    steps = _steps(sizes, cap)
-    fixed = [isinstance(n, int) for n in x.shape]  # an offset on an axis of any size would be a condition on that
-    for axis, (size, step) in enumerate(zip(sizes, steps, strict=True)):
-        if step > 1:
-            start = min(step // 2, size - 1) if fixed[axis] else 0
-            x = torch.ops.aten.slice.Tensor(x, axis, start, None, step)
-    # Else a sample would be a view, and what it is a view of would have to be written down.
-    return x.float() if x.dtype in _HALVES else x.neg().neg()
-
-
-def _size(n: Any) -> int:
-    """Return a size, and of a size that is not fixed the one it has now."""
-    return n if isinstance(n, int) else n.node.hint if n.node.has_hint() else 1
-
-
-def _steps(sizes: Sequence[int], cap: int) -> list[int]:
-    """Return from which element to which to go along each axis. Channels are the second axis of four or more, features
-    the last of fewer; the others are thinned out first, each to no less than a few.
-    """
-    steps = [1] * len(sizes)
-    kept = 1 if len(sizes) >= _IMAGES else len(sizes) - 1
-    others = [axis for axis in range(len(sizes)) if axis != kept]
-    for least, axes in ((_FEW, others), (1, others), (1, [kept])):
-        for axis in axes:
-            now = [-(-size // step) for size, step in zip(sizes, steps, strict=True)]
-            left = math.prod(now)
-            if left > cap:
-                steps[axis] *= max(1, min(-(-left // cap), now[axis] // least))
-    return steps
-
-
-_HALVES = (torch.float16, torch.bfloat16)
-_IMAGES = 4
-"""Axes from which on the second is one of channels."""
-_FEW = 4
-"""Positions that are left along an axis, as long as others can be thinned out."""
-
-
-# Defined without torch.library.custom_op, whose checks at each call take several times as long as all that is done.
-_LIBRARY = torch.library.Library("neuraldbg", "DEF")
-# Both read any layout: told so, the compiler copies nothing into the layout that eager mode would give it.
-_TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout)
-_LIBRARY.define("sample(Tensor x, int cap) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
-_LIBRARY.define(
-    "observe(Tensor[] xs, Tensor(a!) table, int handle, int[] rows, SymInt[] totals, float[] bounds) -> ()", tags=_TAGS
-)
-_LIBRARY.define("observe_gradients(Tensor[] grads, int handle, int[] rows, SymInt[] totals) -> Tensor", tags=_TAGS)
-_LIBRARY.define("observe_at(Tensor x, Tensor(a!) table, int handle, Tensor places, SymInt total) -> ()", tags=_TAGS)
-_LIBRARY.define("observe_gradient_at(Tensor grad, int handle, Tensor places, SymInt total) -> Tensor", tags=_TAGS)
-_LIBRARY.impl("sample", _sample, "CompositeImplicitAutograd")
-_LIBRARY.impl("observe", _observe, "CompositeExplicitAutograd")
-_LIBRARY.impl("observe_gradients", _observe_gradients, "CompositeExplicitAutograd")
-_LIBRARY.impl("observe_at", _observe_at, "CompositeExplicitAutograd")
-_LIBRARY.impl("observe_gradient_at", _observe_gradient_at, "CompositeExplicitAutograd")
-sample = torch.ops.neuraldbg.sample.default
-observe = torch.ops.neuraldbg.observe.default
-observe_gradients = torch.ops.neuraldbg.observe_gradients.default
-observe_at = torch.ops.neuraldbg.observe_at.default
-observe_gradient_at = torch.ops.neuraldbg.observe_gradient_at.default
-
-
-def _served() -> bool:
-    """Have native code stand in for the operators on tensors of the CPU. Returns whether it does."""
-    if native is None:
-        return False
-    try:
-        library = ctypes.CDLL(str(next(Path(torch.__file__).with_name("lib").glob("*torch_cpu.*"))))
-        native.serve({name: ctypes.cast(library[name], ctypes.c_void_p).value for name in native.functions()})
-    except (StopIteration, OSError, AttributeError, RuntimeError):  # a torch before 2.10, or another build of it
-        return False
-    return True
-
-
-NATIVE = _served()
-"""Whether native code does what the operators do on tensors of the CPU."""
-
-
-def _a_zero(*_: object) -> Tensor:
-    return torch.empty((), dtype=torch.float32, device="cpu")
-
-
-for _name in ("observe", "observe_at"):
-    torch.library.register_fake(f"neuraldbg::{_name}", lambda *_: None, lib=_LIBRARY)
-for _name in ("observe_gradients", "observe_gradient_at"):
-    torch.library.register_fake(f"neuraldbg::{_name}", _a_zero, lib=_LIBRARY)
+_OPENED: Any = None
+"""Stands before the samples of a call."""
 
 
 class _Tap(torch.autograd.Function):
@@ -205,6 +68,11 @@ class _TapAt(torch.autograd.Function):
         return grad, read, None, None, None
 
 
+KEPT = 1024
+"""Elements that a graph keeps of one tensor, about: they are written to memory only to be read, where eager mode reads
+them in place. The root mean square of so many is known to within 5% (two standard errors, of a normal variable)."""
+
+
 class Graph:
     """What is gathered while a graph is traced. Hooks of the watched models open and close it.
 
@@ -213,29 +81,33 @@ class Graph:
     """
 
     def __init__(self, table: Tensor, clock: npt.NDArray[np.float64], cap: int, *, reads: bool) -> None:
-        self.table, self.cap = table, cap
+        self.table, self.cap, self.kept = table, cap, min(cap, KEPT)
         self.reads = reads
         """Whether layers in a graph are read at all."""
         self.handle = next(_handles)
         self._clock = clock
         self.leaf = torch.zeros((), dtype=torch.float32, device="cpu", requires_grad=True)
         """Its gradient is a zero."""
-        self.opened = False
-        """Whether a watched model is being called in the graph."""
         self.samples: list[Sample] = []
+        """While a watched model is being called in the graph, ``_OPENED`` and what was kept; else empty. One list: all
+        that a trace changes the graph sets anew at each call.
+        """
         _graphs[self.handle] = self
         self.rest(resting=False)
+
+    @property
+    def opened(self) -> bool:
+        """Whether a watched model is being called."""
+        return bool(self.samples)
 
     def rest(self, *, resting: bool) -> None:
         """Let compiled graphs pass by for some steps, or read again. They hold the operators all the same: a flag that
         a graph itself could see would have it compiled once more.
         """
         if not resting:
-            _open[self.handle] = self.table
-            if NATIVE:
-                native.point(self.handle, self.table.data_ptr(), self._clock.ctypes.data)
-        elif _open.pop(self.handle, None) is not None and NATIVE:
-            native.point(self.handle, 0, 0)
+            graph_op.begin(self.handle, self.table, self._clock)
+        else:
+            graph_op.rest(self.handle)
 
     def close(self) -> None:
         """Take nothing any more."""
@@ -245,8 +117,6 @@ class Graph:
 
 _graphs: dict[int, Graph] = {}
 """Those that are traced now, and that compiled graphs know, by handle."""
-_open: dict[int, Tensor] = {}
-"""By handle the tables of those that read now."""
 _handles = itertools.count()
 
 
@@ -271,19 +141,19 @@ def see(plan: Plan, output: Any) -> Any:
     tensors = [output] if isinstance(output, Tensor) else [x for _, x in leaves(output)]
     tensors = [x for x in tensors if x.is_floating_point() and not elsewhere.lies(x)]
     whole = isinstance(output, Tensor) and bool(tensors) and output.requires_grad
-    if not (graph.opened and _keeps(graph.handle)):
+    if not (graph.samples and _keeps(graph.handle)):
         for x in tensors:
             found = x.detach()
-            observe_at(sample(found, graph.cap), graph.table, graph.handle, plan.places, found.numel())
-        return _TapAt.apply(output, graph.leaf, plan.places, graph.handle, graph.cap) if whole else None  # type: ignore[no-untyped-call]
+            observe_at(sample(found, graph.kept), graph.table, graph.handle, plan.places, found.numel())
+        return _TapAt.apply(output, graph.leaf, plan.places, graph.handle, graph.kept) if whole else None  # type: ignore[no-untyped-call]
     if not plan.text:
         return None
     row, grad_row, bound, centre = plan.text.split(" ")
     for x in tensors:
         found = x.detach()
-        graph.samples.append((sample(found, graph.cap), int(row), found.numel(), float(bound), float(centre)))
+        graph.samples.append((sample(found, graph.kept), int(row), found.numel(), float(bound), float(centre)))
     if whole and int(grad_row) >= 0:
-        output = _Tap.apply(output, token(graph.leaf, graph.handle), graph.handle, int(grad_row), graph.cap)  # type: ignore[no-untyped-call]
+        output = _Tap.apply(output, token(graph.leaf, graph.handle), graph.handle, int(grad_row), graph.kept)  # type: ignore[no-untyped-call]
     _quieten(plan.handle)
     return output
 
@@ -362,9 +232,10 @@ class Edge:
         if graph is None or torch.compiler.is_exporting():
             return
         if not self.opens:
-            _have_read(graph.samples, graph)
+            _have_read(graph.samples[1:], graph)
         graph.samples.clear()
-        graph.opened = self.opens
+        if self.opens:
+            graph.samples.append(_OPENED)
         if torch.compiler.is_compiling():
             _quieten(self.handle)
 

@@ -1,0 +1,198 @@
+"""The operators of compiled graphs: a sample of a tensor, and what reads samples into the rows of a table.
+
+Tensors in, numbers in the table out. Graphs name a table by its handle: what they find by a Python object they would
+compare at every call. While a table rests the operators do nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from neuraldbg.capture import elsewhere, op
+from neuraldbg.capture.kernel import native
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+
+_open: dict[int, Tensor] = {}
+"""By handle the tables that are written to now."""
+
+
+def begin(handle: int, table: Tensor, clock: npt.NDArray[np.float64]) -> None:
+    """Write to a table, shape (rows, op.WIDTH), from now on, and add the seconds spent to ``clock``, shape (1,)."""
+    _open[handle] = table
+    if NATIVE:
+        native.point(handle, table.data_ptr(), clock.ctypes.data)
+
+
+def rest(handle: int) -> None:
+    """Write to a table no more."""
+    if _open.pop(handle, None) is not None and NATIVE:
+        native.point(handle, 0, 0)
+
+
+def _observe(
+    xs: list[Tensor], table: Tensor, handle: int, rows: list[int], totals: list[int], bounds: list[float]
+) -> None:
+    """Add the statistics of samples to rows of ``table``, shape (rows, op.WIDTH).
+
+    ``totals`` are the elements of what they are samples of, ``bounds`` bound and centre of saturation of each in turn.
+    """
+    if handle not in _open:
+        return
+    for x, row, total, bound, centre in zip(xs, rows, totals, bounds[::2], bounds[1::2], strict=True):
+        _read(x, table, row, total, bound, centre)
+
+
+def _observe_gradients(grads: list[Tensor], handle: int, rows: list[int], totals: list[int]) -> Tensor:
+    """Read samples of gradients. Returns a zero, the gradient of the leaf.
+
+    The table is named by its handle: a tensor saved for backward may not be written to before it is used.
+    """
+    table = _open.get(handle)
+    if table is not None:
+        for grad, row, total in zip(grads, rows, totals, strict=True):
+            if row >= 0:
+                _read(grad, table, row, total)
+    return torch.zeros((), dtype=torch.float32, device="cpu")
+
+
+def _observe_at(x: Tensor, table: Tensor, handle: int, places: Tensor, total: int) -> None:
+    """The same of one sample, by the ``places`` of a ``Plan``."""
+    row, _, bound, centre = places.tolist()
+    if handle in _open and row >= 0:
+        _read(x, table, int(row), total, bound, centre)
+
+
+def _observe_gradient_at(grad: Tensor, handle: int, places: Tensor, total: int) -> Tensor:
+    return _observe_gradients([grad], handle, [int(places[1])], [total])
+
+
+def _read(x: Tensor, table: Tensor, row: int, total: int, bound: float = 0.0, centre: float = 0.0) -> None:
+    if x.numel() and not elsewhere.lies(x):
+        rows = op.rows_of(table)
+        op.observe_cpu(x, rows, row, 0, bound, centre)
+        rows.values[row, op.TOTAL] += total - x.numel()
+
+
+def _sample(x: Tensor, cap: int) -> Tensor:
+    """Return at most about ``cap`` elements of a tensor, a new one: evenly spaced along the axes, all channels or
+    features as long as they fit. Where an axis may have any size nothing is assumed of it.
+    """
+    sizes = [_size(n) for n in x.shape]
+    steps = _steps(sizes, cap)
+    fixed = [isinstance(n, int) for n in x.shape]  # an offset on an axis of any size would be a condition on that
+    for axis, (size, step) in enumerate(zip(sizes, steps, strict=True)):
+        if step > 1:
+            start = min(step // 2, size - 1) if fixed[axis] else 0
+            x = torch.ops.aten.slice.Tensor(x, axis, start, None, step)
+    # Else a sample would be a view, and what it is a view of would have to be written down.
+    return x.float() if x.dtype in _HALVES else x.neg().neg()
+
+
+def _size(n: Any) -> int:
+    """Return a size, and of a size that is not fixed the one it has now."""
+    return n if isinstance(n, int) else n.node.hint if n.node.has_hint() else 1
+
+
+def _steps(sizes: Sequence[int], cap: int) -> list[int]:
+    """Return from which element to which to go along each axis. Channels are the second axis of four or more, features
+    the last of fewer; the others are thinned out first, each to no less than a few.
+    """
+    steps = [1] * len(sizes)
+    kept = 1 if len(sizes) >= _IMAGES else len(sizes) - 1
+    others = [axis for axis in range(len(sizes)) if axis != kept]
+    for least, axes in ((_FEW, others), (1, others), (1, [kept])):
+        for axis in axes:
+            now = [-(-size // step) for size, step in zip(sizes, steps, strict=True)]
+            left = math.prod(now)
+            if left > cap:
+                steps[axis] *= max(1, min(-(-left // cap), now[axis] // least))
+    return steps
+
+
+_HALVES = (torch.float16, torch.bfloat16)
+_IMAGES = 4
+"""Axes from which on the second is one of channels."""
+_FEW = 4
+"""Positions that are left along an axis, as long as others can be thinned out."""
+
+
+# Defined without torch.library.custom_op, whose checks at each call take several times as long as all that is done.
+_LIBRARY = torch.library.Library("neuraldbg", "DEF")
+# Both read any layout: told so, the compiler copies nothing into the layout that eager mode would give it.
+_TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout)
+_LIBRARY.define("sample(Tensor x, int cap) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+_LIBRARY.define(
+    "observe(Tensor[] xs, Tensor(a!) table, int handle, int[] rows, SymInt[] totals, float[] bounds) -> ()", tags=_TAGS
+)
+_LIBRARY.define("observe_gradients(Tensor[] grads, int handle, int[] rows, SymInt[] totals) -> Tensor", tags=_TAGS)
+_LIBRARY.define("observe_at(Tensor x, Tensor(a!) table, int handle, Tensor places, SymInt total) -> ()", tags=_TAGS)
+_LIBRARY.define("observe_gradient_at(Tensor grad, int handle, Tensor places, SymInt total) -> Tensor", tags=_TAGS)
+_LIBRARY.impl("sample", _sample, "CompositeImplicitAutograd")
+_LIBRARY.impl("observe", _observe, "CompositeExplicitAutograd")
+_LIBRARY.impl("observe_gradients", _observe_gradients, "CompositeExplicitAutograd")
+_LIBRARY.impl("observe_at", _observe_at, "CompositeExplicitAutograd")
+_LIBRARY.impl("observe_gradient_at", _observe_gradient_at, "CompositeExplicitAutograd")
+sample = torch.ops.neuraldbg.sample.default
+observe = torch.ops.neuraldbg.observe.default
+observe_gradients = torch.ops.neuraldbg.observe_gradients.default
+observe_at = torch.ops.neuraldbg.observe_at.default
+observe_gradient_at = torch.ops.neuraldbg.observe_gradient_at.default
+
+
+def _served() -> bool:
+    """Have native code stand in for the operators on tensors of the CPU. Returns whether it does."""
+    if native is None:
+        return False
+    try:
+        library = ctypes.CDLL(str(next(Path(torch.__file__).with_name("lib").glob("*torch_cpu.*"))))
+        native.serve({name: ctypes.cast(library[name], ctypes.c_void_p).value for name in native.functions()})
+    except (StopIteration, OSError, AttributeError, RuntimeError):  # a torch before 2.10, or another build of it
+        return False
+    return True
+
+
+NATIVE = _served()
+"""Whether native code does what the operators do on tensors of the CPU."""
+
+
+def _shorten() -> None:
+    """Let calls of the operators from Python, as compiled graphs make them, end before torch's dispatcher while nothing
+    is read: there a call takes longer than reading. Before anything looks at the operators: torch hashes them by this.
+    """
+    modes = getattr(torch._C, "_len_torch_dispatch_stack", None)  # noqa: SLF001 (no public name)
+    for operator, size, handle, result in _CALLS:
+        slow = vars(operator).get("_op")
+        if NATIVE and modes is not None and slow is not None:
+            operator._op = native.Shortcut(slow, modes, result, size, handle)  # noqa: SLF001
+
+
+_CALLS: tuple[tuple[Any, int, int, Tensor | None], ...] = (
+    (observe, 6, 2, None),
+    (observe_at, 5, 2, None),
+    (observe_gradients, 4, 1, torch.zeros((), dtype=torch.float32, device="cpu")),
+    (observe_gradient_at, 4, 1, torch.zeros((), dtype=torch.float32, device="cpu")),
+)
+"""Each operator, how many arguments it has, which of them is the handle, and what it returns when it reads nothing."""
+_shorten()
+
+
+def _a_zero(*_: object) -> Tensor:
+    return torch.empty((), dtype=torch.float32, device="cpu")
+
+
+for _name in ("observe", "observe_at"):
+    torch.library.register_fake(f"neuraldbg::{_name}", lambda *_: None, lib=_LIBRARY)
+for _name in ("observe_gradients", "observe_gradient_at"):
+    torch.library.register_fake(f"neuraldbg::{_name}", _a_zero, lib=_LIBRARY)
