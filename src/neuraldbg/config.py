@@ -38,7 +38,10 @@ class CaptureSettings(Thresholds):
     )
     every: int = Field(1, ge=1, description="Read layer statistics at every n-th step; losses are read at every step.")
     block_cap: int = Field(
-        4_096, ge=64, description="Elements read of one tensor; a larger one is read in evenly spaced blocks."
+        4_096,
+        ge=64,
+        description="Elements read of one tensor; a larger one is read in evenly spaced blocks. A compiled graph keeps "
+        "1,024 of a tensor on the CPU at most.",
     )
     compiled: Literal["observe", "outside"] = Field(
         "observe",

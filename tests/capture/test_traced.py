@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from neuraldbg.capture import graph_op, op
+from neuraldbg.capture.kernel import native as native_kernel
 from neuraldbg.capture.traced import Graph
 
 native = pytest.mark.skipif(not graph_op.NATIVE, reason="no native operators with this torch, or no kernel")
@@ -47,12 +48,21 @@ def test_a_sample_is_small_new_and_made_of_the_tensor(shape, dtype, cap):
         assert taken.numel() >= min(cap, x.numel()) / 2 ** len(shape)
 
 
-def test_a_sample_keeps_channels_and_features_and_leaves_some_of_each_other_axis():
-    assert graph_op.sample(torch.zeros(32, 64, 32, 32), 4096).shape == (4, 64, 4, 4)
-    assert graph_op.sample(torch.zeros(128, 256), 4096).shape == (16, 256)
-    assert graph_op.sample(torch.zeros(8, 128, 256), 4096).shape == (4, 4, 256)
-    assert graph_op.sample(torch.zeros(100_000), 4096).shape == (4000,)
-    assert graph_op.sample(torch.zeros(2, 50_000), 4096).shape == (1, 3846)
+@pytest.mark.parametrize(
+    ("shape", "cap", "left"),
+    [
+        ((32, 64, 32, 32), 4096, (4, 64, 4, 4)),
+        ((128, 256), 4096, (16, 256)),
+        ((8, 128, 256), 4096, (4, 4, 256)),
+        ((128, 1024), 1024, (16, 64)),
+        ((8, 128, 768), 1024, (4, 4, 64)),
+        ((32, 256, 14, 14), 1024, (4, 64, 4, 1)),
+        ((100_000,), 4096, (4000,)),
+        ((2, 50_000), 4096, (2, 2000)),
+    ],
+)
+def test_a_sample_leaves_features_and_enough_positions_that_none_speaks_alone(shape, cap, left):
+    assert graph_op.sample(torch.zeros(shape), cap).shape == left
 
 
 @native
@@ -136,11 +146,30 @@ def test_a_call_that_reads_nothing_takes_any_arguments_that_the_operator_does(gr
     for wrong in ([x], "x", [8]), ([x], graph.handle, [0]):
         with pytest.raises((RuntimeError, TypeError)):
             graph_op.observe_gradients(*wrong)
-    grad = torch.ones((), requires_grad=True)
-    for _ in range(2):  # what is returned is never changed by who gets it
-        grad.backward(graph_op.observe_gradients([x], graph.handle, [0], [8]))
-        grad.grad.add_(1.0)
-    assert graph_op.observe_gradients([x], graph.handle, [0], [8]).item() == 0.0
+
+
+@native
+def test_what_is_returned_is_the_callers(graph):  # compilers write into it, autograd hangs its graph on it
+    graph.rest(resting=True)
+    places = torch.zeros(4, dtype=torch.float64)
+    for read in (
+        lambda: graph_op.observe_gradients([torch.ones(8)], graph.handle, [0], [8]),
+        lambda: graph_op.observe_gradient_at(torch.ones(8), graph.handle, places, 8),
+    ):
+        first, second = read(), read()
+        first.fill_(5.0).requires_grad_()
+        assert second.item() == read().item() == 0.0
+        assert not read().requires_grad
+        assert first.data_ptr() != second.data_ptr()
+
+
+@native
+def test_a_shortcut_refuses_what_it_could_not_read():
+    for size, handle in (0, 0), (2, 2), (2, -1):
+        with pytest.raises(ValueError, match="handle"):
+            native_kernel.Shortcut(len, len, None, size, handle)
+    with pytest.raises(TypeError):
+        native_kernel.Shortcut(len, len, None, "2", 1)
 
 
 @native

@@ -1,4 +1,4 @@
-/* The operators that graphs of torch.compile hold, traced.py, without Python in between: included by _kernel.c.
+/* The operators that graphs of torch.compile hold, graph_op.py, without Python in between: included by _kernel.c.
 
    They are registered by torch's C interface that is stable over its versions, whose functions Python finds and hands
    over as addresses: nothing is linked. What a call is given belongs to it and is deleted by it. */
@@ -202,7 +202,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *slow;   /* what it stands in for */
     PyObject *modes;  /* tells how many modes of dispatch are active: whoever traces must see the operator */
-    PyObject *result; /* what the operator returns when it reads nothing */
+    PyObject *result; /* makes what the operator returns when it reads nothing; None for nothing */
     int64_t size, handle; /* arguments, and which of them is the handle of the table */
 } Shortcut;
 
@@ -224,8 +224,8 @@ static int does_nothing(const Shortcut *self, PyObject *args) {
 static PyObject *shortcut_call(PyObject *object, PyObject *args, PyObject *kwargs) {
     Shortcut *self = (Shortcut *)object;
     if (!(kwargs && PyDict_Size(kwargs)) && does_nothing(self, args)) {
-        Py_INCREF(self->result);
-        return self->result;
+        if (self->result != Py_None) return PyObject_CallObject(self->result, NULL);
+        Py_RETURN_NONE;
     }
     PyErr_Clear();
     return PyObject_Call(self->slow, args, kwargs);
@@ -233,12 +233,20 @@ static PyObject *shortcut_call(PyObject *object, PyObject *args, PyObject *kwarg
 
 static int shortcut_init(PyObject *object, PyObject *args, PyObject *kwargs) {
     Shortcut *self = (Shortcut *)object;
+    PyObject *values[3], **places[] = {&self->slow, &self->modes, &self->result};
     long long size, handle;
     (void)kwargs;
-    if (!PyArg_ParseTuple(args, "OOOLL", &self->slow, &self->modes, &self->result, &size, &handle)) return -1;
-    Py_INCREF(self->slow);
-    Py_INCREF(self->modes);
-    Py_INCREF(self->result);
+    if (!PyArg_ParseTuple(args, "OOOLL", values, values + 1, values + 2, &size, &handle)) return -1;
+    if (size < 1 || handle < 0 || handle >= size) {
+        PyErr_SetString(PyExc_ValueError, "the handle has to be one of the arguments");
+        return -1;
+    }
+    for (int i = 0; i < 3; i++) {
+        PyObject *old = *places[i];
+        Py_INCREF(values[i]);
+        *places[i] = values[i];
+        Py_XDECREF(old);
+    }
     self->size = size, self->handle = handle;
     return 0;
 }
@@ -255,7 +263,7 @@ static void shortcut_free(PyObject *object) {
 
 static PyType_Slot shortcut_slots[] = {
     {Py_tp_doc, "Shortcut(slow, modes, result, size, handle): calls `slow`, an operator of `size` arguments, unless it would "
-                "read nothing, by the table at the place `handle`; then returns `result`."},
+                "read nothing, by the table at the place `handle`; then returns what `result` makes, if it is not None."},
     {Py_tp_init, (void *)shortcut_init}, {Py_tp_call, (void *)shortcut_call}, {Py_tp_dealloc, (void *)shortcut_free},
     {0, NULL},
 };

@@ -18,7 +18,7 @@ from neuraldbg.capture import elsewhere, op
 from neuraldbg.capture.kernel import native
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -86,15 +86,15 @@ def _read(x: Tensor, table: Tensor, row: int, total: int, bound: float = 0.0, ce
 
 
 def _sample(x: Tensor, cap: int) -> Tensor:
-    """Return at most about ``cap`` elements of a tensor, a new one: evenly spaced along the axes, all channels or
-    features as long as they fit. Where an axis may have any size nothing is assumed of it.
+    """Return at most about ``cap`` elements of a tensor, a new one: evenly spaced along the axes. Of an axis that may have
+    any size nothing is assumed of it.
     """
     sizes = [_size(n) for n in x.shape]
     steps = _steps(sizes, cap)
     fixed = [isinstance(n, int) for n in x.shape]  # an offset on an axis of any size would be a condition on that
     for axis, (size, step) in enumerate(zip(sizes, steps, strict=True)):
         if step > 1:
-            start = min(step // 2, size - 1) if fixed[axis] else 0
+            start = (size - 1) % step // 2 if fixed[axis] else 0
             x = torch.ops.aten.slice.Tensor(x, axis, start, None, step)
     # Else a sample would be a view, and what it is a view of would have to be written down.
     return x.float() if x.dtype in _HALVES else x.neg().neg()
@@ -107,12 +107,14 @@ def _size(n: Any) -> int:
 
 def _steps(sizes: Sequence[int], cap: int) -> list[int]:
     """Return from which element to which to go along each axis. Channels are the second axis of four or more, features
-    the last of fewer; the others are thinned out first, each to no less than a few.
+    the last of fewer: they are all kept as long as they leave room for so many positions, rows or pixels that no single
+    one speaks for the layer. The batch, the first axis, is thinned out last: its elements tell least of each other.
     """
     steps = [1] * len(sizes)
     kept = 1 if len(sizes) >= _IMAGES else len(sizes) - 1
     others = [axis for axis in range(len(sizes)) if axis != kept]
-    for least, axes in ((_FEW, others), (1, others), (1, [kept])):
+    few = math.ceil(_POSITIONS ** (1 / max(len(others), 1)))
+    for least, axes in ((few, others), (_FEATURES, [kept]), (1, others[::-1]), (1, [kept])):
         for axis in axes:
             now = [-(-size // step) for size, step in zip(sizes, steps, strict=True)]
             left = math.prod(now)
@@ -124,8 +126,8 @@ def _steps(sizes: Sequence[int], cap: int) -> list[int]:
 _HALVES = (torch.float16, torch.bfloat16)
 _IMAGES = 4
 """Axes from which on the second is one of channels."""
-_FEW = 4
-"""Positions that are left along an axis, as long as others can be thinned out."""
+_POSITIONS, _FEATURES = 16, 64
+"""What is left of either, about, as long as the other can be thinned out."""
 
 
 # Defined without torch.library.custom_op, whose checks at each call take several times as long as all that is done.
@@ -171,20 +173,22 @@ def _shorten() -> None:
     """Let calls of the operators from Python, as compiled graphs make them, end before torch's dispatcher while nothing
     is read: there a call takes longer than reading. Before anything looks at the operators: torch hashes them by this.
     """
+    shortcut = getattr(native, "Shortcut", None)
     modes = getattr(torch._C, "_len_torch_dispatch_stack", None)  # noqa: SLF001 (no public name)
     for operator, size, handle, result in _CALLS:
         slow = vars(operator).get("_op")
-        if NATIVE and modes is not None and slow is not None:
-            operator._op = native.Shortcut(slow, modes, result, size, handle)  # noqa: SLF001
+        if NATIVE and shortcut is not None and modes is not None and slow is not None:
+            operator._op = shortcut(slow, modes, result, size, handle)  # noqa: SLF001
 
 
-_CALLS: tuple[tuple[Any, int, int, Tensor | None], ...] = (
+_ZERO = torch.zeros((), dtype=torch.float32, device="cpu")
+_CALLS: tuple[tuple[Any, int, int, Callable[[], Tensor] | None], ...] = (
     (observe, 6, 2, None),
     (observe_at, 5, 2, None),
-    (observe_gradients, 4, 1, torch.zeros((), dtype=torch.float32, device="cpu")),
-    (observe_gradient_at, 4, 1, torch.zeros((), dtype=torch.float32, device="cpu")),
+    (observe_gradients, 4, 1, _ZERO.clone),  # a new one at each call: compilers and autograd write to what they get
+    (observe_gradient_at, 4, 1, _ZERO.clone),
 )
-"""Each operator, how many arguments it has, which of them is the handle, and what it returns when it reads nothing."""
+"""Each operator, how many arguments it has, which of them is the handle, what makes the result when nothing is read."""
 _shorten()
 
 

@@ -1,7 +1,7 @@
 """The one statistics operation: a tensor in, one row of a table grows.
 
-Eager hooks call ``observe_cpu`` or ``observe_device`` directly; what a graph of torch.compile holds stands in
-``traced.py``. A row accumulates over the calls of one step, so micro-batches and repeated calls need no bookkeeping.
+Eager hooks call ``observe_cpu`` or ``observe_device`` directly; the operators of compiled graphs stand in
+``graph_op.py``. A row accumulates over the calls of one step, so micro-batches and repeated calls need no bookkeeping.
 
 The raw columns, float64: total, count, nonfinite, sum, sum of squares, min, max, zeros, saturated, and the elements
 that half precision would round to zero (under) or to infinity (over).

@@ -10,8 +10,10 @@ Dynamo has no public way to say this. Where its inner workings are others than t
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
+import re
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +29,16 @@ _KNOWN = ("G['__builtins_dict__", "G['__import_torch_")
 """How the names of conditions on those begin."""
 _TRACED = str(Path(__file__).with_name("traced.py"))
 _CALLER = nn.modules.module.__file__
-_STAND_IN, _COMPILED_ITSELF = "['__call__'].__closure__[", ".__dict__)['_compiled_call_impl']"
+_STAND_IN = str(Path(__file__).with_name("models.py"))
+_OF_CLASS = re.compile(
+    r"dict\((?P<owner>.*)\.__dict__\)\["
+    r"(?:'_compiled_call_impl'\]|'__call__'\]\.__closure__\[\d+\](?:\.cell_contents(?:\.__code__)?)?)"
+)
+"""The names of conditions on a class whose ``__call__`` Dynamo looks into: which of two methods it calls, and what a
+function in its place holds, but nothing behind that.
+"""
+_SAMPLES = "samples"
+"""What a graph finds of us that may differ from call to call: how many of these are there when it begins."""
 _GLOBAL_HOOKS = "._global_"
 _CALLS = {"__call__", "_compiled_call_impl", "_call_impl"}
 """What Dynamo makes sure that a module does not override, if it has hooks."""
@@ -52,7 +63,7 @@ def quieten(output: Any, is_root: Callable[[nn.Module], bool]) -> None:
         frames = list(_frames(output.current_tx))
         trace = _traces.setdefault(output.guards, _Trace())
         if _same_root(frames, trace, is_root):
-            _drop(output.guards, *_of_hook(frames), trace)
+            _drop(output.guards, *_of_hook(frames, output), trace)
     except (AttributeError, ImportError, KeyError, StopIteration, TypeError, ValueError):  # another torch
         return
 
@@ -77,7 +88,7 @@ def _same_root(frames: list[Any], trace: _Trace, is_root: Callable[[nn.Module], 
     return False
 
 
-def _of_hook(frames: list[Any]) -> tuple[Callable[[Any], bool], list[Any]]:
+def _of_hook(frames: list[Any], output: Any) -> tuple[Callable[[Any], bool], list[Any]]:
     """Return what tells whether a condition is there because of the hook that is being traced; and what conditions may
     have been on since before the hooks of the layers below were traced.
     """
@@ -99,7 +110,9 @@ def _of_hook(frames: list[Any]) -> tuple[Callable[[Any], bool], list[Any]]:
             return told.get("attr") in _CALLS
         if source == always or told.get("key") == key:
             return len(hooks) == 1 or told.get("key") == key
-        if _of_ours(guard):
+        if getattr(source, "member", None) == _SAMPLES:
+            return False
+        if _of_ours(guard, output):
             return True
         also = told.get("source_b")  # that two names stand for one object is compared in Python, slowly
         return any(
@@ -110,16 +123,26 @@ def _of_hook(frames: list[Any]) -> tuple[Callable[[Any], bool], list[Any]]:
     return ours, [mine, hook.source, module.source, always]
 
 
-def _of_ours(guard: Any) -> bool:
+def _of_ours(guard: Any, output: Any) -> bool:
     """Whether a condition is on what stands in for ``Module.__call__``, or on built-ins and torch's functions that only
     our hooks use, or torch to call them.
     """
     name, stack = guard.name, guard.user_stack
-    if _STAND_IN in name or name.endswith(_COMPILED_ITSELF):
-        return True
+    if (found := _OF_CLASS.fullmatch(name)) is not None:
+        return _is_module(found["owner"], output)
     if not stack or not name.startswith(_KNOWN) or _GLOBAL_HOOKS in name:
         return False
     return stack[-1].filename == _CALLER or any(frame.filename == _TRACED for frame in stack)
+
+
+def _is_module(expression: str, output: Any) -> bool:
+    """Whether an expression of Dynamo's stands for ``nn.Module``, while what we have put there is its ``__call__``."""
+    code = getattr(vars(nn.Module)["__call__"], "__code__", None)
+    if code is None or code.co_filename != _STAND_IN:
+        return False
+    with contextlib.suppress(Exception):  # of another torch, which calls things by other names
+        return eval(expression, {"L": output.local_scope, "G": output.global_scope}) is nn.Module  # noqa: S307 (as Dynamo does)
+    return False
 
 
 def _links(source: Any) -> Iterator[Any]:

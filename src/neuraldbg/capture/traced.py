@@ -1,4 +1,4 @@
-"""What a graph of torch.compile holds of us: samples of outputs and of gradients, and the operators that read them.
+"""What a graph of torch.compile holds of us: samples of outputs and of gradients, for operators that read them.
 
 A sample is taken by operations that the compiler knows, so that it fuses them with what made the tensor, and writes
 down no more than the sample. Samples of outputs are kept until the outermost watched module returns, and read by one
@@ -69,8 +69,8 @@ class _TapAt(torch.autograd.Function):
 
 
 KEPT = 1024
-"""Elements that a graph keeps of one tensor, about: they are written to memory only to be read, where eager mode reads
-them in place. The root mean square of so many is known to within 5% (two standard errors, of a normal variable)."""
+"""Elements that a graph keeps of one tensor, at most: they are written to memory only to be read; eager mode reads them
+where they lie. Of independent values so many give the root mean square to within 5% (two standard errors)."""
 
 
 class Graph:
@@ -141,7 +141,7 @@ def see(plan: Plan, output: Any) -> Any:
     tensors = [output] if isinstance(output, Tensor) else [x for _, x in leaves(output)]
     tensors = [x for x in tensors if x.is_floating_point() and not elsewhere.lies(x)]
     whole = isinstance(output, Tensor) and bool(tensors) and output.requires_grad
-    if not (graph.samples and _keeps(graph.handle)):
+    if not (_keeps(graph.handle) and graph.samples):  # in this order: what is looked at here is a condition
         for x in tensors:
             found = x.detach()
             observe_at(sample(found, graph.kept), graph.table, graph.handle, plan.places, found.numel())
