@@ -86,8 +86,8 @@ def _read(x: Tensor, table: Tensor, row: int, total: int, bound: float = 0.0, ce
 
 
 def _sample(x: Tensor, cap: int) -> Tensor:
-    """Return at most about ``cap`` elements of a tensor, a new one: evenly spaced along the axes. Where an axis is of any
-    size nothing is assumed of it.
+    """Return at most about ``cap`` elements of a tensor, a new one: evenly spaced along the axes. Where an axis may
+    have any size nothing is assumed of it.
     """
     sizes = [_size(n) for n in x.shape]
     steps = _steps(sizes, cap)
