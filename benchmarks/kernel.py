@@ -74,8 +74,8 @@ def torch_call(x: Tensor) -> Callable[[], None]:
 
 
 def plain_reads(x: Tensor) -> dict[str, Callable[[], object]]:
-    """Return ways to read as much memory as a tensor has, once. Each reads its own, or the next would find it in a cache
-    that the tensor has no part in; and torch has allocated it: numpy asks for huge pages, which only who asks may get.
+    """Return ways to read as much memory as a tensor has, once. Each reads its own, or the next would find it in a
+    cache that the tensor has no part in. Torch allocates it: numpy asks for huge pages, which only who asks may get.
     """
     size = x.numel() * x.element_size()
     whole, squared, largest, added, summed = (torch.ones(size, dtype=torch.uint8) for _ in range(5))
