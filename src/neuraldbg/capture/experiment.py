@@ -26,7 +26,7 @@ from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.purity import Unfit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch import nn
 
@@ -97,7 +97,35 @@ class Bench:
             return self.call(change, seed)
         return [(name, x.detach()) for name, x in leaves(output) if x.is_floating_point() and x.numel()]
 
-    def _run(self, change: Callable[[str, Tensor], Tensor] | None, seed: int) -> Any:
+    def gradients(self, change: Callable[[str, Tensor], Tensor], but: set[str]) -> list[Tensor]:
+        """Return the gradients, of the outputs weighted at random, at the floating tensors among the changed arguments,
+        ``but`` some by name.
+        """
+        if time.perf_counter() - self.began > self.seconds:
+            raise Unfit("it takes too long")
+        given: list[Tensor] = []
+
+        def noted(name: str, x: Tensor) -> Tensor:
+            x = change(name, x)
+            if name in but or not x.is_floating_point():
+                return x
+            given.append(x.detach().clone().requires_grad_())
+            return given[-1]
+
+        try:
+            with torch.enable_grad():
+                outputs = [x for _, x in leaves(self._run(noted, graded=True)) if x.requires_grad and x.numel()]
+                weighted = [(x * _weights(x)).sum() for x in outputs]
+                found: Sequence[Tensor | None] = ()
+                if weighted and given:
+                    found = torch.autograd.grad(weighted, given, allow_unused=True)
+        except Unfit:
+            raise
+        except Exception as error:
+            raise Unfit(f"its copy cannot be differentiated ({type(error).__name__})") from error
+        return [x for x in found if x is not None]
+
+    def _run(self, change: Callable[[str, Tensor], Tensor] | None, seed: int = SEED, *, graded: bool = False) -> Any:
         _seed(seed)
         args = {str(i): value for i, value in enumerate(self.args)}
 
@@ -106,8 +134,12 @@ class Bench:
 
         changed = rebuilt({**args, **self.kwargs}, taken)
         positional = [changed.pop(str(i)) for i in range(len(self.args))]
-        with torch.no_grad():
+        with torch.set_grad_enabled(graded):
             return self.module(*positional, **changed)
+
+
+def _weights(x: Tensor) -> Tensor:
+    return torch.randn(x.shape, generator=torch.Generator().manual_seed(SEED)).to(x.device, x.dtype)
 
 
 @dataclass(frozen=True)

@@ -197,6 +197,15 @@ def test_an_input_that_fades_is_not_ignored():
     assert (found["ignored"], found["faded"]) == (False, True)
 
 
+def test_an_input_that_is_wiped_between_layers_is_ignored():
+    class Wiped(Mlp):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(0.0 * x + 1.0)
+
+    found = experiments(trained(Wiped(), batches(flat_digits(), 4)))["input_ignored"]
+    assert (found["ignored"], found["layer"], found.get("faded")) == (True, None, None)
+
+
 def test_a_collapsed_network_does_not_ignore_its_input():
     model = Mlp()
     with torch.no_grad():
