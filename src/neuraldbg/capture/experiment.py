@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from neuraldbg.capture.leaves import leaves
-from neuraldbg.capture.purity import Unfit
+from neuraldbg.capture.purity import TooLong, Unfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 SECONDS = 0.5
 """Time that all experiments of one moment may take."""
 SEED = 20_240_229
+_BACKWARD_HOOKS = ("_global_backward_hooks", "_global_backward_pre_hooks")
 _SCALARS = (str, bytes, int, float, bool, complex, type(None), torch.dtype, torch.device, torch.Size)
 
 
@@ -84,7 +85,7 @@ class Bench:
     def call(self, change: Callable[[str, Tensor], Tensor] | None = None, seed: int = SEED) -> list[tuple[str, Tensor]]:
         """Run the twin on a copy of the arguments, changed leaf by leaf; returns the floating tensors that came out."""
         if time.perf_counter() - self.began > self.seconds:
-            raise Unfit("it takes too long")
+            raise TooLong("it takes too long")
         try:
             output = self._run(change, seed)
         except Unfit:
@@ -102,7 +103,9 @@ class Bench:
         ``but`` some by name.
         """
         if time.perf_counter() - self.began > self.seconds:
-            raise Unfit("it takes too long")
+            raise TooLong("it takes too long")
+        if any(getattr(torch.nn.modules.module, name, None) for name in _BACKWARD_HOOKS):
+            raise Unfit("hooks are set on the backward passes of all modules of the program")
         given: list[Tensor] = []
 
         def noted(name: str, x: Tensor) -> Tensor:
@@ -113,7 +116,8 @@ class Bench:
             return given[-1]
 
         try:
-            with torch.enable_grad():
+            # a program that packs what is saved for backward passes would be asked to pack this, too
+            with torch.enable_grad(), torch.autograd.graph.disable_saved_tensors_hooks("a copy is differentiated"):
                 outputs = [x for _, x in leaves(self._run(noted, graded=True)) if x.requires_grad and x.numel()]
                 weighted = [(x * _weights(x)).sum() for x in outputs]
                 found: Sequence[Tensor | None] = ()

@@ -28,6 +28,10 @@ class Unfit(Exception):
     """Why a model is left alone."""
 
 
+class TooLong(Unfit):
+    """It would take longer than an experiment may: nothing has been learnt of the model."""
+
+
 TRUSTED = frozenset({
     "torch", "numpy", "math", "cmath", "builtins", "einops", "torchvision", "transformers", "timm", "functools",
     "itertools", "operator", "collections", "typing", "typing_extensions", "dataclasses", "enum", "copy", "numbers",

@@ -38,7 +38,7 @@ _OF_CLASS = re.compile(
 function in its place holds, but nothing behind that.
 """
 _SAMPLES = "samples"
-"""What a graph finds of us that may differ from call to call: how many of these are there when it begins."""
+"""What a graph finds of us that may differ from call to call: those that were kept before a graph break."""
 _GLOBAL_HOOKS = "._global_"
 _CALLS = {"__call__", "_compiled_call_impl", "_call_impl"}
 """What Dynamo makes sure that a module does not override, if it has hooks."""
@@ -110,7 +110,7 @@ def _of_hook(frames: list[Any], output: Any) -> tuple[Callable[[Any], bool], lis
             return told.get("attr") in _CALLS
         if source == always or told.get("key") == key:
             return len(hooks) == 1 or told.get("key") == key
-        if getattr(source, "member", None) == _SAMPLES:
+        if any(getattr(link, "member", None) == _SAMPLES for link in _links(source)):
             return False
         if _of_ours(guard, output):
             return True

@@ -197,6 +197,27 @@ def test_an_input_that_fades_is_not_ignored():
     assert (found["ignored"], found["faded"]) == (False, True)
 
 
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+def test_no_backward_pass_is_made_where_the_program_hears_of_each():
+    heard = []
+
+    class Late(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn, self.head = nn.RNN(8, 16, batch_first=True), nn.Linear(16, 10)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = x.view(-1, 8, 8)
+            return self.head(self.rnn(torch.cat([x, x.new_zeros(len(x), 150, 8)], 1))[0][:, -1])
+
+    handle = nn.modules.module.register_module_full_backward_hook(lambda *_: heard.append(1))
+    try:
+        experiments(trained(Late(), batches(flat_digits(), 4)))
+    finally:
+        handle.remove()
+    assert len(heard) == 4 * 3  # in the steps' own passes: of the model and its two layers
+
+
 def test_an_input_that_is_wiped_between_layers_is_ignored():
     class Wiped(Mlp):
         def forward(self, x: Tensor) -> Tensor:
