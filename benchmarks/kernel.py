@@ -1,4 +1,4 @@
-"""How fast one tensor is read: the statistics kernel beside a plain read of the same memory, on one thread.
+"""How fast one tensor is read: the statistics kernel beside a plain read of as much memory, on one thread.
 
     python benchmarks/kernel.py [--quick] [--json FILE]
 

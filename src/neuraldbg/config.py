@@ -41,7 +41,7 @@ class CaptureSettings(Thresholds):
         4_096,
         ge=64,
         description="Elements read of one tensor; a larger one is read in evenly spaced blocks. A compiled graph keeps "
-        "1,024 of a tensor on the CPU at most.",
+        "about 1,024 of a tensor on the CPU.",
     )
     compiled: Literal["observe", "outside"] = Field(
         "observe",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -12,6 +12,9 @@ from tests.capture.riding import ride
 from torch import nn
 
 from neuraldbg.nouns import column
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
@@ -140,37 +143,41 @@ def test_what_a_class_of_the_programs_own_holds_is_still_a_condition() -> None:
     assert torch.allclose(outputs[1], 3.0 * outputs[0])
 
 
+def steps(net: nn.Module, flags: Sequence[bool], *, compiled: bool) -> list[float]:
+    """Train, with one value of ``net.flag`` a step, and return the losses."""
+    call = torch.compile(net, backend="aot_eager") if compiled else net
+    opt, losses = torch.optim.SGD(net.parameters(), lr=0.01), []
+    for flag in flags:
+        net.flag = flag
+        opt.zero_grad()
+        loss = call(X).square().mean()
+        loss.backward()
+        opt.step()
+        losses.append(loss.item())
+    return losses
+
+
 def test_a_part_before_a_graph_break_may_keep_another_number_of_samples() -> None:
     class Broken(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             torch.manual_seed(0)
             self.first, self.more, self.last = nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 16)
-            self.extra = True
+            self.flag = True
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             x = self.first(x)
-            if self.extra:
+            if self.flag:
                 x = self.more(x)
             torch._dynamo.graph_break()
             out: torch.Tensor = self.last(x)
             return out
 
-    def program(net: Broken, call: Any) -> list[float]:
-        opt, losses = torch.optim.SGD(net.parameters(), lr=0.01), []
-        for extra in (True, True, False, True, False):
-            net.extra = extra
-            opt.zero_grad()
-            loss = call(X).square().mean()
-            loss.backward()
-            opt.step()
-            losses.append(loss.item())
-        return losses
-
+    flags = True, True, False, True, False
     net, plain = Broken(), Broken()
     losses: list[float] = []
-    seen = ride(lambda: losses.extend(program(net, torch.compile(net, backend="aot_eager"))), net, probes=False)
-    assert losses == pytest.approx(program(plain, plain), rel=1e-5)
+    seen = ride(lambda: losses.extend(steps(net, flags, compiled=True)), net, probes=False)
+    assert losses == pytest.approx(steps(plain, flags, compiled=False), rel=1e-5)
     for layer in ("first", "last"):
         row = seen.row("activation", layer)
         assert [step.table[row, column("count")] for step in seen.steps] == [8 * 16] * 5
@@ -182,26 +189,16 @@ def test_another_layer_before_a_graph_break_gets_its_own_numbers() -> None:
             super().__init__()
             torch.manual_seed(0)
             self.one, self.other, self.last = nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 16)
-            self.first = True
+            self.flag = True
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            x = self.one(x) if self.first else self.other(x)
+            x = self.one(x) if self.flag else self.other(x)
             torch._dynamo.graph_break()
             out: torch.Tensor = self.last(x)
             return out
 
     net = Either()
-
-    def program() -> None:
-        opt = torch.optim.SGD(net.parameters(), lr=0.01)
-        call = torch.compile(net, backend="aot_eager")
-        for first in (True, False, True, False):
-            net.first = first
-            opt.zero_grad()
-            call(X).square().mean().backward()
-            opt.step()
-
-    seen = ride(program, net, probes=False)
+    seen = ride(lambda: steps(net, (True, False, True, False), compiled=True), net, probes=False)
     for layer, counts in (("one", [128, 0, 128, 0]), ("other", [0, 128, 0, 128]), ("last", [128] * 4)):
         row = seen.row("activation", layer)
         assert [step.table[row, column("count")] for step in seen.steps] == counts, layer

@@ -84,8 +84,7 @@ class Bench:
 
     def call(self, change: Callable[[str, Tensor], Tensor] | None = None, seed: int = SEED) -> list[tuple[str, Tensor]]:
         """Run the twin on a copy of the arguments, changed leaf by leaf; returns the floating tensors that came out."""
-        if time.perf_counter() - self.began > self.seconds:
-            raise TooLong("it takes too long")
+        self._hurry()
         try:
             output = self._run(change, seed)
         except Unfit:
@@ -102,8 +101,7 @@ class Bench:
         """Return the gradients, of the outputs weighted at random, at the floating tensors among the changed arguments,
         ``but`` some by name.
         """
-        if time.perf_counter() - self.began > self.seconds:
-            raise TooLong("it takes too long")
+        self._hurry()
         if any(getattr(torch.nn.modules.module, name, None) for name in _BACKWARD_HOOKS):
             raise Unfit("hooks are set on the backward passes of all modules of the program")
         given: list[Tensor] = []
@@ -128,6 +126,10 @@ class Bench:
         except Exception as error:
             raise Unfit(f"its copy cannot be differentiated ({type(error).__name__})") from error
         return [x for x in found if x is not None]
+
+    def _hurry(self) -> None:
+        if time.perf_counter() - self.began > self.seconds:
+            raise TooLong("it takes too long")
 
     def _run(self, change: Callable[[str, Tensor], Tensor] | None, seed: int = SEED, *, graded: bool = False) -> Any:
         _seed(seed)

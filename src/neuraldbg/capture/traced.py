@@ -69,8 +69,9 @@ class _TapAt(torch.autograd.Function):
 
 
 KEPT = 1024
-"""Elements that a graph keeps of one tensor, at most: they are written to memory only to be read; eager mode reads them
-where they lie. Of independent values so many give the root mean square to within 5% (two standard errors)."""
+"""Elements that a graph keeps of one tensor, at most, of the sizes that it was made for. They are written to memory
+only to be read; eager mode reads them where they lie. Of independent values so many give the root mean square to within
+5% (two standard errors)."""
 
 
 class Graph:

@@ -183,36 +183,29 @@ def test_the_layer_where_the_input_gets_lost():
     assert (found["ignored"], found["layer"]) == (True, "norm")
 
 
+class Forgetful(nn.Module):
+    """Reads its input, and then 150 zeros."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn, self.head = nn.RNN(8, 16, batch_first=True), nn.Linear(16, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.view(-1, 8, 8)
+        return self.head(self.rnn(torch.cat([x, x.new_zeros(len(x), 150, 8)], 1))[0][:, -1])
+
+
 def test_an_input_that_fades_is_not_ignored():
-    class Reader(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.rnn, self.head = nn.RNN(8, 16, batch_first=True), nn.Linear(16, 10)
-
-        def forward(self, x: Tensor) -> Tensor:
-            x = x.view(-1, 8, 8)
-            return self.head(self.rnn(torch.cat([x, x.new_zeros(len(x), 150, 8)], 1))[0][:, -1])
-
-    found = experiments(trained(Reader(), batches(flat_digits(), 4)))["input_ignored"]
+    found = experiments(trained(Forgetful(), batches(flat_digits(), 4)))["input_ignored"]
     assert (found["ignored"], found["faded"]) == (False, True)
 
 
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 def test_no_backward_pass_is_made_where_the_program_hears_of_each():
     heard = []
-
-    class Late(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.rnn, self.head = nn.RNN(8, 16, batch_first=True), nn.Linear(16, 10)
-
-        def forward(self, x: Tensor) -> Tensor:
-            x = x.view(-1, 8, 8)
-            return self.head(self.rnn(torch.cat([x, x.new_zeros(len(x), 150, 8)], 1))[0][:, -1])
-
     handle = nn.modules.module.register_module_full_backward_hook(lambda *_: heard.append(1))
     try:
-        experiments(trained(Late(), batches(flat_digits(), 4)))
+        experiments(trained(Forgetful(), batches(flat_digits(), 4)))
     finally:
         handle.remove()
     assert len(heard) == 4 * 3  # in the steps' own passes: of the model and its two layers
