@@ -3,8 +3,9 @@
     python benchmarks/overhead.py [--models MLP,GPT] [--quick] [--no-peers] [--no-compiled] [--json FILE]
 
 Each kind (``kinds.py``) trains its own copy of a model, of the same seed, in a process that stays attached from the
-first step to the last (``turns.py``). They take turns of half a second; who has none is stopped (``workers.py``). A
-second bare copy says what differences mean nothing here. `performance.py` writes what comes out to docs/performance.md.
+first step to the last (``turns.py``). They take turns of half a second; who has none is stopped (``workers.py``). For
+this tool that is done with several sets of processes (``rounds.py``). A second bare copy says what differences mean
+nothing here. `performance.py` writes what comes out to docs/performance.md.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import signal
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from kinds import KINDS
 from models import WORKLOADS
 from rich.console import Console
 from rich.table import Table
-from rounds import BARE, LEAST, Cost, Course, Effort, cost, in_turns, opening, tell_opening
+from rounds import BARE, LEAST, Cost, Course, Effort, cost, in_turns, opening, pooled, tell_opening
 from traincheck_peer import command
 from workers import Worker, WorkerFailed
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 OURS = ("bare again", "NeuralDBG", "NeuralDBG, all")
 PEERS = tuple(kind.name for kind in KINDS.values() if kind.peer)
 COMPILED = ("MLP", "Narrow", "ConvNet", "LSTM", "GPT")
-QUICK = Effort(rounds=2, peer_rounds=1, opening_s=2.0)
+QUICK = Effort(sets=2, rounds=2, peer_rounds=1, opening_s=2.0)
 
 
 @dataclass
@@ -55,25 +56,28 @@ def started(stack: ExitStack, kind: str, workload: str, compiled: bool) -> Worke
 
 
 def measure(workload: str, compiled: bool, effort: Effort, *, peers: bool) -> Result:
-    """Measure one workload: first this tool, then the others beside the same bare training."""
+    """Measure one workload: this tool in several sets of processes, the others beside one bare training."""
     kinds = [*OURS, *(("NeuralDBG, every 2nd",) if compiled else ())]
-    with ExitStack() as stack:
-        bare = started(stack, BARE, workload, compiled)
-        bare.turn(2.0, 20)
-        costs = group(bare, kinds, effort, effort.rounds)
-        if peers:
-            for name in PEERS:  # one at a time: a peer may need a lot of memory
-                costs += group(bare, [name], effort, effort.peer_rounds)
-        left = bare.close()
+    sets: list[list[Cost]] = []
+    others: list[Cost] = []
+    for number in range(effort.sets):
+        with ExitStack() as stack:
+            bare = started(stack, BARE, workload, compiled)
+            bare.turn(2.0, 20)
+            sets.append(group(bare, kinds, effort, effort.rounds, first=number == 0))
+            if peers and number == 0:
+                for name in PEERS:  # one at a time: a peer may need a lot of memory
+                    others += group(bare, [name], effort, effort.peer_rounds)
+            left = bare.close()
+        for one in (*sets[-1], *(others if number == 0 else ())):
+            one.memory_mb -= 0 if one.problem else left["memory"] / 1e6
+    costs = [*(pooled(same) for same in zip(*sets, strict=True)), *others]
     result = Result(workload, compiled, bare.hello["parameters"], 0.0, costs)
-    known = [one for one in costs if not one.problem]
-    result.bare_ms = next((one.step_ms for one in known if one.kind == "bare again"), 0.0)
-    for one in known:
-        one.memory_mb -= left["memory"] / 1e6
+    result.bare_ms = next((one.step_ms for one in costs if one.kind == "bare again" and not one.problem), 0.0)
     return result
 
 
-def group(bare: Worker, kinds: list[str], effort: Effort, rounds: int) -> list[Cost]:
+def group(bare: Worker, kinds: list[str], effort: Effort, rounds: int, *, first: bool = True) -> list[Cost]:
     """Measure some kinds side by side; what fails is a row that says so."""
     costs: dict[str, Cost] = {}
     with ExitStack() as stack:
@@ -82,7 +86,7 @@ def group(bare: Worker, kinds: list[str], effort: Effort, rounds: int) -> list[C
             say(f"{bare.workload}{' compiled' if bare.compiled else ''}: {kind}")
             try:
                 worker = started(stack, kind, bare.workload, bare.compiled)
-                costs[kind] = begin(bare, worker, effort)
+                costs[kind] = begin(bare, worker, effort, looked_at=first)
                 workers.append(worker)
             except WorkerFailed as failure:
                 costs[kind] = Cost(kind, problem=str(failure))
@@ -97,11 +101,14 @@ def group(bare: Worker, kinds: list[str], effort: Effort, rounds: int) -> list[C
     return list(costs.values())
 
 
-def begin(bare: Worker, worker: Worker, effort: Effort) -> Cost:
-    """Look at a worker's first steps."""
+def begin(bare: Worker, worker: Worker, effort: Effort, *, looked_at: bool) -> Cost:
+    """Take a worker's first steps, and say what they cost if that is looked at."""
     ours = worker.kind == "NeuralDBG"
-    found = Cost(worker.kind)
+    found = Cost(worker.kind, attach_ms=1000 * worker.hello["attach_s"])
     seconds = effort.opening_s if ours else min(effort.opening_s, 1.0)
+    if not looked_at:
+        found.graphs = worker.turn(seconds, KINDS[worker.kind].warm_up).graphs
+        return found
     course = opening(bare, worker, seconds, KINDS[worker.kind].warm_up)
     tell_opening(found, course, worker.hello["attach_s"])
     found.graphs = course.last(worker.kind).graphs
@@ -111,7 +118,7 @@ def begin(bare: Worker, worker: Worker, effort: Effort) -> Cost:
 def finish(found: Cost, course: Course, worker: Worker) -> None:
     """Add what the rounds said, and what the tool leaves."""
     ratios, left = cost(course, worker.kind), worker.close()
-    for name in ("step_ms", "ratio", "low", "high", "of_totals", "of_processor"):
+    for name in ("step_ms", "ratio", "low", "high", "ratios", "of_totals", "of_processor"):
         setattr(found, name, getattr(ratios, name))
     last = course.last(worker.kind)
     found.late_graphs, found.graphs, found.breaks = last.graphs - found.graphs, last.graphs, last.breaks
@@ -173,14 +180,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(WORKLOADS), help="a comma between names; default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="two rounds: to see that it works")
-    parser.add_argument("--rounds", type=int, help="rounds of this tool; default: 14")
+    parser.add_argument("--sets", type=int, help="sets of processes of this tool; default: 5")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--no-compiled", action="store_true")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers to a file")
     args = parser.parse_args()
     effort = QUICK if args.quick else Effort()
-    if args.rounds:
-        effort = Effort(args.rounds, effort.peer_rounds, effort.opening_s)
+    if args.sets:
+        effort = replace(effort, sets=args.sets)
     models = args.models.split(",")
     if unknown := [name for name in models if name not in WORKLOADS]:
         parser.error(f"no such model: {', '.join(unknown)} (there are {', '.join(WORKLOADS)})")

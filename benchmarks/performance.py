@@ -67,8 +67,12 @@ def _version(name: str) -> str:
 
 def measure(args: argparse.Namespace, kept: Path) -> None:
     """Run all three benchmarks, and keep what is there after each workload: a run that is broken off leaves a page."""
-    began, effort = time.time(), QUICK if args.quick else Effort(rounds=args.rounds)
-    numbers: dict[str, Any] = {"machine": machine(), "rounds": [effort.rounds, effort.peer_rounds], "results": []}
+    began, effort = time.time(), QUICK if args.quick else Effort(sets=args.sets)
+    numbers: dict[str, Any] = {
+        "machine": machine(),
+        "rounds": [effort.sets, effort.rounds, effort.peer_rounds],
+        "results": [],
+    }
     say("start-up")
     numbers["repeats"] = 2 if args.quick else startup.REPEATS
     numbers["startup"] = startup.run(numbers["repeats"])
@@ -114,7 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(WORKLOADS), help="a comma between names; default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="two rounds: to see that it works")
-    parser.add_argument("--rounds", type=int, default=Effort.rounds, help="rounds of this tool; default: %(default)s")
+    parser.add_argument("--sets", type=int, default=Effort.sets, help="of processes of this tool; default: %(default)s")
     parser.add_argument("--cached", action="store_true", help="write the page from what was measured before")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--no-compiled", action="store_true")
@@ -125,7 +129,7 @@ def main() -> None:
     kept = CACHE / "quick.json" if args.quick else KEPT
     if args.again in ("eager", "compiled"):
         models, compiled = args.models.split(","), args.again == "compiled"
-        measure_again(models, Effort(rounds=args.rounds), kept, compiled=compiled, peers=not args.no_peers)
+        measure_again(models, Effort(sets=args.sets), kept, compiled=compiled, peers=not args.no_peers)
     elif args.again:
         numbers = json.loads(kept.read_text(encoding="utf-8"))
         if args.again == "kernel":

@@ -20,16 +20,20 @@ start {load}; {system}; {versions}; CPU tensors are read by {kernel}.
 HOW = """## How it was measured
 
 Each row is a training of its own, with the same seed, in a process that stays attached from its first step to its last.
-They take turns of half a second, at least three steps: {rounds} turns each for the first three rows of a table, {peers}
-for the others, with a bare turn before every second one, in an order that rotates. Who has no turn is stopped with all
-its children, and its clocks stand still. One thread computes (`OMP_NUM_THREADS=1`, to be set otherwise in the
-environment): two threads on two cores that other programs use too wait for each other, up to a hundred times the step.
-Each process has a second thread that sleeps, as most programs have several: in a process that never had one glibc's
-locks cost next to nothing, and a tool that starts a thread would be charged for torch's. A tool is imported before the
-model is made, as the first lines of a program do; that time counts as its start.
+They take turns of half a second, at least three steps, with a bare turn before every second one, in an order that
+rotates; who has no turn is stopped with all its children, and its clocks stand still. The rows of this tool, and *bare
+again*, are measured so {sets} times, {rounds} turns each, each time with processes that are new, the bare one as well:
+two that do the same differ for good by some percent, as their memory happens to lie, and one speaks for itself only.
+The others, which cost more than that, are measured with one process, {peers} turns. One thread computes
+(`OMP_NUM_THREADS=1`, to be set otherwise in the environment): two threads on two cores that other programs use too wait
+for each other, up to a hundred times the step. Each process has a second thread that sleeps, as most programs have
+several: in a process that never had one glibc's locks cost next to nothing, and a tool that starts a thread would be
+charged for torch's. A tool is imported before the model is made, as the first lines of a program do; that time counts
+as its start.
 
-- **ratio**: the median step of a turn over that of the bare turns next to it in time; the median over turns, with
-  quartiles. The row *bare again* is a second bare copy: what differences mean nothing here.
+- **ratio**: the median step of a turn over that of the bare turns next to it in time; the median over turns, and of
+  the {sets} that this gives the median again, with quartiles (where there is one process, of its turns). The row *bare
+  again* is a second bare copy: what differences mean nothing here. Its quartiles are the noise of a table.
 - **of totals**: all steps over as many bare ones; it sees what is done only now and then. One interruption by
   another program moves it.
 - **of CPU**: the same of processor time, of all threads of the process (not of services that a tool starts): it
@@ -40,7 +44,7 @@ model is made, as the first lines of a program do; that time counts as its start
 - **disk**: what was left in the tool's folder, by step.
 """
 ENOUGH = 8
-"""Rounds below which a page says that it is none."""
+"""Turns below which a page says that it is none."""
 SHORT = ("bare again", DEFAULT, FULL, "wandb.watch, all", "TensorBoard", "DebugUnderflowOverflow", "detect_anomaly")
 
 
@@ -65,8 +69,8 @@ def page(numbers: dict[str, Any]) -> str:
     eager = [result for result in numbers["results"] if not result["compiled"]]
     compiled = [result for result in numbers["results"] if result["compiled"]]
     judged = grid(("", "aim", "reached", "met"), ((t.what, t.aim, t.reached, t.met) for t in targets(numbers)))
-    rounds = numbers["rounds"][0]
-    trial = f"**Provisional: {rounds} rounds are a trial of the benchmark, not a measurement.** " * (rounds < ENOUGH)
+    sets, rounds, peers = numbers["rounds"]
+    trial = "**Provisional: so few turns are a trial of the benchmark, not a measurement.** " * (sets * rounds < ENOUGH)
     trial += numbers.get("note", "")
     parts = [
         head,
@@ -74,7 +78,7 @@ def page(numbers: dict[str, Any]) -> str:
         "Ratios of step times to the bare training, 1 is free; in brackets how far bare against bare strays.",
         *([again(numbers["again"])] if numbers.get("again") else []),
         f"## What was aimed at\n\n{judged}",
-        HOW.format(rounds=numbers["rounds"][0], peers=numbers["rounds"][1]).strip(),
+        HOW.format(sets=sets, rounds=rounds, peers=peers).strip(),
         "## What each row is\n\n" + grid(("row", "what"), ((k.name, k.what) for k in KINDS.values())),
         "## Eager\n\n" + "\n\n".join(workload(result) for result in eager),
     ]

@@ -1,14 +1,15 @@
 """From turns to ratios: workers enter, what each kind costs beside the bare training leaves.
 
-A bare turn stands before every second turn of the others, and each turn is compared with the bare turns next to it in
-time, before and after, so that a machine that slows down or speeds up meanwhile does so for both.
+Several sets of processes are measured, one set after the other. In each a bare turn stands before every second turn of
+the others, and each turn is compared with the bare turns next to it in time, before and after, so that a machine that
+slows down or speeds up meanwhile does so for both.
 """
 
 from __future__ import annotations
 
 import statistics
 from bisect import bisect
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,7 +27,11 @@ BARE = "bare"
 class Effort:
     """How long to measure."""
 
-    rounds: int = 14
+    sets: int = 5
+    """Processes of each kind of this tool, one after the other, each beside bare ones that are new, too: two processes
+    that do the same differ for good, by where their memory lies, and one alone speaks for itself only."""
+    rounds: int = 5
+    """Turns in each set."""
     peer_rounds: int = 3
     opening_s: float = 10.0
     """Seconds of the beginning of a session that are looked at apart."""
@@ -88,10 +93,12 @@ class Cost:
     kind: str
     step_ms: float = 0.0
     ratio: float = 0.0
-    """Median, over turns, of the ratio of medians of steps."""
+    """Median, over turns, of the ratio of medians of steps; of several sets the median of theirs."""
     low: float = 0.0
     high: float = 0.0
-    """Quartiles of the same."""
+    """Quartiles of the same: over turns, or over sets."""
+    ratios: list[float] = field(default_factory=list)
+    """Of each set."""
     of_totals: float = 0.0
     """All steps together over as many bare ones: it sees what is done only now and then."""
     of_processor: float = 0.0
@@ -140,12 +147,36 @@ def cost(course: Course, kind: str) -> Cost:
     """Reduce the turns of a kind to its ratios."""
     turns = list(course.of(kind))
     ratios = [median(turn) / bare.median for turn, bare in turns]
-    low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
+    low, middle, high = quartiles(ratios)
     steps = [second for turn, _ in turns for second in turn.seconds]
-    found = Cost(kind, 1000 * statistics.median(steps), middle, low, high)
+    found = Cost(kind, 1000 * statistics.median(steps), middle, low, high, [middle])
     found.of_totals = sum(turn.total for turn, _ in turns) / sum(len(t.seconds) * bare.mean for t, bare in turns)
     alike = sum(len(turn.seconds) * bare.processor for turn, bare in turns)
     found.of_processor = sum(turn.processor for turn, _ in turns) / alike
+    return found
+
+
+OF_OPENING = ("start_s", "start_100_s", "opening_steps", "settled_step")
+OF_GRAPHS = ("graphs", "late_graphs", "breaks")
+
+
+def quartiles(values: list[float]) -> list[float]:
+    return statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+
+
+def pooled(costs: Sequence[Cost]) -> Cost:
+    """Make one of what several sets cost: medians, but the most of graphs and breaks, and the opening of the
+    first, which alone was looked at.
+    """
+    bad = [one for one in costs if one.problem]
+    if bad or len(costs) == 1:
+        return [*bad, *costs][0]
+    found = replace(costs[0], ratios=[ratio for one in costs for ratio in one.ratios])
+    for each in fields(Cost):
+        if isinstance(each.default, (int, float)) and each.name not in OF_OPENING:
+            reduce = max if each.name in OF_GRAPHS else statistics.median
+            setattr(found, each.name, type(each.default)(reduce(getattr(one, each.name) for one in costs)))
+    found.low, found.ratio, found.high = quartiles(found.ratios)
     return found
 
 
