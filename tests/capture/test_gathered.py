@@ -1,4 +1,4 @@
-"""All gradients of a compiled graph are read by one operator; a layer that gets none stays unseen."""
+"""All gradients of a compiled graph are read by a few operators; a layer that gets none stays unseen."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from functorch.compile import make_boxed_func
 from tests.capture.riding import ride
 from torch import nn
+from torch._dynamo.backends.common import aot_autograd
 
-from neuraldbg.capture import gathered
+from neuraldbg.capture import gathered, graph_op
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,3 +75,43 @@ def test_gradients_are_read_once_a_trace(monkeypatch: pytest.MonkeyPatch) -> Non
     net = Net()
     ride(lambda: program(torch.compile(net, fullgraph=True, backend="aot_eager"), net, twice=False), net, probes=False)
     assert calls == [3]
+
+
+def deep() -> nn.Sequential:
+    torch.manual_seed(0)
+    pairs = [layer for _ in range(20) for layer in (nn.Linear(16, 16), nn.Tanh())]
+    return nn.Sequential(*pairs, nn.Linear(16, 4))
+
+
+def train(call: nn.Module, net: nn.Module) -> None:
+    opt = torch.optim.SGD(net.parameters(), lr=0.01)
+    for _ in range(2):
+        opt.zero_grad()
+        call(X).square().mean().backward()
+        opt.step()
+
+
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager", "eager"])
+def test_of_a_deep_model_no_layer_is_lost(backend: str) -> None:
+    plain, net = deep(), deep()
+    eager = ride(lambda: train(plain, plain), plain, probes=False)
+    seen = ride(lambda: train(torch.compile(net, fullgraph=True, backend=backend), net), net, probes=False)
+    for layer in map(str, range(len(net))):
+        for kind in ("activation", "output_grad"):
+            assert seen.stat(kind, layer, "rms") == pytest.approx(eager.stat(kind, layer, "rms"), rel=1e-4), layer
+            assert seen.stat(kind, layer, "count") == eager.stat(kind, layer, "count"), (kind, layer)
+
+
+def test_of_a_deep_model_some_samples_are_read_at_a_time() -> None:
+    net, read = deep(), {graph_op.observe: [], graph_op.observe_gradients: []}
+
+    def compiler(module: torch.fx.GraphModule, _: object) -> Callable[..., object]:
+        for node in module.graph.find_nodes(op="call_function", target=graph_op.observe_gradients):
+            read[graph_op.observe_gradients].append(len(node.args[0]))
+        for node in module.graph.find_nodes(op="call_function", target=torch.ops.higher_order.auto_functionalized_v2):
+            read[node.args[0]].append(len(node.kwargs["xs"]))
+        return make_boxed_func(module.forward)
+
+    call = torch.compile(net, fullgraph=True, backend=aot_autograd(fw_compiler=compiler))
+    ride(lambda: train(call, net), net, probes=False)
+    assert list(read.values()) == [[gathered.TOGETHER, len(net) - gathered.TOGETHER]] * 2

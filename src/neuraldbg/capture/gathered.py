@@ -1,4 +1,4 @@
-"""All gradients that a compiled graph samples, read by one operator when the last of them is there.
+"""All gradients that a compiled graph samples, read by one operator when the last of them is there, or ``TOGETHER``.
 
 A gradient in, at a tap; one call of ``observe_gradients`` out, with the samples of all taps that got one. Both
 operators here are run while AOT autograd traces forward and backward pass as one, and are not in what it makes: taps
@@ -16,6 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+TOGETHER = 32
+"""Samples that one operator reads. All of a deep model's would take the place of what the model itself works on in the
+processor's caches, and keep the compiler from using memory again."""
+
 
 class _Gathered:
     """What one trace has put aside."""
@@ -25,6 +29,8 @@ class _Gathered:
         """By handle."""
         self.samples: dict[int, list[tuple[Tensor, int, Any]]] = {}
         """By handle: sample, row and elements of what it is a sample of."""
+        self.zeros: dict[int, list[Tensor]] = {}
+        """By handle: what the operator has returned so far. Their sum is returned: compilers leave out what is not."""
 
 
 _traces: weakref.WeakKeyDictionary[Any, _Gathered] = weakref.WeakKeyDictionary()
@@ -47,8 +53,11 @@ class _Reader(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, zero: Tensor) -> tuple[Tensor, None]:
         here = _gathered()
-        taken = here.samples.pop(ctx.handle, []) if here is not None else []
-        return _read(taken, ctx.handle) if taken else zero, None
+        if here is None:
+            return zero, None
+        taken, zeros = here.samples.pop(ctx.handle, []), here.zeros.pop(ctx.handle, [])
+        zeros += [_read(taken, ctx.handle)] if taken else []
+        return (sum(zeros[1:], zeros[0]) if zeros else zero), None
 
 
 def _read(taken: list[tuple[Tensor, int, Any]], handle: int) -> Tensor:
@@ -71,7 +80,10 @@ def _gather(grad: Tensor, handle: int, row: int, cap: int) -> Tensor:
     taken = torch.ops.neuraldbg.sample.default(grad, cap), row, grad.numel()
     if here is None:
         return _read([taken], handle)
-    here.samples.setdefault(handle, []).append(taken)
+    kept = here.samples.setdefault(handle, [])
+    kept.append(taken)
+    if len(kept) >= TOGETHER:
+        here.zeros.setdefault(handle, []).append(_read(here.samples.pop(handle), handle))
     return torch.zeros((), dtype=torch.float32, device="cpu")
 
 

@@ -1,11 +1,11 @@
 """What a graph of torch.compile holds of us: samples of outputs and of gradients, for operators that read them.
 
 A sample is taken by operations that the compiler knows, so that it fuses them with what made the tensor, and writes
-down no more than the sample. Samples of outputs are kept until the outermost watched module returns, and read by one
-operator there: an operator in the middle would keep apart what the compiler fuses, and have it save for the backward
-pass what it would compute again. Gradients are read by one operator, too (``gathered``), whose result is the gradient
-of a ``leaf`` of ours: nothing of the program's waits for it, and no compiler can leave it out. Where a part of a model
-is compiled by itself, each is read at once.
+down no more than the sample; of a small tensor the sample is the tensor. Samples of outputs are kept until the
+outermost watched module returns, and read by one operator there, or ``TOGETHER`` at a time: an operator for each would
+keep apart what the compiler fuses, and have it save for the backward pass what it would compute again. Gradients are
+read so, too (``gathered``), by an operator whose result is the gradient of a ``leaf`` of ours: nothing of the program's
+waits for it, and no compiler can leave it out. Where a part of a model is compiled by itself, each is read at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from neuraldbg.capture import device_op, elsewhere, graph_op
-from neuraldbg.capture.gathered import gather, token
+from neuraldbg.capture.gathered import TOGETHER, gather, token
 from neuraldbg.capture.graph_op import observe, observe_at, observe_gradient_at, sample
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.quiet import quieten
@@ -153,6 +153,9 @@ def see(plan: Plan, output: Any) -> Any:
     for x in tensors:
         found = x.detach()
         graph.samples.append((sample(found, graph.kept), int(row), found.numel(), float(bound), float(centre)))
+    if len(graph.samples) > TOGETHER:
+        _have_read(graph)
+        graph.samples.append(_OPENED)
     if whole and int(grad_row) >= 0:
         output = _Tap.apply(output, token(graph.leaf, graph.handle), graph.handle, int(grad_row), graph.kept)  # type: ignore[no-untyped-call]
     _quieten(plan.handle)
@@ -166,7 +169,10 @@ def _see_there(plan: Plan, output: Tensor, graph: Graph) -> Tensor:
     return device_op.tap(output, graph.handle, rows, graph.cap, bounds)
 
 
-def _have_read(taken: list[Sample], graph: Graph) -> None:
+def _have_read(graph: Graph) -> None:
+    """Have read what was kept, and keep it no more."""
+    taken = graph.samples[1:]
+    graph.samples.clear()
     if taken:
         xs, rows, totals = [s[0] for s in taken], [s[1] for s in taken], [s[2] for s in taken]
         observe(xs, graph.table, graph.handle, rows, totals, [value for s in taken for value in s[3:]])
@@ -232,11 +238,11 @@ class Edge:
         graph = _graphs.get(self.handle)
         if graph is None or torch.compiler.is_exporting():
             return
-        if not self.opens:
-            _have_read(graph.samples[1:], graph)
-        graph.samples.clear()
         if self.opens:
+            graph.samples.clear()
             graph.samples.append(_OPENED)
+        else:
+            _have_read(graph)
         if torch.compiler.is_compiling():
             _quieten(self.handle)
 
