@@ -84,7 +84,7 @@ slow: $(VENV)/.dev browser ## The tests that train for longer
 
 # ---------------------------------------------------------------- rest
 
-bench: $(VENV)/.peers ## What watching costs, beside other tools: writes docs/performance.md; about 40 minutes
+bench: $(VENV)/.peers ## What watching costs, beside other tools: writes docs/performance.md; an hour or so
 	$(BIN)/python benchmarks/performance.py
 	$(BIN)/python docs/capture.py --lists
 

@@ -3,7 +3,7 @@
     python benchmarks/performance.py [--quick] [--cached] [--models MLP,GPT] [--no-peers] [--no-compiled]
                                      [--again eager|compiled|kernel|starting]
 
-About forty minutes. The numbers are kept in .cache/bench/performance.json: ``--cached`` writes the page from them
+About an hour. The numbers are kept in .cache/bench/performance.json: ``--cached`` writes the page from them
 anew. ``--again`` measures the models, eager or compiled, the kernel or starting anew and keeps the rest. ``--quick``
 writes the page to .cache/bench instead of docs, since its numbers mean nothing.
 """
@@ -117,7 +117,7 @@ def measure_again(models: list[str], effort: Effort, kept: Path, *, compiled: bo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(WORKLOADS), help="a comma between names; default: %(default)s")
-    parser.add_argument("--quick", action="store_true", help="two rounds: to see that it works")
+    parser.add_argument("--quick", action="store_true", help="two sets of two turns: to see that it works")
     parser.add_argument("--sets", type=int, default=Effort.sets, help="of processes of this tool; default: %(default)s")
     parser.add_argument("--cached", action="store_true", help="write the page from what was measured before")
     parser.add_argument("--no-peers", action="store_true")
@@ -129,7 +129,8 @@ def main() -> None:
     kept = CACHE / "quick.json" if args.quick else KEPT
     if args.again in ("eager", "compiled"):
         models, compiled = args.models.split(","), args.again == "compiled"
-        measure_again(models, Effort(sets=args.sets), kept, compiled=compiled, peers=not args.no_peers)
+        sets, rounds, peer_rounds = json.loads(kept.read_text(encoding="utf-8"))["rounds"]  # as the rest was
+        measure_again(models, Effort(sets, rounds, peer_rounds), kept, compiled=compiled, peers=not args.no_peers)
     elif args.again:
         numbers = json.loads(kept.read_text(encoding="utf-8"))
         if args.again == "kernel":

@@ -24,7 +24,7 @@ They take turns of half a second, at least three steps, with a bare turn before 
 rotates; who has no turn is stopped with all its children, and its clocks stand still. The rows of this tool, and *bare
 again*, are measured so {sets} times, {rounds} turns each, each time with processes that are new, the bare one as well:
 two that do the same differ for good by some percent, as their memory happens to lie, and one speaks for itself only.
-The others, which cost more than that, are measured with one process, {peers} turns. One thread computes
+The others are measured with one process, {peers} turns: of what is close to 1 that says little. One thread computes
 (`OMP_NUM_THREADS=1`, to be set otherwise in the environment): two threads on two cores that other programs use too wait
 for each other, up to a hundred times the step. Each process has a second thread that sleeps, as most programs have
 several: in a process that never had one glibc's locks cost next to nothing, and a tool that starts a thread would be
@@ -34,13 +34,15 @@ as its start.
 - **ratio**: the median step of a turn over that of the bare turns next to it in time; the median over turns, and of
   the {sets} that this gives the median again, with quartiles (where there is one process, of its turns). The row *bare
   again* is a second bare copy: what differences mean nothing here. Its quartiles are the noise of a table.
-- **of totals**: all steps over as many bare ones; it sees what is done only now and then. One interruption by
-  another program moves it.
+- **of totals**: all steps of a process over as many bare ones, the median of the {sets}; it sees what is done only now
+  and then. One interruption by another program moves it.
 - **of CPU**: the same of processor time, of all threads of the process (not of services that a tool starts): it
   hardly feels other programs, and counts what a tool does beside the training on another core.
 - **start**: seconds more than bare from attaching through the first seconds of training (up to the hundredth step; up
-  to the step in brackets). *Settled* is the step from which half a second of training stayed within 5% of bare.
-- **memory**: the peak of the process and its children over that of the bare process, imports of the tool included.
+  to the step in brackets), with the first process of each. *Settled* is the step from which half a second of training
+  stayed within 5% of bare.
+- **memory**: the peak of the process and its children over that of the bare process, imports of the tool included;
+  here, too, the median of the {sets}.
 - **disk**: what was left in the tool's folder, by step.
 """
 ENOUGH = 8

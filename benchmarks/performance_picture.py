@@ -47,7 +47,8 @@ def draw(numbers: dict[str, Any], path: Path) -> None:
     for axis in axes.flat[panels:]:
         axis.set_axis_off()
     figure.suptitle(
-        "Step time over the bare training's (bar: median over processes; line: quartiles; diamond: all steps together)"
+        "Step time over the bare training's (bar: median over processes, of other tools over turns; line: quartiles;"
+        " diamond: all steps together)"
     )
     figure.tight_layout(rect=(0, 0, 1, 0.985))
     figure.savefig(path, dpi=110)

@@ -166,11 +166,11 @@ def quartiles(values: list[float]) -> list[float]:
 
 def pooled(costs: Sequence[Cost]) -> Cost:
     """Make one of what several sets cost: medians, but the most of graphs and breaks, and the opening of the
-    first, which alone was looked at.
+    first, which alone was looked at. A set that failed is left out, unless all did.
     """
-    bad = [one for one in costs if one.problem]
-    if bad or len(costs) == 1:
-        return [*bad, *costs][0]
+    costs = [one for one in costs if not one.problem] or costs[:1]
+    if len(costs) == 1:
+        return costs[0]
     found = replace(costs[0], ratios=[ratio for one in costs for ratio in one.ratios])
     for each in fields(Cost):
         if isinstance(each.default, (int, float)) and each.name not in OF_OPENING:
