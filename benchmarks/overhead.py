@@ -86,7 +86,7 @@ def group(bare: Worker, kinds: list[str], effort: Effort, rounds: int, *, first:
             say(f"{bare.workload}{' compiled' if bare.compiled else ''}: {kind}")
             try:
                 worker = started(stack, kind, bare.workload, bare.compiled)
-                costs[kind] = begin(bare, worker, effort, looked_at=first)
+                costs[kind] = begin(bare, worker, effort, first=first)
                 workers.append(worker)
             except WorkerFailed as failure:
                 costs[kind] = Cost(kind, problem=str(failure))
@@ -101,16 +101,16 @@ def group(bare: Worker, kinds: list[str], effort: Effort, rounds: int, *, first:
     return list(costs.values())
 
 
-def begin(bare: Worker, worker: Worker, effort: Effort, *, looked_at: bool) -> Cost:
-    """Take a worker's first steps, and say what they cost if that is looked at."""
+def begin(bare: Worker, worker: Worker, effort: Effort, *, first: bool) -> Cost:
+    """Take a worker's first steps, and say what they cost if it is the first of its kind."""
     ours = worker.kind == "NeuralDBG"
     found = Cost(worker.kind, attach_ms=1000 * worker.hello["attach_s"])
     seconds = effort.opening_s if ours else min(effort.opening_s, 1.0)
-    if not looked_at:
+    if not first:
         found.graphs = worker.turn(seconds, KINDS[worker.kind].warm_up).graphs
         return found
     course = opening(bare, worker, seconds, KINDS[worker.kind].warm_up)
-    tell_opening(found, course, worker.hello["attach_s"])
+    tell_opening(found, course)
     found.graphs = course.last(worker.kind).graphs
     return found
 

@@ -114,6 +114,11 @@ def measure_again(models: list[str], effort: Effort, kept: Path, *, compiled: bo
         kept.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
 
 
+def usable(kept: Path) -> bool:
+    """Whether numbers that were kept say what the page tells of how they were measured."""
+    return kept.exists() and len(json.loads(kept.read_text(encoding="utf-8"))["rounds"]) == 3
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(WORKLOADS), help="a comma between names; default: %(default)s")
@@ -127,6 +132,10 @@ def main() -> None:
     )
     args = parser.parse_args()
     kept = CACHE / "quick.json" if args.quick else KEPT
+    if args.sets < 1:
+        parser.error("--sets has to be 1 or more")
+    if (args.again or args.cached) and not usable(kept):
+        parser.error(f"{kept} is missing, or of before there were sets of processes: measure all, without this option")
     if args.again in ("eager", "compiled"):
         models, compiled = args.models.split(","), args.again == "compiled"
         sets, rounds, peer_rounds = json.loads(kept.read_text(encoding="utf-8"))["rounds"]  # as the rest was

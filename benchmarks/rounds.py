@@ -192,11 +192,11 @@ def opening(bare: Worker, other: Worker, seconds: float, steps: int = 0) -> Cour
     return course
 
 
-def tell_opening(found: Cost, course: Course, attach_s: float) -> None:
-    """Say what the beginning cost."""
+def tell_opening(found: Cost, course: Course) -> None:
+    """Say what the beginning cost, attaching included."""
     chunks = list(course.of(found.kind))
     extra = [second - bare.mean for turn, bare in chunks for second in turn.seconds]
-    found.attach_ms = 1000 * attach_s
+    attach_s = found.attach_ms / 1000
     found.start_s = attach_s + sum(extra)
     found.start_100_s = attach_s + sum(extra[:100])
     found.opening_steps = len(extra)

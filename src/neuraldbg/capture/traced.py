@@ -1,11 +1,11 @@
 """What a graph of torch.compile holds of us: samples of outputs and of gradients, for operators that read them.
 
 A sample is taken by operations that the compiler knows, so that it fuses them with what made the tensor, and writes
-down no more than the sample; of a small tensor the sample is the tensor. Samples of outputs are kept until the
-outermost watched module returns, and read by one operator there, or ``TOGETHER`` at a time: an operator for each would
-keep apart what the compiler fuses, and have it save for the backward pass what it would compute again. Gradients are
-read so, too (``gathered``), by an operator whose result is the gradient of a ``leaf`` of ours: nothing of the program's
-waits for it, and no compiler can leave it out. Where a part of a model is compiled by itself, each is read at once.
+down no more than the sample. Samples of outputs are kept until the outermost watched module returns, and read by one
+operator there, or ``TOGETHER`` at a time: an operator for each would keep apart what the compiler fuses, and have it
+save for the backward pass what it would compute again. Gradients are read so, too (``gathered``), by an operator whose
+result is the gradient of a ``leaf`` of ours: nothing of the program's waits for it, and no compiler can leave it out.
+Where a part of a model is compiled by itself, each is read at once.
 """
 
 from __future__ import annotations
