@@ -7,6 +7,7 @@ one that it measures, and a tool that is not installed is an ImportError for the
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from models import Trainer
@@ -33,6 +35,8 @@ class Attached:
     step: Callable[[], object]
     close: Callable[[], dict[str, float]] = _nothing
     """Detaches and writes what is left to write; returns numbers worth telling."""
+    aside: AbstractContextManager[None] | None = None
+    """While it is entered the training is bare, in the same process; None where that cannot be had."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class Kind:
 
 
 def bare(trainer: Trainer, _: Path) -> Attached:
-    return Attached(trainer.step)
+    return Attached(trainer.step, aside=nullcontext())
 
 
 ALLOWANCE_S = 0.2
@@ -67,7 +71,9 @@ ALLOWANCE_S = 0.2
 
 
 def _neuraldbg(trainer: Trainer, folder: Path, **options: Any) -> Attached:
-    from neuraldbg import NeuralDbg  # noqa: PLC0415 (see above, as in all of this file)
+    from aside import Aside  # noqa: PLC0415 (see above, as in all of this file)
+
+    from neuraldbg import NeuralDbg  # noqa: PLC0415
 
     dbg = NeuralDbg(trainer.model, trainer.optimizer, out=folder / "run", **options)
     dbg.start()
@@ -76,7 +82,7 @@ def _neuraldbg(trainer: Trainer, folder: Path, **options: Any) -> Attached:
         dbg.stop()
         return {"sites": len(dbg.record().layout.sites)}
 
-    return Attached(trainer.step, close)
+    return Attached(trainer.step, close, None if trainer.compiled else Aside(dbg, trainer.model))
 
 
 def default(trainer: Trainer, folder: Path) -> Attached:
@@ -195,12 +201,19 @@ KINDS = {
             default,
             imports="neuraldbg.session",
         ),
-        Kind("NeuralDBG, all", "`overhead=None`: every site at every step", full, imports="neuraldbg.session"),
+        Kind(
+            "NeuralDBG, all",
+            "`overhead=None`: every site at every step",
+            full,
+            imports="neuraldbg.session",
+            warm_up=256,  # steps that have facts about the program, too: README, "What watching costs"
+        ),
         Kind(
             "NeuralDBG, every 2nd",
             '`overhead=None`, `{"capture": {"every": 2}}`: reading goes on and off',
             alternating,
             imports="neuraldbg.session",
+            warm_up=256,
         ),
         Kind(
             "wandb.watch, all",

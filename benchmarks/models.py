@@ -37,6 +37,7 @@ class Trainer:
         torch.manual_seed(seed)
         self.model = workload.model().train()  # as programs write: it gives each module a dictionary
         self.optimizer = workload.optimizer(self.model)
+        self.compiled = compiled
         self._forward = torch.compile(self.model) if compiled else self.model
         self._draw = torch.Generator().manual_seed(seed)
         self._batch = workload.batch

@@ -3,9 +3,9 @@
     python benchmarks/overhead.py [--models MLP,GPT] [--quick] [--no-peers] [--no-compiled] [--json FILE]
 
 Each kind (``kinds.py``) trains its own copy of a model, of the same seed, in a process that stays attached from the
-first step to the last (``turns.py``). They take turns of half a second; who has none is stopped (``workers.py``). For
-this tool that is done with several sets of processes (``rounds.py``). A second bare copy says what differences mean
-nothing here. `performance.py` writes what comes out to docs/performance.md.
+first step to the last (``turns.py``). They take turns of a tenth of a second; who has none is stopped
+(``workers.py``). For this tool that is done with several sets of processes (``rounds.py``). A second bare copy says
+what differences mean nothing here. `performance.py` writes what comes out to docs/performance.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,21 @@ from kinds import KINDS
 from models import WORKLOADS
 from rich.console import Console
 from rich.table import Table
-from rounds import BARE, LEAST, Cost, Course, Effort, cost, in_turns, opening, pooled, tell_opening
+from rounds import (
+    BARE,
+    LEAST,
+    Cost,
+    Course,
+    Effort,
+    cost,
+    in_place,
+    in_turns,
+    median,
+    opening,
+    pooled,
+    tell_in_place,
+    tell_opening,
+)
 from traincheck_peer import command
 from workers import Worker, WorkerFailed
 
@@ -35,7 +49,9 @@ if TYPE_CHECKING:
 OURS = ("bare again", "NeuralDBG", "NeuralDBG, all")
 PEERS = tuple(kind.name for kind in KINDS.values() if kind.peer)
 COMPILED = ("MLP", "Narrow", "ConvNet", "LSTM", "GPT")
-QUICK = Effort(sets=2, rounds=2, peer_rounds=1, opening_s=2.0)
+MOST_WARM_UP_S = 15.0
+"""Of bare steps. A large model is measured before it is through."""
+QUICK = Effort(sets=2, rounds=2, seconds=0.5, peer_rounds=1, peer_seconds=0.1, opening_s=2.0)
 
 
 @dataclass
@@ -64,10 +80,10 @@ def measure(workload: str, compiled: bool, effort: Effort, *, peers: bool) -> Re
         with ExitStack() as stack:
             bare = started(stack, BARE, workload, compiled)
             bare.turn(2.0, 20)
-            sets.append(group(bare, kinds, effort, effort.rounds, first=number == 0))
+            sets.append(group(bare, kinds, effort, first=number == 0))
             if peers and number == 0:
                 for name in PEERS:  # one at a time: a peer may need a lot of memory
-                    others += group(bare, [name], effort, effort.peer_rounds)
+                    others += group(bare, [name], effort.for_peers())
             left = bare.close()
         for one in (*sets[-1], *(others if number == 0 else ())):
             one.memory_mb -= 0 if one.problem else left["memory"] / 1e6
@@ -77,7 +93,7 @@ def measure(workload: str, compiled: bool, effort: Effort, *, peers: bool) -> Re
     return result
 
 
-def group(bare: Worker, kinds: list[str], effort: Effort, rounds: int, *, first: bool = True) -> list[Cost]:
+def group(bare: Worker, kinds: list[str], effort: Effort, *, first: bool = True) -> list[Cost]:
     """Measure some kinds side by side; what fails is a row that says so."""
     costs: dict[str, Cost] = {}
     with ExitStack() as stack:
@@ -92,11 +108,13 @@ def group(bare: Worker, kinds: list[str], effort: Effort, rounds: int, *, first:
                 costs[kind] = Cost(kind, problem=str(failure))
         try:
             least = max(LEAST, *(KINDS[kind].period for kind in kinds))
-            course = in_turns(bare, workers, rounds, least) if workers else None
+            course = in_turns(bare, workers, effort.rounds, effort.seconds, least) if workers else None
         except WorkerFailed as failure:  # whoever it was: a tool that dies in mid-course has no numbers
             return [Cost(kind, problem=str(failure)) for kind in kinds]
         for worker in workers:
             assert course is not None
+            if worker.hello.get("aside") and not worker.compiled:
+                tell_in_place(costs[worker.kind], in_place(worker, effort.rounds, effort.seconds))
             finish(costs[worker.kind], course, worker)
     return list(costs.values())
 
@@ -106,10 +124,11 @@ def begin(bare: Worker, worker: Worker, effort: Effort, *, first: bool) -> Cost:
     ours = worker.kind == "NeuralDBG"
     found = Cost(worker.kind, attach_ms=1000 * worker.hello["attach_s"])
     seconds = effort.opening_s if ours else min(effort.opening_s, 1.0)
+    steps = min(KINDS[worker.kind].warm_up, int(MOST_WARM_UP_S / median(bare.turn(0.0, LEAST))))
     if not first:
-        found.graphs = worker.turn(seconds, KINDS[worker.kind].warm_up).graphs
+        found.graphs = worker.turn(seconds, steps).graphs
         return found
-    course = opening(bare, worker, seconds, KINDS[worker.kind].warm_up)
+    course = opening(bare, worker, seconds, steps)
     tell_opening(found, course)
     found.graphs = course.last(worker.kind).graphs
     return found
@@ -152,6 +171,8 @@ def table(results: list[Result]) -> Table:
         "step ms",
         "ratio",
         "quartiles",
+        "in place",
+        "quartiles",
         "of totals",
         "of CPU",
         "start s",
@@ -168,6 +189,8 @@ def table(results: list[Result]) -> Table:
                 continue
             out.add_row(
                 name, one.kind, f"{one.step_ms:.2f}", f"{one.ratio:.3f}", f"{one.low:.3f}-{one.high:.3f}",
+                f"{one.in_place:.3f}" if one.in_place else "",
+                f"{one.in_place_low:.3f}-{one.in_place_high:.3f}" if one.in_place else "",
                 f"{one.of_totals:.3f}", f"{one.of_processor:.3f}", f"{one.start_s:.2f}",
                 f"{one.memory_mb:.0f}", f"{one.disk_kb_a_step:.2f}",
                 f"{one.graphs} (+{one.late_graphs})" if result.compiled else "",
@@ -179,7 +202,7 @@ def table(results: list[Result]) -> Table:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(WORKLOADS), help="a comma between names; default: %(default)s")
-    parser.add_argument("--quick", action="store_true", help="two sets of two turns: to see that it works")
+    parser.add_argument("--quick", action="store_true", help="two short sets: to see that it works")
     parser.add_argument("--sets", type=int, help="sets of processes of this tool; default: 5")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--no-compiled", action="store_true")

@@ -70,7 +70,7 @@ def measure(args: argparse.Namespace, kept: Path) -> None:
     began, effort = time.time(), QUICK if args.quick else Effort(sets=args.sets)
     numbers: dict[str, Any] = {
         "machine": machine(),
-        "rounds": [effort.sets, effort.rounds, effort.peer_rounds],
+        "effort": asdict(effort),
         "results": [],
     }
     say("start-up")
@@ -116,13 +116,13 @@ def measure_again(models: list[str], effort: Effort, kept: Path, *, compiled: bo
 
 def usable(kept: Path) -> bool:
     """Whether numbers that were kept say what the page tells of how they were measured."""
-    return kept.exists() and len(json.loads(kept.read_text(encoding="utf-8"))["rounds"]) == 3
+    return kept.exists() and "effort" in json.loads(kept.read_text(encoding="utf-8"))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(WORKLOADS), help="a comma between names; default: %(default)s")
-    parser.add_argument("--quick", action="store_true", help="two sets of two turns: to see that it works")
+    parser.add_argument("--quick", action="store_true", help="two short sets: to see that it works")
     parser.add_argument("--sets", type=int, default=Effort.sets, help="of processes of this tool; default: %(default)s")
     parser.add_argument("--cached", action="store_true", help="write the page from what was measured before")
     parser.add_argument("--no-peers", action="store_true")
@@ -135,11 +135,11 @@ def main() -> None:
     if args.sets < 1:
         parser.error("--sets has to be 1 or more")
     if (args.again or args.cached) and not usable(kept):
-        parser.error(f"{kept} is missing, or of before there were sets of processes: measure all, without this option")
+        parser.error(f"{kept} is missing, or of an older form of this benchmark: measure all, without this option")
     if args.again in ("eager", "compiled"):
         models, compiled = args.models.split(","), args.again == "compiled"
-        sets, rounds, peer_rounds = json.loads(kept.read_text(encoding="utf-8"))["rounds"]  # as the rest was
-        measure_again(models, Effort(sets, rounds, peer_rounds), kept, compiled=compiled, peers=not args.no_peers)
+        effort = Effort(**json.loads(kept.read_text(encoding="utf-8"))["effort"])  # as the rest was
+        measure_again(models, effort, kept, compiled=compiled, peers=not args.no_peers)
     elif args.again:
         numbers = json.loads(kept.read_text(encoding="utf-8"))
         if args.again == "kernel":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kinds import KINDS
-from performance_targets import DEFAULT, FULL, found, noise, targets
+from performance_targets import DEFAULT, FULL, found, noise, quartiles, targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,13 +20,16 @@ start {load}; {system}; {versions}; CPU tensors are read by {kernel}.
 HOW = """## How it was measured
 
 Each row is a training of its own, with the same seed, in a process that stays attached from its first step to its last.
-They take turns of half a second, at least three steps, with a bare turn before every second one, in an order that
-rotates; who has no turn is stopped with all its children, and its clocks stand still. The rows of this tool, and *bare
-again*, are measured so {sets} times, {rounds} turns each, each time with processes that are new, the bare one as well:
-two that do the same differ for good by some percent, as their memory happens to lie, and one speaks for itself only.
-The others are measured with one process, {peers} turns: of what is close to 1 that says little. One thread computes
+They take turns of a tenth of a second, at least three steps, with a bare turn before every second one, in an order
+that rotates; who has no turn is stopped with all its children, and its clocks stand still. The rows of this tool, and
+*bare again*, are measured so {sets} times, {seconds:g} seconds and {rounds} turns each at least, each time with
+processes that are new, the bare one as well: two that do the same differ for good by some percent, as their memory
+happens to lie, and one speaks for itself only. The others are measured with one process, {peer_seconds:g} seconds and
+{peer_rounds} turns at least: of what is close to 1 that says little. One thread computes
 (`OMP_NUM_THREADS=1`, to be set otherwise in the environment): two threads on two cores that other programs use too wait
-for each other, up to a hundred times the step. Each process has a second thread that sleeps, as most programs have
+for each other, up to a hundred times the step. What torch frees stays with its process (`MALLOC_TRIM_THRESHOLD_`,
+`MALLOC_MMAP_THRESHOLD_`): else 300 to 3,000 pages a step of the ConvNet go back to the system and come again, in one
+process more, in another less, whoever watches. Each process has a second thread that sleeps, as most programs have
 several: in a process that never had one glibc's locks cost next to nothing, and a tool that starts a thread would be
 charged for torch's. A tool is imported before the model is made, as the first lines of a program do; that time counts
 as its start.
@@ -34,6 +37,11 @@ as its start.
 - **ratio**: the median step of a turn over that of the bare turns next to it in time; the median over turns, and of
   the {sets} that this gives the median again, with quartiles (where there is one process, of its turns). The row *bare
   again* is a second bare copy: what differences mean nothing here. Its quartiles are the noise of a table.
+- **in place**: of this tool in eager mode, in one and the same process: in turns of a twentieth of a second it is taken
+  off the training and put on again (`benchmarks/aside.py`), and *bare again* does as much with nothing. Memory, threads
+  and data are then the same on both sides, which makes this several times as fine as process beside process, and it is
+  what the aims are held against; the median of the {sets}, and their quartiles. What stays in a process while the
+  tool is off both sides bear: for that there is the ratio between processes.
 - **of totals**: all steps of a process over as many bare ones, the median of the {sets}; it sees what is done only now
   and then. One interruption by another program moves it.
 - **of CPU**: the same of processor time, of all threads of the process (not of services that a tool starts): it
@@ -47,6 +55,8 @@ as its start.
 """
 ENOUGH = 8
 """Turns below which a page says that it is none."""
+UNDER_SHORT = """Ratios of step times to the bare training, 1 is free; in brackets how far bare against bare strays. Of
+this tool and of *bare again* they are those within one process, of the others those between two."""
 SHORT = ("bare again", DEFAULT, FULL, "wandb.watch, all", "TensorBoard", "DebugUnderflowOverflow", "detect_anomaly")
 
 
@@ -71,16 +81,17 @@ def page(numbers: dict[str, Any]) -> str:
     eager = [result for result in numbers["results"] if not result["compiled"]]
     compiled = [result for result in numbers["results"] if result["compiled"]]
     judged = grid(("", "aim", "reached", "met"), ((t.what, t.aim, t.reached, t.met) for t in targets(numbers)))
-    sets, rounds, peers = numbers["rounds"]
-    trial = "**Provisional: so few turns are a trial of the benchmark, not a measurement.** " * (sets * rounds < ENOUGH)
+    effort = numbers["effort"]
+    few = effort["sets"] * effort["rounds"] < ENOUGH
+    trial = "**Provisional: so few turns are a trial of the benchmark, not a measurement.** " * few
     trial += numbers.get("note", "")
     parts = [
         head,
         f"<!-- begin:short -->\n{short(eager, trial.strip())}\n<!-- end:short -->",
-        "Ratios of step times to the bare training, 1 is free; in brackets how far bare against bare strays.",
+        UNDER_SHORT,
         *([again(numbers["again"])] if numbers.get("again") else []),
         f"## What was aimed at\n\n{judged}",
-        HOW.format(sets=sets, rounds=rounds, peers=peers).strip(),
+        HOW.format(**effort).strip(),
         "## What each row is\n\n" + grid(("row", "what"), ((k.name, k.what) for k in KINDS.values())),
         "## Eager\n\n" + "\n\n".join(workload(result) for result in eager),
     ]
@@ -102,7 +113,7 @@ def short(eager: list[dict[str, Any]], warning: str) -> str:
     rows = []
     for kind in SHORT:
         costs = [found(result, kind) for result in eager]
-        cells = [f"{cost['ratio']:.3f}" if cost else "not measured" for cost in costs]
+        cells = [f"{quartiles(cost)[1]:.3f}" if cost else "not measured" for cost in costs]
         if kind == "bare again":
             cells = [f"{cell} (±{noise(result):.3f})" for cell, result in zip(cells, eager, strict=True)]
         rows.append((kind, *cells))
@@ -111,7 +122,8 @@ def short(eager: list[dict[str, Any]], warning: str) -> str:
 
 def workload(result: dict[str, Any]) -> str:
     """Return the table of one workload."""
-    heads = ["", "step ms", "ratio", "quartiles", "of totals", "of CPU", "start s", "settled", "memory MB", "disk KB"]
+    heads = ["", "step ms", "ratio", "quartiles", "in place", "quartiles", "its totals", "of totals", "of CPU"]
+    heads += ["start s", "settled", "memory MB", "disk KB"]
     if result["compiled"]:
         heads += ["graphs", "later", "breaks"]
     rows = []
@@ -124,6 +136,7 @@ def workload(result: dict[str, Any]) -> str:
             f"{c['step_ms']:.3g}",
             f"{c['ratio']:.3f}",
             f"{c['low']:.3f}-{c['high']:.3f}",
+            *in_place(c),
             f"{c['of_totals']:.3f}",
             f"{c['of_processor']:.3f}",
             f"{c['start_100_s']:.2f}; {c['start_s']:.2f} ({c['opening_steps']:,})",
@@ -140,6 +153,14 @@ def workload(result: dict[str, Any]) -> str:
         f"{result['parameters']:,} parameters, {result['bare_ms']:.3g} ms a bare step, {sites} sites under NeuralDBG."
     )
     return f"{title}\n\n{told}\n\n{grid(heads, rows)}"
+
+
+def in_place(cost: dict[str, Any]) -> tuple[str, str, str]:
+    """Return ratio, quartiles and that of all steps within one process, empty where they cannot be had."""
+    if not cost["in_place"]:
+        return "", "", ""
+    low, ratio, high = quartiles(cost)
+    return f"{ratio:.3f}", f"{low:.3f}-{high:.3f}", f"{cost['in_place_totals']:.3f}"
 
 
 def settled(cost: dict[str, Any]) -> str:

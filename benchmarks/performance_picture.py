@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from performance_targets import quartiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +48,8 @@ def draw(numbers: dict[str, Any], path: Path) -> None:
     for axis in axes.flat[panels:]:
         axis.set_axis_off()
     figure.suptitle(
-        "Step time over the bare training's (bar: median over processes, of other tools over turns; line: quartiles;"
+        "Step time over the bare training's (bar: median over processes, in one process each where it can be, of other"
+        " tools over turns; line: quartiles;"
         " diamond: all steps together)"
     )
     figure.tight_layout(rect=(0, 0, 1, 0.985))
@@ -57,24 +59,29 @@ def draw(numbers: dict[str, Any], path: Path) -> None:
 
 def label(cost: dict[str, Any]) -> str:
     """Return the ratio, with that of all steps together where work is done only now and then."""
-    ratio, totals = (f"{x:.3g}" if x >= 10 else f"{x:.3f}" for x in (cost["ratio"], cost["of_totals"]))
-    return ratio if cost["of_totals"] < 1.5 * cost["ratio"] else f"{ratio} (all: {totals})"
+    ratio, totals = (f"{x:.3g}" if x >= 10 else f"{x:.3f}" for x in (quartiles(cost)[1], totals_of(cost)))
+    return ratio if totals_of(cost) < 1.5 * quartiles(cost)[1] else f"{ratio} (all: {totals})"
+
+
+def totals_of(cost: dict[str, Any]) -> float:
+    """Return the ratio of all steps together, in place where it was measured so."""
+    return float(cost["in_place_totals"] or cost["of_totals"])
 
 
 def panel(axis: Axes, title: str, bars: list[tuple[str, dict[str, Any]]]) -> None:
     """Draw one workload, the first kind on top."""
-    measured = [max(cost["high"], cost["of_totals"]) for _, cost in bars if not cost["problem"]]
+    measured = [max(quartiles(cost)[2], totals_of(cost)) for _, cost in bars if not cost["problem"]]
     most = max([1.05, *measured]) - 1
     floor = FLOOR - 1
     for place, (_, cost) in enumerate(bars):
         if cost["problem"]:
             axis.text(floor * 1.1, place, "not measured", va="center", fontsize=8, color=NOISE)
             continue
-        low, ratio, high = (max(cost[key] - 1, floor) for key in ("low", "ratio", "high"))
+        low, ratio, high = (max(each - 1, floor) for each in quartiles(cost))
         kind = cost["kind"]
         axis.barh(place, ratio - floor, left=floor, color=colour(kind), height=0.7, alpha=0.85)
         axis.plot([low, high], [place, place], color="black", linewidth=1.2)
-        totals = max(cost["of_totals"] - 1, floor)
+        totals = max(totals_of(cost) - 1, floor)
         axis.plot(totals, place, marker="D", markersize=4, markerfacecolor="white", markeredgecolor="black", zorder=3)
         axis.text(max(high, ratio, totals) * 1.2, place, label(cost), va="center", fontsize=8)
     axis.set_yticks(range(len(bars)), [name for name, _ in bars], fontsize=8)

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
     from workers import Turn, Worker
 
-TURN_S = 0.5
+TURN_S = 0.1
+"""A machine that others use, too, is faster or slower for seconds on end: of turns that follow each other closely, few
+fall astride of a change. With as much time in all, medians of turns of 0.05 to 0.1 s stray by a quarter of what those
+of 0.5 s do."""
+OPENING_TURN_S = 0.5
+IN_PLACE_TURN_S, IN_PLACE_LEAST = 0.05, 5
+"""Within one process turns can follow each other even more closely."""
 LEAST = 3
 """Steps of a turn at least. The first of them, with cold caches, counts in totals but not in medians."""
 BARE = "bare"
@@ -31,10 +37,17 @@ class Effort:
     """Processes of each kind of this tool, one after the other, each beside bare ones that are new, too: two processes
     that do the same differ for good, by where their memory lies, and one alone speaks for itself only."""
     rounds: int = 5
-    """Turns in each set."""
+    """Turns in each set, at least."""
+    seconds: float = 2.5
+    """Of training of each process in each set, at least, in as many turns as it takes."""
     peer_rounds: int = 3
+    peer_seconds: float = 1.5
     opening_s: float = 10.0
     """Seconds of the beginning of a session that are looked at apart."""
+
+    def for_peers(self) -> Effort:
+        """Return the same with the turns that other tools have."""
+        return replace(self, rounds=self.peer_rounds, seconds=self.peer_seconds)
 
 
 @dataclass
@@ -103,6 +116,13 @@ class Cost:
     """All steps together over as many bare ones: it sees what is done only now and then."""
     of_processor: float = 0.0
     """The same of processor time, of all threads: free of what other programs do, and sees work beside the training."""
+    in_place: float = 0.0
+    in_place_low: float = 0.0
+    in_place_high: float = 0.0
+    in_place_ratios: list[float] = field(default_factory=list)
+    in_place_totals: float = 0.0
+    """As ``ratio``, ``ratios`` and ``of_totals``, with the bare turns in the same process; nothing where they cannot be
+    had."""
     memory_mb: float = 0.0
     """Peak memory over that of the bare process."""
     disk_mb: float = 0.0
@@ -133,13 +153,31 @@ def order(others: Sequence[Worker], bare: Worker, number: int) -> list[Worker]:
     return [one for i, other in enumerate(turned) for one in ((bare, other) if i % 2 == 0 else (other,))]
 
 
-def in_turns(bare: Worker, others: Sequence[Worker], rounds: int, least: int = LEAST) -> Course:
-    """Give everyone turns, of so many steps at least."""
+def in_turns(bare: Worker, others: Sequence[Worker], rounds: int, seconds: float, least: int = LEAST) -> Course:
+    """Give everyone so many turns, and more until all have trained for so long; of ``least`` steps each."""
     course = Course()
-    for number in range(rounds):
+    spent = dict.fromkeys((other.kind for other in others), 0.0)
+    number = 0
+    while number < rounds or min(spent.values()) < seconds:
         for worker in order(others, bare, number):
-            course.take(worker, least=least)
+            turn = course.take(worker, least=least)
+            if worker is not bare:
+                spent[worker.kind] += turn.total
+        number += 1
     course.take(bare)
+    return course
+
+
+def in_place(worker: Worker, rounds: int, seconds: float) -> Course:
+    """Let one process train in turns without its tool and with it, until it has with it for so long."""
+    course = Course()
+    spent, number = 0.0, 0
+    while number < rounds or spent < seconds:
+        for kind in (BARE, worker.kind):
+            turn = worker.turn(IN_PLACE_TURN_S, IN_PLACE_LEAST, aside=kind == BARE, stay=True)
+            course.turns.append((kind, turn))
+        spent, number = spent + turn.total, number + 1
+    course.turns.append((BARE, worker.turn(IN_PLACE_TURN_S, IN_PLACE_LEAST, aside=True)))
     return course
 
 
@@ -154,6 +192,13 @@ def cost(course: Course, kind: str) -> Cost:
     alike = sum(len(turn.seconds) * bare.processor for turn, bare in turns)
     found.of_processor = sum(turn.processor for turn, _ in turns) / alike
     return found
+
+
+def tell_in_place(found: Cost, course: Course) -> None:
+    """Say what a kind costs beside the same process without it."""
+    here = cost(course, found.kind)
+    found.in_place, found.in_place_low, found.in_place_high = here.ratio, here.low, here.high
+    found.in_place_ratios, found.in_place_totals = here.ratios, here.of_totals
 
 
 OF_OPENING = ("start_s", "start_100_s", "opening_steps", "settled_step")
@@ -172,11 +217,14 @@ def pooled(costs: Sequence[Cost]) -> Cost:
     if len(costs) == 1:
         return costs[0]
     found = replace(costs[0], ratios=[ratio for one in costs for ratio in one.ratios])
+    found.in_place_ratios = [ratio for one in costs for ratio in one.in_place_ratios]
     for each in fields(Cost):
         if isinstance(each.default, (int, float)) and each.name not in OF_OPENING:
             reduce = max if each.name in OF_GRAPHS else statistics.median
             setattr(found, each.name, type(each.default)(reduce(getattr(one, each.name) for one in costs)))
     found.low, found.ratio, found.high = quartiles(found.ratios)
+    if found.in_place_ratios:
+        found.in_place_low, found.in_place, found.in_place_high = quartiles(found.in_place_ratios)
     return found
 
 
@@ -184,11 +232,11 @@ def opening(bare: Worker, other: Worker, seconds: float, steps: int = 0) -> Cour
     """Watch the first seconds and steps of a training, with bare turns in between."""
     course = Course()
     spent, taken = 0.0, 0
-    course.take(bare)
+    course.take(bare, OPENING_TURN_S)
     while spent < seconds or taken < steps:
-        turn = course.take(other)
+        turn = course.take(other, OPENING_TURN_S)
         spent, taken = spent + turn.total, taken + len(turn.seconds)
-        course.take(bare)
+        course.take(bare, OPENING_TURN_S)
     return course
 
 

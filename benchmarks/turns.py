@@ -15,6 +15,7 @@ import os
 import sys
 import threading
 import time
+from contextlib import AbstractContextManager, nullcontext
 from multiprocessing.connection import Client
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,7 +57,8 @@ class Turns:
         self._socket = Client(address, "AF_UNIX")
         self._spent = time.process_time()
         self.steps = 0
-        self.wanted = "steps"
+        self.aside: AbstractContextManager[None] = nullcontext()
+        """Takes the tool off the training while it is entered."""
 
     def say(self, **answer: Any) -> None:
         """Answer a command."""
@@ -74,13 +76,16 @@ class Turns:
         self._spent = time.process_time()
         while (command := self.hear())["do"] == "steps":
             seconds: list[float] = []
-            total = 0.0
-            while total < command["seconds"] or len(seconds) < command["least"]:
-                begin = _now()
-                yield self.steps
-                seconds.append(_now() - begin)
-                total += seconds[-1]
-                self.steps += 1
+            total, arrived = 0.0, _now()
+            with self.aside if command["aside"] else nullcontext():
+                while total < command["seconds"] or len(seconds) < command["least"]:
+                    begin = _now()
+                    yield self.steps
+                    seconds.append(_now() - begin)
+                    total += seconds[-1]
+                    self.steps += 1
+            if command["aside"]:  # the tool was not there
+                self.clock.skip(_now() - arrived)
             before, self._spent = self._spent, time.process_time()
             self.say(seconds=seconds, processor=self._spent - before, **_compiled())
 
@@ -126,7 +131,10 @@ def train(turns: Turns, kind: str, workload: str, compiled: bool, folder: Path) 
     except ImportError as error:
         turns.say(missing=str(error))
         return
-    turns.say(attach_s=_now() - began, parameters=sum(p.numel() for p in trainer.model.parameters()))
+    took = _now() - began
+    turns.aside = attached.aside or turns.aside
+    parameters = sum(p.numel() for p in trainer.model.parameters())
+    turns.say(attach_s=took, parameters=parameters, aside=attached.aside is not None)
     for _ in turns:
         attached.step()
     began = _now()

@@ -1,0 +1,56 @@
+"""This tool taken off a training and put on again, between two steps: what it costs in one and the same process.
+
+Two processes that do the same differ by a percent or two for good, as their memory happens to lie. Where one process
+trains with the tool in some turns and without it in others, both have the same memory, the same threads, the same data.
+What is left in the process (memory that is in use, a thread that writes) the turns without the tool bear as well, so
+this does not stand in for a comparison with a process that never had it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch.optim import optimizer
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from torch import nn
+
+    from neuraldbg import NeuralDbg
+
+
+class Aside:
+    """While it is entered torch is what it was before the session, and the model has no hook of ours. Eager mode only:
+    what was compiled keeps what was compiled into it.
+    """
+
+    def __init__(self, dbg: NeuralDbg, model: nn.Module) -> None:
+        self._patches = dbg._capture._patches  # noqa: SLF001 (no user needs a session that goes away between two steps)
+        of_modules = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks")
+        self._tables: list[dict[int, Any]] = [
+            optimizer._global_optimizer_pre_hooks,  # noqa: SLF001 (its registration can only be undone by the session)
+            optimizer._global_optimizer_post_hooks,  # noqa: SLF001
+            *(getattr(module, name) for module in model.modules() for name in of_modules),
+        ]
+        self._away: list[tuple[Any, str, Any]] = []
+        self._hooks: list[tuple[dict[int, Any], dict[int, Any]]] = []
+
+    def __enter__(self) -> None:
+        for owner, name, patched, original, own in reversed(self._patches._saved):  # noqa: SLF001
+            assert vars(owner)[name] is patched
+            self._away.append((owner, name, patched))
+            if own:
+                setattr(owner, name, original)
+            else:
+                delattr(owner, name)
+        self._hooks = [(table, dict(table)) for table in self._tables if table]
+        for table, _ in self._hooks:
+            table.clear()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        while self._away:
+            owner, name, patched = self._away.pop()
+            setattr(owner, name, patched)
+        for table, hooks in self._hooks:
+            table.update(hooks)
