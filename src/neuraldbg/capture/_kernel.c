@@ -142,6 +142,20 @@ static void finish(const Stats *s, double *row, int64_t total, int64_t count) {
     row[OVER] += (double)s->over;
 }
 
+/* Reads blocks that lie `stride` bytes apart. They are gathered first: while they are copied the memory of many is waited
+   for at once, and what a loop does at its end is done once for all of them. */
+static void read_blocks(const char *x, int64_t dtype, int64_t size, int64_t blocks, int64_t stride, double bound,
+                        double centre, char *kept, int subtract, Stats *s) {
+    double gathered[CHUNK];
+    int64_t bytes = size * SIZE[dtype], wide = dtype == FLOAT64 ? 8 : 4, together = CHUNK / size;
+    for (int64_t first = 0; first < blocks; first += together) {
+        int64_t n = blocks - first < together ? blocks - first : together;
+        for (int64_t i = 0; i < n; i++) memcpy((char *)gathered + i * bytes, x + (first + i) * stride, (size_t)bytes);
+        read_block((const char *)gathered, dtype, n * size, bound, centre,
+                   kept ? kept + first * size * wide : NULL, subtract, s);
+    }
+}
+
 /* Reads a tensor whole, or evenly spaced blocks of it where it has more than cap elements: as op.sample does. From turn
    to turn the blocks move on by their size, so that after some turns all has been read. */
 static void read_sample(const char *x, int64_t dtype, int64_t numel, int64_t cap, double bound, double centre,
@@ -154,15 +168,13 @@ static void read_sample(const char *x, int64_t dtype, int64_t numel, int64_t cap
         return;
     }
     int64_t size = cap < BLOCK ? cap : BLOCK, blocks = cap / BLOCK > 1 ? cap / BLOCK : 1;
-    int64_t step = (numel - size) / (blocks > 1 ? blocks - 1 : 1), width = dtype == FLOAT64 ? 8 : 4;
+    int64_t step = (numel - size) / (blocks > 1 ? blocks - 1 : 1);
     if (blocks > 1 && step > size) {
         int64_t places = (step + size - 1) / size, shift = turn % places * size;
         x += (shift < step - size ? shift : turn % places ? step - size : 0) * SIZE[dtype];
         if (turn % places) blocks--; /* the last would reach beyond the end */
     }
-    for (int64_t i = 0; i < blocks; i++)
-        read_block(x + i * step * SIZE[dtype], dtype, size, bound, centre, kept ? kept + i * size * width : NULL,
-                   subtract, &s);
+    read_blocks(x, dtype, size, blocks, step * SIZE[dtype], bound, centre, kept, subtract, &s);
     finish(&s, row, numel, blocks * size);
 }
 
