@@ -10,24 +10,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from torch import nn
 from torch.optim import optimizer
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from torch import nn
-
     from neuraldbg import NeuralDbg
 
 
 class Aside:
-    """While it is entered torch is what it was before the session, and the model has no hook of ours. Eager mode only:
-    what was compiled keeps what was compiled into it.
+    """While it is entered torch is what it was before the session, and the model, which must have no hooks of its own,
+    has none. Eager mode only: what was compiled keeps what was compiled into it. To the session the steps that it does
+    not see are a program that changed weights between two steps.
     """
 
     def __init__(self, dbg: NeuralDbg, model: nn.Module) -> None:
         self._patches = dbg._capture._patches  # noqa: SLF001 (no user needs a session that goes away between two steps)
-        of_modules = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks")
+        of_modules = ("_forward_hooks", "_forward_pre_hooks")
         self._tables: list[dict[int, Any]] = [
             optimizer._global_optimizer_pre_hooks,  # noqa: SLF001 (its registration can only be undone by the session)
             optimizer._global_optimizer_post_hooks,  # noqa: SLF001
@@ -54,3 +54,14 @@ class Aside:
             setattr(owner, name, patched)
         for table, hooks in self._hooks:
             table.update(hooks)
+
+
+class Nothing:
+    """The same for a training without a tool: Python forgets what it has learnt of the types, as it does there."""
+
+    def __enter__(self) -> None:
+        nn.Module.__call__ = nn.Module.__call__  # type: ignore[method-assign]
+        optimizer.Optimizer.zero_grad = optimizer.Optimizer.zero_grad  # type: ignore[method-assign]
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.__enter__()

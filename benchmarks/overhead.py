@@ -113,9 +113,12 @@ def group(bare: Worker, kinds: list[str], effort: Effort, *, first: bool = True)
             return [Cost(kind, problem=str(failure)) for kind in kinds]
         for worker in workers:
             assert course is not None
-            if worker.hello.get("aside") and not worker.compiled:
-                tell_in_place(costs[worker.kind], in_place(worker, effort.rounds, effort.seconds))
-            finish(costs[worker.kind], course, worker)
+            try:
+                if worker.hello.get("aside") and not worker.compiled:
+                    tell_in_place(costs[worker.kind], in_place(worker, effort.rounds, effort.seconds))
+                finish(costs[worker.kind], course, worker)
+            except WorkerFailed as failure:
+                costs[worker.kind].problem = str(failure)
     return list(costs.values())
 
 

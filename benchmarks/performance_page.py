@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kinds import KINDS
+from overhead import MOST_WARM_UP_S
 from performance_targets import DEFAULT, FULL, found, noise, quartiles, targets
 
 if TYPE_CHECKING:
@@ -32,18 +33,21 @@ for each other, up to a hundred times the step. What torch frees stays with its 
 process more, in another less, whoever watches. Each process has a second thread that sleeps, as most programs have
 several: in a process that never had one glibc's locks cost next to nothing, and a tool that starts a thread would be
 charged for torch's. A tool is imported before the model is made, as the first lines of a program do; that time counts
-as its start.
+as its start. With `overhead=None` facts about the program are read in each of the first 256 steps, later in eight of
+64: those rows are measured after them, or after {warm_up_s:g} seconds of bare steps where that is less (LSTM, GPT).
 
 - **ratio**: the median step of a turn over that of the bare turns next to it in time; the median over turns, and of
   the {sets} that this gives the median again, with quartiles (where there is one process, of its turns). The row *bare
-  again* is a second bare copy: what differences mean nothing here. Its quartiles are the noise of a table.
-- **in place**: of this tool in eager mode, in one and the same process: in turns of a twentieth of a second it is taken
-  off the training and put on again (`benchmarks/aside.py`), and *bare again* does as much with nothing. Memory, threads
-  and data are then the same on both sides, which makes this several times as fine as process beside process, and it is
-  what the aims are held against; the median of the {sets}, and their quartiles. What stays in a process while the
-  tool is off both sides bear: for that there is the ratio between processes.
+  again* is a second bare copy: what differences mean nothing here.
+- **in place**: of this tool in eager mode, in one and the same process: in turns of 0.15 seconds, at least five
+  steps, it is taken off the training and put on again (`benchmarks/aside.py`); of *bare again* nothing is. Memory,
+  threads and data are then the same on both sides, which makes this several times as fine as process beside process,
+  and eager mode's aims are held against it; the median of the {sets}, and their quartiles. *Its totals* are all steps
+  over as many without the tool, in place. What stays in a process while the tool is off both sides bear: for that
+  there is the ratio between processes.
 - **of totals**: all steps of a process over as many bare ones, the median of the {sets}; it sees what is done only now
-  and then. One interruption by another program moves it.
+  and then. One interruption by another program moves it. A thread of a tool that writes once a second wakes at nearly
+  every turn, since the second runs on while the process is stopped: this and the next are too high for such tools.
 - **of CPU**: the same of processor time, of all threads of the process (not of services that a tool starts): it
   hardly feels other programs, and counts what a tool does beside the training on another core.
 - **start**: seconds more than bare from attaching through the first seconds of training (up to the hundredth step; up
@@ -53,10 +57,11 @@ as its start.
   here, too, the median of the {sets}.
 - **disk**: what was left in the tool's folder, by step.
 """
-ENOUGH = 8
-"""Turns below which a page says that it is none."""
-UNDER_SHORT = """Ratios of step times to the bare training, 1 is free; in brackets how far bare against bare strays. Of
-this tool and of *bare again* they are those within one process, of the others those between two."""
+ENOUGH_S = 2.0
+"""Seconds of training of each process below which a page says that it is none."""
+UNDER_SHORT = """Ratios of step times to the bare training, 1 is free. Of this tool and of *bare again* they are those
+within one process, in brackets how far bare against bare strays there; of the others those between two processes, which
+stray by some hundredths."""
 SHORT = ("bare again", DEFAULT, FULL, "wandb.watch, all", "TensorBoard", "DebugUnderflowOverflow", "detect_anomaly")
 
 
@@ -82,16 +87,15 @@ def page(numbers: dict[str, Any]) -> str:
     compiled = [result for result in numbers["results"] if result["compiled"]]
     judged = grid(("", "aim", "reached", "met"), ((t.what, t.aim, t.reached, t.met) for t in targets(numbers)))
     effort = numbers["effort"]
-    few = effort["sets"] * effort["rounds"] < ENOUGH
+    few = effort["sets"] * effort["seconds"] < ENOUGH_S
     trial = "**Provisional: so few turns are a trial of the benchmark, not a measurement.** " * few
     trial += numbers.get("note", "")
     parts = [
         head,
-        f"<!-- begin:short -->\n{short(eager, trial.strip())}\n<!-- end:short -->",
-        UNDER_SHORT,
+        f"<!-- begin:short -->\n{short(eager, trial.strip())}\n\n{UNDER_SHORT}\n<!-- end:short -->",
         *([again(numbers["again"])] if numbers.get("again") else []),
         f"## What was aimed at\n\n{judged}",
-        HOW.format(**effort).strip(),
+        HOW.format(**effort, warm_up_s=MOST_WARM_UP_S).strip(),
         "## What each row is\n\n" + grid(("row", "what"), ((k.name, k.what) for k in KINDS.values())),
         "## Eager\n\n" + "\n\n".join(workload(result) for result in eager),
     ]

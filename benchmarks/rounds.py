@@ -22,8 +22,8 @@ TURN_S = 0.1
 fall astride of a change. With as much time in all, medians of turns of 0.05 to 0.1 s stray by a quarter of what those
 of 0.5 s do."""
 OPENING_TURN_S = 0.5
-IN_PLACE_TURN_S, IN_PLACE_LEAST = 0.05, 5
-"""Within one process turns can follow each other even more closely."""
+IN_PLACE_TURN_S, IN_PLACE_LEAST = 0.15, 5
+"""A little longer, so that what is done at one step of eight does not reach the median of a turn."""
 LEAST = 3
 """Steps of a turn at least. The first of them, with cold caches, counts in totals but not in medians."""
 BARE = "bare"

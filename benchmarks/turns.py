@@ -31,19 +31,25 @@ class Clock:
     """Takes time away from the clocks that a tool reads. Makes them some 100 ns a call slower, which the tool pays."""
 
     def __init__(self) -> None:
-        away = 0.0
+        away, since = 0.0, None
 
         def skip(seconds: float) -> None:
             nonlocal away
             away += seconds
 
+        def hold(*, still: bool) -> None:  # on Linux both clocks are one
+            nonlocal away, since
+            if since is not None:
+                away += _now() - since
+            since = _now() if still else None
+
         def behind(original: Callable[[], float]) -> Callable[[], float]:
-            return lambda: original() - away
+            return lambda: (original() if since is None else since) - away
 
         def behind_ns(original: Callable[[], int]) -> Callable[[], int]:
-            return lambda: original() - int(1e9 * away)
+            return lambda: (original() if since is None else int(1e9 * since)) - int(1e9 * away)
 
-        self.skip = skip
+        self.skip, self.hold = skip, hold
         for name in ("perf_counter", "monotonic"):
             setattr(time, name, behind(getattr(time, name)))
             setattr(time, f"{name}_ns", behind_ns(getattr(time, f"{name}_ns")))
@@ -57,6 +63,7 @@ class Turns:
         self._socket = Client(address, "AF_UNIX")
         self._spent = time.process_time()
         self.steps = 0
+        """With the tool."""
         self.aside: AbstractContextManager[None] = nullcontext()
         """Takes the tool off the training while it is entered."""
 
@@ -76,16 +83,16 @@ class Turns:
         self._spent = time.process_time()
         while (command := self.hear())["do"] == "steps":
             seconds: list[float] = []
-            total, arrived = 0.0, _now()
-            with self.aside if command["aside"] else nullcontext():
+            total, aside = 0.0, bool(command["aside"])
+            self.clock.hold(still=aside)  # the tool is not there
+            with self.aside if aside else nullcontext():
                 while total < command["seconds"] or len(seconds) < command["least"]:
                     begin = _now()
                     yield self.steps
                     seconds.append(_now() - begin)
                     total += seconds[-1]
-                    self.steps += 1
-            if command["aside"]:  # the tool was not there
-                self.clock.skip(_now() - arrived)
+                    self.steps += not aside
+            self.clock.hold(still=False)
             before, self._spent = self._spent, time.process_time()
             self.say(seconds=seconds, processor=self._spent - before, **_compiled())
 

@@ -1,7 +1,9 @@
 """The coordinator's side: starts workers, gives them turns, stops them in between.
 
 A worker that is not at its turn is stopped with all its children (SIGSTOP), so that a writer thread or a service of a
-tool works in the tool's own turns and disturbs nobody else's.
+tool works in the tool's own turns and disturbs nobody else's. (In place, one worker's turns without the tool are
+disturbed by its own.) What waits for a time, waits on while it is stopped: a thread that writes once a second does so
+nearly at each turn, which the tool pays.
 """
 
 from __future__ import annotations

@@ -213,6 +213,34 @@ def test_a_large_tensor_is_sampled_evenly(shape: tuple[int, ...], layout: str) -
         close(row, expected)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("cap", [64, 127, 128, 300, 4096, 5000, 20_000])
+def test_a_sample_of_any_size_and_dtype(cap: int, dtype: torch.dtype) -> None:
+    x = torch.randn(70_001, generator=torch.Generator().manual_seed(0)).to(dtype)
+    x[::977], x[1::1999], x[2::701] = float("nan"), float("-inf"), 0.0
+    expected = oracle(op.sample(x, cap))
+    expected[op.TOTAL] = x.numel()
+    for backend in BACKENDS:
+        with reading_with(backend):
+            rows = op.rows_of(blank())
+            op.observe_cpu(x, rows, 0, cap)
+        close(rows.values[0], expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("numel", [50, 4096, 40_000])
+@pytest.mark.parametrize("size", [1e17, 5e17, 1e18, 1e19, -1e30])
+def test_values_whose_squares_add_up_to_more_than_float32_holds(size: float, numel: int, dtype: torch.dtype) -> None:
+    x = torch.full((numel,), size, dtype=dtype)
+    for cap in (0, 4096):
+        with reading_with("native"):
+            rows = op.rows_of(blank())
+            op.observe_cpu(x, rows, 0, cap)
+        taken = rows.values[0]
+        assert taken[op.NONFINITE] == 0
+        assert np.sqrt(taken[op.SQUARES] / taken[op.COUNT]) == pytest.approx(abs(float(x[0])), rel=1e-6)
+
+
 def test_sampling_reaches_the_whole_tensor() -> None:
     x = torch.zeros(1_000_000)
     for spot in range(10):

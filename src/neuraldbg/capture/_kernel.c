@@ -40,7 +40,7 @@ static const int64_t SIZE[DTYPES] = {4, 8, 2, 2};
 #define RELEASE 262144 /* elements from which on other threads may run meanwhile: some 50 microseconds */
 
 #define INFINITE32 0x7f800000u
-#define ABOVE32 0x5d5e0b6bu /* 1e18f: squares of what is larger, summed, may leave float32 */
+#define ABOVE32 0x5c000000u /* 2**57: CHUNK squares of what is larger, summed, may leave float32 */
 #define BELOW32 0x26901d7du /* 1e-15f: squares of what is smaller have lost digits */
 #define UNDER32 0x33000000u /* 2**-25, the largest that half precision rounds to zero */
 #define OVER32 0x477ff000u  /* 65520, the smallest that half precision rounds to infinity */
