@@ -210,3 +210,24 @@ def test_finding_the_model_by_its_variables_disturbs_no_variable() -> None:
         loop(model)
         assert kept["model"] is model
     assert dbg.record().info.models == ("model",)
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_attaching_to_many_layers_waits_for_no_search_through_all_objects(collects):
+    model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(600)))
+    began = []
+    was = gc.isenabled()
+    (gc.enable if collects else gc.disable)()
+    gc.set_threshold(700, 1, 1)  # a search through all at nearly every one through the newest
+    gc.callbacks.append(lambda phase, info: began.append(info["generation"]) if phase == "start" else None)
+    dbg = NeuralDbg(model)
+    try:
+        began.clear()
+        dbg.start()
+        assert len(began) < 4  # not one for each few hundred objects
+        assert gc.isenabled() is collects
+    finally:
+        gc.callbacks.pop()
+        gc.set_threshold(700, 10, 10)
+        (gc.enable if was else gc.disable)()
+        dbg.stop()

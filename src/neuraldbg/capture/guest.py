@@ -5,7 +5,9 @@ Under our own tests (environment variable NEURALDBG_STRICT) they raise.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import os
 import traceback
 import weakref
@@ -17,7 +19,21 @@ import numpy as np
 from neuraldbg.errors import TrainingHalted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+
+@contextlib.contextmanager
+def collecting_later() -> Iterator[None]:
+    """Have Python look for garbage later, while many objects are made that stay: to search through all that torch has
+    brought takes longer than to attach to a thousand layers, and finds nothing.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 class Tally:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.capture import op, program
-from neuraldbg.capture.guest import guarded, hook_of
+from neuraldbg.capture.guest import collecting_later, guarded, hook_of
 from neuraldbg.capture.kernel import set_hook
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.names import find_root, has_parameters, wraps
@@ -92,6 +92,7 @@ class Models:
         self._trained = False
         """Whether a backward has reached a pass of that thread."""
 
+    @collecting_later()
     def watch(self, module: nn.Module, name: str = "", *, prefix: str = "") -> Model:
         """Attach to a model: hooks on its layers, its parameters in the table."""
         root = wraps(module)
