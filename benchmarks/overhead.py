@@ -206,7 +206,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(WORKLOADS), help="a comma between names; default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="two short sets: to see that it works")
-    parser.add_argument("--sets", type=int, help="sets of processes of this tool; default: 5")
+    parser.add_argument("--sets", type=int, help=f"sets of processes of this tool; default: {Effort.sets}")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--no-compiled", action="store_true")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers to a file")

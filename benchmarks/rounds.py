@@ -33,7 +33,7 @@ BARE = "bare"
 class Effort:
     """How long to measure."""
 
-    sets: int = 5
+    sets: int = 3
     """Processes of each kind of this tool, one after the other, each beside bare ones that are new, too: two processes
     that do the same differ for good, by where their memory lies, and one alone speaks for itself only."""
     rounds: int = 5
