@@ -48,11 +48,10 @@ def draw(numbers: dict[str, Any], path: Path) -> None:
     for axis in axes.flat[panels:]:
         axis.set_axis_off()
     figure.suptitle(
-        "Step time over the bare training's (bar: median over processes, in one process each where it can be, of other"
-        " tools over turns; line: quartiles;"
-        " diamond: all steps together)"
+        "Step time over the bare training's (bar: median; line: quartiles; diamond: all steps together)\n"
+        "NeuralDBG in eager mode: within one process; the others: between two"
     )
-    figure.tight_layout(rect=(0, 0, 1, 0.985))
+    figure.tight_layout(rect=(0, 0, 1, 0.98))
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
