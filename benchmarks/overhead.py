@@ -127,7 +127,9 @@ def begin(bare: Worker, worker: Worker, effort: Effort, *, first: bool) -> Cost:
     ours = worker.kind == "NeuralDBG"
     found = Cost(worker.kind, attach_ms=1000 * worker.hello["attach_s"])
     seconds = effort.opening_s if ours else min(effort.opening_s, 1.0)
-    steps = min(KINDS[worker.kind].warm_up, int(MOST_WARM_UP_S / median(bare.turn(0.0, LEAST))))
+    steps = KINDS[worker.kind].warm_up
+    if steps:
+        steps = min(steps, int(MOST_WARM_UP_S / median(bare.turn(0.0, LEAST))))
     if not first:
         found.graphs = worker.turn(seconds, steps).graphs
         return found

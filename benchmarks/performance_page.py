@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kinds import KINDS
 from overhead import MOST_WARM_UP_S
 from performance_targets import DEFAULT, FULL, found, noise, quartiles, targets
+from rounds import IN_PLACE_LEAST, IN_PLACE_TURN_S, LEAST, TURN_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,7 +22,7 @@ start {load}; {system}; {versions}; CPU tensors are read by {kernel}.
 HOW = """## How it was measured
 
 Each row is a training of its own, with the same seed, in a process that stays attached from its first step to its last.
-They take turns of a tenth of a second, at least three steps, with a bare turn before every second one, in an order
+They take turns of {turn_s:g} seconds, at least {least} steps, with a bare turn before every second one, in an order
 that rotates; who has no turn is stopped with all its children, and its clocks stand still. The rows of this tool, and
 *bare again*, are measured so {sets} times, {seconds:g} seconds and {rounds} turns each at least, each time with
 processes that are new, the bare one as well: two that do the same differ for good by some percent, as their memory
@@ -34,17 +35,17 @@ process more, in another less, whoever watches. Each process has a second thread
 several: in a process that never had one glibc's locks cost next to nothing, and a tool that starts a thread would be
 charged for torch's. A tool is imported before the model is made, as the first lines of a program do; that time counts
 as its start. With `overhead=None` facts about the program are read in each of the first 256 steps, later in eight of
-64: those rows are measured after them, or after {warm_up_s:g} seconds of bare steps where that is less (LSTM, GPT).
+64: those rows are measured after them, or, of slow models, after as many steps as take {warm_up_s:g} seconds bare.
 
 - **ratio**: the median step of a turn over that of the bare turns next to it in time; the median over turns, and of
   the {sets} that this gives the median again, with quartiles (where there is one process, of its turns). The row *bare
   again* is a second bare copy: what differences mean nothing here.
-- **in place**: of this tool in eager mode, in one and the same process: in turns of 0.15 seconds, at least five
-  steps, it is taken off the training and put on again (`benchmarks/aside.py`); of *bare again* nothing is. Memory,
-  threads and data are then the same on both sides, which makes this several times as fine as process beside process,
-  and eager mode's aims are held against it; the median of the {sets}, and their quartiles. *Its totals* are all steps
-  over as many without the tool, in place. What stays in a process while the tool is off both sides bear: for that
-  there is the ratio between processes.
+- **in place**: of this tool in eager mode, in one and the same process: in turns of {in_place_turn_s:g} seconds, at
+  least {in_place_least} steps, it is taken off the training and put on again (`benchmarks/aside.py`); of *bare again*
+  nothing is. Memory, threads and data are then the same on both sides, which makes this several times as fine as
+  process beside process, and eager mode's aims are held against it; the median of the {sets}, and their quartiles.
+  *Its totals* are all steps over as many without the tool, in place. What stays in a process while the tool is off
+  both sides bear: for that there is the ratio between processes.
 - **of totals**: all steps of a process over as many bare ones, the median of the {sets}; it sees what is done only now
   and then. One interruption by another program moves it. A thread of a tool that writes once a second wakes at nearly
   every turn, since the second runs on while the process is stopped: this and the next are too high for such tools.
@@ -57,6 +58,13 @@ as its start. With `overhead=None` facts about the program are read in each of t
   here, too, the median of the {sets}.
 - **disk**: what was left in the tool's folder, by step.
 """
+TURNS = {
+    "turn_s": TURN_S,
+    "least": LEAST,
+    "in_place_turn_s": IN_PLACE_TURN_S,
+    "in_place_least": IN_PLACE_LEAST,
+    "warm_up_s": MOST_WARM_UP_S,
+}
 ENOUGH_S = 2.0
 """Seconds of training of each process below which a page says that it is none."""
 UNDER_SHORT = """Ratios of step times to the bare training, 1 is free. Of this tool and of *bare again* they are those
@@ -95,7 +103,7 @@ def page(numbers: dict[str, Any]) -> str:
         f"<!-- begin:short -->\n{short(eager, trial.strip())}\n\n{UNDER_SHORT}\n<!-- end:short -->",
         *([again(numbers["again"])] if numbers.get("again") else []),
         f"## What was aimed at\n\n{judged}",
-        HOW.format(**effort, warm_up_s=MOST_WARM_UP_S).strip(),
+        HOW.format(**effort, **TURNS).strip(),
         "## What each row is\n\n" + grid(("row", "what"), ((k.name, k.what) for k in KINDS.values())),
         "## Eager\n\n" + "\n\n".join(workload(result) for result in eager),
     ]

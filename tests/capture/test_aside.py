@@ -16,8 +16,8 @@ from neuraldbg import NeuralDbg
 
 FILE = Path(__file__).parents[2] / "benchmarks" / "aside.py"
 SPEC = importlib.util.spec_from_file_location("benchmark_aside", FILE)
-Module = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(Module)
+benchmark = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(benchmark)
 BEFORE, AWAY, AFTER = 40, 7, 30
 
 
@@ -56,7 +56,7 @@ def test_while_the_tool_is_aside_torch_is_as_it_was_and_no_step_is_seen(options)
         step()
     model, opt, step = training()
     with NeuralDbg(model, opt, **options) as dbg:
-        aside = Module.Aside(dbg, model)
+        aside = benchmark.Aside(dbg, model)
         for _ in range(BEFORE):
             step()
         watched = hears()
