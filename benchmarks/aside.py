@@ -8,7 +8,7 @@ this does not stand in for a comparison with a process that never had it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import nn
 from torch.optim import optimizer
@@ -16,12 +16,23 @@ from torch.optim import optimizer
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from models import Trainer
+
     from neuraldbg import NeuralDbg
+
+    class Way(Protocol):
+        """A context manager that can be entered again and again."""
+
+        def __enter__(self) -> None: ...
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        ) -> None: ...
 
 
 class Aside:
     """While it is entered torch is what it was before the session, and the model, which must have no hooks of its own,
-    has none. Eager mode only: what was compiled keeps what was compiled into it. To the session the steps that it does
+    has none. What was compiled keeps what was compiled into it: see ``Apart``. To the session the steps that it does
     not see are a program that changed weights between two steps.
     """
 
@@ -65,3 +76,29 @@ class Nothing:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.__enter__()
+
+
+class Apart:
+    """The same for a compiled training: while it is entered, this is one of the same model that was compiled without
+    the tool. The first step compiles it.
+    """
+
+    def __init__(self, trainer: Trainer, way: Way) -> None:
+        self._trainer, self._way = trainer, way
+        self._other = trainer.compiled_apart()
+
+    def _exchange(self) -> None:
+        self._trainer.forward, self._other = self._other, self._trainer.forward
+
+    def __enter__(self) -> None:
+        self._way.__enter__()
+        self._exchange()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._exchange()
+        self._way.__exit__(kind, error, tb)
+
+
+def of(trainer: Trainer, way: Way) -> Way:
+    """Return the way to take a tool off a training, given that for an eager one."""
+    return Apart(trainer, way) if trainer.compiled else way

@@ -62,9 +62,9 @@ class Kind:
 
 
 def bare(trainer: Trainer, _: Path) -> Attached:
-    from aside import Nothing  # noqa: PLC0415 (see above, as in all of this file)
+    from aside import Nothing, of  # noqa: PLC0415 (see above, as in all of this file)
 
-    return Attached(trainer.step, aside=Nothing())
+    return Attached(trainer.step, aside=of(trainer, Nothing()))
 
 
 ALLOWANCE_S = 0.2
@@ -72,7 +72,7 @@ ALLOWANCE_S = 0.2
 
 
 def _neuraldbg(trainer: Trainer, folder: Path, **options: Any) -> Attached:
-    from aside import Aside  # noqa: PLC0415 (see above, as in all of this file)
+    from aside import Aside, of  # noqa: PLC0415 (see above, as in all of this file)
 
     from neuraldbg import NeuralDbg  # noqa: PLC0415
 
@@ -83,7 +83,7 @@ def _neuraldbg(trainer: Trainer, folder: Path, **options: Any) -> Attached:
         dbg.stop()
         return {"sites": len(dbg.record().layout.sites)}
 
-    return Attached(trainer.step, close, None if trainer.compiled else Aside(dbg, trainer.model))
+    return Attached(trainer.step, close, of(trainer, Aside(dbg, trainer.model)))
 
 
 def default(trainer: Trainer, folder: Path) -> Attached:

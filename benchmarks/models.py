@@ -38,14 +38,24 @@ class Trainer:
         self.model = workload.model().train()  # as programs write: it gives each module a dictionary
         self.optimizer = workload.optimizer(self.model)
         self.compiled = compiled
-        self._forward = torch.compile(self.model) if compiled else self.model
+        self.forward: Callable[[Tensor], Tensor] = torch.compile(self.model) if compiled else self.model
         self._draw = torch.Generator().manual_seed(seed)
         self._batch = workload.batch
+
+    def compiled_apart(self) -> Callable[[Tensor], Tensor]:
+        """Compile the model once more. By its backend Dynamo tells that these graphs are not those of ``forward``."""
+
+        def inductor(graph: torch.fx.GraphModule, examples: list[Tensor]) -> Callable[..., object]:
+            from torch._inductor.compile_fx import compile_fx  # noqa: PLC0415 (slow, and eager mode needs none of it)
+
+            return compile_fx(graph, examples)  # type: ignore[return-value]  # what else it may be needs options
+
+        return torch.compile(self.model, backend=inductor)
 
     def step(self) -> Tensor:
         """Train one step and return its loss. The batch is drawn anew each time, as a loader would."""
         inputs, targets = self._batch(self._draw)
-        logits = self._forward(inputs)
+        logits = self.forward(inputs)
         loss = F.cross_entropy(logits.flatten(0, -2), targets.flatten())
         self.optimizer.zero_grad()
         loss.backward()

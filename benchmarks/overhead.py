@@ -114,7 +114,7 @@ def group(bare: Worker, kinds: list[str], effort: Effort, *, first: bool = True)
         for worker in workers:
             assert course is not None
             try:
-                if worker.hello.get("aside") and not worker.compiled:
+                if worker.hello.get("aside"):
                     tell_in_place(costs[worker.kind], in_place(worker, effort.rounds, effort.seconds))
                 finish(costs[worker.kind], course, worker)
             except WorkerFailed as failure:
@@ -145,7 +145,8 @@ def finish(found: Cost, course: Course, worker: Worker) -> None:
     for name in ("step_ms", "ratio", "low", "high", "ratios", "of_totals", "of_processor"):
         setattr(found, name, getattr(ratios, name))
     last = course.last(worker.kind)
-    found.late_graphs, found.graphs, found.breaks = last.graphs - found.graphs, last.graphs, last.breaks
+    found.late_graphs += last.graphs - found.graphs
+    found.graphs, found.breaks = last.graphs, last.breaks
     found.steps, found.sites, found.close_s = left["steps"], left.get("sites", 0), left["close_s"]
     found.memory_mb, found.disk_mb = left["memory"] / 1e6, left["disk"] / 1e6
     found.disk_kb_a_step = left["disk"] / 1e3 / max(found.steps, 1)

@@ -40,10 +40,11 @@ as its start. With `overhead=None` facts about the program are read in each of t
 - **ratio**: the median step of a turn over that of the bare turns next to it in time; the median over turns, and of
   the {sets} that this gives the median again, with quartiles (where there is one process, of its turns). The row *bare
   again* is a second bare copy: what differences mean nothing here.
-- **in place**: of this tool in eager mode, in one and the same process: in turns of {in_place_turn_s:g} seconds, at
-  least {in_place_least} steps, it is taken off the training and put on again (`benchmarks/aside.py`); of *bare again*
-  nothing is. Memory, threads and data are then the same on both sides, which makes this several times as fine as
-  process beside process, and eager mode's aims are held against it; the median of the {sets}, and their quartiles.
+- **in place**: of this tool, in one and the same process: in turns of {in_place_turn_s:g} seconds, at least
+  {in_place_least} steps, it is taken off the training and put on again (`benchmarks/aside.py`); of *bare again* nothing
+  is. A compiled model has then been compiled twice, with the tool and without it, also that of *bare again*. Memory,
+  threads and data are the same on both sides, which makes this several times as fine as process beside process, and the
+  aims are held against it; the median of the {sets}, and their quartiles.
   *Its totals* are all steps over as many without the tool, in place. What stays in a process while the tool is off
   both sides bear: for that there is the ratio between processes.
 - **of totals**: all steps of a process over as many bare ones, the median of the {sets}; it sees what is done only now

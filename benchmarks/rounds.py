@@ -171,6 +171,8 @@ def in_turns(bare: Worker, others: Sequence[Worker], rounds: int, seconds: float
 def in_place(worker: Worker, rounds: int, seconds: float) -> Course:
     """Let one process train in turns without its tool and with it, until it has with it for so long."""
     course = Course()
+    for aside in (True, False) if worker.compiled else ():  # what it trains without its tool is compiled first
+        worker.turn(IN_PLACE_TURN_S, IN_PLACE_LEAST, aside=aside, stay=True)
     spent, number = 0.0, 0
     while number < rounds or spent < seconds:
         for kind in (BARE, worker.kind):
@@ -199,6 +201,7 @@ def tell_in_place(found: Cost, course: Course) -> None:
     here = cost(course, found.kind)
     found.in_place, found.in_place_low, found.in_place_high = here.ratio, here.low, here.high
     found.in_place_ratios, found.in_place_totals = here.ratios, here.of_totals
+    found.late_graphs += course.turns[-1][1].graphs - course.turns[0][1].graphs
 
 
 OF_OPENING = ("start_s", "start_100_s", "opening_steps", "settled_step")

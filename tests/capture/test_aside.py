@@ -5,6 +5,7 @@ after is watched as before.
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,17 @@ from torch.optim import optimizer
 
 from neuraldbg import NeuralDbg
 
-FILE = Path(__file__).parents[2] / "benchmarks" / "aside.py"
-SPEC = importlib.util.spec_from_file_location("benchmark_aside", FILE)
-benchmark = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(benchmark)
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+
+
+def loaded(name):
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", FOLDER / f"{name}.py")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # its dataclasses look for it there
+    spec.loader.exec_module(module)
+    return module
+
+
+benchmark, models = loaded("aside"), loaded("models")
 BEFORE, AWAY, AFTER = 40, 7, 30
 
 
@@ -75,3 +83,41 @@ def test_while_the_tool_is_aside_torch_is_as_it_was_and_no_step_is_seen(options)
     assert dbg.record().steps == BEFORE + AFTER
     for mine, theirs in zip(model.parameters(), alone.parameters(), strict=True):
         assert torch.equal(mine, theirs)
+
+
+def test_of_a_compiled_training_what_was_compiled_without_the_tool_runs_meanwhile():
+    trainer = models.Trainer(models.WORKLOADS["MLP"], compiled=True)
+    graphs = torch._dynamo.utils.counters["stats"]
+    before = graphs["unique_graphs"]
+    dbg = NeuralDbg(trainer.model, trainer.optimizer, overhead=None)
+    with dbg:
+        watched = trainer.forward
+        way = benchmark.of(trainer, benchmark.Aside(dbg, trainer.model))
+        for _ in range(BEFORE):
+            trainer.step()
+        with way:
+            assert trainer.forward is not watched
+            for _ in range(AWAY):
+                trainer.step()
+        assert graphs["unique_graphs"] == before + 2  # one with the tool, one without
+        for _ in range(3):  # each finds its own again
+            trainer.step()
+            with way:
+                trainer.step()
+        assert graphs["unique_graphs"] == before + 2
+        assert trainer.forward is watched
+        for _ in range(AFTER):
+            trainer.step()
+    record = dbg.record()
+    assert record.steps == BEFORE + 3 + AFTER
+    rows = [row for row, site in enumerate(record.layout.sites) if site.kind in ("activation", "output_grad")]
+    assert len(rows) == 2 * len(trainer.model)
+    for row in rows:
+        norms = record.series(row, "rms").finite()
+        assert len(norms) == record.steps
+        assert (norms.values > 0).all()
+
+
+def test_an_eager_training_needs_no_more_than_the_tool_being_aside():
+    trainer, way = models.Trainer(models.WORKLOADS["MLP"]), benchmark.Nothing()
+    assert benchmark.of(trainer, way) is way
