@@ -84,9 +84,10 @@ def measure(workload: str, compiled: bool, effort: Effort, *, peers: bool) -> Re
             if peers and number == 0:
                 for name in PEERS:  # one at a time: a peer may need a lot of memory
                     others += group(bare, [name], effort.for_peers())
-            left = bare.close()
+            left = bare.peak()
+            bare.close()
         for one in (*sets[-1], *(others if number == 0 else ())):
-            one.memory_mb -= 0 if one.problem else left["memory"] / 1e6
+            one.memory_mb -= 0 if one.problem else left / 1e6
     costs = [*(pooled(same) for same in zip(*sets, strict=True)), *others]
     result = Result(workload, compiled, bare.hello["parameters"], 0.0, costs)
     result.bare_ms = next((one.step_ms for one in costs if one.kind == "bare again" and not one.problem), 0.0)
@@ -114,6 +115,7 @@ def group(bare: Worker, kinds: list[str], effort: Effort, *, first: bool = True)
         for worker in workers:
             assert course is not None
             try:
+                costs[worker.kind].memory_mb = worker.peak() / 1e6  # in place a model is compiled once more
                 if worker.hello.get("aside"):
                     tell_in_place(costs[worker.kind], in_place(worker, effort.rounds, effort.seconds))
                 finish(costs[worker.kind], course, worker)
@@ -131,6 +133,7 @@ def begin(bare: Worker, worker: Worker, effort: Effort, *, first: bool) -> Cost:
     if steps:
         steps = min(steps, int(MOST_WARM_UP_S / median(bare.turn(0.0, LEAST))))
     if not first:
+        worker.turn(0.0)  # it may compile
         found.graphs = worker.turn(seconds, steps).graphs
         return found
     course = opening(bare, worker, seconds, steps)
@@ -148,7 +151,7 @@ def finish(found: Cost, course: Course, worker: Worker) -> None:
     found.late_graphs += last.graphs - found.graphs
     found.graphs, found.breaks = last.graphs, last.breaks
     found.steps, found.sites, found.close_s = left["steps"], left.get("sites", 0), left["close_s"]
-    found.memory_mb, found.disk_mb = left["memory"] / 1e6, left["disk"] / 1e6
+    found.disk_mb = left["disk"] / 1e6
     found.disk_kb_a_step = left["disk"] / 1e3 / max(found.steps, 1)
 
 

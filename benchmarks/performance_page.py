@@ -44,7 +44,8 @@ as its start. With `overhead=None` facts about the program are read in each of t
   {in_place_least} steps, it is taken off the training and put on again (`benchmarks/aside.py`); of *bare again* nothing
   is. A compiled model has then been compiled twice, with the tool and without it, also that of *bare again*. Memory,
   threads and data are the same on both sides, which makes this several times as fine as process beside process, and the
-  aims are held against it; the median of the {sets}, and their quartiles.
+  aims are held against it, unless even the lower quartile between processes is beyond the aim by more than bare ones
+  stray; the median of the {sets}, and their quartiles.
   *Its totals* are all steps over as many without the tool, in place. What stays in a process while the tool is off
   both sides bear: for that there is the ratio between processes.
 - **of totals**: all steps of a process over as many bare ones, the median of the {sets}; it sees what is done only now
@@ -59,6 +60,13 @@ as its start. With `overhead=None` facts about the program are read in each of t
   here, too, the median of the {sets}.
 - **disk**: what was left in the tool's folder, by step.
 """
+NO_AIM = """With every site at every step there is an aim for MLP, ConvNet and GPT; what it costs the others stands in
+their tables."""
+COMPILED = """## Compiled
+
+`torch.compile(model)`; *graphs* are those of Dynamo in the whole process before the model is compiled once more for the
+turns in place, *later* those made after the first seconds and in the turns in place, while reading went on and off. The
+LSTM has none, bare or watched: Dynamo leaves it in Python."""
 TURNS = {
     "turn_s": TURN_S,
     "least": LEAST,
@@ -103,16 +111,13 @@ def page(numbers: dict[str, Any]) -> str:
         head,
         f"<!-- begin:short -->\n{short(eager, trial.strip())}\n\n{UNDER_SHORT}\n<!-- end:short -->",
         *([again(numbers["again"])] if numbers.get("again") else []),
-        f"## What was aimed at\n\n{judged}",
+        f"## What was aimed at\n\n{judged}\n\n{NO_AIM}",
         HOW.format(**effort, **TURNS).strip(),
         "## What each row is\n\n" + grid(("row", "what"), ((k.name, k.what) for k in KINDS.values())),
         "## Eager\n\n" + "\n\n".join(workload(result) for result in eager),
     ]
     if compiled:
-        parts.append("## Compiled\n\n`torch.compile(model)`; graphs are those of dynamo in the whole process, *later*"
-                     " those made after the first seconds, while reading went on and off. The LSTM has none, bare or"
-                     " watched: Dynamo leaves it in Python.\n\n"
-                     + "\n\n".join(workload(result) for result in compiled))  # fmt: skip
+        parts.append(f"{COMPILED}\n\n" + "\n\n".join(workload(result) for result in compiled))
     parts += [
         "## The kernel\n\n" + kernel(numbers["kernel"]),
         "## Starting\n\n" + starts(numbers["startup"], numbers["repeats"]),

@@ -49,7 +49,7 @@ def draw(numbers: dict[str, Any], path: Path) -> None:
         axis.set_axis_off()
     figure.suptitle(
         "Step time over the bare training's (bar: median; line: quartiles; diamond: all steps together)\n"
-        "NeuralDBG in eager mode: within one process; the others: between two"
+        "NeuralDBG: within one process; the others: between two"
     )
     figure.tight_layout(rect=(0, 0, 1, 0.98))
     figure.savefig(path, dpi=110)

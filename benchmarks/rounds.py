@@ -55,6 +55,8 @@ class Course:
     """All turns in the order in which they were."""
 
     turns: list[tuple[str, Turn]] = field(default_factory=list)
+    graphs: int = 0
+    """What had been compiled before the first turn."""
 
     def take(self, worker: Worker, seconds: float = TURN_S, least: int = LEAST) -> Turn:
         self.turns.append((worker.kind, worker.turn(seconds, least)))
@@ -172,7 +174,7 @@ def in_place(worker: Worker, rounds: int, seconds: float) -> Course:
     """Let one process train in turns without its tool and with it, until it has with it for so long."""
     course = Course()
     for aside in (True, False) if worker.compiled else ():  # what it trains without its tool is compiled first
-        worker.turn(IN_PLACE_TURN_S, IN_PLACE_LEAST, aside=aside, stay=True)
+        course.graphs = worker.turn(IN_PLACE_TURN_S, IN_PLACE_LEAST, aside=aside, stay=True).graphs
     spent, number = 0.0, 0
     while number < rounds or spent < seconds:
         for kind in (BARE, worker.kind):
@@ -201,7 +203,7 @@ def tell_in_place(found: Cost, course: Course) -> None:
     here = cost(course, found.kind)
     found.in_place, found.in_place_low, found.in_place_high = here.ratio, here.low, here.high
     found.in_place_ratios, found.in_place_totals = here.ratios, here.of_totals
-    found.late_graphs += course.turns[-1][1].graphs - course.turns[0][1].graphs
+    found.late_graphs += course.turns[-1][1].graphs - course.graphs
 
 
 OF_OPENING = ("start_s", "start_100_s", "opening_steps", "settled_step")
@@ -232,13 +234,15 @@ def pooled(costs: Sequence[Cost]) -> Cost:
 
 
 def opening(bare: Worker, other: Worker, seconds: float, steps: int = 0) -> Course:
-    """Watch the first seconds and steps of a training, with bare turns in between."""
+    """Watch the first seconds and steps of a training, with bare turns in between. The seconds begin after the first
+    step: it may take longer to compile than what is to be waited for.
+    """
     course = Course()
     spent, taken = 0.0, 0
     course.take(bare, OPENING_TURN_S)
     while spent < seconds or taken < steps:
         turn = course.take(other, OPENING_TURN_S)
-        spent, taken = spent + turn.total, taken + len(turn.seconds)
+        spent, taken = spent + sum(turn.seconds[taken == 0 :]), taken + len(turn.seconds)
         course.take(bare, OPENING_TURN_S)
     return course
 

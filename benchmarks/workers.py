@@ -161,9 +161,12 @@ class Worker:
         return Turn(**answer)
 
     def close(self) -> dict[str, Any]:
-        """Let it detach its tool; returns what it leaves: peak memory with that of its children, disk, steps."""
-        memory = sum(_peak(pid) for pid in self._processes())
-        return {**self._ask(do="close"), "memory": memory}
+        """Let it detach its tool; returns what it leaves: disk, steps."""
+        return self._ask(do="close")
+
+    def peak(self) -> int:
+        """Return the bytes of memory that it has had at most, with its children."""
+        return sum(_peak(pid) for pid in self._processes())
 
     def _freeze(self) -> None:
         for pid in self._processes():
