@@ -60,8 +60,6 @@ as its start. With `overhead=None` facts about the program are read in each of t
   here, too, the median of the {sets}.
 - **disk**: what was left in the tool's folder, by step.
 """
-NO_AIM = """With every site at every step there is an aim for MLP, ConvNet and GPT; what it costs the others stands in
-their tables."""
 COMPILED = """## Compiled
 
 `torch.compile(model)`; *graphs* are those of Dynamo in the whole process before the model is compiled once more for the
@@ -106,12 +104,12 @@ def page(numbers: dict[str, Any]) -> str:
     effort = numbers["effort"]
     few = effort["sets"] * effort["seconds"] < ENOUGH_S
     trial = "**Provisional: so few turns are a trial of the benchmark, not a measurement.** " * few
-    trial += numbers.get("note", "")
     parts = [
         head,
         f"<!-- begin:short -->\n{short(eager, trial.strip())}\n\n{UNDER_SHORT}\n<!-- end:short -->",
         *([again(numbers["again"])] if numbers.get("again") else []),
-        f"## What was aimed at\n\n{judged}\n\n{NO_AIM}",
+        *([numbers["note"]] if numbers.get("note") else []),
+        f"## What was aimed at\n\n{judged}",
         HOW.format(**effort, **TURNS).strip(),
         "## What each row is\n\n" + grid(("row", "what"), ((k.name, k.what) for k in KINDS.values())),
         "## Eager\n\n" + "\n\n".join(workload(result) for result in eager),
