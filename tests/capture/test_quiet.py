@@ -40,7 +40,7 @@ def chain(layers: int = 2) -> nn.Sequential:
     return nn.Sequential(*(nn.Linear(16, 16) for _ in range(layers)))
 
 
-def conditions(net: nn.Module, *, watched: bool) -> list[Any]:
+def conditions(net: nn.Module, *, watched: bool, graded: bool = True, **options: Any) -> list[Any]:
     found: list[Any] = []
 
     def note(entries: list[Any]) -> list[bool]:
@@ -51,11 +51,15 @@ def conditions(net: nn.Module, *, watched: bool) -> list[Any]:
         opt = torch.optim.SGD(net.parameters(), lr=0.1)
         call = torch.compile(net, backend="aot_eager", options={"guard_filter_fn": note})
         for _ in range(2):
+            if not graded:
+                with torch.no_grad():
+                    call(X)
+                continue
             call(X).sum().backward()
             opt.step()
 
     if watched:
-        ride(program, net, probes=False)
+        ride(program, net, probes=False, **options)
     else:
         program()
     torch._dynamo.reset()
@@ -87,6 +91,18 @@ def test_a_layer_more_adds_no_condition_of_ours(make: type[nn.Module]) -> None:
     names = [entry.name for entry in conditions(make(), watched=True)]
     ours = [name for name in names if "neuraldbg" in name or "_forward_hooks[" in name]
     assert not [name for name in ours if ".samples" not in name]  # those kept before a graph break may differ
+
+
+@pytest.mark.parametrize(("graded", "compiled"), [(True, "outside"), (False, "observe"), (False, "outside")])
+@pytest.mark.parametrize("make", [chain, Own])
+def test_a_layer_that_is_not_read_adds_no_condition_of_ours_either(
+    make: type[nn.Module], graded: bool, compiled: str
+) -> None:
+    def more(layers: int) -> int:
+        watched = conditions(make(layers), watched=True, graded=graded, compiled=compiled)
+        return len(watched) - len(conditions(make(layers), watched=False, graded=graded))
+
+    assert more(2) == more(6)
 
 
 @pytest.mark.parametrize("make", [chain, Own])

@@ -135,8 +135,14 @@ class Plan:
 def see(plan: Plan, output: Any) -> Any:
     """Take a sample of the output of a layer, and return it with a tap on its gradient."""
     graph = _graphs.get(plan.handle)
-    if graph is None or not graph.reads or not torch.is_grad_enabled():
+    if graph is None:
         return None
+    seen = _see(plan, output, graph) if graph.reads and torch.is_grad_enabled() else None
+    _quieten(plan.handle)
+    return seen
+
+
+def _see(plan: Plan, output: Any, graph: Graph) -> Any:
     if isinstance(output, Tensor) and elsewhere.lies(output):
         return _see_there(plan, output, graph) if plan.text and output.is_floating_point() else None
     tensors = [output] if isinstance(output, Tensor) else [x for _, x in leaves(output)]
@@ -158,7 +164,6 @@ def see(plan: Plan, output: Any) -> Any:
         graph.samples.append(_OPENED)
     if whole and int(grad_row) >= 0:
         output = _Tap.apply(output, token(graph.leaf, graph.handle), graph.handle, int(grad_row), graph.kept)  # type: ignore[no-untyped-call]
-    _quieten(plan.handle)
     return output
 
 
@@ -238,10 +243,10 @@ class Edge:
         graph = _graphs.get(self.handle)
         if graph is None or torch.compiler.is_exporting():
             return
-        if self.opens:
+        if graph.reads and self.opens:
             graph.samples.clear()
             graph.samples.append(_OPENED)
-        else:
+        elif graph.reads:
             _have_read(graph)
         if torch.compiler.is_compiling():
             _quieten(self.handle)
