@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,8 +11,9 @@ from functorch.compile import make_boxed_func
 from tests.capture.riding import ride
 from torch import nn
 from torch._dynamo.backends.common import aot_autograd
+from torch._inductor.utils import run_fw_bw_and_get_code
 
-from neuraldbg.capture import gathered, graph_op
+from neuraldbg.capture import gathered, graph_op, traced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,3 +144,67 @@ def test_of_a_deep_model_some_samples_are_read_at_a_time() -> None:
     call = torch.compile(net, fullgraph=True, backend=aot_autograd(fw_compiler=compiler))
     ride(lambda: train(call, net), net, probes=False)
     assert list(read.values()) == [[gathered.TOGETHER, len(net) - gathered.TOGETHER]] * 2
+
+
+class _Spoilt(torch.autograd.Function):
+    """Identity whose backward writes to the gradient that it gets."""
+
+    @staticmethod
+    def forward(ctx: object, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: object, grad: torch.Tensor) -> torch.Tensor:
+        return grad.mul_(100.0)
+
+
+class Spoiling(nn.Module):
+    """Writes over what its layers gave, in both passes, and over its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.given, self.body, self.same, self.head = nn.Identity(), nn.Linear(16, 16), nn.Identity(), nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        given = self.given(x.clone())
+        y = self.body(x)
+        z = self.same(_Spoilt.apply(y.tanh()))
+        given.add_(1000.0)
+        y.mul_(1000.0)
+        out: torch.Tensor = self.head(z)
+        return out
+
+
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
+def test_what_is_read_as_a_whole_is_as_it_was_at_its_layer(backend: str) -> None:
+    plain, net = Spoiling(), Spoiling()
+    eager = ride(lambda: train(plain, plain), plain, probes=False)
+    seen = ride(lambda: train(torch.compile(net, fullgraph=True, backend=backend), net), net, probes=False)
+    for layer, of in (
+        ("given", "activation"),
+        *itertools.product(("body", "same", "head"), ("activation", "output_grad")),
+    ):
+        assert seen.stat(of, layer, "rms") == pytest.approx(eager.stat(of, layer, "rms"), rel=1e-4), (of, layer)
+
+
+def _copies(width: int) -> int:
+    """Compile a watched chain of layers, and count the kernels that take samples."""
+    torch.manual_seed(0)
+    net = nn.Sequential(*(each for _ in range(3) for each in (nn.Linear(16, width), nn.Tanh(), nn.Linear(width, 16))))
+    code: list[str] = []
+
+    def program() -> None:
+        call = torch.compile(net, fullgraph=True)
+        code.extend(run_fw_bw_and_get_code(lambda: call(X).square().mean())[1])
+
+    ride(program, net, probes=False)
+    assert len(code) == 2
+    return sum(
+        line.count("_neg") for each in code for line in each.splitlines() if line.lstrip().startswith("cpp_fused")
+    )
+
+
+def test_of_a_tensor_no_longer_than_a_sample_no_copy_is_made() -> None:
+    assert _copies(traced.KEPT // len(X)) <= 1  # what the graph returns is copied
+    assert _copies(2 * traced.KEPT // len(X)) > 1

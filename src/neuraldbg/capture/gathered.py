@@ -1,7 +1,8 @@
-"""All gradients that a compiled graph samples, read by one operator when the last of them is there, or ``TOGETHER``.
+"""Taps on tensors of a compiled graph: their gradients are sampled, and all samples read by one operator.
 
-A gradient in, at a tap; one call of ``observe_gradients`` out, with the samples of all taps that got one. Both
-operators here are run while AOT autograd traces forward and backward pass as one, and are not in what it makes: taps
+A tap is an operator that Dynamo takes as one, however many layers have one: it is only where AOT autograd traces
+forward and backward pass as one that it becomes what it is, an identity whose backward puts a sample aside. One call of
+``observe_gradients`` reads those of all taps that got a gradient when the last of them is there, or ``TOGETHER``: taps
 take a token, made once a trace, whose own backward can only come after theirs, and finds what they have put aside. A
 tap that gets no gradient puts nothing aside: none is not zero. Outside of such a trace, as with the backend "eager",
 each gradient is read when it comes.
@@ -16,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from neuraldbg.capture.graph_op import observe, observe_gradient_at, observe_gradients, sample, whole
+
 TOGETHER = 32
 """Samples that one operator reads. All of a deep model's would take the place of what the model itself works on in the
 processor's caches, and keep the compiler from using memory again."""
@@ -29,6 +32,8 @@ class _Gathered:
         """By handle."""
         self.samples: dict[int, list[tuple[Tensor, int, Any]]] = {}
         """By handle: sample, row and elements of what it is a sample of."""
+        self.copies: dict[int, tuple[Tensor, Tensor]] = {}
+        """By the identity of a sample of an output: itself, and what is read in its place."""
         self.zeros: dict[int, list[Tensor]] = {}
         """By handle: what the operator has returned so far. Their sum is returned: compilers leave out what is not."""
 
@@ -40,6 +45,35 @@ def _gathered() -> _Gathered | None:
     tracing = sys.modules.get("torch.fx.experimental.proxy_tensor")  # slow to import, and what traces has done it
     trace = tracing.get_proxy_mode() if tracing is not None else None
     return None if trace is None else _traces.setdefault(trace, _Gathered())
+
+
+class _Tap(torch.autograd.Function):
+    """Identity whose backward samples the gradient: how a traced graph sees it, where a tensor hook would break it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, token: Tensor, handle: int, row: int, cap: int) -> Tensor:
+        ctx.handle, ctx.row, ctx.cap = handle, row, cap
+        return x.clone()  # returning the input itself would break in-place operations after it
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        return grad, _gather(grad, ctx.handle, ctx.row, ctx.cap), None, None, None
+
+
+class _TapAt(torch.autograd.Function):
+    """The same where the row is data, and the gradient is read at once."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, leaf: Tensor, places: Tensor, handle: int, cap: int) -> Tensor:
+        ctx.handle, ctx.cap = handle, cap
+        ctx.save_for_backward(places)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        (places,) = ctx.saved_tensors
+        read = observe_gradient_at(sample(grad, ctx.cap), ctx.handle, places, grad.numel())
+        return grad, read, None, None, None
 
 
 class _Reader(torch.autograd.Function):
@@ -62,7 +96,7 @@ class _Reader(torch.autograd.Function):
 
 def _read(taken: list[tuple[Tensor, int, Any]], handle: int) -> Tensor:
     samples, rows, totals = (list(each) for each in zip(*taken, strict=True))
-    zero: Tensor = torch.ops.neuraldbg.observe_gradients.default(samples, handle, rows, totals)
+    zero: Tensor = observe_gradients(samples, handle, rows, totals)
     return zero
 
 
@@ -77,9 +111,10 @@ def _token(leaf: Tensor, handle: int) -> Tensor:
 
 def _gather(grad: Tensor, handle: int, row: int, cap: int) -> Tensor:
     here = _gathered()
-    taken = torch.ops.neuraldbg.sample.default(grad, cap), row, grad.numel()
     if here is None:
-        return _read([taken], handle)
+        return _read([(sample(grad, cap), row, grad.numel())], handle)
+    copy = whole(grad, cap)
+    taken = sample(grad, cap) if copy is None else copy, row, grad.numel()
     kept = here.samples.setdefault(handle, [])
     kept.append(taken)
     if len(kept) >= TOGETHER:
@@ -87,10 +122,47 @@ def _gather(grad: Tensor, handle: int, row: int, cap: int) -> Tensor:
     return torch.zeros((), dtype=torch.float32, device="cpu")
 
 
+def _keep(x: Tensor, cap: int) -> Tensor:
+    taken: Tensor = sample(x, cap)
+    here = _gathered()
+    copy = whole(x, cap) if here is not None else None
+    if here is not None and copy is not None:
+        here.copies[id(taken)] = taken, copy
+    return taken
+
+
+def _look(
+    xs: list[Tensor], table: Tensor, handle: int, rows: list[int], totals: list[int], bounds: list[float]
+) -> None:
+    here = _gathered()
+    if here is not None:
+        xs = [here.copies.get(id(x), (x, x))[1] for x in xs]
+    observe(xs, table, handle, rows, totals, bounds)
+
+
+def _tap(x: Tensor, leaf: Tensor, handle: int, row: int, cap: int) -> Tensor:
+    out: Tensor = _Tap.apply(x, _token(leaf, handle), handle, row, cap)  # type: ignore[no-untyped-call]
+    return out
+
+
+def _tap_at(x: Tensor, leaf: Tensor, places: Tensor, handle: int, cap: int) -> Tensor:
+    out: Tensor = _TapAt.apply(x, leaf, places, handle, cap)  # type: ignore[no-untyped-call]
+    return out
+
+
 _LIBRARY = torch.library.Library("neuraldbg", "FRAGMENT")
-_LIBRARY.define("token(Tensor leaf, int handle) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
-_LIBRARY.define("gather(Tensor grad, int handle, int row, int cap) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
-_LIBRARY.impl("token", _token, "CompositeImplicitAutograd")
-_LIBRARY.impl("gather", _gather, "CompositeImplicitAutograd")
-token = torch.ops.neuraldbg.token.default
-gather = torch.ops.neuraldbg.gather.default
+_TAGS = (torch.Tag.pt2_compliant_tag,)
+_LIBRARY.define("keep(Tensor x, int cap) -> Tensor", tags=_TAGS)
+_LIBRARY.define(
+    "look(Tensor[] xs, Tensor(a!) table, int handle, int[] rows, SymInt[] totals, float[] bounds) -> ()", tags=_TAGS
+)
+_LIBRARY.define("tap(Tensor x, Tensor leaf, int handle, int row, int cap) -> Tensor", tags=_TAGS)
+_LIBRARY.define("tap_at(Tensor x, Tensor leaf, Tensor places, int handle, int cap) -> Tensor", tags=_TAGS)
+_LIBRARY.impl("keep", _keep, "CompositeImplicitAutograd")
+_LIBRARY.impl("look", _look, "CompositeImplicitAutograd")
+_LIBRARY.impl("tap", _tap, "CompositeImplicitAutograd")
+_LIBRARY.impl("tap_at", _tap_at, "CompositeImplicitAutograd")
+keep = torch.ops.neuraldbg.keep.default
+look = torch.ops.neuraldbg.look.default
+tap = torch.ops.neuraldbg.tap.default
+tap_at = torch.ops.neuraldbg.tap_at.default

@@ -89,6 +89,7 @@ def _sample(x: Tensor, cap: int) -> Tensor:
     """Return at most about ``cap`` elements of a tensor, a new one: evenly spaced along the axes. Where an axis may
     have any size nothing is assumed of it.
     """
+    x = x.detach()
     sizes = [_size(n) for n in x.shape]
     steps = _steps(sizes, cap)
     fixed = [isinstance(n, int) for n in x.shape]  # an offset on an axis of any size would be a condition on that
@@ -98,6 +99,18 @@ def _sample(x: Tensor, cap: int) -> Tensor:
             x = torch.ops.aten.slice.Tensor(x, axis, start, None, step)
     # Else a sample would be a view, and what it is a view of would have to be written down.
     return x.float() if x.dtype in _HALVES else x.neg().neg()
+
+
+def whole(x: Tensor, cap: int) -> Tensor | None:
+    """Return a copy of a tensor of which a sample is all there is, None where it is less.
+
+    Of one that an operator reads, and nobody else, a compiler makes none: the operator reads the tensor itself. What is
+    no longer than a sample costs least so. One that a graph returns is never to be of this kind: it may turn out to be
+    what the graph returns for the program, too, and have no gradient.
+    """
+    sizes = x.shape
+    fixed = all(isinstance(n, int) for n in sizes) and x.dtype not in _HALVES
+    return x.detach().clone() if fixed and max(_steps(sizes, cap), default=1) == 1 else None
 
 
 def _size(n: Any) -> int:

@@ -23,8 +23,8 @@ from torch import nn
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_OURS = (f"__import_{__name__.partition('.')[0]}_dot_", "__import_torch_dot__functorch_dot_autograd_function")
-"""How the names begin by which a graph's conditions find our modules, and the one that our autograd Function is of."""
+_OURS = f"__import_{__name__.partition('.')[0]}_dot_"
+"""How the names begin by which a graph's conditions find our modules."""
 _KNOWN = ("G['__builtins_dict__", "G['__import_torch_")
 """How the names of conditions on those begin."""
 _TRACED = str(Path(__file__).with_name("traced.py"))

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from neuraldbg.capture import device_op, elsewhere, graph_op
-from neuraldbg.capture.gathered import TOGETHER, gather, token
-from neuraldbg.capture.graph_op import observe, observe_at, observe_gradient_at, sample
+from neuraldbg.capture.gathered import TOGETHER, keep, look, tap, tap_at
+from neuraldbg.capture.graph_op import observe_at, sample
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.quiet import quieten
 
@@ -37,35 +37,6 @@ Sample: TypeAlias = tuple[Tensor, int, int, float, float]
 """Of an output: what was taken of it, row, elements, bound and centre of saturation."""
 _OPENED: Any = None
 """Stands before the samples of a call."""
-
-
-class _Tap(torch.autograd.Function):
-    """Identity whose backward samples the gradient: how a traced graph sees it, where a tensor hook would break it."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, token: Tensor, handle: int, row: int, cap: int) -> Tensor:
-        ctx.handle, ctx.row, ctx.cap = handle, row, cap
-        return x.clone()  # returning the input itself would break in-place operations after it
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        return grad, gather(grad, ctx.handle, ctx.row, ctx.cap), None, None, None
-
-
-class _TapAt(torch.autograd.Function):
-    """The same where the row is data, and the gradient is read at once."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, leaf: Tensor, places: Tensor, handle: int, cap: int) -> Tensor:
-        ctx.handle, ctx.cap = handle, cap
-        ctx.save_for_backward(places)
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        (places,) = ctx.saved_tensors
-        read = observe_gradient_at(sample(grad, ctx.cap), ctx.handle, places, grad.numel())
-        return grad, read, None, None, None
 
 
 KEPT = 1024
@@ -137,34 +108,56 @@ def see(plan: Plan, output: Any) -> Any:
     graph = _graphs.get(plan.handle)
     if graph is None:
         return None
-    seen = _see(plan, output, graph) if graph.reads and torch.is_grad_enabled() else None
+    seen = None
+    if graph.reads and torch.is_grad_enabled():  # Dynamo takes each line of what comes now once for every layer
+        if isinstance(output, Tensor):
+            seen = _see(plan, output, graph)
+        else:
+            _see_inside(plan, output, graph)
     _quieten(plan.handle)
     return seen
 
 
-def _see(plan: Plan, output: Any, graph: Graph) -> Any:
-    if isinstance(output, Tensor) and elsewhere.lies(output):
-        return _see_there(plan, output, graph) if plan.text and output.is_floating_point() else None
-    tensors = [output] if isinstance(output, Tensor) else [x for _, x in leaves(output)]
-    tensors = [x for x in tensors if x.is_floating_point() and not elsewhere.lies(x)]
-    whole = isinstance(output, Tensor) and bool(tensors) and output.requires_grad
-    if not (_keeps(graph.handle) and graph.samples):  # in this order: what is looked at here is a condition
-        for x in tensors:
-            found = x.detach()
-            observe_at(sample(found, graph.kept), graph.table, graph.handle, plan.places, found.numel())
-        return _TapAt.apply(output, graph.leaf, plan.places, graph.handle, graph.kept) if whole else None  # type: ignore[no-untyped-call]
+def _see(plan: Plan, output: Tensor, graph: Graph) -> Tensor | None:
+    if not output.is_floating_point():
+        return None
+    if elsewhere.lies(output):
+        return _see_there(plan, output, graph) if plan.text else None
+    if not (_keeps(plan.handle) and graph.samples):  # in this order: what is looked at here is a condition
+        observe_at(sample(output, graph.kept), graph.table, plan.handle, plan.places, output.numel())
+        tapped = output.requires_grad
+        return tap_at(output, graph.leaf, plan.places, plan.handle, graph.kept) if tapped else None
     if not plan.text:
         return None
+    grad_row = _keep(plan, output, graph)
+    _read_some(graph)
+    tapped = grad_row >= 0 and output.requires_grad
+    return tap(output, graph.leaf, plan.handle, grad_row, graph.kept) if tapped else None
+
+
+def _see_inside(plan: Plan, output: Any, graph: Graph) -> None:
+    """The same of the tensors in an output. Their gradients are not sampled."""
+    for _, x in leaves(output):
+        if not x.is_floating_point() or elsewhere.lies(x):
+            continue
+        if not (_keeps(plan.handle) and graph.samples):
+            observe_at(sample(x, graph.kept), graph.table, plan.handle, plan.places, x.numel())
+        elif plan.text:
+            _keep(plan, x, graph)
+    _read_some(graph)
+
+
+def _keep(plan: Plan, x: Tensor, graph: Graph) -> int:
+    """Keep a sample. Returns the row of its gradient."""
     row, grad_row, bound, centre = plan.text.split(" ")
-    for x in tensors:
-        found = x.detach()
-        graph.samples.append((sample(found, graph.kept), int(row), found.numel(), float(bound), float(centre)))
+    graph.samples.append((keep(x, graph.kept), int(row), x.numel(), float(bound), float(centre)))
+    return int(grad_row)
+
+
+def _read_some(graph: Graph) -> None:
     if len(graph.samples) > TOGETHER:
         _have_read(graph)
         graph.samples.append(_OPENED)
-    if whole and int(grad_row) >= 0:
-        output = _Tap.apply(output, token(graph.leaf, graph.handle), graph.handle, int(grad_row), graph.kept)  # type: ignore[no-untyped-call]
-    return output
 
 
 def _see_there(plan: Plan, output: Tensor, graph: Graph) -> Tensor:
@@ -180,7 +173,7 @@ def _have_read(graph: Graph) -> None:
     graph.samples.clear()
     if taken:
         xs, rows, totals = [s[0] for s in taken], [s[1] for s in taken], [s[2] for s in taken]
-        observe(xs, graph.table, graph.handle, rows, totals, [value for s in taken for value in s[3:]])
+        look(xs, graph.table, graph.handle, rows, totals, [value for s in taken for value in s[3:]])
 
 
 F = TypeVar("F", bound="Callable[..., Any]")
