@@ -208,3 +208,65 @@ def _copies(width: int) -> int:
 def test_of_a_tensor_no_longer_than_a_sample_no_copy_is_made() -> None:
     assert _copies(traced.KEPT // len(X)) <= 1  # what the graph returns is copied
     assert _copies(2 * traced.KEPT // len(X)) > 1
+
+
+class _Pair(nn.Module):
+    """Returns a tensor in a tuple, for which nothing is kept where the block is compiled by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return self.line(x), None
+
+
+class _Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pair = _Pair()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.pair(x)[0].tanh()
+        return out
+
+
+def test_a_block_that_is_compiled_by_itself_is_one_graph_within_the_model_and_outside() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(16, 16), *(_Block() for _ in range(3)))
+
+    def program() -> None:
+        opt = torch.optim.SGD(net.parameters(), lr=0.01)
+        for block in list(net)[1:]:
+            block.compile(backend="aot_eager")
+        for _ in range(2):
+            opt.zero_grad()
+            (net(X) + net[1](X)).square().mean().backward()
+            opt.step()
+
+    ride(program, net, probes=False)
+    watched = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    program()
+    assert watched == torch._dynamo.utils.counters["stats"]["unique_graphs"]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_gradient_by_function_transforms_is_what_it_is_without_us(backend: str) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 4))
+    found: list[dict[str, torch.Tensor]] = []
+
+    def program() -> None:
+        def gradient(params: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+            return torch.func.grad(lambda q: torch.func.functional_call(net, q, (X,)).square().mean())(params)
+
+        params = {name: p.detach() for name, p in net.named_parameters()}
+        found.append(torch.compile(gradient, backend=backend)(params))
+
+    ride(program, net, probes=False)
+    torch._dynamo.reset()
+    program()
+    for name, value in found[1].items():
+        torch.testing.assert_close(found[0][name], value)

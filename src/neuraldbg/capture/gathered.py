@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import sys
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from neuraldbg.capture.graph_op import observe, observe_gradient_at, observe_gradients, sample, whole
+from neuraldbg.capture import op
+from neuraldbg.capture.graph_op import SOURCE, observe, observe_gradient_at, observe_gradients, sample, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TOGETHER = 32
 """Samples that one operator reads. All of a deep model's would take the place of what the model itself works on in the
@@ -141,28 +145,31 @@ def _look(
 
 
 def _tap(x: Tensor, leaf: Tensor, handle: int, row: int, cap: int) -> Tensor:
+    if op.transforming():  # there functions like ours do not work
+        return x.clone()
     out: Tensor = _Tap.apply(x, _token(leaf, handle), handle, row, cap)  # type: ignore[no-untyped-call]
     return out
 
 
 def _tap_at(x: Tensor, leaf: Tensor, places: Tensor, handle: int, cap: int) -> Tensor:
+    if op.transforming():
+        return x.clone()
     out: Tensor = _TapAt.apply(x, leaf, places, handle, cap)  # type: ignore[no-untyped-call]
     return out
 
 
+def _defined(name: str, takes: str, does: Callable[..., Any]) -> Any:
+    """Define an operator that becomes what it consists of where AOT autograd traces."""
+    named = f"{name}_{SOURCE}"
+    _LIBRARY.define(named + takes, tags=(torch.Tag.pt2_compliant_tag,))
+    _LIBRARY.impl(named, does, "CompositeImplicitAutograd")
+    return getattr(torch.ops.neuraldbg, named).default
+
+
 _LIBRARY = torch.library.Library("neuraldbg", "FRAGMENT")
-_TAGS = (torch.Tag.pt2_compliant_tag,)
-_LIBRARY.define("keep(Tensor x, int cap) -> Tensor", tags=_TAGS)
-_LIBRARY.define(
-    "look(Tensor[] xs, Tensor(a!) table, int handle, int[] rows, SymInt[] totals, float[] bounds) -> ()", tags=_TAGS
+keep = _defined("keep", "(Tensor x, int cap) -> Tensor", _keep)
+look = _defined(
+    "look", "(Tensor[] xs, Tensor(a!) table, int handle, int[] rows, SymInt[] totals, float[] bounds) -> ()", _look
 )
-_LIBRARY.define("tap(Tensor x, Tensor leaf, int handle, int row, int cap) -> Tensor", tags=_TAGS)
-_LIBRARY.define("tap_at(Tensor x, Tensor leaf, Tensor places, int handle, int cap) -> Tensor", tags=_TAGS)
-_LIBRARY.impl("keep", _keep, "CompositeImplicitAutograd")
-_LIBRARY.impl("look", _look, "CompositeImplicitAutograd")
-_LIBRARY.impl("tap", _tap, "CompositeImplicitAutograd")
-_LIBRARY.impl("tap_at", _tap_at, "CompositeImplicitAutograd")
-keep = torch.ops.neuraldbg.keep.default
-look = torch.ops.neuraldbg.look.default
-tap = torch.ops.neuraldbg.tap.default
-tap_at = torch.ops.neuraldbg.tap_at.default
+tap = _defined("tap", "(Tensor x, Tensor leaf, int handle, int row, int cap) -> Tensor", _tap)
+tap_at = _defined("tap_at", "(Tensor x, Tensor leaf, Tensor places, int handle, int cap) -> Tensor", _tap_at)

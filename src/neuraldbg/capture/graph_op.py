@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import math
+import pkgutil
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,23 +145,33 @@ _POSITIONS, _FEATURES = 16, 64
 """What is left of either, about, as long as the other can be thinned out."""
 
 
+def _source() -> str:
+    """Return a hash of the code that operators consist of which a graph of Dynamo's holds. torch keeps what it compiles
+    on disk, by that graph: by their names alone it would find what another version of this package had made of them.
+    """
+    code = (pkgutil.get_data(__package__, file) or b"" for file in ("graph_op.py", "gathered.py"))
+    return f"{zlib.crc32(b''.join(code)):08x}"
+
+
+SOURCE = _source()
+
 # Defined without torch.library.custom_op, whose checks at each call take several times as long as all that is done.
 _LIBRARY = torch.library.Library("neuraldbg", "DEF")
 # Both read any layout: told so, the compiler copies nothing into the layout that eager mode would give it.
 _TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout)
-_LIBRARY.define("sample(Tensor x, int cap) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+_LIBRARY.define(f"sample_{SOURCE}(Tensor x, int cap) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
 _LIBRARY.define(
     "observe(Tensor[] xs, Tensor(a!) table, int handle, int[] rows, SymInt[] totals, float[] bounds) -> ()", tags=_TAGS
 )
 _LIBRARY.define("observe_gradients(Tensor[] grads, int handle, int[] rows, SymInt[] totals) -> Tensor", tags=_TAGS)
 _LIBRARY.define("observe_at(Tensor x, Tensor(a!) table, int handle, Tensor places, SymInt total) -> ()", tags=_TAGS)
 _LIBRARY.define("observe_gradient_at(Tensor grad, int handle, Tensor places, SymInt total) -> Tensor", tags=_TAGS)
-_LIBRARY.impl("sample", _sample, "CompositeImplicitAutograd")
+_LIBRARY.impl(f"sample_{SOURCE}", _sample, "CompositeImplicitAutograd")
 _LIBRARY.impl("observe", _observe, "CompositeExplicitAutograd")
 _LIBRARY.impl("observe_gradients", _observe_gradients, "CompositeExplicitAutograd")
 _LIBRARY.impl("observe_at", _observe_at, "CompositeExplicitAutograd")
 _LIBRARY.impl("observe_gradient_at", _observe_gradient_at, "CompositeExplicitAutograd")
-sample = torch.ops.neuraldbg.sample.default
+sample = getattr(torch.ops.neuraldbg, f"sample_{SOURCE}").default
 observe = torch.ops.neuraldbg.observe.default
 observe_gradients = torch.ops.neuraldbg.observe_gradients.default
 observe_at = torch.ops.neuraldbg.observe_at.default

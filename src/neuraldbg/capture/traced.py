@@ -137,6 +137,7 @@ def _see(plan: Plan, output: Tensor, graph: Graph) -> Tensor | None:
 
 def _see_inside(plan: Plan, output: Any, graph: Graph) -> None:
     """The same of the tensors in an output. Their gradients are not sampled."""
+    kept = False
     for _, x in leaves(output):
         if not x.is_floating_point() or elsewhere.lies(x):
             continue
@@ -144,7 +145,9 @@ def _see_inside(plan: Plan, output: Any, graph: Graph) -> None:
             observe_at(sample(x, graph.kept), graph.table, plan.handle, plan.places, x.numel())
         elif plan.text:
             _keep(plan, x, graph)
-    _read_some(graph)
+            kept = True
+    if kept:  # else nothing may be looked at
+        _read_some(graph)
 
 
 def _keep(plan: Plan, x: Tensor, graph: Graph) -> int:
