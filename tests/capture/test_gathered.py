@@ -159,7 +159,7 @@ class _Spoilt(torch.autograd.Function):
 
 
 class Spoiling(nn.Module):
-    """Writes over what its layers gave, in both passes, and over its input."""
+    """Writes over what its layers gave, in both passes, and over what it has given to one."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""Taps on tensors of a compiled graph: their gradients are sampled, and all samples read by one operator.
+"""Taps on tensors of a compiled graph: their gradients are sampled, and all samples read by one operator. And what is
+read of outputs there: a sample (``keep``), or, of a tensor no longer than one, the tensor itself (``look``).
 
 A tap is an operator that Dynamo takes as one, however many layers have one: it is only where AOT autograd traces
 forward and backward pass as one that it becomes what it is, an identity whose backward puts a sample aside. One call of
