@@ -170,7 +170,7 @@ def test_replaced_heads_and_failed_batches_are_let_go():
         del batch
         gc.collect()
         assert alive() is None
-        assert sum(head() is not None for head in heads) <= 10
+        assert sum(head() is not None for head in heads) <= 6  # however quick the steps were
 
 
 def test_a_loop_without_an_optimizer_is_not_read_for_ever():

@@ -26,6 +26,12 @@ def plain(x: Tensor) -> bool:
     return type(x) in op.ORDINARY and lies(x) and op.observable(x) and device_plan.dense(x)
 
 
+def local(x: Tensor) -> Tensor:
+    """Return this rank's shard of a distributed tensor, any other tensor as it is."""
+    to_local = getattr(x, "to_local", None)
+    return to_local() if to_local is not None else x
+
+
 def gradients(tensors: Sequence[Tensor]) -> tuple[list[Tensor | None], list[int]]:
     """Return the gradients of tensors that are ``plain``, None where there is none or one of another kind, and the
     places of the latter.

@@ -21,8 +21,8 @@ from torch.optim.optimizer import (
 
 from neuraldbg.capture import elsewhere, program
 from neuraldbg.capture.guest import guarded
+from neuraldbg.capture.leftovers import stale_share
 from neuraldbg.capture.norm import Norm
-from neuraldbg.capture.params import Params, Watched, stale_share
 from neuraldbg.capture.reader import Backward
 from neuraldbg.capture.stream import Stream, made, place
 from neuraldbg.capture.unseen import passed_through
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.capture.guest import Switch, Tally
     from neuraldbg.capture.light import Light
+    from neuraldbg.capture.params import Params, Watched
     from neuraldbg.capture.stepped import Stepped
 
 _ALWAYS_CHECKED = 16

@@ -15,7 +15,7 @@ from neuraldbg.capture.stepped import Stepped, cap_of, row_of
 from neuraldbg.nouns import Site
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import numpy as np
     import numpy.typing as npt
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from neuraldbg.capture.table import Table
 
-_STALE_HEAD = 4096
 _TOUCHED = 4_194_304
 """Elements of an embedding's touched rows that are kept over a step at most."""
 _SMALL = 4096
@@ -79,6 +78,8 @@ class Params:
         self._dtypes: dict[torch.dtype, str] = {}
         self.outside = 0.0
         """The largest change of a small weight between its last step and this, relative to its size."""
+        self.forgot: Callable[[], None] = lambda: None
+        """Told when parameters are no longer watched: whoever holds them for steps that are over lets go."""
 
     def add(self, path: str, module: nn.Module, model: str = "") -> None:
         """Watch the parameters that a module owns itself; a tied one keeps its first name and gains an alias."""
@@ -113,6 +114,7 @@ class Params:
         held = {id(p) for _, module in self._modules for p in module.parameters(recurse=False)}
         self.by_id = {key: w for key, w in self.by_id.items() if key in held}
         self._plans.clear()
+        self.forgot()
 
     def begin_step(self) -> None:
         """Start a new step."""
@@ -203,7 +205,7 @@ class Params:
 
     def _read_other_weight(self, w: Watched, *, again: bool = False) -> Tensor | None:
         """Read a weight that does not lie in the CPU's memory as it is. Returns what was read."""
-        value = _local(w.ref.detach())
+        value = elsewhere.local(w.ref.detach())
         if not op.observable(value):
             return None
         row = row_of(w.param)
@@ -300,7 +302,7 @@ class Params:
         """Read gradients that are sparse, spread or expanded: of one on another device a sample."""
         self.table.reset([row for _, _, row in readings])
         for w, grad, row in readings:
-            value = _local(grad.coalesce().values() if grad.is_sparse else grad).detach()
+            value = elsewhere.local(grad.coalesce().values() if grad.is_sparse else grad).detach()
             if not op.observable(value):
                 continue
             here = not elsewhere.lies(value)
@@ -338,7 +340,7 @@ class Params:
                 w.touched = None
 
     def _read_other_update(self, w: Watched, old: Tensor) -> None:
-        value = _local(w.ref.detach())
+        value = elsewhere.local(w.ref.detach())
         if not op.observable(value):
             return
         new = op.sample(value, cap_of(w, self.table.cap) or value.numel())
@@ -364,37 +366,3 @@ def norm_of(raw: npt.NDArray[np.float64], rows: list[int | None]) -> float:
     """Return the L2 norm over the gradients that were read into some rows; NaN if one is not finite."""
     total, bad = op.squares(raw[[row for row in rows if row is not None]])
     return math.nan if bad else math.sqrt(total)
-
-
-def stale_share(tensors: list[Tensor]) -> float:
-    """Return the share of tensors whose gradient is set and not zero. Reads the gradients' heads, then whole ones."""
-    if not tensors:
-        return 0.0
-    nonzero = 0
-    there: dict[torch.device, list[Tensor]] = {}
-    for tensor in tensors:
-        grad = tensor.grad
-        if grad is None:
-            continue
-        if grad.is_sparse:
-            grad = grad.coalesce().values()
-        flat = _local(grad).detach().reshape(-1)
-        if elsewhere.lies(flat):
-            there.setdefault(flat.device, []).append(flat)
-        else:
-            nonzero += bool(torch.count_nonzero(flat[:_STALE_HEAD])) or bool(torch.count_nonzero(flat))
-    return (nonzero + sum(_nonzero_there(flats) for flats in there.values())) / len(tensors)
-
-
-def _nonzero_there(flats: list[Tensor]) -> int:
-    """Return how many tensors of a device, 1-D, are not zero. Waits once or twice, not once for each."""
-    heads = torch.stack([torch.count_nonzero(flat[:_STALE_HEAD]) for flat in flats]).tolist()
-    left = [flat for flat, head in zip(flats, heads, strict=True) if not head and len(flat) > _STALE_HEAD]
-    whole = torch.stack([torch.count_nonzero(flat) for flat in left]).tolist() if left else []
-    return sum(map(bool, heads)) + sum(map(bool, whole))
-
-
-def _local(x: Tensor) -> Tensor:
-    """Return this rank's shard of a distributed tensor, any other tensor as it is."""
-    to_local = getattr(x, "to_local", None)
-    return to_local() if to_local is not None else x
