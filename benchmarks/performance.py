@@ -15,7 +15,7 @@ import importlib.metadata
 import json
 import platform
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ def _version(name: str) -> str:
 
 def measure(args: argparse.Namespace, kept: Path) -> None:
     """Run all three benchmarks, and keep what is there after each workload: a run that is broken off leaves a page."""
-    began, effort = time.time(), QUICK if args.quick else Effort(sets=args.sets)
+    began, effort = time.time(), QUICK if args.quick else Effort(sets=args.sets or Effort.sets)
     numbers: dict[str, Any] = {
         "machine": machine(),
         "effort": asdict(effort),
@@ -100,10 +100,11 @@ def measure_kernel(seconds: float) -> list[dict[str, Any]]:
 def measure_again(models: list[str], effort: Effort, kept: Path, *, compiled: bool, peers: bool) -> None:
     """Measure workloads anew, eager or compiled, in place of what was kept of them."""
     numbers = json.loads(kept.read_text(encoding="utf-8"))
+    told = f", {effort.sets} times" if effort.sets != numbers["effort"]["sets"] else ""
     for result in run(models, effort, peers=peers, eager=not compiled, compiled=compiled):
         Console(width=150).print(table([result]))
         what = f"{result.workload} {'compiled' if compiled else 'eager'}"
-        numbers["again"] = {**numbers.get("again", {}), what: time.strftime("%d %B %Y")}
+        numbers["again"] = {**numbers.get("again", {}), what: time.strftime("%d %B %Y") + told}
         every = numbers["results"]
         same = [i for i, old in enumerate(every) if (old["workload"], old["compiled"]) == (result.workload, compiled)]
         if same:
@@ -123,7 +124,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(WORKLOADS), help="a comma between names; default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="two short sets: to see that it works")
-    parser.add_argument("--sets", type=int, default=Effort.sets, help="of processes of this tool; default: %(default)s")
+    sets = f"of processes of this tool; default: {Effort.sets}, or as the rest was"
+    parser.add_argument("--sets", type=int, help=sets)
     parser.add_argument("--cached", action="store_true", help="write the page from what was measured before")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--no-compiled", action="store_true")
@@ -132,13 +134,14 @@ def main() -> None:
     )
     args = parser.parse_args()
     kept = CACHE / "quick.json" if args.quick else KEPT
-    if args.sets < 1:
+    if args.sets is not None and args.sets < 1:
         parser.error("--sets has to be 1 or more")
     if (args.again or args.cached) and not usable(kept):
         parser.error(f"{kept} is missing, or of an older form of this benchmark: measure all, without this option")
     if args.again in ("eager", "compiled"):
         models, compiled = args.models.split(","), args.again == "compiled"
         effort = Effort(**json.loads(kept.read_text(encoding="utf-8"))["effort"])  # as the rest was
+        effort = replace(effort, sets=args.sets or effort.sets)
         measure_again(models, effort, kept, compiled=compiled, peers=not args.no_peers)
     elif args.again:
         numbers = json.loads(kept.read_text(encoding="utf-8"))
