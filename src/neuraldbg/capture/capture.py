@@ -114,7 +114,7 @@ class Capture:
         self._closure = self._closures = False
         """Whether the newest step had a closure, and any."""
         self._packed = 0  # regions of packed tensors that had begun before the session
-        self.delivery.heard, self.params.forgot = self._heard, self.pace.hurry
+        self.delivery.heard, self.params.forgot = self._heard, self.delivery.hurry
 
     # -- lifecycle ----------------------------------------------------------------------------------------------
 

@@ -79,6 +79,8 @@ class Delivery:
         """How many of the first of them have arrived."""
         self._rows = 0
         """Rows of all of them."""
+        self._urgent = 0
+        """How many of the first of them are to be handed on as soon as they have arrived."""
         self.lock = threading.RLock()
         """Held by whoever puts steps aside or hands them on."""
 
@@ -89,8 +91,13 @@ class Delivery:
             self._rows += len(closed.taken.raw) if closed.taken is not None else 0
             self.arrive()
         waited = closed.time - self._backlog[0].time if self._backlog else 0.0
-        slow = max(waited, closed.scalars["duration"]) > BACKLOG_S
-        return slow or not closed.applied or len(self._backlog) >= self.batch or self._rows >= _AT_ONCE
+        soon = max(waited, closed.scalars["duration"]) > BACKLOG_S or self._urgent > 0
+        return soon or not closed.applied or len(self._backlog) >= self.batch or self._rows >= _AT_ONCE
+
+    def hurry(self) -> None:
+        """Have what is put aside now handed on soon: it holds parameters that the program has let go of."""
+        with self.lock:
+            self._urgent = len(self._backlog)
 
     def arrive(self, *, wait: bool = False) -> bool:
         """Put what has arrived of late steps in its place, in the order of the steps. Returns whether one looks odd.
@@ -125,6 +132,7 @@ class Delivery:
                 self.arrive(wait=True)
             backlog, self._backlog = self._backlog[: self._whole], self._backlog[self._whole :]
             self._whole = self._rows = 0
+            self._urgent = max(0, self._urgent - len(backlog))
             # Whoever takes a step may ask for those that closed meanwhile: they come in between.
             inner, self._handing_on = self._handing_on, True
             try:

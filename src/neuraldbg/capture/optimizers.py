@@ -294,7 +294,9 @@ class Optimizers:
         for stream in self.streams:
             self.begin_stream(stream, step)
             stream.glimpse = stream.awaited_norm = None
-            if stream.norm is not None:
+            if stream.opt() is None:
+                stream.norm = stream.held = None  # they hold its tensors
+            elif stream.norm is not None:
                 stream.norm.outdated = True
 
     def before_backward(self) -> bool:

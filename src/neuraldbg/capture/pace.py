@@ -73,10 +73,6 @@ class Pace:
             odd |= self._arrived_odd()
         return odd or len(waiting) >= MOST or now - waiting[0].time > LONGEST_S
 
-    def hurry(self) -> None:
-        """Hand on what was put aside when the next step ends: it holds what the program has let go of."""
-        self.deliver = True
-
     def _arrived_odd(self) -> bool:
         """Look at the numbers that have arrived from a device since: whether one is special."""
         while self._seen < len(self.waiting):
