@@ -220,6 +220,32 @@ def test_a_link_put_in_the_place_of_a_run_is_not_followed(tmp_path, opened):
     assert feed.moment("a").record.steps == 50
 
 
+@pytest.mark.parametrize("reads", ["poll", "glance"])
+def test_a_link_put_there_between_the_look_and_the_reading_is_not_shown(tmp_path, opened, monkeypatch, reads):
+    secret = record(tmp_path / "outside", 40)
+    file = record(tmp_path / "runs" / "a") / "rank0.ndbg"
+    place = (module.Follower, "poll") if reads == "poll" else (module, "glance")
+    read = getattr(*place)
+
+    def swapped(what):
+        if not file.is_symlink():
+            file.unlink()
+            file.symlink_to(secret / "rank0.ndbg")
+        return read(what)
+
+    if reads == "glance":  # the first of them is while the feed is made
+        monkeypatch.setattr(*place, swapped)
+    feed = opened(tmp_path / "runs")
+    monkeypatch.setattr(*place, swapped)
+    feed.start()
+    assert soon(lambda: feed.runs()[0].problem)
+    assert file.is_symlink()
+    assert "leads out of the folder" in feed.runs()[0].problem
+    time.sleep(0.2)
+    assert feed.runs()[0].steps != 40
+    assert feed.moment("a").record.steps != 40
+
+
 def test_what_cannot_be_read_is_a_state(tmp_path, opened):
     record(tmp_path / "good", started=4.0)
     (tmp_path / "bad").mkdir()

@@ -217,7 +217,9 @@ class RunFeed:
                 entry = replace(entry, state="unreadable", problem=str(error))
             except Exception as error:  # noqa: BLE001 (a run that is strange in a new way; the others are still there)
                 entry = replace(entry, state="unreadable", problem=_internal(error))
-        known.look, known.entry = now, entry
+        known.refused = _refusal(known.file, self._path)  # asked again: a link put in its place since then was read
+        if not known.refused:
+            known.look, known.entry = now, entry
 
     def _entry(self, known: _Known) -> Entry:
         """As far as is known, of a run that is followed as of its last reading."""
@@ -275,8 +277,12 @@ class RunFeed:
     def _read(self, known: _Known, followed: _Followed) -> None:
         """Read what is new of a run."""
         known.refused = known.refused or _refusal(known.file, self._path)
-        if not known.refused and followed.follower.poll():
-            self._tell(followed, record=followed.follower.record)
+        if not known.refused:
+            news = followed.follower.poll()
+            # Asked again: a link put in its place since then was read.
+            known.refused = _refusal(known.file, self._path)
+            if news and not known.refused:
+                self._tell(followed, record=followed.follower.record)
         known.failed = ""
         if known.refused or followed.follower.problem or not _begun(followed.moment):
             followed.ready.set()
