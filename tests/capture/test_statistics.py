@@ -23,19 +23,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CAP = 8192
-BACKENDS = ("native", "torch")
+GENERATIONS = ("avx512", "avx2", "plain")
+BACKENDS = (*GENERATIONS, "torch")
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 @contextlib.contextmanager
 def reading_with(backend: str) -> Iterator[None]:
-    if backend == "native" and kernel.native is None:
-        pytest.skip("the native kernel was not built")
-    native = kernel.native if backend == "native" else None
+    newest = kernel.native.generation if kernel.native is not None else ""
+    if backend in GENERATIONS and (not newest or kernel.native.choose(backend) != backend):
+        pytest.skip("the native kernel was not built, or this processor does not run these loops of it")
+    native = kernel.native if backend in GENERATIONS else None
     with contextlib.ExitStack() as stack:
         for module in (op, bulk, units):
             stack.enter_context(mock.patch.object(module, "native", native))
-        yield
+        try:
+            yield
+        finally:
+            if newest:
+                kernel.native.choose(newest)
 
 
 def oracle(x: torch.Tensor) -> np.ndarray:
@@ -184,7 +190,7 @@ def test_the_highest_value_of_each_unit(backend: str, shape: tuple[int, ...], ax
         watched.observe(3, x, axis, x.numel())
         found = watched.take()
     values = np.moveaxis(x.numpy(), axis, 0).reshape(x.shape[axis], -1)
-    passed_over = ~np.isnan(values).any(axis=1) | (backend == "native" and layout != "sliced")
+    passed_over = ~np.isnan(values).any(axis=1) | (backend in GENERATIONS and layout != "sliced")
     np.testing.assert_array_equal(found[passed_over], np.fmax.reduce(values, axis=1)[passed_over])
 
 
@@ -242,6 +248,29 @@ def test_squares_that_add_up_to_more_than_float32_holds(
         taken = rows.values[0]
         assert taken[op.NONFINITE] == 0
         assert np.sqrt(taken[op.SQUARES] / taken[op.COUNT]) == pytest.approx(abs(float(x[0])), rel=1e-6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("numel", [1, 31, 32, 33, 5000])
+@pytest.mark.parametrize("only", ["above", "below", "from zero", "to zero", "one above", "one below", "minus zero"])
+def test_the_least_and_the_greatest_of_one_sign(backend: str, dtype: torch.dtype, numel: int, only: str) -> None:
+    """Halves are compared by their bits, in which order and sign do not go together."""
+    above = torch.rand(numel, generator=torch.Generator().manual_seed(numel)).to(dtype).abs() + 0.01
+    x = {"above": above, "below": -above, "from zero": above.clone(), "to zero": -above}.get(only, above.clone())
+    if only in {"from zero", "to zero"}:
+        x[numel // 2] = 0.0
+    elif only == "one above":
+        x = -above
+        x[numel // 3] = 0.5
+    elif only == "one below":
+        x[numel // 3] = -0.5
+    elif only == "minus zero":
+        x[numel // 3] = -0.0
+    with reading_with(backend):
+        rows = op.rows_of(blank())
+        op.observe_cpu(x, rows, 0, numel)
+    close(rows.values[0], oracle(x))
 
 
 def test_sampling_reaches_the_whole_tensor() -> None:

@@ -102,22 +102,40 @@ enum { LANES = 8, LANES64 = 4 };
 
 typedef void ReadBlock(const char *, int64_t, int64_t, double, double, char *, int, Stats *);
 typedef void Highest(const float *, int64_t, int64_t, int64_t, int64_t, float *);
-static ReadBlock *read_block = read_block_plain;
-static Highest *highest32 = highest32_plain;
-static const char *generation = "plain";
+static ReadBlock *read_block;
+static Highest *highest32;
+static const char *generation;
 
-static void choose(void) {
+static void take(ReadBlock *read, Highest *highest, const char *name) {
+    read_block = read, highest32 = highest, generation = name;
+}
+
+/* Takes the loops of the newest generation that this processor runs, or of the newest up to one that is named. */
+static void choose(PyObject *name) {
+    take(read_block_plain, highest32_plain, "plain");
 #if defined(__x86_64__)
+    if (name && !PyUnicode_CompareWithASCIIString(name, "plain")) return;
     __builtin_cpu_init();
     unsigned a, b, c = 0, d;
     __get_cpuid(1, &a, &b, &c, &d);
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !(c & bit_F16C)) return;
-    read_block = read_block_avx2, highest32 = highest32_avx2, generation = "avx2";
-    if (!__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512bw") ||
-        !__builtin_cpu_supports("avx512dq"))
+    take(read_block_avx2, highest32_avx2, "avx2");
+    if ((name && !PyUnicode_CompareWithASCIIString(name, "avx2")) || !__builtin_cpu_supports("avx512vl") ||
+        !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq"))
         return;
-    read_block = read_block_avx512, highest32 = highest32_avx512, generation = "avx512";
+    take(read_block_avx512, highest32_avx512, "avx512");
 #endif
+}
+
+PyDoc_STRVAR(choose_doc, "choose(generation)\n--\n\n"
+"Read with the loops of a generation of processors from now on: \"plain\", \"avx2\" or \"avx512\". Return the one that\n"
+"was taken, which is an older one where this processor does not run it.");
+
+static PyObject *chosen(PyObject *self, PyObject *name) {
+    (void)self;
+    if (!PyUnicode_Check(name)) return PyErr_Format(PyExc_TypeError, "choose takes the name of a generation");
+    choose(name);
+    return PyUnicode_FromString(generation);
 }
 
 static void begin(Stats *s) {
@@ -340,6 +358,7 @@ static PyMethodDef methods[] = {
     {"observe_many", (PyCFunction)(void (*)(void))observe_many, METH_FASTCALL, observe_many_doc},
     {"difference_many", (PyCFunction)(void (*)(void))difference_many, METH_FASTCALL, difference_many_doc},
     {"changed", (PyCFunction)(void (*)(void))changed, METH_FASTCALL, changed_doc},
+    {"choose", chosen, METH_O, choose_doc},
     {"highest", (PyCFunction)(void (*)(void))highest, METH_FASTCALL, highest_doc},
     {"loss", loss, METH_O, loss_doc},
     {"finite_gradient", finite_gradient, METH_O, finite_gradient_doc},
@@ -354,7 +373,7 @@ static PyMethodDef methods[] = {
 };
 
 static int start(PyObject *module) {
-    choose();
+    choose(NULL);
     if (add_hooks(module) || add_graph(module) || add_light(module)) return -1;
     return PyModule_AddStringConstant(module, "generation", generation);
 }

@@ -8,6 +8,7 @@
 #define LEAST64(a, b) ((Doubles)_mm256_min_pd((__m256d)(a), (__m256d)(b)))
 #define MOST64(a, b) ((Doubles)_mm256_max_pd((__m256d)(a), (__m256d)(b)))
 #define LARGEST16(a, b) ((Shorts)_mm256_max_epi16((__m256i)(a), (__m256i)(b)))
+#define LOWEST16(a, b) ((Shorts)_mm256_max_epu16((__m256i)(a), (__m256i)(b)))
 #define SPREAD_FLOAT16(h, a, b)                                                                                        \
     a = (Floats)_mm256_cvtph_ps(_mm256_castsi256_si128((__m256i)(h))),                                                 \
     b = (Floats)_mm256_cvtph_ps(_mm256_extracti128_si256((__m256i)(h), 1))
@@ -16,7 +17,9 @@
 #define LEAST(a, b) ((Floats)PICK((a) < (b), a, b))
 #define MOST(a, b) ((Floats)PICK((a) > (b), a, b))
 #define LARGEST(a, b) PICK((a) > (b), a, b)
-#define LARGEST16(a, b) (((a) & ((a) > (b))) | ((b) & ~((a) > (b))))
+#define PICK16(mask, a, b) (((a) & (mask)) | ((b) & ~(mask)))
+#define LARGEST16(a, b) PICK16((a) > (b), a, b)
+#define LOWEST16(a, b) PICK16(((a) ^ (int16_t)0x8000) > ((b) ^ (int16_t)0x8000), a, b)
 #define SPREAD_FLOAT16(h, a, b)                                                                                        \
     for (int each = 0; each < LANES; each++)                                                                           \
         a[each] = of_float16((uint16_t)h[each]), b[each] = of_float16((uint16_t)h[LANES + each])
@@ -58,7 +61,7 @@ LOOP void NAME(slow64)(const double *x, int64_t n, Stats *s) {
 
 LOOP void NAME(chunk64)(const double *x, int64_t n, Stats *s) {
     const Longs magnitude = (Longs){0} + 0x7fffffffffffffffll, under = (Longs){0} + (int64_t)UNDER64;
-    Doubles sum = {0}, squares = {0}, low = (Doubles){0} + x[0], high = low;
+    Doubles sum = {0}, squares = {0}, others = {0}, low = (Doubles){0} + x[0], high = low;
     Longs zeros = {0}, wide = {0}, top = {0};
     int64_t i = 0;
     for (; i + 2 * LANES64 <= n; i += 2 * LANES64) {
@@ -68,11 +71,13 @@ LOOP void NAME(chunk64)(const double *x, int64_t n, Stats *s) {
         low = LEAST64(low, LEAST64(a, b));
         high = MOST64(high, MOST64(a, b));
         sum += a + b;
-        squares += a * a + b * b;
+        squares += a * a;
+        others += b * b;
         top = LARGEST64(top, LARGEST64(k, l));
         zeros += (k == 0) + (l == 0); /* a comparison that holds is -1 */
         wide += (k > under) + (l > under);
     }
+    squares += others;
     double sums = 0, squared = 0, least = x[0], most = x[0];
     int64_t nothing = 0, small = i, largest = 0;
     for (int k = 0; k < LANES64; k++) {
@@ -186,7 +191,7 @@ LOOP void NAME(add_one)(Part *part, float value) {
 
 LOOP void NAME(chunk32)(const float *x, int64_t n, Stats *s) {
     const Ints magnitude = (Ints){0} + 0x7fffffff, under = (Ints){0} + (int32_t)UNDER32;
-    Floats sum = {0}, squares = {0}, low = (Floats){0} + x[0], high = low;
+    Floats sum = {0}, squares = {0}, others = {0}, low = (Floats){0} + x[0], high = low;
     Ints zeros = {0}, wide = {0}, top = {0};
     int64_t i = 0;
     for (; i + 2 * LANES <= n; i += 2 * LANES) {
@@ -196,11 +201,13 @@ LOOP void NAME(chunk32)(const float *x, int64_t n, Stats *s) {
         low = LEAST(low, LEAST(a, b));
         high = MOST(high, MOST(a, b));
         sum += a + b;
-        squares += a * a + b * b;
+        squares += a * a;
+        others += b * b;
         top = LARGEST(top, LARGEST(k, l));
         zeros += (k == 0) + (l == 0); /* a comparison that holds is -1 */
         wide += (k > under) + (l > under);
     }
+    squares += others;
     Part part = {0, 0, x[0], x[0], 0, (int32_t)i, 0};
     NAME(add_lanes)(&part, &sum, &squares, &low, &high);
     for (int k = 0; k < LANES; k++) {
@@ -214,51 +221,7 @@ LOOP void NAME(chunk32)(const float *x, int64_t n, Stats *s) {
         for (int64_t j = 0; j < n; j++) s->over += bits32(x[j]) >= OVER32;
 }
 
-/* The same for sixteen halves at a time: counted and compared as they are, summed as two times eight floats. SPREAD
-   makes those, in any order, and UNDER is the largest magnitude that counts as under half precision's range. */
-#define SUM_HALVES(name, SPREAD, ONE, WIDEN, UNDER)                                                                    \
-    LOOP void NAME(name)(const uint16_t *x, int64_t n, Stats *s) {                                                     \
-        const Shorts magnitude = (Shorts){0} + 0x7fff, under = (Shorts){0} + (UNDER);                                  \
-        Floats sum = {0}, squares = {0}, others = {0}, low = (Floats){0} + ONE(x[0]), high = low;                      \
-        Shorts zeros = {0}, wide = {0}, top = {0};                                                                     \
-        int64_t i = 0;                                                                                                 \
-        for (; i + 2 * LANES <= n; i += 2 * LANES) {                                                                   \
-            __builtin_prefetch(x + i + 2 * AHEAD);                                                                     \
-            Shorts h = *(const Unaligned16 *)(x + i), k = h & magnitude;                                               \
-            Floats a, b;                                                                                               \
-            SPREAD(h, a, b);                                                                                           \
-            low = LEAST(low, LEAST(a, b));                                                                             \
-            high = MOST(high, MOST(a, b));                                                                             \
-            sum += a + b;                                                                                              \
-            squares += a * a;                                                                                          \
-            others += b * b;                                                                                           \
-            top = LARGEST16(top, k);                                                                                   \
-            zeros += k == 0; /* at most CHUNK / 16 times */                                                            \
-            if (UNDER) wide += k > under;                                                                              \
-        }                                                                                                              \
-        squares += others;                                                                                             \
-        Part part = {0, 0, ONE(x[0]), ONE(x[0]), 0, (int32_t)i, 0};                                                    \
-        int16_t largest = 0;                                                                                           \
-        NAME(add_lanes)(&part, &sum, &squares, &low, &high);                                                           \
-        for (int k = 0; k < 2 * LANES; k++) {                                                                          \
-            part.zeros -= zeros[k];                                                                                    \
-            part.small += wide[k];                                                                                     \
-            largest = top[k] > largest ? top[k] : largest;                                                             \
-        }                                                                                                              \
-        if (!(UNDER)) part.small = part.zeros;                                                                         \
-        part.top = (int32_t)bits32(ONE((uint16_t)largest));                                                            \
-        for (; i < n; i++) NAME(add_one)(&part, ONE(x[i]));                                                            \
-        if (!NAME(add_up)(&part, s)) {                                                                                 \
-            float floats[CHUNK];                                                                                       \
-            NAME(WIDEN)(x, n, floats);                                                                                 \
-            NAME(again32)(floats, n, &part, s);                                                                        \
-        } else if ((uint32_t)part.top >= OVER32) {                                                                     \
-            for (int64_t j = 0; j < n; j++) s->over += bits32(ONE(x[j])) >= OVER32;                                    \
-        }                                                                                                              \
-    }
-SUM_HALVES(chunk_bfloat16, SPREAD_BFLOAT16, of_bfloat16, widen_bfloat16, 0x3300)
-SUM_HALVES(chunk_float16, SPREAD_FLOAT16, of_float16, widen_float16, 0) /* what is not zero is above it */
-#undef SUM_HALVES
+#include "_kernel_halves.h"
 
 LOOP void NAME(far32)(const float *x, int64_t n, float bound, float centre, Stats *s) {
     int32_t far = 0;
@@ -373,6 +336,8 @@ static TARGET void NAME(highest32)(const float *x, int64_t outer, int64_t units,
 #undef LARGEST64
 #undef PICK64
 #undef LARGEST16
+#undef LOWEST16
+#undef PICK16
 #undef SPREAD_FLOAT16
 #undef SPREAD_BFLOAT16
 #undef TARGET
