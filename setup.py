@@ -5,7 +5,7 @@ It is optional: where it cannot be built the package is installed without it, an
 
 from setuptools import Extension, setup
 
-PARTS = ("loops", "halves", "hooks", "graph", "light", "step")
+PARTS = ("loops", "halves", "tensor", "hooks", "graph", "light", "step")
 LIMITED = "0x030A0000"  # the stable ABI as of Python 3.10: one build for all later ones
 
 setup(

@@ -79,8 +79,10 @@ def measure(workload: str, compiled: bool, effort: Effort, *, peers: bool) -> Re
     for number in range(effort.sets):
         with ExitStack() as stack:
             bare = started(stack, BARE, workload, compiled)
+            if number % 2:
+                bare.compile_apart()
             bare.turn(2.0, 20)
-            sets.append(group(bare, kinds, effort, first=number == 0))
+            sets.append(group(bare, kinds, effort, number))
             if peers and number == 0:
                 for name in PEERS:  # one at a time: a peer may need a lot of memory
                     others += group(bare, [name], effort.for_peers())
@@ -94,8 +96,10 @@ def measure(workload: str, compiled: bool, effort: Effort, *, peers: bool) -> Re
     return result
 
 
-def group(bare: Worker, kinds: list[str], effort: Effort, *, first: bool = True) -> list[Cost]:
-    """Measure some kinds side by side; what fails is a row that says so."""
+def group(bare: Worker, kinds: list[str], effort: Effort, number: int = 0) -> list[Cost]:
+    """Measure some kinds side by side; what fails is a row that says so. In every second set what is compiled without a
+    tool is compiled first: of two models that were compiled alike in one process, one may be slower for good.
+    """
     costs: dict[str, Cost] = {}
     with ExitStack() as stack:
         workers = []
@@ -103,7 +107,9 @@ def group(bare: Worker, kinds: list[str], effort: Effort, *, first: bool = True)
             say(f"{bare.workload}{' compiled' if bare.compiled else ''}: {kind}")
             try:
                 worker = started(stack, kind, bare.workload, bare.compiled)
-                costs[kind] = begin(bare, worker, effort, first=first)
+                if number % 2:
+                    worker.compile_apart()
+                costs[kind] = begin(bare, worker, effort, first=number == 0)
                 workers.append(worker)
             except WorkerFailed as failure:
                 costs[kind] = Cost(kind, problem=str(failure))

@@ -42,7 +42,8 @@ as its start. With `overhead=None` facts about the program are read in each of t
   again* is a second bare copy: what differences mean nothing here.
 - **in place**: of this tool, in one and the same process: in turns of {in_place_turn_s:g} seconds, at least
   {in_place_least} steps, it is taken off the training and put on again (`benchmarks/aside.py`); of *bare again* nothing
-  is. A compiled model has then been compiled twice, with the tool and without it, also that of *bare again*. Memory,
+  is. A compiled model has then been compiled twice, with the tool and without it, also that of *bare again*; in every
+  second set the one without first, since either may be slower for good. Memory,
   threads and data are the same on both sides, which makes this several times as fine as process beside process, and the
   aims are held against it, unless even the lower quartile between processes is beyond the aim by more than bare ones
   stray; the median of the {sets}, and their quartiles.

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, Listener, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,6 +79,8 @@ class Worker:
     environment."""
     hello: dict[str, Any] = field(default_factory=dict)
     """What it told when it was ready."""
+    apart: tuple[int, int] = (0, 0)
+    """Graphs, and breaks between them, that were made for turns without its tool before all others."""
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def __enter__(self) -> Self:
@@ -158,7 +160,14 @@ class Worker:
         answer = self._ask(do="steps", seconds=seconds, least=least, aside=aside)
         if not stay:
             self._freeze()
-        return Turn(**answer)
+        turn = Turn(**answer)
+        return replace(turn, graphs=turn.graphs - self.apart[0], breaks=turn.breaks - self.apart[1])
+
+    def compile_apart(self) -> None:
+        """Have it compile what it trains without its tool before what it trains with it. The graphs do not count."""
+        if self.compiled and self.hello.get("aside"):
+            made = self.turn(0.0, aside=True)
+            self.apart = made.graphs, made.breaks
 
     def close(self) -> dict[str, Any]:
         """Let it detach its tool; returns what it leaves: disk, steps."""

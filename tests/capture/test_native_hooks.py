@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import pickle
+import timeit
 import warnings
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -23,7 +25,18 @@ from neuraldbg.capture.readers import first_bad
 from neuraldbg.capture.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+
+@pytest.fixture(params=["lent", "asked"], autouse=True)
+def way(request: pytest.FixtureRequest) -> Iterator[str]:
+    """How native code learns where a tensor lies: by DLPack, or as with a torch before 2.10, which has none for C."""
+    if kernel.native is not None:
+        kernel.meet(kernel.native, lends=request.param == "lent")
+    yield request.param
+    if kernel.native is not None:
+        kernel.meet(kernel.native)
+
 
 needs_native = pytest.mark.skipif(kernel.native is None, reason="the native kernel was not built")
 
@@ -233,6 +246,51 @@ def test_what_is_no_loss_has_no_number() -> None:
     seen: list[object] = []
     torch.func.grad(lambda x: (seen.append(kernel.native.loss(x.sum() * 2)), x.sum())[1])(some)
     assert seen == [None]
+
+
+@needs_native
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_gradients_that_lie_in_odd_ways(dtype: torch.dtype) -> None:
+    bad = torch.ones(6, 4, dtype=dtype)
+    bad[3, 1] = float("nan")
+    for grad, finite in (
+        (bad, False),
+        (bad[:3], True),
+        (bad[3:], False),
+        (bad[4:].view(2, 1, 4).transpose(0, 1), True),  # dense, whatever the stride along one element is
+        (bad.t(), None),
+        (bad[:, :2], None),
+        (bad[:0], None),
+        (torch.ones((), dtype=dtype).expand(3), None),
+        (bad.to_sparse(), None),
+        (bad.to("meta"), None),
+    ):
+        weight = nn.Parameter(torch.zeros_like(grad))
+        weight.grad = grad
+        assert kernel.native.finite_gradient(weight) is finite
+
+
+@needs_native
+def test_tensors_that_torch_does_not_lend_do_no_harm() -> None:
+    """It takes a millisecond to say so, which is heard a few times only."""
+    weight, odd = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(3, device="meta"))
+    weight.grad, odd.grad = torch.ones(3), torch.ones(3, device="meta")
+    for _ in range(10):
+        assert kernel.native.finite_gradient(odd) is None
+        assert kernel.native.finite_gradient(weight) is True
+    assert kernel.native.loss((weight * 2).sum()) == 0.0
+    sparse = torch.ones(3).to_sparse()
+
+    def refused() -> None:
+        with contextlib.suppress(RuntimeError):
+            sparse.data_ptr()
+
+    assert took(lambda: kernel.native.finite_gradient(odd)) < took(refused) / 5
+
+
+def took(call: Callable[[], object]) -> float:
+    """Return the seconds of the fastest of some calls."""
+    return min(timeit.repeat(call, number=1, repeat=20))
 
 
 @needs_native

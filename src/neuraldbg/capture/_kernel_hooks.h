@@ -2,18 +2,9 @@
 
    An Output reads the output of one layer and sets its Gradient on it; autograd calls that. Both know the ordinary case
    alone, an exact Tensor whose contiguous memory lies on the CPU in a dtype that is read, and hand everything else to
-   Python. Of torch they use what any Python program could: attributes and methods of a tensor. */
+   Python. */
 
-typedef struct {
-    PyObject *tensor, *parameter; /* the two ordinary types */
-    PyObject *codes;              /* dtype -> code */
-    PyObject *strided;            /* torch.strided */
-    PyObject *transforming;       /* tells whether function transforms are active */
-    PyObject *ordered;            /* OrderedDict */
-    PyObject *dtype, *layout, *is_cpu, *is_leaf, *grad, *grad_fn, *hooks, *contiguous, *numel, *pointer, *adopt; /* names */
-} Torch;
-
-static Torch torch;
+#include "_kernel_tensor.h"
 
 /* Either kind of hook. */
 typedef struct {
@@ -32,60 +23,11 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* -1 for an error of Python's, else whether the attribute is the object. */
-static int has(PyObject *x, PyObject *name, PyObject *wanted) {
-    PyObject *found = PyObject_GetAttr(x, name);
-    if (!found) return -1;
-    Py_DECREF(found);
-    return found == wanted;
-}
-
-static int64_t number(PyObject *x, PyObject *name) {
-    PyObject *found = PyObject_CallMethodObjArgs(x, name, NULL);
-    if (!found) return -1;
-    int64_t value = whole(found);
-    Py_DECREF(found);
-    return value;
-}
-
-static int ordinary(PyObject *x) {
-    return (PyObject *)Py_TYPE(x) == torch.tensor || (PyObject *)Py_TYPE(x) == torch.parameter;
-}
-
-/* The dtype code of an ordinary tensor whose memory lies on the CPU; -1 for any other. */
-static int64_t code_of(PyObject *x) {
-    if (!ordinary(x)) return -1;
-    PyObject *dtype = NULL, *code;
-    int64_t found = -1;
-    if (has(x, torch.layout, torch.strided) == 1 && has(x, torch.is_cpu, Py_True) == 1 &&
-        (dtype = PyObject_GetAttr(x, torch.dtype)) && (code = PyDict_GetItemWithError(torch.codes, dtype)))
-        found = whole(code);
-    Py_XDECREF(dtype);
-    if (PyErr_Occurred()) PyErr_Clear();
-    return found;
-}
-
-/* Whether we are outside of function transforms, where tensors are what they seem. */
-static int plainly(void) {
-    PyObject *inside = PyObject_CallObject(torch.transforming, NULL);
-    Py_XDECREF(inside);
-    if (!inside) PyErr_Clear();
-    return inside == Py_False;
-}
-
-/* Reads a tensor of this code into a row: 1 if it was read, 0 if its memory is not contiguous. */
-static int read_as(PyObject *x, int64_t code, int64_t cap, double bound, double centre, double *row) {
-    int64_t numel = 0, address = 0;
-    PyObject *contiguous = PyObject_CallMethodObjArgs(x, torch.contiguous, NULL);
-    if (contiguous == Py_True) numel = number(x, torch.numel), address = number(x, torch.pointer);
-    Py_XDECREF(contiguous);
-    if (PyErr_Occurred()) {
-        PyErr_Clear();
-        return 0;
-    }
-    if (numel <= 0 || !address) return 0;
-    PyThreadState *others = (cap <= 0 || cap > RELEASE) && numel > RELEASE ? PyEval_SaveThread() : NULL;
-    read_sample((const char *)(intptr_t)address, code, numel, cap, bound, centre, NULL, 0, 0, row);
+/* Reads a tensor into a row: 1 if it was read, 0 if its memory is not contiguous. */
+static int read_memory(const Memory *x, int64_t cap, double bound, double centre, double *row) {
+    if (!x->contiguous || x->numel <= 0 || !x->address) return 0;
+    PyThreadState *others = (cap <= 0 || cap > RELEASE) && x->numel > RELEASE ? PyEval_SaveThread() : NULL;
+    read_sample((const char *)(intptr_t)x->address, x->code, x->numel, cap, bound, centre, NULL, 0, 0, row);
     if (others) PyEval_RestoreThread(others);
     return 1;
 }
@@ -95,14 +37,13 @@ static int read_as(PyObject *x, int64_t code, int64_t cap, double bound, double 
 /* 1 and the number of an ordinary tensor that holds one and can be differentiated; 0 for any other; -1 for an error of
    Python's. */
 static int loss_at(PyObject *x, double *value) {
-    int64_t code = plainly() ? code_of(x) : -1;
-    if (code < 0) return 0;
+    Memory memory;
+    if (!plainly() || !memory_of(x, &memory)) return 0;
     int leaf = has(x, torch.is_leaf, Py_True); /* where it is none there is a node, which need not be made an object */
     if (leaf < 0) return -1;
-    if (leaf || number(x, torch.numel) != 1) return PyErr_Occurred() ? -1 : 0;
-    const char *at = (const char *)(intptr_t)number(x, torch.pointer);
-    if (PyErr_Occurred()) return -1;
-    if (!at) return 0;
+    if (leaf || memory.numel != 1 || !memory.address) return 0;
+    const char *at = (const char *)(intptr_t)memory.address;
+    int64_t code = memory.code;
     if (code == FLOAT64) {
         memcpy(value, at, 8);
         return 1;
@@ -135,12 +76,13 @@ static PyObject *loss(PyObject *self, PyObject *x) {
 static int stand_all(const Entry *plan, PyObject *tensors, Py_ssize_t n) {
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *x = PyTuple_GetItem(tensors, i);
-        int64_t address = number(x, torch.pointer), numel = number(x, torch.numel);
+        Memory memory;
+        if (!memory_of(x, &memory)) memory.address = number(x, torch.pointer), memory.numel = number(x, torch.numel);
         if (PyErr_Occurred()) { /* it has no memory any more */
             PyErr_Clear();
             return 0;
         }
-        if (address != plan[i].address || numel != plan[i].numel) return 0;
+        if (memory.address != plan[i].address || memory.numel != plan[i].numel) return 0;
     }
     return 1;
 }
@@ -161,19 +103,16 @@ static PyObject *stand(PyObject *self, PyObject *const *args, Py_ssize_t nargs) 
    of another dtype than its tensor, or on another device. */
 static int64_t gradient_of(PyObject *x, int64_t numel, int64_t dtype) {
     PyObject *grad = PyObject_GetAttr(x, torch.grad);
-    if (!grad) return -1;
-    int64_t address = grad == Py_None ? 0 : -1;
-    if (address && code_of(grad) == dtype) {
-        PyObject *contiguous = PyObject_CallMethodObjArgs(grad, torch.contiguous, NULL);
-        if (contiguous == Py_True && number(grad, torch.numel) == numel) address = number(grad, torch.pointer);
-        if (!address) address = -1; /* there is one, without memory */
-        Py_XDECREF(contiguous);
-    }
-    Py_DECREF(grad);
-    if (PyErr_Occurred()) {
-        PyErr_Clear(); /* a sparse one is not contiguous in any way */
+    Memory memory;
+    if (!grad) {
+        PyErr_Clear();
         return -1;
     }
+    int64_t address = grad == Py_None ? 0 : -1;
+    if (address && memory_of(grad, &memory) && memory.code == dtype && memory.numel == numel && memory.contiguous &&
+        memory.address)
+        address = memory.address;
+    Py_DECREF(grad);
     return address;
 }
 
@@ -183,15 +122,18 @@ PyDoc_STRVAR(finite_gradient_doc, "finite_gradient(x)\n--\n\n"
 
 static PyObject *finite_gradient(PyObject *self, PyObject *x) {
     PyObject *grad = PyObject_GetAttr(x, torch.grad);
-    int64_t code = grad ? code_of(grad) : -1, numel = code >= 0 ? number(grad, torch.numel) : 0;
-    int64_t address = numel > 0 ? gradient_of(x, numel, code) : -1;
+    Memory memory;
     (void)self;
-    Py_XDECREF(grad);
+    int readable = grad && memory_of(grad, &memory) && memory.contiguous && memory.numel > 0 && memory.address;
     if (PyErr_Occurred()) PyErr_Clear();
-    if (address <= 0) Py_RETURN_NONE;
+    if (!readable) {
+        Py_XDECREF(grad);
+        Py_RETURN_NONE;
+    }
     Stats s;
     begin(&s);
-    read_block((const char *)(intptr_t)address, code, numel, 0.0, 0.0, NULL, 0, &s);
+    read_block((const char *)(intptr_t)memory.address, memory.code, memory.numel, 0.0, 0.0, NULL, 0, &s);
+    Py_DECREF(grad);
     return PyBool_FromLong(s.nonfinite == 0);
 }
 
@@ -229,8 +171,9 @@ static PyObject *gradient_call(PyObject *object, PyObject *args, PyObject *kwarg
     PyObject *grad = PyTuple_GetItem(args, 0);
     if (!grad) return NULL;
     double began = seconds();
-    int64_t code = self->known && plainly() ? code_of(grad) : -1;
-    if (code >= 0 && read_as(grad, code, self->cap, self->bound, self->centre, self->row)) {
+    Memory memory;
+    if (self->known && plainly() && memory_of(grad, &memory) &&
+        read_memory(&memory, self->cap, self->bound, self->centre, self->row)) {
         *self->clock += seconds() - began;
         Py_RETURN_NONE;
     }
@@ -291,14 +234,14 @@ static int follow(PyObject *x, PyObject *gradient) {
 static PyObject *output_read(PyObject *object, PyObject *x) {
     Watcher *self = (Watcher *)object;
     double began = seconds();
-    int64_t code = plainly() ? code_of(x) : -1;
-    if (code < 0) return PyLong_FromLong(0);
+    Memory memory;
+    if (!plainly() || !memory_of(x, &memory)) return PyLong_FromLong(0);
     int followed = follow(x, self->next);
     if (followed < 0) {
         PyErr_Clear();
         return PyLong_FromLong(0);
     }
-    if (!read_as(x, code, self->cap, self->bound, self->centre, self->row)) return PyLong_FromLong(0);
+    if (!read_memory(&memory, self->cap, self->bound, self->centre, self->row)) return PyLong_FromLong(0);
     *self->clock += seconds() - began;
     return PyLong_FromLong(1 + followed);
 }
@@ -361,18 +304,20 @@ static PyType_Spec output_spec = {
     "neuraldbg.capture._kernel.Output", sizeof(Watcher), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, output_slots,
 };
 
-PyDoc_STRVAR(meet_doc, "meet(tensor, parameter, codes, strided, transforming, ordered)\n--\n\n"
-"Say what torch is: its two ordinary types of tensors, the codes of the dtypes, and more that a hook asks for.");
+PyDoc_STRVAR(meet_doc, "meet(tensor, parameter, codes, strided, transforming, ordered, exchange)\n--\n\n"
+"Say what torch is: its two ordinary types of tensors, the codes of the dtypes, and more that a hook asks for; its\n"
+"exchange table of DLPack in a capsule, or None.");
 
 static PyObject *meet(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     PyObject **places[] = {&torch.tensor, &torch.parameter, &torch.codes, &torch.strided, &torch.transforming, &torch.ordered};
     (void)self;
-    if (wrong(nargs, 6, "meet")) return NULL;
+    if (wrong(nargs, 7, "meet")) return NULL;
     for (int i = 0; i < 6; i++) {
         Py_INCREF(args[i]);
         Py_XDECREF(*places[i]);
         *places[i] = args[i];
     }
+    meet_exchange(args[6]);
     Py_RETURN_NONE;
 }
 

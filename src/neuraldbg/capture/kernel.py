@@ -22,12 +22,21 @@ CODES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3
 """The dtypes that the kernel reads, by the codes of ``_kernel.c``."""
 
 
+def meet(module: Any, *, lends: bool = True) -> None:
+    """Tell the compiled module what torch is. Not ``lends``: as a torch before 2.10, which lends its tensors to no C.
+
+    AttributeError where either is too old for the other.
+    """
+    transforms = torch._C._are_functorch_transforms_active  # noqa: SLF001 (no public name)
+    lent = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None) if lends else None
+    module.meet(torch.Tensor, torch.nn.Parameter, CODES, torch.strided, transforms, OrderedDict, lent)
+
+
 def _load() -> Any:
     try:
         found = importlib.import_module("neuraldbg.capture._kernel")
-        transforms = torch._C._are_functorch_transforms_active  # noqa: SLF001 (no public name)
-        found.meet(torch.Tensor, torch.nn.Parameter, CODES, torch.strided, transforms, OrderedDict)
-    except (ImportError, AttributeError):  # installed without a compiler, or built from an older source
+        meet(found)
+    except (ImportError, AttributeError, TypeError):  # installed without a compiler, or built from an older source
         return None
     return found
 

@@ -146,6 +146,8 @@ class Losses:
         """Read what is about to be differentiated. Returns the loss, kept if the backward reaches a watched model."""
         if op.transforming():
             return None
+        if accumulates and isinstance(roots, Tensor) and roots.is_leaf:
+            self._tell("backward_of_leaf", roots)
         tensors = [roots] if isinstance(roots, Tensor) else [t for t in roots or () if isinstance(t, Tensor)]
         tensors = [t for t in tensors if t.grad_fn is not None and not op.wrapped(t)]
         if not tensors:

@@ -94,6 +94,9 @@ class Reader:
     def backward_begins(self, backward: Backward) -> None:
         """A backward pass is about to run."""
 
+    def backward_of_leaf(self, root: Tensor) -> None:
+        """A backward pass is about to run on a tensor that nothing was computed into: it does next to nothing."""
+
     def backward_ends(self, backward: Backward) -> None:
         """It has run: gradients are there, its graph is freed."""
 

@@ -52,6 +52,7 @@ MOMENTS = (
     "call_begins",
     "call_ends",
     "backward_begins",
+    "backward_of_leaf",
     "backward_ends",
     "step_begins",
     "step_ends",

@@ -10,7 +10,6 @@ Backward passes whose graph reaches no parameter of any watched model are counte
 
 from __future__ import annotations
 
-import functools
 import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,14 +24,12 @@ from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from torch import nn
 
     from neuraldbg.capture.frames import Place
     from neuraldbg.capture.guest import Tally
     from neuraldbg.capture.passes import Model
-    from neuraldbg.capture.reader import Backward, Call, Patch
+    from neuraldbg.capture.reader import Backward, Call
     from neuraldbg.capture.scene import Scene
 
 _CALLS = 512
@@ -86,23 +83,8 @@ class Cuts(Reader):
         """Where errors and time are counted."""
         return self.scene.tally
 
-    def patches(self) -> Iterable[Patch]:
-        """A backward of a tensor without a graph does nothing, and no one else sees it."""
-
-        def make(original: Callable[..., Any]) -> Callable[..., Any]:
-            @functools.wraps(original)
-            def backward(*args: Any, **kwargs: Any) -> Any:
-                root = args[0] if args else kwargs.get("tensors")
-                if isinstance(root, Tensor) and root.is_leaf and self.scene.switch:
-                    self._of_leaf(root)
-                return original(*args, **kwargs)
-
-            return backward
-
-        return [(torch.autograd, "backward", make)]
-
-    @guarded
-    def _of_leaf(self, root: Tensor) -> None:
+    def backward_of_leaf(self, root: Tensor) -> None:
+        """Count it, unless it is a parameter that we know: a backward of a tensor without a graph reaches no other."""
         if root.requires_grad and id(root) not in self.scene.params.by_id:
             self._looked += 1
             self._leaf += 1
