@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     class Way(Protocol):
         """A context manager that can be entered again and again."""
 
+        def renew(self) -> None:
+            """Have what is trained from now on compiled anew, with the tool and without it, if anything was."""
+
         def __enter__(self) -> None: ...
 
         def __exit__(
@@ -66,6 +69,9 @@ class Aside:
         for table, hooks in self._hooks:
             table.update(hooks)
 
+    def renew(self) -> None:
+        pass
+
 
 class Nothing:
     """The same for a training without a tool: Python forgets what it has learnt of the types, as it does there."""
@@ -77,15 +83,21 @@ class Nothing:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.__enter__()
 
+    def renew(self) -> None:
+        pass
+
 
 class Apart:
     """The same for a compiled training: while it is entered, this is one of the same model that was compiled without
-    the tool. The first step compiles it.
+    the tool. The first step compiles it, and each of both after ``renew``.
     """
 
     def __init__(self, trainer: Trainer, way: Way) -> None:
         self._trainer, self._way = trainer, way
         self._other = trainer.compiled_apart()
+
+    def renew(self) -> None:
+        self._trainer.forward, self._other = self._trainer.compiled_apart(), self._trainer.compiled_apart()
 
     def _exchange(self) -> None:
         self._trainer.forward, self._other = self._other, self._trainer.forward

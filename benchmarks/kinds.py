@@ -14,9 +14,9 @@ import torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from aside import Way
     from models import Trainer
     from torch import Tensor, nn
 
@@ -34,7 +34,7 @@ class Attached:
     step: Callable[[], object]
     close: Callable[[], dict[str, float]] = _nothing
     """Detaches and writes what is left to write; returns numbers worth telling."""
-    aside: AbstractContextManager[None] | None = None
+    aside: Way | None = None
     """While it is entered the training is bare, in the same process; None where that cannot be had."""
 
 

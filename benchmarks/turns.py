@@ -66,6 +66,8 @@ class Turns:
         """With the tool."""
         self.aside: AbstractContextManager[None] = nullcontext()
         """Takes the tool off the training while it is entered."""
+        self.renew: Callable[[], None] = _nothing
+        """Has what is trained from now on compiled anew."""
 
     def say(self, **answer: Any) -> None:
         """Answer a command."""
@@ -82,6 +84,8 @@ class Turns:
         """Yield the number of each step to be taken; what happens until the next number is asked for is that step."""
         self._spent = time.process_time()
         while (command := self.hear())["do"] == "steps":
+            if command["renew"]:
+                self.renew()
             seconds: list[float] = []
             total, aside = 0.0, bool(command["aside"])
             self.clock.hold(still=aside)  # the tool is not there
@@ -95,6 +99,10 @@ class Turns:
             self.clock.hold(still=False)
             before, self._spent = self._spent, time.process_time()
             self.say(seconds=seconds, processor=self._spent - before, **_compiled())
+
+
+def _nothing() -> None:
+    return None
 
 
 def _compiled() -> dict[str, int]:
@@ -139,7 +147,8 @@ def train(turns: Turns, kind: str, workload: str, compiled: bool, folder: Path) 
         turns.say(missing=str(error))
         return
     took = _now() - began
-    turns.aside = attached.aside or turns.aside
+    if attached.aside is not None:
+        turns.aside, turns.renew = attached.aside, attached.aside.renew
     parameters = sum(p.numel() for p in trainer.model.parameters())
     turns.say(attach_s=took, parameters=parameters, aside=attached.aside is not None)
     for _ in turns:

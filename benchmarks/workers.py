@@ -153,11 +153,13 @@ class Worker:
         self._socket.send_bytes(json.dumps(command).encode())
         return self._hear()
 
-    def turn(self, seconds: float, least: int = 1, *, aside: bool = False, stay: bool = False) -> Turn:
+    def turn(
+        self, seconds: float, least: int = 1, *, aside: bool = False, stay: bool = False, renew: bool = False
+    ) -> Turn:
         """Let it take steps for so long, and at least so many; ``aside`` without its tool. It is not stopped after that
-        where it is to ``stay``: the next turn is its own, too.
+        where it is to ``stay``: the next turn is its own, too. To ``renew`` is to compile everything anew first.
         """
-        answer = self._ask(do="steps", seconds=seconds, least=least, aside=aside)
+        answer = self._ask(do="steps", seconds=seconds, least=least, aside=aside, renew=renew)
         if not stay:
             self._freeze()
         turn = Turn(**answer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -54,15 +55,29 @@ def test_a_sample_is_small_new_and_made_of_the_tensor(shape, dtype, cap):
         ((32, 64, 32, 32), 4096, (4, 64, 4, 4)),
         ((128, 256), 4096, (16, 256)),
         ((8, 128, 256), 4096, (4, 4, 256)),
-        ((128, 1024), 1024, (16, 64)),
-        ((8, 128, 768), 1024, (4, 4, 64)),
+        ((128, 1024), 1024, (16, 4, 16)),  # features in runs of 16
+        ((8, 128, 768), 1024, (4, 4, 4, 16)),
+        ((128, 300), 1024, (8, 75)),  # no number of runs
+        ((128, 96), 1024, (8, 96)),  # all features first
         ((32, 256, 14, 14), 1024, (4, 64, 4, 1)),
         ((100_000,), 4096, (4000,)),
-        ((2, 50_000), 4096, (2, 2000)),
+        ((2, 50_000), 4096, (2, 125, 16)),
     ],
 )
 def test_a_sample_leaves_features_and_enough_positions_that_none_speaks_alone(shape, cap, left):
     assert graph_op.sample(torch.zeros(shape), cap).shape == left
+
+
+@pytest.mark.parametrize("features", [256, 272, 768, 4096, 50_000])
+def test_features_that_are_taken_in_runs_are_spread_over_all(features):
+    taken = graph_op.sample(torch.arange(features).expand(128, -1).double(), 1024)
+    assert taken.shape[-1] == 16
+    starts = taken[0, :, 0].tolist()
+    assert torch.equal(taken - taken[..., :1], torch.arange(16).expand_as(taken))
+    apart = {b - a for a, b in itertools.pairwise(starts)}
+    assert len(apart) == 1
+    assert starts[0] < max(apart)
+    assert features - 16 - starts[-1] < max(apart)
 
 
 @native
