@@ -246,6 +246,32 @@ def test_a_link_put_there_between_the_look_and_the_reading_is_not_shown(tmp_path
     assert feed.moment("a").record.steps != 40
 
 
+def test_what_was_read_through_a_link_is_not_shown_when_the_link_is_gone(tmp_path, opened, monkeypatch):
+    secret = record(tmp_path / "outside", 40)
+    file = record(tmp_path / "runs" / "a") / "rank0.ndbg"
+    feed = opened(tmp_path / "runs")
+    poll, taken = module.Follower.poll, []
+
+    def swapped(follower):
+        if not taken:
+            file.unlink()
+            file.symlink_to(secret / "rank0.ndbg")
+        news = poll(follower)
+        taken.append(follower.record.steps)
+        return news
+
+    monkeypatch.setattr(module.Follower, "poll", swapped)
+    feed.start()
+    assert soon(lambda: "leads out of the folder" in feed.runs()[0].problem)
+    assert taken == [40]
+    file.unlink()
+    file.write_bytes(b"\0" * 16)
+    assert soon(lambda: len(taken) > 1 and feed.runs()[0].problem and "leads out" not in feed.runs()[0].problem)
+    time.sleep(0.2)
+    assert feed.runs()[0].steps != 40
+    assert feed.moment("a").record.steps != 40
+
+
 def test_what_cannot_be_read_is_a_state(tmp_path, opened):
     record(tmp_path / "good", started=4.0)
     (tmp_path / "bad").mkdir()

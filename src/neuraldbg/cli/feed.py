@@ -281,7 +281,9 @@ class RunFeed:
             news = followed.follower.poll()
             # Asked again: a link put in its place since then was read.
             known.refused = _refusal(known.file, self._path)
-            if news and not known.refused:
+            if known.refused:  # what was read is forgotten, or it would be shown when the link is gone
+                followed.follower = Follower(known.file, followed.moment.record)
+            elif news:
                 self._tell(followed, record=followed.follower.record)
         known.failed = ""
         if known.refused or followed.follower.problem or not _begun(followed.moment):

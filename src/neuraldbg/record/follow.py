@@ -30,10 +30,10 @@ Look = tuple[tuple[int, ...], ...]
 class Follower:
     """Reads one run file over and over. To be used by one thread; what it hands out may go to others."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, record: RunRecord | None = None) -> None:
         self.file = file
-        self.record = RunRecord()
-        """As of the last poll that could read the file."""
+        self.record = record or RunRecord()
+        """As of the last poll that could read the file; until then what it was begun with."""
         self.problem = ""
         """Why the last poll could not, "" while it could or there was never a file."""
         self._reading = Reading()
