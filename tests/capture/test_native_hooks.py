@@ -248,6 +248,19 @@ def test_what_is_no_loss_has_no_number() -> None:
     assert seen == [None]
 
 
+def test_what_is_negated_as_it_is_read_has_the_sign_that_it_shows() -> None:
+    pair = torch.tensor([1.0 + 2.0j, 3.0 - 1.0j]), torch.tensor([0.5 + 1.0j, -2.0 + 4.0j])
+    loss = torch.vdot(pair[0].requires_grad_(), pair[1]).conj().imag
+    assert loss.is_neg()
+    if kernel.native is not None:
+        assert kernel.native.loss(loss) is None  # left to Python
+    for x in (loss.detach(), torch._neg_view(torch.tensor([1.0, 5.0]))):
+        rows = op.rows_of(torch.from_numpy(np.tile(op.BLANK, (1, 1))))
+        op.observe_cpu(x, rows, 0, 0)
+        assert rows.values[0, op.SUM] == x.sum().item()
+        assert (rows.values[0, op.MIN], rows.values[0, op.MAX]) == (x.min().item(), x.max().item())
+
+
 @needs_native
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 def test_gradients_that_lie_in_odd_ways(dtype: torch.dtype) -> None:

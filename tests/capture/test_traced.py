@@ -72,12 +72,22 @@ def test_a_sample_leaves_features_and_enough_positions_that_none_speaks_alone(sh
 def test_features_that_are_taken_in_runs_are_spread_over_all(features):
     taken = graph_op.sample(torch.arange(features).expand(128, -1).double(), 1024)
     assert taken.shape[-1] == 16
+    assert taken.numel() <= 1024
     starts = taken[0, :, 0].tolist()
     assert torch.equal(taken - taken[..., :1], torch.arange(16).expand_as(taken))
     apart = {b - a for a, b in itertools.pairwise(starts)}
     assert len(apart) == 1
     assert starts[0] < max(apart)
     assert features - 16 - starts[-1] < max(apart)
+
+
+@pytest.mark.parametrize("features", [256, 384, 512, 768, 1024, 1600, 2304, 4096])
+@pytest.mark.parametrize("width", [32, 64, 128])
+def test_features_that_are_taken_in_runs_lie_at_other_places_of_each_head(features, width):
+    taken = graph_op.sample(torch.arange(features).expand(128, -1), 1024)
+    starts = taken[0, :, 0]
+    assert starts.numel() >= 3
+    assert (starts % width).unique().numel() == min(starts.numel(), width // 16)
 
 
 @native

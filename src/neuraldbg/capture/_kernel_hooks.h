@@ -41,7 +41,7 @@ static int loss_at(PyObject *x, double *value) {
     if (!plainly() || !memory_of(x, &memory)) return 0;
     int leaf = has(x, torch.is_leaf, Py_True); /* where it is none there is a node, which need not be made an object */
     if (leaf < 0) return -1;
-    if (leaf || memory.numel != 1 || !memory.address) return 0;
+    if (leaf || memory.numel != 1 || !memory.contiguous || !memory.address) return 0;
     const char *at = (const char *)(intptr_t)memory.address;
     int64_t code = memory.code;
     if (code == FLOAT64) {
@@ -323,10 +323,10 @@ static PyObject *meet(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 
 static int add_hooks(PyObject *module) {
     PyObject **names[] = {&torch.dtype, &torch.layout, &torch.is_cpu, &torch.is_leaf, &torch.grad, &torch.grad_fn, &torch.hooks,
-                          &torch.contiguous, &torch.numel, &torch.pointer, &torch.adopt};
+                          &torch.contiguous, &torch.numel, &torch.pointer, &torch.adopt, &torch.negative};
     const char *said[] = {"dtype", "layout", "is_cpu", "is_leaf", "grad", "grad_fn", "_backward_hooks",
-                          "is_contiguous", "numel", "data_ptr", "_register_hook_dict"};
-    for (int i = 0; i < 11; i++)
+                          "is_contiguous", "numel", "data_ptr", "_register_hook_dict", "is_neg"};
+    for (int i = 0; i < 12; i++)
         if (!(*names[i] = PyUnicode_InternFromString(said[i]))) return -1;
     PyObject *gradient = PyType_FromSpec(&gradient_spec), *output = PyType_FromSpec(&output_spec);
     /* whoever saves a tensor with this hook need not be warned that the hook is not saved */

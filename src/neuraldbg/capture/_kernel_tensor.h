@@ -10,7 +10,7 @@ typedef struct {
     PyObject *strided;            /* torch.strided */
     PyObject *transforming;       /* tells whether function transforms are active */
     PyObject *ordered;            /* OrderedDict */
-    PyObject *dtype, *layout, *is_cpu, *is_leaf, *grad, *grad_fn, *hooks, *contiguous, *numel, *pointer, *adopt; /* names */
+    PyObject *dtype, *layout, *is_cpu, *is_leaf, *grad, *grad_fn, *hooks, *contiguous, *numel, *pointer, *adopt, *negative; /* names */
 } Torch;
 
 static Torch torch;
@@ -65,7 +65,7 @@ typedef struct {
 #define PATIENCE 4 /* errors after which it is not asked any more: each takes torch a millisecond */
 
 static int (*lend)(void *, Lent *);
-static int refused;
+static int refused; /* in all: what is refused once comes with every step, between others that are not */
 
 /* Takes the table out of its capsule, if there is one. */
 static void meet_exchange(PyObject *capsule) {
@@ -121,18 +121,29 @@ static int fill_asked(PyObject *x, Memory *memory) {
     return 1;
 }
 
-/* 1 for an ordinary tensor whose memory lies on the CPU in a dtype that is read; 0 for any other. To be asked outside of
-   function transforms. */
-static int memory_of(PyObject *x, Memory *memory) {
+/* What DLPack says of ordinary memory: 1 or 0, -1 where it says nothing. */
+static int fill(PyObject *x, Memory *memory) {
     Lent lent;
+    if (!lend) return -1;
+    if (!lend(x, &lent)) return fill_lent(&lent, memory);
+    PyErr_Clear(); /* of another kind, as a nested one */
+    if (++refused >= PATIENCE) lend = NULL;
+    return -1;
+}
+
+/* 1 for an ordinary tensor whose memory lies on the CPU in a dtype that is read; 0 for any other. To be asked outside of
+   function transforms. What is said to be negated when it is read, as the imaginary part of a conjugate, is not in
+   memory as it is; such a view of more than one element has holes. */
+static int memory_of(PyObject *x, Memory *memory) {
     if (!ordinary(x)) return 0;
     int found = has(x, torch.layout, torch.strided) == 1;
-    if (found && lend && !lend(x, &lent)) return fill_lent(&lent, memory);
-    if (found && lend) { /* of another kind, as a nested one */
-        PyErr_Clear();
-        if (++refused >= PATIENCE) lend = NULL;
+    int told = found ? fill(x, memory) : -1;
+    found = found && (told < 0 ? fill_asked(x, memory) : told);
+    if (found && memory->numel == 1) {
+        PyObject *negative = PyObject_CallMethodObjArgs(x, torch.negative, NULL);
+        Py_XDECREF(negative);
+        memory->contiguous &= negative == Py_False;
     }
-    found = found && fill_asked(x, memory);
     if (PyErr_Occurred()) {
         PyErr_Clear();
         return 0;

@@ -95,11 +95,13 @@ def _sample(x: Tensor, cap: int) -> Tensor:
     sizes = [_size(n) for n in x.shape]
     steps = _steps(sizes, cap)
     fixed = [isinstance(n, int) for n in x.shape]  # an offset on an axis of any size would be a condition on that
-    if 1 < len(sizes) < _IMAGES and fixed[-1] and _in_runs(sizes[-1], steps[-1]):
+    apart = _apart(sizes[-1], steps[-1]) if 1 < len(sizes) < _IMAGES and fixed[-1] else 0
+    if apart:
         # A compiler copies a run by one instruction, and it lies in one line of a cache; single elements took eight
         # times as long, and touched four times as many lines.
         x = x.unflatten(-1, (-1, _RUN))
         sizes[-1] //= _RUN
+        steps[-1] = apart
     for axis, (size, step) in enumerate(zip(sizes, steps, strict=True)):
         if step > 1:
             start = (size - 1) % step // 2 if fixed[axis] else 0
@@ -120,9 +122,16 @@ def whole(x: Tensor, cap: int) -> Tensor | None:
     return x.detach().clone() if fixed and max(_steps(sizes, cap), default=1) == 1 else None
 
 
-def _in_runs(size: int, step: int) -> bool:
-    """Whether features are taken in runs: where so many are left that they speak for all of the layer."""
-    return step > 1 and size % _RUN == 0 and size // _RUN >= _RUNS * step
+def _apart(size: int, step: int) -> int:
+    """Return of how many runs of features one is taken, no more of them than single ones every ``step``; 0 where too
+    few would be left to speak for the layer. An odd number: widths of heads and groups are even, and by an even one all
+    runs would lie at the same place of each, and some heads have none.
+    """
+    if step == 1 or size % _RUN:
+        return 0
+    runs = size // _RUN
+    spread = range(step | 1, runs + 1, 2)
+    return next((n for n in spread if -(-size // step) >= -(-runs // n) * _RUN >= _RUNS * _RUN), 0)
 
 
 def _size(n: Any) -> int:
@@ -153,7 +162,7 @@ _IMAGES = 4
 """Axes from which on the second is one of channels."""
 _POSITIONS, _FEATURES = 16, 64
 """What is left of either, about, as long as the other can be thinned out."""
-_RUN, _RUNS = 16, 4
+_RUN, _RUNS = 16, 3
 """Features that lie side by side, and how many such runs are taken at least."""
 
 

@@ -62,10 +62,10 @@ def set_hook(x: Tensor, hook: Callable[[Tensor], None]) -> None:
 
 def dense(x: Tensor) -> bool:
     """Whether the elements of ``x`` fill its memory without holes or overlaps, in whatever order: then order aside,
-    one pass over the memory is a pass over the elements.
+    one pass over the memory is a pass over the elements. What torch negates as it is read is not in memory as it is.
     """
     if x.is_contiguous():
-        return True
+        return not x.is_neg()
     expected = 1
     for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):
         if size == 1:
@@ -73,4 +73,4 @@ def dense(x: Tensor) -> bool:
         if stride != expected:
             return False
         expected *= size
-    return True
+    return not x.is_neg()

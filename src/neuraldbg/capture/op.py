@@ -123,7 +123,7 @@ def observe_cpu(x: Tensor, rows: Rows, row: int, cap: int, bound: float = 0.0, c
     if dense(x):
         native.observe(x.data_ptr(), CODES[x.dtype], numel, cap, address, bound, centre)
         return
-    flat = sample(x, cap or numel).contiguous()
+    flat = sample(x, cap or numel).resolve_neg().contiguous()
     native.observe(flat.data_ptr(), CODES[x.dtype], flat.numel(), 0, address, bound, centre)
     rows.values[row, TOTAL] += numel - flat.numel()
 
@@ -133,6 +133,7 @@ def _observe(x: Tensor, row: npt.NDArray[np.float64], cap: int, bound: float, ce
     flat = sample(in_memory_order(x), cap or x.numel())
     if flat.dtype not in (torch.float32, torch.float64):
         flat = flat.float()
+    flat = flat.resolve_neg()
     if bound:
         row[SATURATED] += int(torch.count_nonzero((flat - centre).abs() > bound))
     wide = flat.double().numpy()
