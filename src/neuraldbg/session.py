@@ -321,7 +321,7 @@ class NeuralDbg(Shown):
         try:
             return diagnose(run)
         except Exception as error:  # noqa: BLE001 (a training program must not fail because its diagnosis does)
-            self._capture.tally.caught()
+            self._capture.tally.caught("the diagnosis")
             reason = f"the diagnosis itself failed, which is an error in NeuralDBG: {error!r}"
             return Diagnosis("inconclusive", reason, events=run.events, unjudged=(Unjudged("the run", reason),))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.explain.builder import Build, falling, flat
@@ -168,3 +170,34 @@ def test_loss_summary_levels():
 def test_onset_is_the_first_bad_step():
     assert Case(STORIES["unstable_op"].fires().build()).onset == 30
     assert Case(Build().build()).onset is None
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        ({"failed": {"reading parameters and gradients": 23}}, "reading parameters and gradients failed 23 times"),
+        (
+            {"unread": {"3 other threads": "trained and were not followed"}},
+            "3 other threads trained",
+        ),
+    ],
+)
+def test_a_run_is_not_called_healthy_if_what_could_not_be_read_may_hold_the_fault(seen, said):
+    run = Build().build()
+    assert diagnose(run).verdict == "healthy"
+    found = diagnose(replace(run, info=replace(run.info, coverage={**run.info.coverage, **seen})))
+    assert found.verdict == "inconclusive"
+    assert said in found.summary
+    assert found.unjudged[0].reason.endswith("; the result may be incomplete")
+
+
+def test_a_failing_run_stays_failing_and_says_what_could_not_be_read():
+    build = Build(steps=200).loss_term(fed_by=["softmax"], normalised=True)
+    run = build.build()
+    before = diagnose(run)
+    seen = {**run.info.coverage, "failed": {"reading batches": 1}}
+    found = diagnose(replace(run, info=replace(run.info, coverage=seen)))
+    assert (found.verdict, found.summary) == (before.verdict, before.summary)
+    assert found.verdict != "inconclusive"
+    said = found.unjudged[0]
+    assert (said.what, said.reason) == ("reading batches", "failed 1 time; the result may be incomplete")

@@ -139,7 +139,7 @@ class Capture:
             self._close_unstepped()
             self.summarise()
         except Exception:  # noqa: BLE001 (whatever happens, torch is put back)
-            self.tally.caught()
+            self.tally.caught("closing the last step")
         finally:
             self.light.abandon()
             self.switch.turn_off()

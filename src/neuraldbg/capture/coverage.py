@@ -26,6 +26,7 @@ def coverage(capture: Capture, *, recompiled: bool, packed: bool) -> dict[str, A
         "never_fired": silent,
         "notes": _notes(hooks, recompiled=recompiled, packed=packed),
         "errors": hooks.tally.errors,
+        "failed": dict(hooks.tally.failed),
         "cost": capture.pace.cost(),
         "backwards": capture.losses.total,
         "models": len(models.found),

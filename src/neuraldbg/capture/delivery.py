@@ -116,7 +116,7 @@ class Delivery:
                         closed.scalars.update(closed.late.land(closed.taken))
                         odd |= self.heard(closed)
                     except Exception:  # noqa: BLE001 (a device that died tells nothing more; what is here still counts)
-                        self._tally.caught()
+                        self._tally.caught("fetching numbers from a device")
                 self._whole += 1
         return odd
 
@@ -184,7 +184,7 @@ class Delivery:
         except Exception as error:
             if isinstance(error, TrainingHalted):
                 raise
-            self._tally.caught()  # the steps after this one are still handed on
+            self._tally.caught("judging and recording steps")  # the steps after this one are still handed on
 
 
 def _step(closed: Closed, table: npt.NDArray[np.float64]) -> Step:

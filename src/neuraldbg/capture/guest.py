@@ -40,7 +40,8 @@ class Tally:
     """Counts internal errors, keeps the first one's traceback, and adds up the seconds we spend."""
 
     def __init__(self) -> None:
-        self.errors = 0
+        self.failed: dict[str, int] = {}
+        """How many times an error of ours ended what, in the words of the diagnosis: "reading losses and facts"."""
         self.first = ""
         self.seconds = 0.0
         self.parts: dict[str, float] = {}
@@ -59,11 +60,16 @@ class Tally:
         self.seconds += spent
         self.parts["layers"] = self.parts.get("layers", 0.0) + spent
 
-    def caught(self) -> None:
-        """Note the exception being handled; re-raise it in strict mode."""
+    @property
+    def errors(self) -> int:
+        """Internal errors so far."""
+        return sum(self.failed.values())
+
+    def caught(self, doing: str) -> None:
+        """Note the exception being handled, and what it ended: "reading batches". Re-raise it in strict mode."""
         if self.strict:
             raise  # noqa: PLE0704 (only called while an exception is handled)
-        self.errors += 1
+        self.failed[doing] = self.failed.get(doing, 0) + 1
         if not self.first:
             self.first = traceback.format_exc(limit=-4)
 
@@ -142,6 +148,9 @@ _PARTS = {
 }
 """What the methods that user code triggers are there for, for the breakdown of the time."""
 
+_FOLLOWED = ("calls of models", "light steps")
+_WATCHING = "following the training"
+
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound=HasTally)
@@ -150,6 +159,7 @@ S = TypeVar("S", bound=HasTally)
 def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R | None]:
     """Time a method that user code triggers, and keep its errors away from the user. TrainingHalted passes."""
     part = _PARTS.get(method.__name__, method.__name__)
+    doing = f"following {part}" if part in _FOLLOWED else f"reading {part}" if part in _PARTS.values() else _WATCHING
 
     @functools.wraps(method)
     def wrapper(self: S, *args: P.args, **kwargs: P.kwargs) -> R | None:
@@ -162,7 +172,7 @@ def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
         except TrainingHalted:
             raise
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-            tally.caught()
+            tally.caught(doing)
             return None
         finally:
             if outermost:

@@ -115,7 +115,7 @@ class _Hook:
             with torch.no_grad():
                 getattr(owner, moment)(self.path, *args)
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-            owner.scene.tally.caught()
+            owner.scene.tally.caught("following calls of layers")
 
 
 class _Arrives(_Hook):

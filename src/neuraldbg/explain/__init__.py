@@ -131,9 +131,9 @@ def _overhead(case: Case) -> float | None:
 
 def _blind_spots(case: Case) -> list[Unjudged]:
     """What could not be seen in this run, and which causes that leaves open."""
-    found = []
+    found = [Unjudged(gap.what, f"{gap.reason}; the result may be incomplete") for gap in verdict.gaps(case)]
     if not len(case.history):
-        return [Unjudged("every cause", "no optimizer step was recorded")]
+        return [*found, Unjudged("every cause", "no optimizer step was recorded")]
     if not len(case.loss):
         found.append(Unjudged("whether the model learns", "no loss was seen at a backward pass"))
     elif len(case.loss.finite) and case.loss.finite.values.min() < 0 < case.loss.finite.values.max():

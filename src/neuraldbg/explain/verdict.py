@@ -4,7 +4,8 @@
 - ``suspect``: it trains, but a credible cause is at work that is likely to hurt the result; or it learns nothing and no
   cause was found.
 - ``healthy``: it trains and nothing credible speaks against it. Events alone never make a run suspect.
-- ``inconclusive``: too little was seen.
+- ``inconclusive``: too little was seen, or nothing speaks against the run but something that may hold a fault could not
+  be read (``gaps``).
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from neuraldbg.explain.loops import rise
 from neuraldbg.explain.loss import FEW
 from neuraldbg.explain.ranking import CREDIBLE, ends_so
 from neuraldbg.explain.words import number, percent, plural
+from neuraldbg.nouns import Unjudged
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from neuraldbg.explain.case import Case
     from neuraldbg.nouns import Hypothesis
 
@@ -106,7 +110,25 @@ def _without_a_cause(case: Case, hypotheses: tuple[Hypothesis, ...], ending: str
         return "suspect", _sentence(what, None, hypotheses, rise(case, trouble.step)) + ending
     if trouble.kind == "unclear" and len(case.loss) < 100:
         return "inconclusive", f"{_course(case)} in {plural(steps, 'step')}: too few to tell.{ending}"
+    if unseen := gaps(case):
+        told = f"No problem found in {plural(steps, 'step')}: {_course(case, lower=True)}"
+        more = f" ({len(unseen) - 1} more below)" if len(unseen) > 1 else ""
+        hides = f"But a fault may hide in what was not read: {unseen[0].what} {unseen[0].reason}{more}"
+        return "inconclusive", f"{told}. {hides}.{ending}"
     return "healthy", f"No problem found in {plural(steps, 'step')}: {_course(case, lower=True)}.{ending}"
+
+
+def gaps(case: Case) -> list[Unjudged]:
+    """Return everything that could not be read and may hold a fault: a run with any is never called healthy. The reason
+    is the rest of a sentence that begins with ``what``.
+    """
+    seen = case.run.info.coverage
+    failed: Mapping[str, int] = seen.get("failed") or {}
+    unread: Mapping[str, str] = seen.get("unread") or {}
+    return [
+        *(Unjudged(what, f"failed {plural(times, 'time')}") for what, times in failed.items() if times),
+        *(Unjudged(what, reason) for what, reason in unread.items()),
+    ]
 
 
 def _little_told(case: Case) -> bool:

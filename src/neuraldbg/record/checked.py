@@ -122,6 +122,10 @@ def coverage(value: Any, name: str) -> dict[str, Any]:
         count(found[key], f"{name}.{key}")
     for key in found.keys() & _LISTS:
         texts(found[key], f"{name}.{key}")
+    for what, times in mapping(found.get("failed", {}), f"{name}.failed").items():
+        count(times, f"{name}.failed.{what}")
+    for what, reason in mapping(found.get("unread", {}), f"{name}.unread").items():
+        text(reason, f"{name}.unread.{what}")
     return {**found, "cost": _cost(found["cost"], f"{name}.cost")} if found.get("cost") is not None else found
 
 

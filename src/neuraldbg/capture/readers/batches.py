@@ -52,7 +52,7 @@ class Batches(Reader):
                 try:
                     self._deliver(iterator)
                 except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-                    self.scene.tally.caught()
+                    self.scene.tally.caught("reading batches")
             return batch
 
         return deliver

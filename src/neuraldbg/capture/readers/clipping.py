@@ -163,7 +163,7 @@ class Clipping(Reader):
             self.scene.did("clip" if kind == "norm" else "clip_value")
             self._waiting.append(Clip(kind, float(limit), id(first), self._backwards, touched, empty, self._scale))
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-            self.scene.tally.caught()
+            self.scene.tally.caught("reading clipping")
 
     # -- moments ------------------------------------------------------------------------------------------------
 

@@ -133,7 +133,7 @@ class LoopOrder(Reader):
                 if idle.zeroed & (idle.zeroed - 1) == 0:
                     self._describe(owner, idle)
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-            self.scene.tally.caught()
+            self.scene.tally.caught("reading loop order")
 
     def _watch(self, opt: Optimizer) -> Idle | None:
         idle = self._idle.get(opt)

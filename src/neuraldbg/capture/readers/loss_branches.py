@@ -173,7 +173,7 @@ class _Listener:
             if self.owner.scene.switch:
                 self.owner.hear(self.ways, sent)
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-            self.owner.scene.tally.caught()
+            self.owner.scene.tally.caught("reading loss branches")
 
 
 READER = LossBranches

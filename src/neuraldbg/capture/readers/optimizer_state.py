@@ -123,7 +123,7 @@ class OptimizerState(Reader):
         try:
             act(subject)
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-            self.scene.tally.caught()
+            self.scene.tally.caught("reading optimizer state")
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 

@@ -134,7 +134,7 @@ class Schedule(Reader):
         try:
             act(subject)
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-            self.scene.tally.caught()
+            self.scene.tally.caught("reading schedule")
 
     # -- what they tell -----------------------------------------------------------------------------------------
 

@@ -109,7 +109,7 @@ class Ties(Reader):
             ]
             return [(known, name) for name, known in named if known != name][:_PAIRS]
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-            self.scene.tally.caught()
+            self.scene.tally.caught("reading ties")
             return []
 
     def _part(self, module: nn.Module, before: list[tuple[str, str]], by: str) -> None:
@@ -120,7 +120,7 @@ class Ties(Reader):
             parted = [(a, b) for a, b in before if now.get(a) is not now.get(b)]
             self._parted += [(weakref.ref(module), a, b, by) for a, b in parted][: _PAIRS - len(self._parted)]
         except Exception:  # noqa: BLE001
-            self.scene.tally.caught()
+            self.scene.tally.caught("reading ties")
 
     def step_begins(self, stream: Stream, opt: Any) -> None:
         """Compare before the first step of a model changes anything."""
