@@ -44,6 +44,9 @@ static Place *place_of(Value handle) {
     return page ? page + handle % PAGE : NULL;
 }
 
+/* Whether this thread is to read into a table now. */
+static int reads(const Place *place) { return place && place->rows && followed(place->clock); }
+
 static int64_t code_of_handle(Handle x) {
     int32_t found, (*known[DTYPES])(void) = {aoti_torch_dtype_float32, aoti_torch_dtype_float64,
                                              aoti_torch_dtype_float16, aoti_torch_dtype_bfloat16};
@@ -111,7 +114,7 @@ static void graph_observe(Value *stack, uint64_t arguments, uint64_t results) {
     (void)arguments, (void)results;
     Place *place = place_of(stack[2]);
     void *rows = NULL; /* those of the argument: a compiler may have handed over a copy, and copy that back */
-    if (place && place->rows) aoti_torch_get_data_ptr((Handle)(uintptr_t)stack[1], &rows);
+    if (reads(place)) aoti_torch_get_data_ptr((Handle)(uintptr_t)stack[1], &rows);
     double began = rows ? seconds() : 0.0;
     size_t n = 0;
     torch_list_size((Handle)(uintptr_t)stack[0], &n);
@@ -140,7 +143,7 @@ static void graph_observe_at(Value *stack, uint64_t arguments, uint64_t results)
     (void)arguments, (void)results;
     Place *place = place_of(stack[2]);
     void *rows = NULL;
-    const double *at = place && place->rows ? places_of(stack[3]) : NULL;
+    const double *at = reads(place) ? places_of(stack[3]) : NULL;
     if (at && at[0] >= 0.0 && !aoti_torch_get_data_ptr((Handle)(uintptr_t)stack[1], &rows)) {
         double began = seconds();
         read_handle((Handle)(uintptr_t)stack[0], (double *)rows + (int64_t)at[0] * WIDTH, (int64_t)stack[4], at[2], at[3]);
@@ -153,7 +156,7 @@ static void graph_observe_at(Value *stack, uint64_t arguments, uint64_t results)
 
 /* Reads a gradient, if there is a place to write to, and deletes it. */
 static void read_gradient(Handle grad, Place *place, int64_t row, int64_t total) {
-    if (place && place->rows && row >= 0) {
+    if (reads(place) && row >= 0) {
         double began = seconds();
         read_handle(grad, place->rows + row * WIDTH, total, 0.0, 0.0);
         *place->clock += seconds() - began;

@@ -23,6 +23,13 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* Whether this thread is the one that is followed, or any is: clock[1] holds its number (Tally.clock of guest.py). */
+static int followed(const double *clock) {
+    int64_t thread;
+    memcpy(&thread, clock + 1, sizeof thread);
+    return !thread || thread == (int64_t)PyThread_get_thread_ident();
+}
+
 /* Reads a tensor into a row: 1 if it was read, 0 if its memory is not contiguous. */
 static int read_memory(const Memory *x, int64_t cap, double bound, double centre, double *row) {
     if (!x->contiguous || x->numel <= 0 || !x->address) return 0;
@@ -172,7 +179,7 @@ static PyObject *gradient_call(PyObject *object, PyObject *args, PyObject *kwarg
     if (!grad) return NULL;
     double began = seconds();
     Memory memory;
-    if (self->known && plainly() && memory_of(grad, &memory) &&
+    if (self->known && followed(self->clock) && plainly() && memory_of(grad, &memory) &&
         read_memory(&memory, self->cap, self->bound, self->centre, self->row)) {
         *self->clock += seconds() - began;
         Py_RETURN_NONE;

@@ -175,7 +175,7 @@ static PyObject *light_enter(PyObject *object, PyObject *args) {
     }
     self->few.plan = (const Entry *)(intptr_t)few, self->all.plan = (const Entry *)(intptr_t)all;
     self->taken = taken, self->last = last;
-    self->thread = PyThreadState_Get();
+    self->thread = PyThread_get_thread_ident();
     self->stepping = self->passing = 0;
     self->losses = 0, self->sum = self->own = 0.0;
     self->sites.count = 0;
@@ -249,6 +249,17 @@ static PyObject *light_drain(PyObject *object, PyObject *const *args, Py_ssize_t
     return PyLong_FromLongLong(n);
 }
 
+PyDoc_STRVAR(lend_doc, "lend(within)\n--\n\n"
+"Take nothing more from the program, and say True, if no step is under way, or, `within` one, no part of it; else False.");
+
+static PyObject *light_lend(PyObject *object, PyObject *within) {
+    Light *self = (Light *)object;
+    int begun = self->seen || self->losses;
+    if (self->passing || self->stepping || (begun && within != Py_True)) Py_RETURN_FALSE;
+    self->thread = 0;
+    Py_RETURN_TRUE;
+}
+
 PyDoc_STRVAR(forget_doc, "forget()\n--\n\nHold nothing of the newest call: it raised.");
 
 static PyObject *light_forget(PyObject *object, PyObject *none) {
@@ -265,6 +276,11 @@ static PyObject *light_waiting(PyObject *object, void *none) {
 static PyObject *light_entered(PyObject *object, void *none) {
     (void)none;
     return PyBool_FromLong(((Light *)object)->entered);
+}
+
+static PyObject *light_busy(PyObject *object, void *none) {
+    (void)none;
+    return PyBool_FromLong(((Light *)object)->passing || ((Light *)object)->stepping);
 }
 
 /* ---------------------------------------------------------------- the type */
@@ -328,11 +344,13 @@ static PyMethodDef light_methods[] = {
     {"see", light_see, METH_VARARGS, see_doc},
     {"drain", FAST(light_drain), drain_doc},
     {"forget", light_forget, METH_NOARGS, forget_doc},
+    {"lend", light_lend, METH_O, lend_doc},
     {NULL, NULL, 0, NULL},
 };
 static PyGetSetDef light_getters[] = {
     {"waiting", light_waiting, NULL, "How many lines wait.", NULL},
     {"entered", light_entered, NULL, "Whether steps are taken.", NULL},
+    {"busy", light_busy, NULL, "Whether a backward pass or a step is under way.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyType_Slot light_slots[] = {

@@ -39,7 +39,7 @@ typedef struct {
     PyObject *groups, *rate, *params, *steps; /* names */
     /* while it is entered */
     int entered, stepping, passing;
-    PyThreadState *thread;
+    unsigned long thread; /* whose steps are taken, 0 for nobody's any more */
     PyObject *opt; /* a weak reference */
     PyObject *stream, *models;
     PyObject *owner; /* of the plans */
@@ -57,7 +57,7 @@ typedef struct {
 /* _kernel.c is compiled as if there were no NaN: comparisons do not tell. */
 static int a_number(double value) { return bits64(value) < INFINITE64; }
 
-static int mine(const Light *self) { return self->entered && PyThreadState_Get() == self->thread; }
+static int mine(const Light *self) { return self->entered && PyThread_get_thread_ident() == self->thread; }
 
 static void forget_seen(Light *self) {
     PyObject *seen = self->seen;

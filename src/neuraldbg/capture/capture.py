@@ -15,6 +15,7 @@ one step.
 from __future__ import annotations
 
 import weakref
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.capture.coverage import coverage
@@ -28,6 +29,7 @@ from neuraldbg.capture.light import Light
 from neuraldbg.capture.losses import Losses
 from neuraldbg.capture.models import Models
 from neuraldbg.capture.optimizers import Optimizers
+from neuraldbg.capture.owner import Owner
 from neuraldbg.capture.pace import Pace
 from neuraldbg.capture.packed import REGIONS
 from neuraldbg.capture.params import Params
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
     from neuraldbg.config import CaptureSettings
     from neuraldbg.nouns import Fact, Layout, Step
 
+_PATIENCE_S, _ASKED_S = 1.0, 0.05
+"""Seconds that the end of a session, and a question, wait at most for another thread that trains."""
 _READ_BACKWARDS = 32
 """Backward passes of one step in which facts are read: a loop whose steps nobody sees has one step that never ends."""
 
@@ -78,10 +82,11 @@ class Capture:
         self.hooks = HookManager(layers=None, param_grads=False, settings=settings, tally=self.tally)
         self.params = Params(self.hooks.table)
         self.switch = Switch()
+        self.owner = Owner(self.switch, self.hooks)
         self.scene = Scene(settings, self.hooks, self.params, self.switch)
         self.readers = Readers(self.scene)
         tell = self.readers.at
-        self.models = Models(self.hooks, self.params, self._before_pass, self.switch, tell, discover=discover)
+        self.models = Models(self.hooks, self.params, self._before_pass, self.owner, tell, discover=discover)
         self.optimizers = Optimizers(
             self.params,
             self.tally,
@@ -89,7 +94,7 @@ class Capture:
             self._begin,
             self._ready,
             self._end,
-            self.switch,
+            self.owner,
             tell,
             self.models.tell_of_glimpse,
         )
@@ -101,6 +106,8 @@ class Capture:
         self.light = Light(self.hooks, self.optimizers, self.losses, self.models, self.layouts, self.settle)
         self.hooks.table.grows, self.light.reopen = self.light.leave, self._reopen
         self.losses.light = self.models.light = self.optimizers.light = self.scene.light = self.light
+        self.owner.light, self.owner.busy, self.owner.progress = self.light, self._busy, self._progress
+        self.owner.differentiating, self.owner.release = lambda: self.losses.differentiating, self._release
         self._judge, self._halt, self._note = judge, halt, note
         self.delivery = Delivery(self.hooks.table, self.tally, emit)
         self.pace = self.light.pace = Pace(settings, self.tally, self.delivery, background)
@@ -120,6 +127,7 @@ class Capture:
 
     def start(self) -> None:
         """Begin to listen."""
+        self.owner.follow(get_ident())
         self.pace.start()
         self.switch.turn_on()
         self._packed = REGIONS.entered
@@ -134,6 +142,8 @@ class Capture:
     def stop(self) -> None:
         """Close the last step, and leave torch as it was found."""
         try:
+            with self.owner.asked(_PATIENCE_S, within=True):
+                self.owner.seize()
             self.flush()
             self.light.leave()
             self._close_unstepped()
@@ -152,17 +162,25 @@ class Capture:
             self.stretches.forget_compiled()
 
     def flush(self) -> None:
-        """Close the step that is open, and hand on all that are closed: whoever asks wants to see them, and waits."""
-        try:
-            self._close_open()
-            self._tell_light()
-        finally:
-            self.delivery.deliver(wait=True)
+        """Close the step that is open, and hand on all that are closed: whoever asks wants to see them, and waits.
+
+        Asked by another thread than trains, a step that is not over stays open.
+        """
+        with self.owner.asked(_ASKED_S) as still:
+            try:
+                if still:
+                    self._close_open()
+                self._tell_light()
+            finally:
+                self.delivery.deliver(wait=still)  # no device is asked but by the thread that trains
 
     def summarise(self) -> None:
         """Hand on what only the whole run so far can tell."""
-        self.readers.at("summarise")
-        facts, self.scene.facts = tuple(self.scene.facts), []
+        facts: tuple[Fact, ...] = ()
+        with self.owner.asked(_ASKED_S) as still:
+            if still:
+                self.readers.at("summarise")
+                facts, self.scene.facts = tuple(self.scene.facts), []
         if facts and self._note is not None:
             self._note(facts)
 
@@ -188,8 +206,24 @@ class Capture:
 
     def manual_step(self) -> None:
         """End a step that no hook can see: see ``Unhooked.ends``."""
-        if self._pending or self.unhooked.ends():
+        if self.switch.here() and (self._pending or self.unhooked.ends()):
             self._close()
+            self.owner.open = False
+
+    def _busy(self) -> bool:
+        """Whether an operation of the thread that is followed is under way, as far as Python's hooks know."""
+        return self.models.inside or self.losses.differentiating or self.optimizers.stepping
+
+    def _progress(self) -> tuple[int, ...]:
+        """Return how far the thread that is followed has come."""
+        return self.hooks.passes, self.models.evals, self.losses.total, self.hooks.step + self.light.waiting
+
+    def _release(self) -> None:
+        """The thread that is followed has ended, or is given up: nothing of it is under way."""
+        self.owner.claiming = False
+        self.models.release()
+        self.losses.release()
+        self.optimizers.release()
 
     # -- what the parts tell ------------------------------------------------------------------------------------
 
@@ -244,7 +278,7 @@ class Capture:
                 self._halt(reason, step)
 
     def _end(self, stream: Stream) -> None:
-        self._pending = True
+        self._pending, self.owner.open = True, False
         self._together |= len(self._open) > 1
         # A step stays open only while a second optimizer may still belong to it. One compiled as a whole cannot be seen
         # to begin its next pass.

@@ -24,7 +24,7 @@ def coverage(capture: Capture, *, recompiled: bool, packed: bool) -> dict[str, A
         "layers": len(hooks.probes),
         "seen": len(hooks.probes) - len(silent),
         "never_fired": silent,
-        "notes": _notes(hooks, recompiled=recompiled, packed=packed),
+        "notes": [*capture.owner.notes(), *_notes(hooks, recompiled=recompiled, packed=packed)],
         "errors": hooks.tally.errors,
         "failed": dict(hooks.tally.failed),
         "cost": capture.pace.cost(),

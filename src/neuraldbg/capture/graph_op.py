@@ -11,6 +11,7 @@ import math
 import pkgutil
 import zlib
 from pathlib import Path
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-_open: dict[int, Tensor] = {}
-"""By handle the tables that are written to now."""
+_open: dict[int, tuple[Tensor, npt.NDArray[np.int64]]] = {}
+"""By handle the tables that are written to now, and in which thread alone, shape (1,), 0 for any."""
 
 
 def begin(handle: int, table: Tensor, clock: npt.NDArray[np.float64]) -> None:
-    """Write to a table, shape (rows, op.WIDTH), from now on, and add the seconds spent to ``clock``, shape (1,)."""
-    _open[handle] = table
+    """Write to a table, shape (rows, op.WIDTH), from now on. ``clock`` has shape (2,): see ``Tally``."""
+    _open[handle] = table, clock[1:].view("int64")
     if NATIVE:
         native.point(handle, table.data_ptr(), clock.ctypes.data)
 
@@ -43,6 +44,12 @@ def rest(handle: int) -> None:
         native.point(handle, 0, 0)
 
 
+def of_another_thread(handle: int) -> bool:
+    """Return True if a table is written to now, but not by the current thread."""
+    found = _open.get(handle)
+    return found is not None and found[1][0] not in (0, get_ident())
+
+
 def _observe(
     xs: list[Tensor], table: Tensor, handle: int, rows: list[int], totals: list[int], bounds: list[float]
 ) -> None:
@@ -50,7 +57,7 @@ def _observe(
 
     ``totals`` are the elements of what they are samples of, ``bounds`` bound and centre of saturation of each in turn.
     """
-    if handle not in _open:
+    if handle not in _open or of_another_thread(handle):
         return
     for x, row, total, bound, centre in zip(xs, rows, totals, bounds[::2], bounds[1::2], strict=True):
         _read(x, table, row, total, bound, centre)
@@ -61,8 +68,8 @@ def _observe_gradients(grads: list[Tensor], handle: int, rows: list[int], totals
 
     The table is named by its handle: a tensor saved for backward may not be written to before it is used.
     """
-    table = _open.get(handle)
-    if table is not None:
+    if handle in _open and not of_another_thread(handle):
+        table, _ = _open[handle]
         for grad, row, total in zip(grads, rows, totals, strict=True):
             if row >= 0:
                 _read(grad, table, row, total)
@@ -72,7 +79,7 @@ def _observe_gradients(grads: list[Tensor], handle: int, rows: list[int], totals
 def _observe_at(x: Tensor, table: Tensor, handle: int, places: Tensor, total: int) -> None:
     """The same of one sample, by the ``places`` of a ``Plan``."""
     row, _, bound, centre = places.tolist()
-    if handle in _open and row >= 0:
+    if handle in _open and row >= 0 and not of_another_thread(handle):
         _read(x, table, int(row), total, bound, centre)
 
 

@@ -11,6 +11,7 @@ import gc
 import os
 import traceback
 import weakref
+from threading import get_ident
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
@@ -49,9 +50,15 @@ class Tally:
         self.inside = False
         """Whether our code runs already: what it calls is not counted twice."""
         self.strict = bool(os.environ.get("NEURALDBG_STRICT"))
-        self.clock = np.zeros(1)
-        """Seconds that the native hooks of layers have taken since they were last collected, shape (1,)."""
+        self.clock = np.zeros(2)
+        """What native hooks share, shape (2,): the seconds that they have taken since those were last collected, and the
+        thread in which they read, an integer of 64 bits, 0 for any."""
+        self._followed: Any = memoryview(self.clock[1:].view(np.int64))  # type: ignore[arg-type]
         self._spent: Any = memoryview(self.clock)  # type: ignore[arg-type] # a number of an array that is cold takes microseconds
+
+    def follow(self, thread: int) -> None:
+        """Have native hooks read in one thread alone, 0 for any."""
+        self._followed[0] = thread
 
     def collect(self) -> None:
         """Add what the native hooks have taken."""
@@ -85,32 +92,41 @@ class Switch:
     """Whether our stand-ins for torch's functions act: not after the session, though another tool may have wrapped them
     meanwhile and keep calling them, and not in a forked child, whose copy of the session nobody reads.
 
-    It is true while a step is read in full. In light steps it is ``on`` and not true.
+    It is true while a step is read in full, in the thread that is followed. In light steps it is ``on`` and not true.
     """
 
     def __init__(self) -> None:
         self.on = False
         """Whether the session runs, in this process."""
+        self.full = False
+        """Whether steps are read in full now."""
+        self.thread = get_ident()
+        """The thread that is followed: see ``Owner``."""
+        self.lends: Callable[[], bool] = lambda: False
+        """Tells whether the current thread, which is another, works for that one."""
         self._awake = True
-        self._acts = False
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_off(weakref.ref(self)))
 
     def turn_on(self) -> None:
         """Act, in this process."""
-        self.on, self._acts = True, self._awake
+        self.on, self.full = True, self._awake
 
     def turn_off(self) -> None:
         """Pass everything through from now on."""
-        self.on = self._acts = False
+        self.on = self.full = False
 
     def wake(self, *, awake: bool) -> None:
         """Begin or end a stretch of steps that are read in full."""
         self._awake = awake
-        self._acts = self.on and awake
+        self.full = self.on and awake
 
     def __bool__(self) -> bool:
-        return self._acts
+        return self.full and (get_ident() == self.thread or self.lends())
+
+    def here(self) -> bool:
+        """Return True if the session runs and the current thread is followed."""
+        return self.on and (get_ident() == self.thread or self.lends())
 
 
 def _off(switch: weakref.ref[Switch]) -> Callable[[], None]:
@@ -134,7 +150,7 @@ class HasTally(Protocol):
 _PARTS = {
     "read": "layers",
     "read_first_units": "layers",
-    "observe_grad": "layers",
+    "_observe_grad": "layers",
     "enter": "calls of models",
     "leave": "calls of models",
     "_look": "calls of models",
@@ -142,8 +158,8 @@ _PARTS = {
     "commit": "calls of models",
     "before": "losses and facts",
     "after": "losses and facts",
-    "begins": "parameters and gradients",
-    "ends": "parameters and gradients",
+    "_begins": "parameters and gradients",
+    "_ends": "parameters and gradients",
     "_evaluated": "parameters and gradients",
 }
 """What the methods that user code triggers are there for, for the breakdown of the time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -79,6 +80,8 @@ class HookManager:
         """Whether this step has histograms: native code takes none."""
         self.thread: int | None = None
         """The thread whose passes are read, None for any: another may serve predictions while this one trains."""
+        self.lends: Callable[[], bool] = lambda: False
+        """Tells whether the current thread, which is another, works for that one."""
         self.passes = 0
         """Counts forward passes: call indices start again with each."""
         self.marks = Marks()
@@ -140,16 +143,32 @@ class HookManager:
         gone = [path for path in mine if self.modules[path] is not now.get(path)]
         dropped = [self.modules[path] for path in gone]
         for path, module in zip(gone, dropped, strict=True):
-            del self.layers[path], self.modules[path]
-            self.called.pop(path, None)
-            probe = self.probes.pop(path, None)
-            self.direct.pop(id(module), None)
-            if probe is not None and probe.removable is not None:
-                probe.removable.remove()
+            self._forget(path, module)
         added = {path: module for path, module in now.items() if path not in self.layers}
         for path, module in added.items():
             self._add(path, module, name)
         return added, dropped
+
+    def drop(self, name: str) -> list[nn.Module]:
+        """Take all hooks off a model. Returns its modules; their rows stay, and are not read any more."""
+        mine = [path for path, layer in self.layers.items() if layer.model == name]
+        modules = [self.modules[path] for path in mine]
+        for path, module in zip(mine, modules, strict=True):
+            self._forget(path, module)
+        roots = {id(module) for module in modules}
+        for edge in [edge for edge in self._edges if id(edge[0]) in roots]:
+            edge[2].remove()
+            self._edges.remove(edge)
+        self._attached -= roots
+        return modules
+
+    def _forget(self, path: str, module: nn.Module) -> None:
+        del self.layers[path], self.modules[path]
+        self.called.pop(path, None)
+        probe = self.probes.pop(path, None)
+        self.direct.pop(id(module), None)
+        if probe is not None and probe.removable is not None:
+            probe.removable.remove()
 
     def lift(self) -> None:
         """Take the hooks off the layers for some steps: one that does nothing still costs a microsecond or two.
@@ -296,9 +315,17 @@ class HookManager:
             self.table.reset([row])  # .grad is a running sum over micro-batches: the last reading counts
             self.table.observe(grad, row)
 
-    @guarded
+    def here(self) -> bool:
+        """Return True if what the current thread computes is read."""
+        return self.thread is None or self.thread == get_ident() or self.lends()
+
     def observe_grad(self, row: int, grad: Tensor) -> None:
-        """Read the gradient at a module's output; called by autograd."""
+        """Read the gradient at a module's output; called by autograd, in whatever thread runs the backward pass."""
+        if self.here():
+            self._observe_grad(row, grad)
+
+    @guarded
+    def _observe_grad(self, row: int, grad: Tensor) -> None:
         if op.observable(grad):
             self.table.observe(grad, row)
 

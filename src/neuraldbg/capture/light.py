@@ -110,6 +110,17 @@ class Light:
         return self._native is not None and bool(self._native.entered)
 
     @property
+    def stepping(self) -> bool:
+        """Whether a backward pass or a step that is taken is under way."""
+        return self._native is not None and bool(self._native.busy)
+
+    def lends(self, *, within: bool) -> bool:
+        """Take nothing more in the thread whose steps are taken, where none is under way, or none is within a backward
+        pass or a call of the optimizer; False where one is. Then ``leave``.
+        """
+        return not self.entered or bool(self._native.lend(within))
+
+    @property
     def waiting(self) -> int:
         """Steps that were taken and not told yet."""
         return int(self._native.waiting) if self._native is not None else 0
@@ -189,6 +200,7 @@ class Light:
             seen, losses, total, own, stepping, rate, norm, turn = self._native.leave()
             self._models.resume(seen)
             self._losses.resume(losses, total)
+            self._models.owner.open |= bool(seen or losses or stepping)
             self._spend(own)
             stream, stepped = self._stream, self._stepped
             self._stream = self._stepped = self._seen = None

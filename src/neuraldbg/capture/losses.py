@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -106,11 +107,20 @@ class Losses:
         self._rows: dict[tuple[str, str, int], int | None] = {}
         self._depth = 0
 
+    @property
+    def differentiating(self) -> bool:
+        """Whether the thread that is followed runs a backward pass."""
+        return self._depth > 0
+
+    def release(self) -> None:
+        """Forget the backward pass under way: its thread has ended."""
+        self._depth = 0
+
     def wrap(self, original: Callable[..., Any], roots: str) -> Callable[..., Any]:
         """Make the function that stands in for ``torch.autograd.backward`` or ``grad``."""
         accumulates = roots == "tensors"
         switch = self.models.switch
-        take, passed = self.light.take, self.light.passed
+        take, passed, owner = self.light.take, self.light.passed, self.models.owner
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             if accumulates and args and not self._depth and take(args[0]):
@@ -120,7 +130,11 @@ class Losses:
                 finally:
                     self._depth -= 1
                     passed()
-            if self._depth or torch.compiler.is_compiling() or not switch.on:
+            if torch.compiler.is_compiling() or not switch.on:
+                return original(*args, **kwargs)
+            if not owner.claims() and not self._asks():
+                return self._beside(original, args, kwargs)
+            if self._depth:
                 return original(*args, **kwargs)
             if not switch and args and isinstance(args[0], Tensor):
                 return self._lightly(original, args, kwargs, accumulates)
@@ -135,11 +149,27 @@ class Losses:
             finally:
                 self._depth -= 1
                 self.after(before, accumulates)
+                owner.claiming = False
 
         wrapped.__name__ = getattr(original, "__name__", roots)
         wrapped.__doc__ = original.__doc__
         wrapped.__wrapped__ = original  # type: ignore[attr-defined]
         return wrapped
+
+    def _asks(self) -> bool:
+        """Whether the backward pass of another thread than was followed is followed."""
+        owner = self.models.owner
+        if owner.lends():
+            return True
+        stranger = owner.strangers.get(get_ident())
+        helps = stranger is not None and stranger.helps
+        return owner.asks("backward", ours=helps, new=self.models.discover)
+
+    @passed_through
+    def _beside(self, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Run a backward pass of a thread that is not followed."""
+        with self.models.owner.differentiates_beside():
+            return original(*args, **kwargs)
 
     @guarded
     def before(self, roots: Any, accumulates: bool) -> tuple[Tensor | float, float, Backward] | None:
@@ -177,6 +207,7 @@ class Losses:
             return original(*args, **kwargs)
         finally:
             self._depth -= 1
+            self.models.owner.claiming = False
             if loss is not None and (self.models.reached or not self.models.must_be_reached):
                 kept = self.values if accumulates else self.asides
                 if len(kept) < _LOSSES:
@@ -212,6 +243,8 @@ class Losses:
             self.models.must_be_reached = True
             self.terms = None
             return
+        if not self.models.owner.trained:
+            self.models.owner.trains()
         kept = self.values if accumulates else self.asides
         if len(kept) < _LOSSES:
             kept.append(loss[:2])

@@ -7,8 +7,8 @@ A pass counts as training once a backward reached its output. Evaluation with gr
 from __future__ import annotations
 
 import functools
-import threading
 import weakref
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,9 +27,9 @@ from neuraldbg.nouns import Site
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from neuraldbg.capture.guest import Switch
     from neuraldbg.capture.hooks import HookManager
     from neuraldbg.capture.light import Light
+    from neuraldbg.capture.owner import Owner
     from neuraldbg.capture.params import Params
 
 _graph_task = torch._C._current_graph_task_id  # noqa: SLF001
@@ -49,7 +49,7 @@ class Models:
         hooks: HookManager,
         params: Params,
         before_pass: Callable[[], None],
-        switch: Switch,
+        owner: Owner,
         tell: Callable[..., None],
         *,
         discover: bool,
@@ -60,7 +60,7 @@ class Models:
         self.outermost: dict[nn.Module, Model] = {}
         """What the program calls."""
         self._call: Call | None = None
-        self.switch = switch
+        self.owner, self.switch = owner, owner.switch
         self.hooks = hooks
         self._before_pass = before_pass
         self._current: Pass | None = None
@@ -88,9 +88,16 @@ class Models:
         self._inside = False
         self._seen: tuple[Model, nn.Module, Any, Any] | None = None
         """The newest call of the current light step: model, module, arguments."""
-        self._thread = hooks.thread = threading.get_ident()
-        self._trained = False
-        """Whether a backward has reached a pass of that thread."""
+
+    @property
+    def inside(self) -> bool:
+        """Whether the thread that is followed is in a call of a watched model."""
+        return self._inside
+
+    def release(self) -> None:
+        """Forget the call under way: its thread has ended."""
+        self._inside = False
+        self._call = self._current = self._seen = None
 
     @collecting_later()
     def watch(self, module: nn.Module, name: str = "", *, prefix: str = "") -> Model:
@@ -125,6 +132,7 @@ class Models:
     def wrap_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Make the function that stands in for ``nn.Module.__call__``."""
         is_compiling, traced, switch = torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, self.switch
+        owner = self.owner
         light, ours = self.light, _stands_for(original)
         glance, forget = light.glance, light.forget
         direct = self.hooks.direct
@@ -164,17 +172,19 @@ class Models:
                 finally:
                     self._inside = False
             if not (self.enter(module, args, kwargs) if switch else self._glimpse(module, args, kwargs)):
-                return heard(module, args, kwargs)
+                return heard(module, args, kwargs)  # also in a thread that is not followed
             self._inside = True
             try:
                 output = heard(module, args, kwargs)
             except BaseException:  # out of memory, say, and the program tries again: hold nothing of the batch
                 self._call = self._current = self._seen = None
+                owner.claiming = False
                 raise
             finally:
                 self._inside = False
             if self._current is not None or self._call is not None:
                 self.leave(output)
+            owner.claiming = False
             return output
 
         return call
@@ -184,10 +194,8 @@ class Models:
         """Begin an outermost call; False if it is none of ours."""
         if _graph_task() != -1 or _tracing() is not None or op.transforming():
             return False
-        if threading.get_ident() != self._thread and not self._take_over():
-            return False
         model = self._model_of(module)
-        if model is None:
+        if model is None or not self.owner.claims():
             return False
         self.entered = True
         self._before_pass()
@@ -204,6 +212,8 @@ class Models:
             self._begin_call(Call(model, module, args, kwargs, False, True, first))
             return True
         training, evaluating = model.root.training, self._evaluating(model)
+        self.owner.open = True
+        model.thread = get_ident()
         hooks.active = not evaluating and hooks.sampled
         still = sum(1 for layer in model.mode_layers.values() if not layer.training)
         self._current = Pass(model, training, still, first)
@@ -216,8 +226,15 @@ class Models:
 
     def _glimpse(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
         """Begin a call in a light step: nobody is told of it unless its loss looks odd."""
-        model = self._of.get(module) if self.switch.on else None
-        if model is None or threading.get_ident() != self._thread or _graph_task() != -1:
+        switch = self.switch
+        model = self._known(module) if switch.on else None
+        if (model is None and not switch.full) or _graph_task() != -1:
+            return False
+        if not self.owner.claims() and not self._asks(module, model):
+            return False
+        if switch:  # in a thread that was not followed until now
+            return bool(self.enter(module, args, kwargs))
+        if model is None:
             return False
         self._before_pass()
         if self.switch:  # the step that this has closed was the last light one
@@ -226,6 +243,7 @@ class Models:
         if self.light.sighted:
             self._look(module, args, kwargs)
         if torch.is_grad_enabled():
+            self.owner.open = True
             self._seen = (model, module, args, kwargs)
             if self.must_be_reached:
                 self._current = Pass(model, model.root.training, 0, first=False)
@@ -270,17 +288,25 @@ class Models:
         self._call = call
         self._tell("call_begins", call)
 
-    def _take_over(self) -> bool:
-        """Whether this thread is the one that trains: the first one with a backward, until it ends.
+    def _asks(self, module: nn.Module, model: Model | None) -> bool:
+        """Whether this thread, which is another than was followed, is followed from now on.
 
         A program may train in a thread of its own while the one that imported torch shows a window; another may serve
         predictions while the first trains, and that must not end a step.
         """
-        if not torch.is_grad_enabled() or (self._trained and _alive(self._thread)):
+        if not torch.is_grad_enabled() or _tracing() is not None or op.transforming():
             return False
-        self._thread = self.hooks.thread = threading.get_ident()
-        self._trained = False
-        return True
+        if model is None and not (self.discover and has_parameters(module)):
+            return False
+        trained = model is not None and (model.trained_in_train_mode or model.trained_in_eval_mode)
+        front = trained and model is not None and (model.entry is None or model.entry() is wraps(module))
+        return self.owner.asks("call", ours=front, new=True)
+
+    def _known(self, module: nn.Module) -> Model | None:
+        try:
+            return self._of.get(module)
+        except TypeError:  # a module that cannot be hashed
+            return None
 
     @guarded
     def leave(self, output: Any) -> None:
@@ -298,13 +324,23 @@ class Models:
                 break
             if x.requires_grad and x.grad_fn is not None:
                 graded = True
-                set_hook(x, hook_of(self.commit, current))
+                set_hook(x, hook_of(self._reached, current))
         self.graded += graded and current.first and call is not None and not call.evaluating
 
+    def _reached(self, done: Pass, grad: Tensor) -> None:
+        """Hear that a backward reached a pass's output; called by autograd, in whatever thread runs the backward."""
+        if self.hooks.here():
+            self.commit(done)
+        else:
+            self.owner.reached_beside(done.model.thread)
+
     @guarded
-    def commit(self, done: Pass, grad: Tensor) -> None:
-        """Note that a backward reached a pass's output; called by autograd."""
-        self.reached = self._trained = True
+    def commit(self, done: Pass) -> None:
+        """Note that a backward reached a pass's output."""
+        self.reached = True
+        if not self.owner.trained:
+            self.owner.trains()
+            self._drop_untrained()
         if done.committed:
             return
         done.committed = True
@@ -351,6 +387,18 @@ class Models:
         self._of[module] = known
         return known
 
+    def _drop_untrained(self) -> None:
+        """Give up models that were found as several threads began to train at once, and another thread calls."""
+        mine = self.switch.thread
+        for model in [model for model in self.found if self.discover and model.thread not in (0, mine)]:
+            if model.trained_in_train_mode or model.trained_in_eval_mode:
+                continue
+            self.found.remove(model)
+            self.params.forget({id(module) for module in self.hooks.drop(model.name)})
+            for module in [module for module, known in self._of.items() if known is model]:
+                self._of[module] = None
+            self.outermost = {module: known for module, known in self.outermost.items() if known is not model}
+
     def _discover(self, module: nn.Module) -> Model:
         root, name, others = find_root(module)
         root = wraps(root)
@@ -389,7 +437,3 @@ def _stands_for(call: Callable[..., Any]) -> bool:
     code = getattr(call, "__code__", None)
     known = code is not None and code.co_names == ("_compiled_call_impl", "_call_impl")
     return known and call is nn.Module._wrapped_call_impl  # noqa: SLF001
-
-
-def _alive(thread: int) -> bool:
-    return any(each.ident == thread for each in threading.enumerate())

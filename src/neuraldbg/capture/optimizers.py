@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
     from torch.utils.hooks import RemovableHandle
 
-    from neuraldbg.capture.guest import Switch, Tally
+    from neuraldbg.capture.guest import Tally
     from neuraldbg.capture.light import Light
+    from neuraldbg.capture.owner import Owner
     from neuraldbg.capture.params import Params, Watched
     from neuraldbg.capture.stepped import Stepped
 
@@ -53,14 +54,14 @@ class Optimizers:
         begin: Callable[[Stream, bool], None],
         ready: Callable[[], None],
         end: Callable[[Stream], None],
-        switch: Switch,
+        owner: Owner,
         tell: Callable[..., None],
         tell_of_call: Callable[[], None],
     ) -> None:
         self._tell, self._tell_of_call = tell, tell_of_call
         self.light: Light
         """Takes the light steps that go as usual, before they come here."""
-        self.switch = switch
+        self.owner, self.switch = owner, owner.switch
         self.params = params
         self.tally = tally
         self.streams: list[Stream] = []
@@ -129,11 +130,32 @@ class Optimizers:
                 return stream
         return None
 
-    @guarded
+    @property
+    def stepping(self) -> bool:
+        """Whether the thread that is followed steps an optimizer."""
+        return bool(self._running)
+
+    def release(self) -> None:
+        """Forget the step under way: its thread has ended."""
+        self._running.clear()
+
     def begins(self, opt: Optimizer, args: Any, kwargs: Any) -> Any:
-        """The hook before a step of any optimizer."""
-        if not self.switch.on:
+        """The hook before a step of any optimizer, in whatever thread."""
+        if not self.switch.on or not (self.owner.claims() or self._asks(opt)):
             return None
+        given = self._begins(opt, args, kwargs)
+        self.owner.claiming = False  # what is under way stands in ``_running``
+        return given
+
+    def _asks(self, opt: Optimizer) -> bool:
+        """Whether a step in another thread than was followed is followed."""
+        if self.owner.lends():
+            return True
+        ours = opt in self._by_opt or self.params.in_optimizer(opt)
+        return self.owner.asks("step", ours=ours, new=ours)
+
+    @guarded
+    def _begins(self, opt: Optimizer, args: Any, kwargs: Any) -> Any:
         stream = self._known(opt)
         if (stream is None or self.switch) and not self._relevant(opt):
             return None
@@ -250,10 +272,19 @@ class Optimizers:
         self.params.read_gradients(watched)
         self._ready()
 
-    @guarded
     def ends(self, opt: Optimizer, args: Any, kwargs: Any) -> None:
-        """The hook after a step of any optimizer."""
-        stream = self._known(opt) if self.switch.on else None
+        """The hook after a step of any optimizer, in whatever thread."""
+        if not self.switch.on:
+            return
+        if self.switch.here():
+            self._ends(opt)
+            return
+        self.params.shared |= self.params.in_optimizer(opt)
+        self.owner.steps_beside(shared=self.params.shared)
+
+    @guarded
+    def _ends(self, opt: Optimizer) -> None:
+        stream = self._known(opt)
         if stream is None:
             return
         self.light.leave()
@@ -304,7 +335,7 @@ class Optimizers:
         cleared = self._fresh = False
         self._running.clear()  # a step that raised never ended
         for stream in self.streams:
-            if not stream.checks or stream.stale == 0.0:
+            if not stream.checks or stream.stale == 0.0 or self.params.shared:
                 continue
             share = stale_share(stream.tensors())
             stream.left = place(stream.tensors()) if share else None
@@ -347,7 +378,7 @@ class Optimizers:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             def scale(scaler: Any, outputs: Any) -> Any:
                 scaled = original(scaler, outputs)
-                if self.switch.on and scaler.is_enabled() and isinstance(scaled, Tensor):
+                if self.switch.here() and scaler.is_enabled() and isinstance(scaled, Tensor):
                     self.loss_scale = float(scaler.get_scale())
                     note(scaled, self.loss_scale)
                 return scaled

@@ -80,10 +80,11 @@ class Regions:
         if number is None:
             return True
         made = int(number())
-        if any(made >= first for begun in list(self._open.values()) for first in begun):
-            return True
-        at = bisect_right(self._first, made)
-        return at > 0 and made < self._last[at - 1]
+        with self._lock:  # other threads add regions meanwhile
+            if any(made >= first for begun in self._open.values() for first in begun):
+                return True
+            at = bisect_right(self._first, made)
+            return at > 0 and made < self._last[at - 1]
 
 
 REGIONS = Regions()

@@ -78,6 +78,9 @@ class Params:
         self._dtypes: dict[torch.dtype, str] = {}
         self.outside = 0.0
         """The largest change of a small weight between its last step and this, relative to its size."""
+        self.shared = False
+        """Whether a thread that is not followed has stepped some of them: what changed between two steps, or what is left
+        of gradients, says nothing then."""
         self.forgot: Callable[[], None] = lambda: None
         """Told when parameters are no longer watched: whoever holds them for steps that are over lets go."""
 
@@ -169,7 +172,7 @@ class Params:
         """
         self.outside = 0.0
         self.read_weights(watched, again=again)
-        if self._open is not None and not again:
+        if self._open is not None and not again and not self.shared:
             self.outside = self._open.samples.change_outside(_SMALL)
         self.read_gradients(watched, scale, again=again)
 

@@ -23,6 +23,8 @@ class Model:
     trained_in_eval_mode: bool = False
     entry: weakref.ref[nn.Module] | None = None
     """The part that the program calls first: the root, unless it never calls that."""
+    thread: int = 0
+    """The thread that has called it last with gradients and was followed, 0 if none has."""
 
 
 @dataclass(eq=False)

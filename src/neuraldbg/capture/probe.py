@@ -96,7 +96,7 @@ class Probe:
         if not owner.active or _tracing() is not None:
             return None
         again = _graph_task() != -1  # inside a backward pass: activation checkpointing computes the forward again,
-        if owner.thread not in (None, get_ident()) and not again:  # in whatever thread autograd uses
+        if owner.thread not in (None, get_ident()) and not (again and owner.here()):  # in whatever thread autograd uses
             return None
         first = self.quick is not None and self.seen_pass != owner.passes and not again
         plain = first and owner.nodes is None and not owner.binned

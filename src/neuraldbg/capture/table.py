@@ -8,7 +8,7 @@ for: ``Table.send``.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -52,6 +52,8 @@ class Table:
         """Whether a site was refused because all rows are taken."""
         self.version = 0
         """Grows when something is learnt of the sites."""
+        self.strangers: dict[int, Any] = {}
+        """Threads whose training is not followed, by number: what they run is not read."""
         self.grows: Callable[[], None] = lambda: None
         """Called before there is a new site."""
         self._limit = rows

@@ -48,7 +48,7 @@ only to be read; eager mode reads them where they lie. Of independent values so 
 class Graph:
     """What is gathered while a graph is traced. Hooks of the watched models open and close it.
 
-    ``table`` has shape (rows, op.WIDTH); the seconds spent are added to ``clock``, shape (1,). Compiled graphs find
+    ``table`` has shape (rows, op.WIDTH); ``clock`` has shape (2,): see ``Tally``. Compiled graphs find
     this by its ``handle``, all in the same way: what they find in several ways they would compare at every call.
     """
 
@@ -238,6 +238,8 @@ class Edge:
         """Open the graph, or have read what was kept and close it."""
         graph = _graphs.get(self.handle)
         if graph is None or torch.compiler.is_exporting():
+            return
+        if not torch.compiler.is_compiling() and graph_op.of_another_thread(self.handle):
             return
         if graph.reads and self.opens:
             graph.samples.clear()

@@ -5,7 +5,6 @@ Its hooks are set when such a pass begins and removed when it ends, so that no o
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +76,7 @@ class Visits(Reader, ABC):
         """Whether a call is one to look at: of the thread that trains, outside of compiling and tracing."""
         if torch.compiler.is_compiling() or not self._handles:
             return False
-        return _tracing() is None and self.scene.hooks.thread in (None, threading.get_ident())
+        return _tracing() is None and self.scene.hooks.here()
 
     def _layers(self) -> dict[str, nn.Module]:
         modules = self.scene.hooks.modules
