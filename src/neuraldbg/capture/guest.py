@@ -10,13 +10,13 @@ import functools
 import gc
 import os
 import traceback
-import weakref
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 
 from neuraldbg.errors import TrainingHalted
+from neuraldbg.forks import tell_children
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,8 +87,7 @@ class Switch:
         """Whether the session runs, in this process."""
         self._awake = True
         self._acts = False
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_off(weakref.ref(self)))
+        tell_children(self)
 
     def turn_on(self) -> None:
         """Act, in this process."""
@@ -98,6 +97,10 @@ class Switch:
         """Pass everything through from now on."""
         self.on = self._acts = False
 
+    def in_child(self) -> None:
+        """Act no more in a forked child."""
+        self.turn_off()
+
     def wake(self, *, awake: bool) -> None:
         """Begin or end a stretch of steps that are read in full."""
         self._awake = awake
@@ -105,15 +108,6 @@ class Switch:
 
     def __bool__(self) -> bool:
         return self._acts
-
-
-def _off(switch: weakref.ref[Switch]) -> Callable[[], None]:
-    def in_child() -> None:
-        mine = switch()
-        if mine is not None:
-            mine.turn_off()
-
-    return in_child
 
 
 class HasTally(Protocol):
