@@ -100,6 +100,7 @@ class Capture:
         self.layouts = Layouts(self.hooks, self.losses)
         self.light = Light(self.hooks, self.optimizers, self.losses, self.models, self.layouts, self.settle)
         self.hooks.table.grows, self.light.reopen = self.light.leave, self._reopen
+        self.switch.hushed = self.light.leave
         self.losses.light = self.models.light = self.optimizers.light = self.scene.light = self.light
         self._judge, self._halt, self._note = judge, halt, note
         self.delivery = Delivery(self.hooks.table, self.tally, emit)

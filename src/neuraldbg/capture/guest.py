@@ -10,6 +10,7 @@ import functools
 import gc
 import os
 import traceback
+import weakref
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
@@ -84,18 +85,32 @@ class Switch:
 
     def __init__(self) -> None:
         self.on = False
-        """Whether the session runs, in this process."""
+        """Whether the session runs, in this process, and listens."""
+        self.hushed: Callable[[], None] = lambda: None
+        """Called before it stops listening for a while."""
+        self._runs = False
         self._awake = True
         self._acts = False
+        _switches.add(self)
         tell_children(self)
 
     def turn_on(self) -> None:
         """Act, in this process."""
-        self.on, self._acts = True, self._awake
+        self._runs = True
+        self.listen()
 
     def turn_off(self) -> None:
         """Pass everything through from now on."""
+        self._runs = self.on = self._acts = False
+
+    def hush(self) -> None:
+        """Pass everything through until ``listen``."""
+        self.hushed()
         self.on = self._acts = False
+
+    def listen(self) -> None:
+        """Act again, unless the session has ended meanwhile."""
+        self.on, self._acts = self._runs, self._runs and self._awake
 
     def in_child(self) -> None:
         """Act no more in a forked child."""
@@ -108,6 +123,24 @@ class Switch:
 
     def __bool__(self) -> bool:
         return self._acts
+
+
+_switches: weakref.WeakSet[Switch] = weakref.WeakSet()
+
+
+@contextlib.contextmanager
+def unheard() -> Iterator[None]:
+    """Run code of ours that calls models, backward passes or functions of torch unheard by every session there is: none
+    of it is part of the program.
+    """
+    listening = [switch for switch in list(_switches) if switch.on]
+    try:
+        for switch in listening:
+            switch.hush()
+        yield
+    finally:
+        for switch in listening:
+            switch.listen()
 
 
 class HasTally(Protocol):
