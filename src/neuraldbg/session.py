@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 _TELL_EVERY = 256
 """Steps after which the run file is told anew how well the program could be seen."""
-_active: NeuralDbg | None = None
 
 
 class NeuralDbg(Shown):
@@ -133,17 +132,16 @@ class NeuralDbg(Shown):
         self.stop(_outcome(error))
 
     def start(self) -> None:
-        """Attach. AttachError if another session is running: two would read each other's hooks."""
-        global _active
-        if _active is not None:
-            message = "another NeuralDbg session is running; stop it first, or watch both models with discover=True"
-            raise AttachError(message)
+        """Attach. AttachError if this session has been started before. Another one may be running: each listens for
+        itself, and answers as if it were alone.
+        """
         if self._recorder is not None:
-            message = "this session has ended; make a new NeuralDbg to watch again"
+            state = "runs already" if self._running else "has ended; make a new NeuralDbg to watch again"
+            message = f"this session {state}"
             raise AttachError(message)
         self._info = replace(self._info, started=time.time())
         self._recorder = Recorder(self._wanted, self.settings.record, self._info, pull=self._capture.deliver_late)
-        _active, self._running = self, True
+        self._running = True
         try:
             self._capture.start()
             if self._model is not None:
@@ -155,10 +153,9 @@ class NeuralDbg(Shown):
 
     def stop(self, outcome: Outcome | None = None) -> None:
         """Detach, leave torch as it was found, and save the run. Does nothing when not running."""
-        global _active
         if not self._running:
             return
-        self._running, _active = False, None
+        self._running = False
         self._capture.stop()
         if self._snapshots is not None:
             self._snapshots.detach()

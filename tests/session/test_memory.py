@@ -96,3 +96,93 @@ def test_no_tensor_with_a_graph_is_kept(make: type, options: dict) -> None:
             step()
             assert graphs() <= before
     assert graphs() <= before
+
+
+SESSIONS = """
+import collections, gc, json, pathlib, shutil, statistics, sys, tempfile, threading, tracemalloc
+import torch
+from torch import nn
+from neuraldbg import NeuralDbg
+from tests.conftest import torch_namespaces
+
+count, traced = int(sys.argv[1]), sys.argv[2] == "traced"
+folder = pathlib.Path(tempfile.mkdtemp())
+
+def pages():
+    return int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+
+def train(out, fails):
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    try:
+        with NeuralDbg(model, out=out, probes=False):
+            for _ in range(2):
+                optimizer.zero_grad()
+                model(torch.ones(3, 4)).sum().backward()
+                optimizer.step()
+            if fails:
+                raise KeyError("of the program")
+    except KeyError:
+        pass
+
+def session(number):
+    kind = number % 4
+    args = (folder / str(number) if kind == 1 else None), kind == 2
+    if kind == 3:
+        thread = threading.Thread(target=train, args=args)
+        thread.start()
+        thread.join()
+    else:
+        train(*args)
+
+def several(first, count):
+    for number in range(first, first + count):
+        session(number)
+    for made in folder.iterdir():
+        shutil.rmtree(made)
+    gc.collect()
+
+def kinds():
+    return collections.Counter(type(o).__qualname__ for o in gc.get_objects())
+
+several(0, 100)
+if traced:
+    tracemalloc.start()
+    several(0, 40)
+torch_before = torch_namespaces()
+before, bytes_before, resident = kinds(), tracemalloc.get_traced_memory()[0], [pages()]
+for part in range(count // 100):
+    several(part * 100, 100)
+    resident.append(pages())
+grown = {kind: n for kind, n in (kinds() - before).items() if n > 40}
+left = [name for name, (_, held) in torch_namespaces().items() if held != torch_before[name][1]]
+print(json.dumps({
+    "grown": grown, "traced": tracemalloc.get_traced_memory()[0] - bytes_before, "left": left,
+    "resident": [4096 * n for n in resident],
+}))
+"""
+
+
+def sessions(count: int, how: str) -> dict:
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", SESSIONS, str(count), how]
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_sessions_leave_nothing() -> None:
+    """With a run file, without, with an exception inside, and in a thread: three functions were left of each."""
+    found = sessions(200, "traced")
+    assert found["grown"] == {}
+    assert found["left"] == []
+    assert found["traced"] < 200 * 500, "2,000 sessions leave less than a megabyte"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc")
+def test_2000_sessions_grow_by_less_than_a_megabyte() -> None:
+    found = sessions(2000, "resident")
+    assert found["grown"] == {}
+    assert min(found["resident"][-5:]) - max(found["resident"][:5]) < 2**20, found["resident"]

@@ -105,6 +105,7 @@ class Capture:
         self.layouts = Layouts(self.hooks, self.losses)
         self.light = Light(self.hooks, self.optimizers, self.losses, self.models, self.layouts, self.settle)
         self.hooks.table.grows, self.light.reopen = self.light.leave, self._reopen
+        self.switch.hushed = self.light.leave
         self.losses.light = self.models.light = self.optimizers.light = self.scene.light = self.light
         self.owner.light, self.owner.busy, self.owner.progress = self.light, self._busy, self._progress
         self.owner.differentiating, self.owner.release = lambda: self.losses.differentiating, self._release

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 import numpy as np
 
 from neuraldbg.errors import TrainingHalted
+from neuraldbg.forks import tell_children
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,24 +98,41 @@ class Switch:
 
     def __init__(self) -> None:
         self.on = False
-        """Whether the session runs, in this process."""
+        """Whether the session runs, in this process, and listens."""
         self.full = False
         """Whether steps are read in full now."""
         self.thread = get_ident()
         """The thread that is followed: see ``Owner``."""
         self.lends: Callable[[], bool] = lambda: False
         """Tells whether the current thread, which is another, works for that one."""
+        self.hushed: Callable[[], None] = lambda: None
+        """Called before it stops listening for a while."""
+        self._runs = False
         self._awake = True
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_off(weakref.ref(self)))
+        _switches.add(self)
+        tell_children(self)
 
     def turn_on(self) -> None:
         """Act, in this process."""
-        self.on, self.full = True, self._awake
+        self._runs = True
+        self.listen()
 
     def turn_off(self) -> None:
         """Pass everything through from now on."""
+        self._runs = self.on = self.full = False
+
+    def hush(self) -> None:
+        """Pass everything through until ``listen``."""
+        self.hushed()
         self.on = self.full = False
+
+    def listen(self) -> None:
+        """Act again, unless the session has ended meanwhile."""
+        self.on, self.full = self._runs, self._runs and self._awake
+
+    def in_child(self) -> None:
+        """Act no more in a forked child."""
+        self.turn_off()
 
     def wake(self, *, awake: bool) -> None:
         """Begin or end a stretch of steps that are read in full."""
@@ -129,13 +147,22 @@ class Switch:
         return self.on and (get_ident() == self.thread or self.lends())
 
 
-def _off(switch: weakref.ref[Switch]) -> Callable[[], None]:
-    def in_child() -> None:
-        mine = switch()
-        if mine is not None:
-            mine.turn_off()
+_switches: weakref.WeakSet[Switch] = weakref.WeakSet()
 
-    return in_child
+
+@contextlib.contextmanager
+def unheard() -> Iterator[None]:
+    """Run code of ours that calls models, backward passes or functions of torch unheard by every session there is: none
+    of it is part of the program.
+    """
+    listening = [switch for switch in list(_switches) if switch.on]
+    try:
+        for switch in listening:
+            switch.hush()
+        yield
+    finally:
+        for switch in listening:
+            switch.listen()
 
 
 class HasTally(Protocol):

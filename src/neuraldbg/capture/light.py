@@ -8,8 +8,6 @@ looks odd, it hands to Python's hooks, which ``leave`` first: then all is as if 
 from __future__ import annotations
 
 import math
-import os
-import weakref
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +17,7 @@ import torch
 from neuraldbg.capture.glimpses import Seen
 from neuraldbg.capture.kernel import native
 from neuraldbg.capture.table import Raw
+from neuraldbg.forks import tell_children
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,8 +100,7 @@ class Light:
             made = self._native = native.Light(*at, keep, *slow, settle, perf_counter, torch.is_grad_enabled)
             self.begins, self.ends, self.glance = made.begins, made.ends, made.glance
             self.take, self.passed, self.forget = made.take, made.passed, made.forget
-            if hasattr(os, "register_at_fork"):
-                os.register_at_fork(after_in_child=_abandon(weakref.ref(self)))
+            tell_children(self)
 
     @property
     def entered(self) -> bool:
@@ -215,6 +213,10 @@ class Light:
                 self._needed = _PLAIN if self._taken >= 4 * self._needed else min(2 * self._needed, _RARELY)
             self._plain = 0
 
+    def in_child(self) -> None:
+        """Take no more steps in a forked child."""
+        self.abandon()
+
     def abandon(self) -> None:
         """Take no more steps and tell of none, without a lock: in a forked child nobody may ever let go of it."""
         if self._native is not None:
@@ -256,17 +258,6 @@ class Light:
         tally = self._hooks.tally
         tally.seconds += seconds
         tally.parts["light steps"] = tally.parts.get("light steps", 0.0) + seconds
-
-
-def _abandon(light: weakref.ref[Light]) -> Callable[[], None]:
-    """Return what a forked child does: nobody reads there."""
-
-    def in_child() -> None:
-        mine = light()
-        if mine is not None:
-            mine.abandon()
-
-    return in_child
 
 
 class Line(NamedTuple):

@@ -34,6 +34,8 @@ class Regions:
         """Thread -> the numbers at which its open regions began."""
         self._first: list[int] = []
         self._last: list[int] = []
+        self._booking: set[int] = set()
+        """Threads in which a region begins or ends just now."""
         self._sessions = 0
         self.entered = 0
         """How many have begun: a session sees by it whether there were any in its time."""
@@ -72,6 +74,18 @@ class Regions:
             if len(self._first) > _REGIONS:
                 del self._first[1], self._last[0]
 
+    def booked(self, book: Callable[[], None], original: Callable[..., Any], *args: Any) -> Any:
+        """Call ``original`` and book once what each of several sessions has put a function of ours in the place of."""
+        thread = threading.get_ident()
+        if thread in self._booking:  # the function of another session calls this one
+            return original(*args)
+        self._booking.add(thread)
+        try:
+            book()
+            return original(*args)
+        finally:
+            self._booking.discard(thread)
+
     def hold(self, node: Node) -> bool:
         """Whether a node may have been made in one. A node that has no number is taken to be."""
         if not (self._first or self._open):
@@ -107,8 +121,7 @@ def wrap_enter(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     @functools.wraps(original)
     def enter(region: Any) -> Any:
-        REGIONS.enter()
-        return original(region)
+        return REGIONS.booked(REGIONS.enter, original, region)
 
     return enter
 
@@ -118,8 +131,7 @@ def wrap_exit(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def leave(region: Any, *error: Any) -> Any:
-        REGIONS.leave()
-        return original(region, *error)
+        return REGIONS.booked(REGIONS.leave, original, region, *error)
 
     return leave
 

@@ -9,12 +9,13 @@
     torch._dynamo.utils.nnmodule_has_hooks          for what Dynamo does otherwise, since a layer has hooks
 
 A patch is removed only if it is still the one in place: a tool that patched after us keeps working, and our function
-stays harmless below it.
+stays harmless below it. Where what is above it is of another session, that one puts back what was before both.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -43,7 +44,7 @@ class Patches:
     """Replaces attributes, and restores them in reverse order."""
 
     def __init__(self) -> None:
-        self._saved: list[tuple[Any, str, Any, Any, bool]] = []
+        self._saved: list[_Put] = []
         self._followed = False
         self._call: Any = None
 
@@ -53,7 +54,9 @@ class Patches:
         original = getattr(owner, name)
         patched = passed_through(make(original))
         setattr(owner, name, patched)
-        self._saved.append((owner, name, vars(owner).get(name, patched), original, own))
+        put = _Put(owner, name, vars(owner).get(name, patched), original, own)
+        self._saved.append(put)
+        _in_place.append(put)
 
     def listen(
         self,
@@ -92,15 +95,38 @@ class Patches:
         """Put everything back."""
         self._followed = False
         while self._saved:
-            owner, name, patched, original, own = self._saved.pop()
-            if vars(owner).get(name) is not patched:
+            put = self._saved.pop()
+            _in_place.remove(put)
+            if vars(put.owner).get(put.name) is not put.patched:
+                put.pass_on()
                 continue
-            if own:
-                setattr(owner, name, original)
+            if put.own:
+                setattr(put.owner, put.name, put.original)
             else:
-                delattr(owner, name)
-            if patched is self._call:
-                _tell_dynamo(patched, original)
+                delattr(put.owner, put.name)
+            if put.patched is self._call:
+                _tell_dynamo(put.patched, put.original)
+
+
+@dataclass(eq=False)
+class _Put:
+    """A function of ours in the place of ``original``, which ``owner`` itself held or inherited."""
+
+    owner: Any
+    name: str
+    patched: Any
+    original: Any
+    own: bool
+
+    def pass_on(self) -> None:
+        """Let the function of a session that began later, which stands above this one, be followed by the original."""
+        for other in _in_place:
+            if other.owner is self.owner and other.name == self.name and other.original is self.patched:
+                other.original, other.own = self.original, self.own
+
+
+_in_place: list[_Put] = []
+"""What all sessions have put in place, in order."""
 
 
 def _tell_dynamo(patched: Any, original: Any) -> None:

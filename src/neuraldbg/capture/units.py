@@ -41,6 +41,8 @@ class Units:
         self._rows: list[int] = []
         self._starts: list[int] = []
         self._sizes: list[int] = []
+        self._used = 0
+        """Units of all sites; there is room for more."""
         self._highest = np.zeros(0, np.float32)
         self._fired = np.zeros(0, np.int64)
         self._views: dict[int, npt.NDArray[np.float32]] = {}
@@ -64,15 +66,25 @@ class Units:
 
     def _add(self, row: int, units: int, step: int) -> None:
         self._arrays = None
-        self._starts.append(len(self._highest))
-        self._sizes.append(units)
+        start, end = self._used, self._used + units
+        if end > len(self._highest):
+            self._make_room(end)
+        self._highest[start:end], self._fired[start:end] = -np.inf, step - 1
         self._rows.append(row)
+        self._starts.append(start)
+        self._sizes.append(units)
         self._since[row] = step
-        self._highest = np.concatenate([self._highest, np.full(units, -np.inf, np.float32)])
-        self._fired = np.concatenate([self._fired, np.full(units, step - 1, np.int64)])
+        self._views[row] = self._highest[start:end]
+        self._used = end
+
+    def _make_room(self, units: int) -> None:
+        """Double the room, as a list does: a model of thousands of layers adds its sites one by one."""
+        more = np.empty(max(units, 2 * len(self._highest)) - self._used, np.float32)
+        self._highest = np.concatenate([self._highest[: self._used], more])
+        self._fired = np.concatenate([self._fired[: self._used], np.empty(len(more), np.int64)])
         self._views = {
-            r: self._highest[start : start + size]
-            for r, start, size in zip(self._rows, self._starts, self._sizes, strict=True)
+            row: self._highest[start : start + size]
+            for row, start, size in zip(self._rows, self._starts, self._sizes, strict=True)
         }
 
     def observe(self, row: int, x: Tensor, axis: int, cap: int) -> None:
@@ -105,8 +117,8 @@ class Units:
         if not self._touched:
             return None
         self._touched = False
-        highest = self._highest.copy()
-        self._highest[:] = -np.inf
+        highest = self._highest[: self._used].copy()
+        self._highest[: self._used] = -np.inf
         return highest
 
     def awaited(self) -> list[Awaited]:

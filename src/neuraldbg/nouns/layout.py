@@ -124,11 +124,8 @@ class Layout:
 
     def rows(self, kind: str, module: str | None = None, name: str | None = None) -> tuple[int, ...]:
         """Rows of the sites of a kind, optionally of one layer and parameter or leaf name."""
-        return tuple(
-            row
-            for row in self._by_kind.get(kind, ())
-            if (module is None or self.sites[row].module == module) and (name is None or self.sites[row].name == name)
-        )
+        rows = self._by_kind.get(kind, ()) if module is None else self._by_layer.get((kind, module), ())
+        return rows if name is None else tuple(row for row in rows if self.sites[row].name == name)
 
     @cached_property
     def _by_kind(self) -> dict[str, tuple[int, ...]]:
@@ -136,3 +133,10 @@ class Layout:
         for row, site in enumerate(self.sites):
             found.setdefault(site.kind, []).append(row)
         return {kind: tuple(rows) for kind, rows in found.items()}
+
+    @cached_property
+    def _by_layer(self) -> dict[tuple[str, str], tuple[int, ...]]:
+        found: dict[tuple[str, str], list[int]] = {}
+        for row, site in enumerate(self.sites):
+            found.setdefault((site.kind, site.module), []).append(row)
+        return {key: tuple(rows) for key, rows in found.items()}

@@ -11,12 +11,12 @@ import os
 import sqlite3
 import threading
 import time
-import weakref
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from neuraldbg.errors import RunFileError
+from neuraldbg.forks import tell_children
 from neuraldbg.nouns import RunInfo, RunRecord
 from neuraldbg.record import schema
 from neuraldbg.record.backlog import Backlog, Batch
@@ -76,8 +76,7 @@ class Recorder:
         self._wake = threading.Event()
         self._stop = False
         self._thread = threading.Thread(target=self._run, name="neuraldbg-writer", daemon=True)
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_leave_alone(weakref.ref(self)))
+        tell_children(self)
         self._drain()
         self._thread.start()
 
@@ -241,6 +240,16 @@ class Recorder:
             db.execute("PRAGMA journal_mode = DELETE")
         _close_quietly(db)
 
+    def in_child(self) -> None:
+        """Do nothing more in a forked child, and keep the parent's connection from ever being closed there.
+
+        A child that closes an inherited connection can remove the parent's locks and log
+        (https://sqlite.org/howtocorrupt.html#_carrying_an_open_database_file_across_a_fork).
+        """
+        self._forked = True
+        if self._db is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
+
     def _tell(self, problem: str) -> None:
         self.problem = problem if self.problem is None else f"{self.problem} Later, {problem}"
 
@@ -252,20 +261,3 @@ def _words(error: Exception) -> str:
 def _close_quietly(db: sqlite3.Connection) -> None:
     with suppress(Exception):  # it may be left because it failed
         db.close()
-
-
-def _leave_alone(recorder: weakref.ref[Recorder]) -> Callable[[], None]:
-    """Return what a forked child does: keep the parent's connection from ever being closed there.
-
-    A child that closes an inherited connection can remove the parent's locks and log
-    (https://sqlite.org/howtocorrupt.html#_carrying_an_open_database_file_across_a_fork).
-    """
-
-    def in_child() -> None:
-        copy = recorder()
-        if copy is not None:
-            copy._forked = True  # noqa: SLF001
-            if copy._db is not None:  # noqa: SLF001
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(copy._db))  # noqa: SLF001
-
-    return in_child

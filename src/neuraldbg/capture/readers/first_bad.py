@@ -19,6 +19,7 @@ from torch import Tensor
 from neuraldbg.capture import elsewhere
 from neuraldbg.capture.birth import backward_birth, bad_input, bad_target, forward_birth, loss_birth
 from neuraldbg.capture.experiment import Bench, rebuilt, undisturbed
+from neuraldbg.capture.guest import unheard
 from neuraldbg.capture.kernel import native
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.names import wraps
@@ -164,12 +165,10 @@ class FirstBad(Reader):
             return False
         model, called, args, kwargs = self._pass
         module = called()
-        switch = self.scene.switch
         if module is None:
             return False
-        switch.turn_off()
         try:
-            with undisturbed():
+            with unheard(), undisturbed():
                 bench = Bench(model.name, twin(module), _held(args), _held(kwargs))
                 for mine, theirs in zip(bench.module.modules(), module.modules(), strict=True):
                     mine.training = theirs.training
@@ -179,8 +178,6 @@ class FirstBad(Reader):
             return False
         except Exception:  # noqa: BLE001 (the pass cannot be made again: that is no error of ours)
             return False
-        finally:
-            switch.turn_on()
         if found is None:
             return False
         prefix = f"{model.prefix}." if model.prefix and found["layer"] else ""

@@ -18,7 +18,7 @@ from torch import Tensor
 from neuraldbg.capture.differences import compare
 from neuraldbg.capture.experiment import undisturbed
 from neuraldbg.capture.frames import user_place
-from neuraldbg.capture.guest import guarded
+from neuraldbg.capture.guest import guarded, unheard
 from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
 
@@ -107,12 +107,10 @@ class Functions(Reader):
 
     def _try(self, cls: Any, args: list[Any], place: Place | None) -> None:
         began = time.perf_counter()
-        self.scene.switch.turn_off()  # what follows is no part of the training
         try:
-            with undisturbed(), torch.no_grad(), torch.autocast("cpu", enabled=False):
+            with unheard(), undisturbed(), torch.no_grad(), torch.autocast("cpu", enabled=False):
                 found = compare(cls, args)
         finally:
-            self.scene.switch.turn_on()
             self._spent += time.perf_counter() - began
         value = {
             "name": cls.__name__, "layer": self._feeds[cls], "judged": found.judged, "reason": found.reason,

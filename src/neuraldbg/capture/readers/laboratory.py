@@ -14,6 +14,7 @@ import torch
 from neuraldbg.capture.experiment import SECONDS, Bench, Target, rebuilt, undisturbed
 from neuraldbg.capture.experiments import experiments
 from neuraldbg.capture.graph import op_name
+from neuraldbg.capture.guest import unheard
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.names import wraps
 from neuraldbg.capture.packed import saved
@@ -136,13 +137,8 @@ class Laboratory(Reader):
             self._try(name, one, targets)
 
     def _try(self, name: str, held: _Held, targets: tuple[Target, ...]) -> None:
-        switch = self.scene.switch
-        switch.turn_off()  # the twin is no model of the program
-        try:
-            with undisturbed(), torch.no_grad():
-                self._experiment(name, held, targets)
-        finally:
-            switch.turn_on()
+        with unheard(), undisturbed(), torch.no_grad():  # the twin is no model of the program
+            self._experiment(name, held, targets)
 
     def _experiment(self, name: str, held: _Held, targets: tuple[Target, ...]) -> None:
         bench: Bench | None = None

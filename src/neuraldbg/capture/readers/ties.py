@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import weakref
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,7 +24,7 @@ from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from neuraldbg.capture.params import Watched
     from neuraldbg.capture.reader import Patch
@@ -154,20 +155,8 @@ class Ties(Reader):
         embeddings = [w for w in matrices if isinstance(modules.get(w.layer), nn.Embedding)]
         linears = [w for w in matrices if isinstance(modules.get(w.layer), nn.Linear)]
         declared = _declaration(root)
-        found = []
-        for a in embeddings:
-            for b in linears:
-                if a.ref.shape != b.ref.shape or _one_storage(a.ref, b.ref):
-                    continue
-                equal = _same(a.ref, b.ref)
-                if equal or (declared and not a.aliases and not b.aliases):
-                    found.append(Pair(a, b, False, declared, equal))
-        for i, a in enumerate(linears):
-            for b in linears[i + 1 :]:
-                turned = a.ref.shape == b.ref.shape[::-1] and not _one_storage(a.ref, b.ref)
-                if turned and _same(a.ref, b.ref.t()) and not _same(a.ref, a.ref.t()):
-                    found.append(Pair(a, b, True, declared, True))
-        return found
+        pairs = chain(_equal_or_declared(embeddings, linears, declared), _turned(linears, declared))
+        return list(islice(pairs, _PAIRS))
 
     def step_closes(self) -> None:
         """See whether they still agree."""
@@ -208,6 +197,66 @@ def _declaration(root: nn.Module) -> str:
     return ""
 
 
+def _equal_or_declared(embeddings: list[Watched], linears: list[Watched], declared: str) -> Iterator[Pair]:
+    """Yield embeddings with linear layers of their shape that are equal, or that the model says it ties."""
+    alike = _Buckets(linears, turned=False) if embeddings else None
+    for a in embeddings:
+        equal = {id(b) for b in alike.of(a) if not _one_storage(a.ref, b.ref) and _same(a.ref, b.ref)} if alike else ()
+        every = linears if declared and not a.aliases else (alike.of(a) if alike else ())
+        for b in every:
+            if a.ref.shape != b.ref.shape or _one_storage(a.ref, b.ref):
+                continue
+            if id(b) in equal or (declared and not a.aliases and not b.aliases):
+                yield Pair(a, b, False, declared, id(b) in equal)
+
+
+def _turned(linears: list[Watched], declared: str) -> Iterator[Pair]:
+    """Yield linear layers of which the later one is the transpose of the earlier."""
+    turned = _Buckets(linears, turned=True)
+    place = {id(w): i for i, w in enumerate(linears)}
+    for i, a in enumerate(linears):
+        others = turned.of(a)
+        if not others or place[id(others[-1])] <= i or _constant(a.ref) or _same(a.ref, a.ref.t()):
+            continue  # a symmetric matrix, or one value throughout, is the transpose of its copies
+        for b in others:
+            if place[id(b)] > i and not _one_storage(a.ref, b.ref) and _same(a.ref, b.ref.t()):
+                yield Pair(a, b, True, declared, True)
+
+
+class _Buckets:
+    """Matrices by shape and first values, so that each is compared with those alone that may be equal to it: of 1,250
+    layers of one size all pairs are 780,000.
+    """
+
+    def __init__(self, matrices: list[Watched], *, turned: bool) -> None:
+        self._of: dict[tuple[Any, ...], list[Watched]] = {}
+        for w in matrices:
+            key = _key(w.ref.detach(), turned=turned)
+            if key is not None:
+                self._of.setdefault(key, []).append(w)
+
+    def of(self, w: Watched) -> list[Watched]:
+        """Return the matrices that may be equal to one, in order."""
+        key = _key(w.ref.detach(), turned=False) if self._of else None
+        return self._of.get(key, []) if key is not None else []
+
+
+def _key(x: Tensor, *, turned: bool) -> tuple[Any, ...] | None:
+    """Return what equal matrices have in common; None for one that is not compared."""
+    if not op.observable(x) or x.numel() > _LARGEST:
+        return None
+    x = x.t() if turned else x
+    return (x.device, x.dtype, x.shape, *_head(x).tolist())
+
+
+def _head(x: Tensor) -> Tensor:
+    return x[min(1, x.shape[0] - 1), :_HEAD]
+
+
+def _constant(x: Tensor) -> bool:
+    return not bool((x.detach() != x.detach()[0, 0]).any())
+
+
 def _one_storage(a: Tensor, b: Tensor) -> bool:
     if not (op.observable(a.detach()) and op.observable(b.detach())):
         return True  # distributed and other odd tensors: nothing is said about them
@@ -219,10 +268,9 @@ def _same(a: Tensor, b: Tensor, *, constant: bool = False) -> bool:
     a, b = a.detach(), b.detach()
     if a.device != b.device or a.dtype != b.dtype or a.shape != b.shape or a.numel() > _LARGEST:
         return False
-    row = min(1, a.shape[0] - 1)
-    if not torch.equal(a[row, :_HEAD], b[row, :_HEAD]) or not torch.equal(a, b):
+    if not torch.equal(_head(a), _head(b)) or not torch.equal(a, b):
         return False
-    return constant or bool((a != a[0, 0]).any())
+    return constant or not _constant(a)
 
 
 def _distance(a: Tensor, b: Tensor) -> float:

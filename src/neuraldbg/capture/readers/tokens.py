@@ -11,6 +11,8 @@ from neuraldbg.capture.visits import Visits
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from neuraldbg.capture.scene import Scene
 
 _LAYERS = 16
@@ -34,7 +36,8 @@ class Tokens(Visits):
         """Return the repeated blocks (members of a list) that hold attention, or the attention layers alone."""
         mixing = [p for p, m in modules.items() if any(w in f"{p}/{type(m).__name__}".lower() for w in _MIXING)]
         blocks = {p: m for p, m in modules.items() if p.rpartition(".")[2].isdigit() and len(m._modules) > 0}  # noqa: SLF001
-        holders = {p: m for p, m in blocks.items() if not any(q != p and q.startswith(f"{p}.") for q in blocks)}
+        around = {above for path in blocks for above in _above(path)}
+        holders = {path: m for path, m in blocks.items() if path not in around}
         found = holders or {p: modules[p] for p in mixing if not isinstance(modules[p], nn.Transformer)}
         return {path: found[path] for path in list(found)[:: -(-len(found) // _LAYERS) or 1]}
 
@@ -61,6 +64,13 @@ class Tokens(Visits):
             if len(self._cosines) > 1:
                 self.scene.log(FactKey.TOKENS, {"step": self.scene.step, "layers": list(self._cosines.values())})
             self._cosines.clear()
+
+
+def _above(path: str) -> Iterator[str]:
+    """Yield the paths of the modules around one: ``a.b`` and ``a`` of ``a.b.c``."""
+    while "." in path:
+        path = path.rpartition(".")[0]
+        yield path
 
 
 def _cosine(x: Tensor) -> float:
