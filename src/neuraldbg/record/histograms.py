@@ -14,6 +14,7 @@ import numpy as np
 
 from neuraldbg.nouns import BINS, StepHistograms
 from neuraldbg.record.codec import BlobDamaged
+from neuraldbg.record.schema import HISTOGRAMS
 
 if TYPE_CHECKING:
     import sqlite3
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 _EARLY = 16
 """The step from which on the share is more than the constant number, 8 / 50%."""
-_FIRST_VERSION = 3
-"""Of the run file: the first that has them."""
 _HEAD = struct.Struct("<I")
 _SIZES = struct.Struct("<II")
 
@@ -57,7 +56,7 @@ def load(db: sqlite3.Connection, known: tuple[StepHistograms, ...] = ()) -> tupl
 
     None in files of older versions. BlobDamaged if one is not whole.
     """
-    if db.execute("PRAGMA user_version").fetchone()[0] < _FIRST_VERSION:
+    if db.execute("PRAGMA user_version").fetchone()[0] < HISTOGRAMS:
         return ()
     found = {each.step: each for each in known}
     steps = [step for (step,) in db.execute("SELECT step FROM histogram ORDER BY step")]
