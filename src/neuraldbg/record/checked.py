@@ -32,7 +32,7 @@ _LARGEST = 2**63 - 1
 """Of the integers that an array holds."""
 MOST_TEXT = 1 << 20
 """Characters of one text: names of layers, lines of code, messages."""
-_MOST_VALUES = 1 << 20
+MOST_VALUES = 1 << 20
 """Values in one JSON text, about: each may take 100 bytes, where its text takes two."""
 _NUMBER = 40
 """Characters of a number that is a name."""
@@ -56,8 +56,8 @@ def parsed(text: Any) -> Any:
     if not isinstance(text, str):
         raise _wrong(text, "a JSON text", "text")
     values = sum(map(text.count, ",[{"))
-    if values > _MOST_VALUES:
-        raise ValueError(f"a JSON text holds {values:,} values, where {_MOST_VALUES:,} is the most")
+    if values > MOST_VALUES:
+        raise ValueError(f"a JSON text holds {values:,} values, where {MOST_VALUES:,} is the most")
     return encodable(DECODER.decode(text), text)
 
 
@@ -103,6 +103,12 @@ DECODER = json.JSONDecoder(
     parse_int=None if hasattr(sys, "set_int_max_str_digits") else _integer,
 )
 """Reads strict JSON."""
+
+
+def cut(said: str) -> str:
+    """Return an error's message on one line of a bearable length, with nothing in it that steers a terminal."""
+    plain = "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in said[:300])
+    return plain if len(plain) < 300 else f"{plain[:297]}..."
 
 
 def spelled(name: Name) -> str:

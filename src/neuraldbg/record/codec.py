@@ -153,7 +153,7 @@ def _check(found: Blob, header: dict[str, Any], arrays: dict[str, _Array]) -> No
             raise BlobDamaged(f"a block's {name!r} has the shape {list(array.shape)}, not {list(shapes.get(name, ()))}")
         _check_length(name, array, old=found.old)
     if lacking := needed - arrays.keys():
-        raise BlobDamaged(f"a block lacks {sorted(lacking)[0]!r}")
+        raise BlobDamaged(f"a block lacks {min(lacking)!r}")
 
 
 def _check_length(name: str, array: _Array, *, old: bool) -> None:

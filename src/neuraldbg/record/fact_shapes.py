@@ -192,7 +192,9 @@ _columns = of(
 _dataset = of({"trained": flag, "shared": count, "samples": count, "bursts": count})
 _overlap = of(
     {
-        **dict.fromkeys(("passes", "mixed", "pure", "shared", "samples", "mixed_shared", "mixed_samples", "again"), count),
+        **dict.fromkeys(
+            ("passes", "mixed", "pure", "shared", "samples", "mixed_shared", "mixed_samples", "again"), count
+        ),
         **dict.fromkeys(("seen_before", "twice"), real),
     },
     {"covered": real, "recall": real, "natural": real, "datasets": each(_dataset)},
@@ -256,9 +258,7 @@ _outputs = of({}, {"part": text, "model": text, "batch": count, "inputs": each(_
 _token_layers = of({}, {"step": integer, "layers": each(of({"layer": text, "tokens": count, "cosine": real}))})
 
 _cut = of({"after": text, "before": text}, {"how": text, "place": _place})
-_cuts = of(
-    {"model": text, "cut": perhaps(_cut), "no_grad": named(_place), "unreached": texts}, {"reached": texts}
-)
+_cuts = of({"model": text, "cut": perhaps(_cut), "no_grad": named(_place), "unreached": texts}, {"reached": texts})
 _dry = of(
     {"dry": count, "backwards": count}, {"leaf": count, "output_grad": perhaps(flag), "place": _place, "step": integer}
 )

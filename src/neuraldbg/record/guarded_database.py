@@ -82,7 +82,7 @@ def check_schema(db: sqlite3.Connection) -> None:
     for kind, name, sql in listed:
         if kind == "index" and sql is None:
             continue  # made by SQLite for a key
-        if not isinstance(sql, str) or (kind, _plain(sql)) not in _KNOWN and not _RECOVERED.fullmatch(_plain(sql)):
+        if not isinstance(sql, str) or ((kind, _plain(sql)) not in _KNOWN and not _RECOVERED.fullmatch(_plain(sql))):
             said = f"{str(sql)[:60]!r}" if name in schema.SQL_TABLES else f"the {kind} {str(name)[:60]!r}"
             raise Unsafe(f"it holds {said}, which no run file does")
         found.add(str(name))
@@ -153,4 +153,4 @@ def _known(statements: Iterable[str]) -> frozenset[tuple[str, str]]:
     return frozenset((sql.split()[1].lower(), sql) for sql in made if sql.startswith("CREATE "))
 
 
-_KNOWN = _known([*schema.OLDER, *_COMMENT.sub("", schema.CREATE).split(";")])
+_KNOWN = _known(_COMMENT.sub("", schema.CREATE + schema.OLDER).split(";"))

@@ -217,14 +217,14 @@ def _size(file: Path) -> int:
 
 def _damaged(name: str, error: Exception) -> RunDamaged:
     return RunDamaged(
-        f"{name} is damaged ({_said(error)}). If it was copied, copy it again together with the files that end in -wal and "
-        f"-shm; else save what can be saved with: sqlite3 {name} .recover"
+        f"{name} is damaged ({_said(error)}). If it was copied, copy it again together with the files that end in -wal "
+        f"and -shm; else save what can be saved with: sqlite3 {name} .recover"
     )
 
 
 def _said(error: Exception) -> str:
     """Return the error's message, in our words where SQLite's name a limit of ours."""
-    text = str(error) or type(error).__name__
+    text = checked.cut(str(error) or type(error).__name__)
     return {"interrupted": "its tables have no end", "string or blob too big": _TOO_LONG}.get(text, text)
 
 

@@ -14,11 +14,11 @@ import numpy as np
 from neuraldbg.nouns import STATS, Layout, RunInfo, RunRecord
 from neuraldbg.record import checked, codec, guarded_database, histograms, schema
 from neuraldbg.record.block import UNSEEN
-from neuraldbg.record.history import history_of
+from neuraldbg.record.history import check_rows, history_of
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from neuraldbg.nouns import Event, Fact, History, Site
 
@@ -80,7 +80,7 @@ class Reading:
         if meta.get("info") == self._meta.get("info") and passed == self._passed:
             info = old.info
         else:
-            info = _noted(schema.info_from(meta["info"]), self._passed)
+            info = schema.noted(schema.info_of(checked.parsed(meta["info"])), self._passed)
         self._meta = meta
         parts: dict[str, Any] = {
             "info": info,
@@ -99,14 +99,14 @@ class Reading:
         new = db.execute("SELECT row, value FROM site WHERE row > ? ORDER BY row", (last,)).fetchall()
         if not new and self._record is not None and all(meta.get(k) == self._meta.get(k) for k in _LAYOUT):
             return old
-        self._sites |= {row: schema.site_from(text) for row, text in new}
+        self._sites |= {row: schema.site_of(checked.parsed(text)) for row, text in new}
         if list(self._sites) != list(range(len(self._sites))):
             raise ValueError("the rows of the table 'site' are not numbered from 0")
         return Layout(
-            layers=schema.layers_from(meta.get("layers", "[]")),
+            layers=schema.layers_of(checked.parsed(meta.get("layers", "[]"))),
             sites=tuple(self._sites.values()),
-            edges=schema.edges_from(meta.get("edges", "[]")),
-            called=schema.called_from(meta.get("called", "[]")),
+            edges=schema.edges_of(checked.parsed(meta.get("edges", "[]"))),
+            called=schema.called_of(checked.parsed(meta.get("called", "[]"))),
         )
 
     def _history(
@@ -126,7 +126,11 @@ class Reading:
         parts: dict[Any, list[codec.Blob]] = {schema.ROWS: [], schema.TABLES: []}
         for key, blob in self._blobs.items():
             parts[key[1]].append(blob)
-        return history_of(parts[schema.ROWS], parts[schema.TABLES], len(layout.sites))
+        history, steps = history_of(parts[schema.ROWS], parts[schema.TABLES], len(layout.sites))
+        if not self._own:
+            check_rows(history)
+            checked.step(steps, "history.folded")
+        return history, steps
 
     def _read_facts(self, db: sqlite3.Connection) -> tuple[Fact, ...]:
         last = next(reversed(self._facts), 0)
@@ -144,7 +148,7 @@ class Reading:
     def _fact(self, step: Any, key: Any, text: Any) -> Fact | None:
         """Return a fact, None for one of another version that lacks what causes need."""
         try:
-            return schema.fact_from(step, key, text)
+            return schema.fact_of(step, key, checked.parsed(text))
         except checked.Lacking as error:
             self._passed.setdefault(key, str(error))
             return None
@@ -155,7 +159,9 @@ class Reading:
             return self._record.events
         known = self._events
         self._events = {
-            row_id: known[row_id] if row_id in known and known[row_id][0] == text else (text, schema.event_from(text))
+            row_id: known[row_id]
+            if row_id in known and known[row_id][0] == text
+            else (text, schema.event_of(checked.parsed(text)))
             for row_id, text in rows
         }
         return tuple(event for _, event in self._events.values())
@@ -168,21 +174,13 @@ def stands(db: sqlite3.Connection) -> tuple[RunInfo, int]:
     where = f"WHERE part = '{schema.ROWS}'" if parted else ""
     blobs = (codec.opened(body) for (body,) in db.execute(f"SELECT body FROM block {where}"))  # noqa: S608 (constants)
     steps = checked.step(sum(int((blob.block() if blob.old else blob.rows()).folded.sum()) for blob in blobs), "steps")
-    return schema.info_from(row[0]) if row else RunInfo(), steps
+    return schema.info_of(checked.parsed(row[0])) if row else RunInfo(), steps
 
 
 def _identity(meta: dict[str, str]) -> tuple[object, ...]:
     """What is the same as long as a run is: its names for statistics, and when it began."""
     info = checked.mapping(checked.parsed(meta["info"]), "meta.info") if "info" in meta else {}
     return meta.get("stats"), info.get("started")
-
-
-def _noted(info: RunInfo, passed: Mapping[str, str]) -> RunInfo:
-    """Say in the coverage which facts were passed over."""
-    if not passed:
-        return info
-    said = [f"what another version wrote of {key!r} is left out: {why}" for key, why in passed.items()]
-    return replace(info, coverage={**info.coverage, "notes": [*info.coverage.get("notes", ()), *said]})
 
 
 def _check_room(blobs: Collection[codec.Blob], size: int) -> None:

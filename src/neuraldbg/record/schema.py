@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,8 @@ from neuraldbg.record import checked
 from neuraldbg.record.fact_shapes import fitting
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from neuraldbg.record.checked import Check
 
 SCHEMA_VERSION = 3
@@ -72,11 +76,8 @@ PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 COMMIT;
 """  # noqa: S608 (only constants are put in)
-OLDER = (
-    "CREATE TABLE block (id INTEGER PRIMARY KEY, level INTEGER NOT NULL, open INTEGER NOT NULL, ordinal INTEGER NOT "
-    "NULL, rows INTEGER NOT NULL, first_step INTEGER NOT NULL, last_step INTEGER NOT NULL, body BLOB NOT NULL)",
-)
-"""Tables as older versions of the run file have them: version 1 had no parts of blocks."""
+OLDER = re.sub(r" +part .*\n", "", CREATE)
+"""The tables as older versions of the run file have them: version 1 had no parts of blocks."""
 
 
 def create_file(folder: Path, rank: int) -> tuple[sqlite3.Connection, Path]:
@@ -200,45 +201,48 @@ _EVENT: dict[str, Check] = {
 }
 
 
-def info_from(text: str) -> RunInfo:
-    """Read the JSON of ``meta['info']``. This and those below raise ValueError or TypeError for what is not ours."""
-    return checked.built(RunInfo, _INFO, checked.parsed(text))
+def info_of(raw: Any) -> RunInfo:
+    """Read what was run from the value of its JSON. This and those below raise ValueError for what is not ours."""
+    return checked.built(RunInfo, _INFO, raw)
 
 
-def site_from(text: str) -> Site:
-    """Read one row of ``site``."""
-    return checked.built(Site, _SITE, checked.parsed(text))
+def site_of(raw: Any) -> Site:
+    """Read a site."""
+    return checked.built(Site, _SITE, raw)
 
 
-def layers_from(text: str) -> tuple[Layer, ...]:
-    """Read the JSON of ``meta['layers']``."""
-    return tuple(checked.built(Layer, _LAYER, raw) for raw in checked.items(checked.parsed(text), "layers"))
+def layers_of(raw: Any) -> tuple[Layer, ...]:
+    """Read the layers of a layout."""
+    return tuple(checked.built(Layer, _LAYER, one) for one in checked.items(raw, "layers"))
 
 
-def edges_from(text: str) -> tuple[Edge, ...]:
-    """Read the JSON of ``meta['edges']``."""
-    return tuple(checked.built(Edge, _EDGE, raw) for raw in checked.items(checked.parsed(text), "edges"))
+def edges_of(raw: Any) -> tuple[Edge, ...]:
+    """Read the edges of a layout."""
+    return tuple(checked.built(Edge, _EDGE, one) for one in checked.items(raw, "edges"))
 
 
-def called_from(text: str) -> frozenset[str]:
-    """Read the JSON of ``meta['called']``."""
-    return frozenset(checked.texts(checked.parsed(text), "called"))
+def called_of(raw: Any) -> frozenset[str]:
+    """Read the paths of the layers that were called."""
+    return frozenset(checked.texts(raw, "called"))
 
 
-def event_from(text: str) -> Event:
-    """Read one row of ``event``."""
-    event = checked.built(Event, _EVENT, checked.parsed(text))
+def event_of(raw: Any) -> Event:
+    """Read an event."""
+    event = checked.built(Event, _EVENT, raw)
     if event.last_step < event.first_step:
         raise ValueError(f"an event ends at step {event.last_step}, before it begins at {event.first_step}")
     return event
 
 
-def fact_from(step: int, key: str, text: str) -> Fact:
-    """Read one row of ``fact``."""
-    return fact_of(step, key, checked.parsed(text))
-
-
 def fact_of(step: Any, key: Any, value: Any) -> Fact:
-    """Return a fact of the values of its JSON; checked.Lacking for one of another version."""
+    """Read a fact; checked.Lacking for one of another version."""
     name = checked.text(key, "Fact.key")
     return Fact(checked.step(step, "Fact.step"), name, fitting(name, value))
+
+
+def noted(info: RunInfo, passed: Mapping[str, str]) -> RunInfo:
+    """Say in the coverage which facts were passed over."""
+    if not passed:
+        return info
+    said = [f"what another version wrote of {key!r} is left out: {why}" for key, why in passed.items()]
+    return replace(info, coverage={**info.coverage, "notes": [*info.coverage.get("notes", ()), *said]})
