@@ -17,6 +17,7 @@ from neuraldbg.saved import Run
 from neuraldbg.show.views import VIEWS
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Callable
     from pathlib import Path
 
@@ -117,17 +118,28 @@ def exported(form: str) -> Callable[[Path, Path], None]:
     return read
 
 
-ALWAYS = {"explain": explained, "session": documented}
-IN_TURN = {
+EACH = {"explain": explained}
+QUICK = {
     "compare": compared,
     "dashboard": fed,
-    **{f"report {kind}": reported(kind) for kind in ("html", "md")},
-    **{f"plot {view.name} in the terminal": drawn(view.name, "--terminal") for view in VIEWS},
-    **{f"plot {name}": drawn(name) for name in ("crash", *(view.name for view in VIEWS))},
+    "read again": documented,
+    "report md": reported("md"),
     **{f"export {form}": exported(form) for form in FORMATS},
+    **{f"plot {view.name} in the terminal": drawn(view.name, "--terminal") for view in VIEWS},
 }
-"""Each takes up to a second for one run: a mutant that can be read goes through some of them."""
-NEEDLESS = re.compile(r"there is nothing to draw|no step was recorded|needs an optional package|--layer|is no layer")
+"""A few hundredths of a second each."""
+PICTURES = {f"plot {name}": drawn(name) for name in ("crash", *(view.name for view in VIEWS))}
+"""A few tenths."""
+WHOLE = {"report html": reported("html")}
+"""Some seconds."""
+READERS = {**EACH, **QUICK, **PICTURES, **WHOLE}
+
+
+def drawn_lots(draw: random.Random) -> list[str]:
+    """Choose the readers of a mutant that can be read, the slower the more seldom."""
+    names = [*EACH, draw.choice(sorted(QUICK))]
+    lot = draw.random()
+    return [*names, *draw.sample(sorted(PICTURES), lot < 1 / 12), *(WHOLE if lot > 1 - 1 / 200 else ())]
 
 
 def through(file: Path, folder: Path, names: list[str]) -> tuple[str, list[str]]:
@@ -149,7 +161,7 @@ def through(file: Path, folder: Path, names: list[str]) -> tuple[str, list[str]]
                 if command("explain", file, may_fail=True)[0] != 2:
                     raise Wrong("what cannot be loaded was explained")
             else:
-                {**ALWAYS, **IN_TURN}[name](file, folder)
+                READERS[name](file, folder)
         except NeuralDbgError as error:
             wrong.append(f"{name}: {type(error).__name__}: {error}")
         except Exception:

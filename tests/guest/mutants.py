@@ -156,8 +156,11 @@ def celled(base: Base, draw: random.Random, folder: Path) -> Path:
         value = draw.choice((None, 0, -1, 1, 5, 2**31, 2**62, -(2**63), 1.5, float("inf"), "", "x", "[]", "{}", "null",
                              '"x"', b"", b"NDBK", b"\x00" * 100, draw.randbytes(50), "\x1b[31m", "9" * 6000))  # fmt: skip
         where = "" if draw.random() < 0.2 else f" WHERE {columns[0]} = (SELECT {columns[0]} FROM {table} " \
-            f"LIMIT 1 OFFSET {draw.randrange(20)} % (SELECT count(*) FROM {table}))"  # fmt: skip
-        db.execute(f"UPDATE OR IGNORE {table} SET {draw.choice(columns)} = ?{where}", (value,))
+            f"LIMIT 1 OFFSET {draw.randrange(20)} % (SELECT max(1, count(*)) FROM {table}))"  # fmt: skip
+        try:
+            db.execute(f"UPDATE OR IGNORE {table} SET {draw.choice(columns)} = ?{where}", (value,))
+        except sqlite3.IntegrityError:  # the number of a row is an integer, whatever is written
+            db.execute(f"UPDATE OR IGNORE {table} SET {columns[0]} = {draw.choice((-1, 0, 2**60))}{where}")
     return made
 
 
