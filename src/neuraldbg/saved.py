@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from neuraldbg.errors import NeuralDbgError, RunDamaged
 from neuraldbg.explain import cause, diagnose
 from neuraldbg.nouns import RunRecord
 from neuraldbg.record import read_run
@@ -13,7 +16,7 @@ from neuraldbg.show.notebook import Shown
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from neuraldbg.nouns import Diagnosis
     from neuraldbg.nouns.comparison import Comparison
@@ -34,8 +37,9 @@ class Run(Shown, RunRecord):
         return cls(**{field.name: getattr(record, field.name) for field in fields(RunRecord)})
 
     def diagnose(self) -> Diagnosis:
-        """Explain the run: the diagnosis that the live session gave."""
-        return diagnose(self)
+        """Explain the run: the diagnosis that the live session gave. RunDamaged for a record that no run leaves."""
+        with readable("diagnosed"):
+            return diagnose(self)
 
     def compare(
         self,
@@ -52,7 +56,8 @@ class Run(Shown, RunRecord):
         """
         from neuraldbg.compare import compare  # noqa: PLC0415 (most runs are only read: these stages are half of the start)
 
-        return compare(self, other, (self.diagnose(), diagnose(other)), names=names, rtol=rtol, atol=atol)
+        with readable("compared"):
+            return compare(self, other, (self.diagnose(), diagnose(other)), names=names, rtol=rtol, atol=atol)
 
     def export(
         self,
@@ -70,7 +75,8 @@ class Run(Shown, RunRecord):
         """
         from neuraldbg.export import Selection, export  # noqa: PLC0415 (as above)
 
-        return export(self, self.diagnose(), path, format, Selection(tuple(layers), tuple(stats)), force=force)
+        with readable("exported"):
+            return export(self, self.diagnose(), path, format, Selection(tuple(layers), tuple(stats)), force=force)
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write the run up as one file for people: ``.html`` or ``.md``.
@@ -80,7 +86,29 @@ class Run(Shown, RunRecord):
         from neuraldbg.show.report.write import kind_of, report, write  # noqa: PLC0415 (as above)
 
         kind, diagnosis = kind_of(Path(path)), self.diagnose()
-        write(report(self, diagnosis, kind, backgrounds(diagnosis)), Path(path))
+        with readable("reported"):
+            text = report(self, diagnosis, kind, backgrounds(diagnosis))
+        write(text, Path(path))
+
+
+@contextmanager
+def readable(done: str) -> Iterator[None]:
+    """Raise RunDamaged for whatever a saved run makes the stages raise that was not meant: a file may be made up.
+
+    ``done`` is what was to be done with the run, for the sentence.
+    """
+    try:
+        yield
+    except (NeuralDbgError, OSError, ImportError):
+        raise
+    except Exception as error:
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        said = " ".join(ascii(str(error))[1:-1][:200].split())
+        raise RunDamaged(
+            f"the run cannot be {done} ({type(error).__name__}: {said}, in {Path(at.filename).name} line {at.lineno}): "
+            "its file holds what no run leaves. If nobody has changed it, this is an error of NeuralDBG: please report "
+            "it with the file."
+        ) from error
 
 
 def backgrounds(diagnosis: Diagnosis) -> dict[str, Background]:

@@ -51,6 +51,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     """
     from rich.console import Console  # noqa: PLC0415 (see command.py)
 
+    from neuraldbg.saved import readable  # noqa: PLC0415
     from neuraldbg.show.terminal.comparison import print_comparison  # noqa: PLC0415
 
     target = json_target(json_to)
@@ -60,11 +61,13 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     comparison = runs[0].compare(runs[1], names=names, rtol=rtol, atol=atol)
     if target != "-":  # standard output is the JSON alone then
         console = Console()
-        print_comparison(comparison, console)
-        if terminal:
-            _print_views(runs, comparison, console)
+        with readable("shown"):
+            print_comparison(comparison, console)
+            if terminal:
+                _print_views(runs, comparison, console)
     if out is not None:
-        _draw(runs, comparison, Path(out))
+        with readable("drawn"):
+            _draw(runs, comparison, Path(out))
         click.echo(f"wrote {out}", err=target == "-")
     if target is not None:
         text = comparison.to_json() + "\n"

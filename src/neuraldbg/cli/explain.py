@@ -26,7 +26,7 @@ def COMMAND(run: str, json_to: str | None, fail_on: str | None) -> Result:  # no
     from rich.console import Console  # noqa: PLC0415 (see command.py)
 
     from neuraldbg.record import find_run  # noqa: PLC0415
-    from neuraldbg.saved import Run  # noqa: PLC0415
+    from neuraldbg.saved import Run, readable  # noqa: PLC0415
     from neuraldbg.show.terminal.diagnosis import print_diagnosis  # noqa: PLC0415
 
     target = json_target(json_to)
@@ -34,7 +34,8 @@ def COMMAND(run: str, json_to: str | None, fail_on: str | None) -> Result:  # no
     diagnosis = loaded.diagnose()
     if target != "-":  # standard output is the JSON alone then
         ending = _ending(find_run(Path(run))) if loaded.info.outcome.kind == "running" else ""
-        print_diagnosis(replace(diagnosis, summary=f"{diagnosis.summary}{ending}"), Console())
+        with readable("shown"):
+            print_diagnosis(replace(diagnosis, summary=f"{diagnosis.summary}{ending}"), Console())
     problem = write_json(diagnosis, target)
     if problem:
         click.echo(f"neuraldbg: {problem}", err=True)

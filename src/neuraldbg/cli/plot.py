@@ -70,7 +70,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
 
     Without --view it is the crash picture: the loss, every layer's gradient and activation on a log axis.
     """
-    from neuraldbg.saved import Run  # noqa: PLC0415 (see command.py)
+    from neuraldbg.saved import Run, readable  # noqa: PLC0415 (see command.py)
     from neuraldbg.show.views.view import Choice  # noqa: PLC0415
 
     first, last = _steps(span)
@@ -83,9 +83,11 @@ def COMMAND(  # noqa: N802 (the name is the contract)
         raise ConfigError(f"--step {step}: the run has {record.steps:,} steps, counted from 0")
     diagnosis = record.diagnose()
     if terminal:
-        _print(record, diagnosis, IN_TERMINAL if name == CRASH else (name,), choice)
+        with readable("shown"):
+            _print(record, diagnosis, IN_TERMINAL if name == CRASH else (name,), choice)
     if where is not None:
-        _draw(record, diagnosis, name, choice, where, theme)
+        with readable("drawn"):
+            _draw(record, diagnosis, name, choice, where, theme)
         click.echo(f"wrote {where}")
     return OK
 

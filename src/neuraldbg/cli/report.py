@@ -31,7 +31,7 @@ def COMMAND(run: str, out: str | None, kind: str | None) -> Result:  # noqa: N80
     The HTML file holds all it needs: it opens from a disk without a network, on a phone and on paper, in light and
     dark. RUN is as for `neuraldbg explain`.
     """
-    from neuraldbg.saved import Run, backgrounds  # noqa: PLC0415 (see command.py)
+    from neuraldbg.saved import Run, backgrounds, readable  # noqa: PLC0415 (see command.py)
     from neuraldbg.show.report.write import kind_of, report, write  # noqa: PLC0415
 
     out = out or f"report.{kind or 'html'}"
@@ -41,7 +41,8 @@ def COMMAND(run: str, out: str | None, kind: str | None) -> Result:  # noqa: N80
             raise ConfigError(f"cannot write {out!r}: there is no folder {Path(out).parent}; create it first")
     record = Run.load(run)
     diagnosis = record.diagnose()
-    text = report(record, diagnosis, kind or "html", backgrounds(diagnosis))
+    with readable("reported"):
+        text = report(record, diagnosis, kind or "html", backgrounds(diagnosis))
     if out == "-":
         sys.stdout.write(text)
     else:

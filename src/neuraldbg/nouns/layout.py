@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import re
 from collections.abc import Mapping  # noqa: TC003 (dataclass annotations are read at run time)
 from dataclasses import dataclass, field
@@ -89,14 +90,19 @@ class Layout:
                 incoming[edge.target].add(edge.source)
                 outgoing[edge.source].add(edge.target)
         order: dict[str, int] = {}
-        waiting = sorted(position, key=position.__getitem__)
-        while waiting:
+        earliest = iter(sorted(position, key=position.__getitem__))
+        free = [(at, path) for path, at in position.items() if not incoming[path]]
+        heapq.heapify(free)
+        while len(order) < len(position):
             # A recurrent model has cycles: take the earliest called layer when none is free.
-            path = next((p for p in waiting if not incoming[p]), waiting[0])
-            waiting.remove(path)
+            path = heapq.heappop(free)[1] if free else next(path for path in earliest if path not in order)
+            if path in order:
+                continue
             order[path] = len(order)
             for target in outgoing[path]:
                 incoming[target].discard(path)
+                if not incoming[target] and target not in order:
+                    heapq.heappush(free, (position[target], target))
         return order
 
     @cached_property

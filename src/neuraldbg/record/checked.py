@@ -6,26 +6,123 @@ nobody asks again. Plain checks: a run that is written is read many times a minu
 
 from __future__ import annotations
 
+import json
+import re
+import reprlib
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from neuraldbg.nouns.run import OUTCOMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    Check = Callable[[Any, str], Any]
+    Name: TypeAlias = "str | tuple[Name, str | int]"
+    Check = Callable[[Any, Name], Any]
 T = TypeVar("T")
 
 LATEST_S = 253_402_300_799
 """The last second of the year 9999, the last that Python's datetime can show, as Unix time."""
 _FAR = sys.float_info.max
 """Compared with, for an integer beyond it has no float and NaN is not within."""
+FARTHEST = 2**53
+"""The largest number of a step, and of things that are counted."""
 _LARGEST = 2**63 - 1
 """Of the integers that an array holds."""
+MOST_TEXT = 1 << 20
+"""Characters of one text: names of layers, lines of code, messages."""
+MOST_VALUES = 1 << 20
+"""Values in one JSON text, about: each may take 100 bytes, where its text takes two."""
+_NUMBER = 40
+"""Characters of a number that is a name."""
+_NUMERIC = re.compile(r"-?([0-9]+\.?[0-9]*(e[-+]?[0-9]+)?|inf)|nan")
+_NUMBERED = re.compile(r"-?[0-9]{1,18}")
+_DIGITS = 400
+"""Of an integer: more are beyond any float."""
 _COUNTS = ("layers", "seen", "errors", "coarse", "backwards", "models", "optimizers", "passes", "graded", "reached")
 _LISTS = ("never_fired", "notes")
-_NON_FINITE = ("NaN", "Infinity", "-Infinity")
+_NON_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 57
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict = 2, 4, 4
+
+
+def parsed(text: Any) -> Any:
+    """Return the value of a strict JSON text: no NaN, no key twice, not more values than one text of ours has.
+
+    What cannot be encoded, half of a character outside the basic plane as a file's name may hold, is written out.
+    """
+    if not isinstance(text, str):
+        raise _wrong(text, "a JSON text", "text")
+    values = sum(map(text.count, ",[{"))
+    if values > MOST_VALUES:
+        raise ValueError(f"a JSON text holds {values:,} values, where {MOST_VALUES:,} is the most")
+    return encodable(DECODER.decode(text), text)
+
+
+def encodable(found: Any, text: str) -> Any:
+    """Return what was read of a JSON text, with halves of characters written out if the text has some."""
+    return _whole(found) if "\\ud" in text or "\\uD" in text else found
+
+
+def _whole(value: Any) -> Any:
+    """Write halves of characters out as escapes, so that every text can be encoded."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    if isinstance(value, dict):
+        return {_whole(key): _whole(item) for key, item in value.items()}
+    return value
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise ValueError(f"an object has {short(twice)} twice")
+    return made
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _DIGITS:
+        raise ValueError(f"an integer has {len(digits):,} digits")
+    return int(digits)
+
+
+DECODER = json.JSONDecoder(
+    parse_constant=_refuse,
+    object_pairs_hook=_once,
+    # Later ones refuse by themselves: reading a million digits takes a minute.
+    parse_int=None if hasattr(sys, "set_int_max_str_digits") else _integer,
+)
+"""Reads strict JSON."""
+
+
+def cut(said: str) -> str:
+    """Return an error's message on one line of a bearable length, with nothing in it that steers a terminal."""
+    plain = "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in said[:300])
+    return plain if len(plain) < 300 else f"{plain[:297]}..."
+
+
+def spelled(name: Name) -> str:
+    """Return the name of a value within others: ``loss.terms[0].kind``. It is put together only where one is needed."""
+    if isinstance(name, str):
+        return name if len(name) <= 60 and name.isprintable() else short(name)
+    within, part = name
+    return f"{spelled(within)}[{part}]" if isinstance(part, int) else f"{spelled(within)}.{spelled(part)}"
+
+
+def short(value: Any) -> str:
+    """Return a value as a few words of ASCII, for a message."""
+    said = _SHORT.repr(value).encode("ascii", "backslashreplace").decode()
+    return said if len(said) <= 60 else said[:57] + "..."
 
 
 def built(made: Callable[..., T], checks: Mapping[str, Check], raw: Any) -> T:
@@ -34,52 +131,66 @@ def built(made: Callable[..., T], checks: Mapping[str, Check], raw: Any) -> T:
     fields = mapping(raw, name)
     unknown = next((field for field in fields if field not in checks), None)
     if unknown is not None:
-        raise ValueError(f"{name} has no {unknown!r}")
-    return made(**{field: checks[field](value, f"{name}.{field}") for field, value in fields.items()})
+        raise ValueError(f"{name} has no {short(unknown)}")
+    return made(**{field: checks[field](value, (name, field)) for field, value in fields.items()})
 
 
-def text(value: Any, name: str) -> str:
-    """Return a text."""
-    return _of(str, value, name)
+def text(value: Any, name: Name) -> str:
+    """Return a text of a length that can be shown."""
+    if len(_of(str, value, name)) > MOST_TEXT:
+        raise ValueError(f"{spelled(name)} has {len(value):,} characters, where {MOST_TEXT:,} is the most")
+    return str(value)
 
 
-def flag(value: Any, name: str) -> bool:
+def message(value: Any, name: Name) -> str:
+    """Return a text of the program's own, cut where it is too long: the script may raise what it likes."""
+    return _of(str, value, name)[:MOST_TEXT]
+
+
+def flag(value: Any, name: Name) -> bool:
     """Return a truth value."""
     return _of(bool, value, name)
 
 
-def mapping(value: Any, name: str) -> dict[str, Any]:
+def mapping(value: Any, name: Name) -> dict[str, Any]:
     """Return an object; JSON has none whose keys are not text."""
     return _of(dict, value, name)
 
 
-def items(value: Any, name: str) -> list[Any]:
+def items(value: Any, name: Name) -> list[Any]:
     """Return an array."""
     return _of(list, value, name)
 
 
-def texts(value: Any, name: str) -> tuple[str, ...]:
+def texts(value: Any, name: Name) -> tuple[str, ...]:
     """Return an array of texts."""
     return tuple(text(item, name) for item in items(value, name))
 
 
-def texts_by_name(value: Any, name: str) -> dict[str, str]:
+def texts_by_name(value: Any, name: Name) -> dict[str, str]:
     """Return an object of texts."""
-    return {key: text(item, name) for key, item in mapping(value, name).items()}
+    return {text(key, name): text(item, name) for key, item in mapping(value, name).items()}
 
 
-def whole(value: Any, name: str) -> int:
+def whole(value: Any, name: Name) -> int:
     """Return an integer that an array can hold."""
     if type(value) is not int or abs(value) > _LARGEST:  # a bool is an int
         raise _wrong(value, name, "an integer of 64 bits")
     return value
 
 
-def count(value: Any, name: str) -> int:
-    """Return an integer that is not negative."""
-    if whole(value, name) < 0:
+def count(value: Any, name: Name) -> int:
+    """Return an integer that is not negative, nor more than there can be of anything."""
+    if type(value) is not int or not 0 <= value <= FARTHEST:
         raise _wrong(value, name, "a number of things")
-    return int(value)
+    return value
+
+
+def step(value: Any, name: Name) -> int:
+    """Return the number of a step, or a span of steps: arithmetic with a few of them stays within 64 bits."""
+    if type(value) is not int or not 0 <= value <= FARTHEST:
+        raise _wrong(value, name, "a step")
+    return value
 
 
 def perhaps(check: Check) -> Check:
@@ -87,70 +198,215 @@ def perhaps(check: Check) -> Check:
     return lambda value, name: None if value is None else check(value, name)
 
 
-def number(value: Any, name: str) -> float:
+def number(value: Any, name: Name) -> float:
     """Return a finite number."""
     if type(value) not in (int, float) or not -_FAR <= value <= _FAR:
         raise _wrong(value, name, "a finite number")
     return float(value)
 
 
-def moment(value: Any, name: str) -> float:
+def moment(value: Any, name: Name) -> float:
     """Return a Unix time that a date can be made of."""
     if not 0 <= number(value, name) <= LATEST_S:
         raise _wrong(value, name, "a time before the year 10000")
     return float(value)
 
 
-def share(value: Any, name: str) -> float:
+def share(value: Any, name: Name) -> float:
     """Return a number from 0 to 1."""
     if not 0 <= number(value, name) <= 1:
         raise _wrong(value, name, "from 0 to 1")
     return float(value)
 
 
-def outcome_kind(value: Any, name: str) -> str:
+def outcome_kind(value: Any, name: Name) -> str:
     """Return one of OUTCOMES."""
     if text(value, name) not in OUTCOMES:
         raise _wrong(value, name, f"one of {', '.join(OUTCOMES)}")
     return str(value)
 
 
-def coverage(value: Any, name: str) -> dict[str, Any]:
+def coverage(value: Any, name: Name) -> dict[str, Any]:
     """Return RunInfo.coverage; of what it does not document it may hold anything."""
     found = mapping(value, name)
     for key in found.keys() & _COUNTS:
-        count(found[key], f"{name}.{key}")
+        count(found[key], (name, key))
     for key in found.keys() & _LISTS:
-        texts(found[key], f"{name}.{key}")
-    for what, times in mapping(found.get("failed", {}), f"{name}.failed").items():
-        count(times, f"{name}.failed.{what}")
-    for what, reason in mapping(found.get("unread", {}), f"{name}.unread").items():
-        text(reason, f"{name}.unread.{what}")
-    return {**found, "cost": _cost(found["cost"], f"{name}.cost")} if found.get("cost") is not None else found
+        texts(found[key], (name, key))
+    for what, times in mapping(found.get("failed", {}), (name, "failed")).items():
+        count(times, ((name, "failed"), what))
+    for what, reason in mapping(found.get("unread", {}), (name, "unread")).items():
+        text(reason, ((name, "unread"), what))
+    return {**found, "cost": _cost(found["cost"], (name, "cost"))} if found.get("cost") is not None else found
 
 
-def _cost(value: Any, name: str) -> dict[str, Any]:
+def _cost(value: Any, name: Name) -> dict[str, Any]:
     """Return what watching cost: numbers by name, null where one is not known, and ``parts_s`` of such numbers."""
     return {
-        key: _cost(item, f"{name}.{key}") if key == "parts_s" else _known(item, f"{name}.{key}")
+        key: _cost(item, (name, key)) if key == "parts_s" else _known(item, (name, key))
         for key, item in mapping(value, name).items()
     }
 
 
-def _known(value: Any, name: str) -> float | None:
+def _known(value: Any, name: Name) -> float | None:
     """Return a number, None for one that is not finite: no budget may be written as an infinite one."""
-    if value is None or value in _NON_FINITE:
+    if value is None or (type(value) is str and value in _NON_FINITE):
         return None
     number(value, name)
     return value  # type: ignore[no-any-return]  # an int stays one
 
 
-def _of(kind: type[T], value: Any, name: str) -> T:
+# ---------------------------------------------------------------- of values inside of values
+
+
+class Lacking(ValueError):
+    """An object has not all the fields that it needs: it is of another version."""
+
+
+def of(must: Mapping[str, Check], may: Mapping[str, Check] = MappingProxyType({})) -> Check:
+    """Return a check of an object by the names of its fields; those that neither names are let through."""
+    known = {**must, **may}
+
+    def check(value: Any, name: Name) -> dict[str, Any]:
+        fields = mapping(value, name)
+        for key in must:
+            if key not in fields:
+                raise Lacking(f"{spelled(name)} has no {key!r}")
+        return {key: known.get(key, _any)(item, (name, key)) for key, item in fields.items()}
+
+    return check
+
+
+def each(one: Check) -> Check:
+    """Return a check of an array whose items all pass another."""
+
+    def check(value: Any, name: Name) -> list[Any]:
+        return [one(item, (name, place)) for place, item in enumerate(items(value, name))]
+
+    return check
+
+
+def row(*parts: Check) -> Check:
+    """Return a check of an array of as many items, each of which passes the check in its place."""
+
+    def check(value: Any, name: Name) -> list[Any]:
+        found = items(value, name)
+        if len(found) != len(parts):
+            raise _wrong(value, name, f"an array of {len(parts)}")
+        return [part(item, (name, place)) for place, (part, item) in enumerate(zip(parts, found, strict=True))]
+
+    return check
+
+
+def pair(one: Check) -> Check:
+    """Return a check of an array of two items, both of which pass another."""
+    return row(one, one)
+
+
+def named(one: Check) -> Check:
+    """Return a check of an object whose fields all pass another, whatever they are called."""
+    return named_by(text, one)
+
+
+def named_by(key: Check, one: Check) -> Check:
+    """Return a check of an object whose names pass one check, and what they name another."""
+
+    def check(value: Any, name: Name) -> dict[str, Any]:
+        return {key(k, (name, "names")): one(item, (name, k)) for k, item in mapping(value, name).items()}
+
+    return check
+
+
+def any_of(*checks: Check) -> Check:
+    """Return a check that passes what one of these passes, the first that does."""
+
+    def check(value: Any, name: Name) -> Any:
+        for one in checks:
+            try:
+                return one(value, name)
+            except ValueError:
+                continue
+        raise _wrong(value, name, "a value that it may have")
+
+    return check
+
+
+def one_of(*values: int | str) -> Check:
+    """Return a check that passes some values."""
+
+    def check(value: Any, name: Name) -> Any:
+        if type(value) is bool or value not in values:
+            raise _wrong(value, name, f"one of {', '.join(map(str, values))}")
+        return value
+
+    return check
+
+
+def integer(value: Any, name: Name) -> int:
+    """Return an integer that a float holds as well: arithmetic with a few of them stays within 64 bits."""
+    if type(value) is not int or abs(value) > FARTHEST:
+        raise _wrong(value, name, "an integer")
+    return value
+
+
+def wide(value: Any, name: Name) -> int | float:
+    """Return a number of whatever size; an id that marks what is to be ignored may be any of 64 bits."""
+    return whole(value, name) if type(value) is int else real(value, name)
+
+
+def real(value: Any, name: Name) -> float:
+    """Return a number, from the text that stands for it in strict JSON where it is not finite."""
+    if type(value) is str and value in _NON_FINITE:
+        return _NON_FINITE[value]
+    if type(value) not in (int, float) or (type(value) is int and abs(value) > _LARGEST):
+        raise _wrong(value, name, "a number")
+    return value  # type: ignore[no-any-return]  # an int stays one
+
+
+def numeric(value: Any, name: Name) -> str:
+    """Return a text that is a number: JSON has no others for names."""
+    if len(text(value, name)) > _NUMBER or not _NUMERIC.fullmatch(value):
+        raise _wrong(value, name, "a number")
+    return str(value)
+
+
+def numbered(value: Any, name: Name) -> str:
+    """Return a text that is an integer of 64 bits, such as the id of a class."""
+    if not _NUMBERED.fullmatch(text(value, name)):
+        raise _wrong(value, name, "an integer")
+    return str(value)
+
+
+def line(value: Any, name: Name) -> list[Any]:
+    """Return [file, line number, source line]; older versions had no source line."""
+    found = items(value, name)
+    if len(found) not in (2, 3):
+        raise _wrong(value, name, "a line of code")
+    return [text(found[0], name), count(found[1], name), *(text(code, name) for code in found[2:])]
+
+
+def revived(value: Any) -> Any:
+    """Turn the strings that stand for non-finite numbers in strict JSON back into those numbers."""
+    if isinstance(value, str):
+        return _NON_FINITE.get(value, value)
+    if isinstance(value, list):
+        return [revived(item) for item in value]
+    if isinstance(value, dict):
+        return {key: revived(item) for key, item in value.items()}
+    return value
+
+
+def _any(value: Any, name: Name) -> Any:
+    """Let a field through of which nothing is known."""
+    del name
+    return revived(value)
+
+
+def _of(kind: type[T], value: Any, name: Name) -> T:
     if not isinstance(value, kind):
         raise _wrong(value, name, {str: "text", bool: "true or false", dict: "an object", list: "an array"}[kind])
     return value
 
 
 def _wrong(value: Any, name: str, expected: str) -> ValueError:
-    said = repr(value)
-    return ValueError(f"{name} is {said if len(said) <= 60 else said[:57] + '...'}, not {expected}")
+    return ValueError(f"{spelled(name)} is {short(value)}, not {expected}")

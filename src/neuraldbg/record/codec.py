@@ -14,12 +14,14 @@ of the run file, which are still read, hold these one by one, and arrays row by 
 from __future__ import annotations
 
 import json
+import math
 import struct
 import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from neuraldbg.record import checked
 from neuraldbg.record.block import COUNT, Block
 
 if TYPE_CHECKING:
@@ -31,6 +33,13 @@ _SIZE = struct.Struct("<I")
 _COUNTED = ("ordinal", "turn", "steps")
 _INTS = (*_COUNTED, "folded", "width", "stream", "applied")
 _TABLES = ("mean", "low", "high", "seen")
+_DTYPES = {"rows": "<u8", "time": "<f8", "scalars": "<f8", "measured": "<f8", "applied": "|b1",
+           **dict.fromkeys(_TABLES, "<f4"), **dict.fromkeys(set(_INTS) - {"applied"}, "<i8")}  # fmt: skip
+_PLAIN = (*_INTS, "time")
+MOST_ROWS = 4096
+"""Rows of a block: the writer closes one at 512."""
+_MOST_NAMES = 1024
+_MOST_STATS = 64
 
 
 class BlobDamaged(ValueError):
@@ -90,13 +99,72 @@ def opened(blob: bytes) -> Blob:
     body = memoryview(blob)[_HEAD.size :]
     if magic != _MAGIC or zlib.crc32(body) != checksum:
         raise BlobDamaged("a block fails its checksum")
-    start = _SIZE.size + _SIZE.unpack_from(body)[0]
-    header = json.loads(bytes(body[_SIZE.size : start]))
-    arrays = {}
-    for name, dtype, shape, length in header["arrays"]:
-        arrays[name] = _Array(blob, _HEAD.size + start, length, dtype, tuple(shape))
+    start = _SIZE.size + (_SIZE.unpack_from(body)[0] if len(body) >= _SIZE.size else 0)
+    if not _SIZE.size < start <= len(body):
+        raise BlobDamaged("a block has no header")
+    header = checked.parsed(bytes(body[_SIZE.size : start]).decode())
+    try:
+        arrays = _arrays(header["arrays"], blob, _HEAD.size + start)
+        found = Blob(header, arrays)
+        _check(found, header, arrays)
+    except (AttributeError, LookupError, OverflowError, TypeError) as error:
+        raise BlobDamaged(f"a block's header is none ({type(error).__name__}: {error})") from error
+    return found
+
+
+def _arrays(listed: list[Any], blob: bytes, start: int) -> dict[str, _Array]:
+    """Return the arrays that a header lists, each with its place; BlobDamaged where one is not what it says it is."""
+    arrays: dict[str, _Array] = {}
+    for name, dtype, shape, length in listed:
+        if name in arrays or _DTYPES[name] != dtype:
+            raise BlobDamaged(f"a block's header lists {name!r} as {dtype!r}")
+        sizes = (*shape, length)
+        if not 1 <= len(shape) <= 3 or any(type(size) is not int or not 0 <= size <= len(blob) * 8 for size in sizes):
+            raise BlobDamaged(f"a block's header claims {name!r} of the shape {shape!r} in {length!r} bytes")
+        if shape[0] > MOST_ROWS:
+            raise BlobDamaged(f"a block's header claims {shape[0]:,} rows of {name!r}, where {MOST_ROWS:,} is the most")
+        arrays[name] = _Array(blob, start, length, dtype, tuple(shape))
         start += length
-    return Blob(header, arrays)
+    if start != len(blob):
+        raise BlobDamaged(f"a block's arrays end at byte {start:,} of {len(blob):,}")
+    return arrays
+
+
+def _check(found: Blob, header: dict[str, Any], arrays: dict[str, _Array]) -> None:
+    """Raise BlobDamaged unless every array has the shape and the bytes that the others, and the names, ask of it."""
+    names = header["names"]
+    if not isinstance(names, list) or len(names) > _MOST_NAMES or not all(isinstance(name, str) for name in names):
+        raise BlobDamaged(f"a block's header names more than {_MOST_NAMES:,} scalars, or something else than text")
+    if len(set(names)) != len(names) or not isinstance(found.binned, bool):
+        raise BlobDamaged("a block's header names a scalar twice, or is not clear about bins")
+    rows, tabled = found.length, "mean" in arrays
+    table = (rows, found.sites, found.stats)
+    if not 0 <= found.stats <= _MOST_STATS or any(type(size) is not int or size < 0 for size in table):
+        raise BlobDamaged(f"a block's header claims {found.stats!r} statistics of {found.sites!r} sites")
+    shapes: dict[str, tuple[int, ...]] = {"mean": table, "low": table, "high": table, "seen": table[:2]}
+    if found.old:
+        shapes |= dict.fromkeys(_PLAIN, (rows,)) | dict.fromkeys(("scalars", "measured"), (rows, len(names)))
+        needed = {*_PLAIN, "scalars", "mean", *(("low", "high", "seen", "measured") if found.binned else ())}
+    else:
+        shapes["rows"] = (rows, len(_PLAIN) + len(names) * (1 + found.binned))
+        needed = {"rows", *((_TABLES if found.binned else _TABLES[:1]) if tabled else ())}
+    for name, array in arrays.items():
+        if name not in needed or array.shape != shapes[name]:
+            raise BlobDamaged(f"a block's {name!r} has the shape {list(array.shape)}, not {list(shapes.get(name, ()))}")
+        _check_length(name, array, old=found.old)
+    if lacking := needed - arrays.keys():
+        raise BlobDamaged(f"a block lacks {min(lacking)!r}")
+
+
+def _check_length(name: str, array: _Array, *, old: bool) -> None:
+    """Raise BlobDamaged unless an array has as many bytes as its own mask of columns that vary says."""
+    rows, count = array.shape[0], math.prod(array.shape[1:])
+    expected, mask = 0, (count + 7) // 8
+    if rows * count:
+        varies = int(np.unpackbits(np.frombuffer(array.part[:mask], np.uint8))[:count].sum())
+        expected = mask + (varies * rows + count - (0 if old else varies)) * np.dtype(array.dtype).itemsize
+    if array.length != expected:
+        raise BlobDamaged(f"a block's {name!r} has {array.length:,} bytes, not {expected:,}")
 
 
 class _Array(NamedTuple):
@@ -123,7 +191,11 @@ class Blob:
         self.binned: bool = "low" in arrays if self.old else header["binned"]
         shape = arrays["mean"].shape if self.old else (0, *header["sites"])
         self.sites: int = shape[1]
-        self._stats: int = shape[2]
+        self.stats: int = shape[2]
+        """Statistics of a site."""
+        self.length: int = arrays["ordinal" if self.old else "rows"].shape[0]
+        """Rows."""
+        self.scalars = len(self._names)
         self._alone: Block | None = None
         """Its rows, once read: a run that is followed is laid out again with every new block."""
 
@@ -146,7 +218,7 @@ class Blob:
             arrays = self._rows()
             arrays |= {name: _unpack(array) for name, array in self._arrays.items() if name != "rows"}
         rows = len(arrays["ordinal"])
-        mean = arrays.setdefault("mean", np.zeros((rows, self.sites, self._stats), np.float32))
+        mean = arrays.setdefault("mean", np.zeros((rows, self.sites, self.stats), np.float32))
         if not self.binned:
             arrays["low"] = arrays["high"] = mean
             arrays["seen"] = (mean[:, :, COUNT] > 0).astype(np.float32)
@@ -163,7 +235,7 @@ class Blob:
 
     def _read_rows(self) -> Block:
         rows = self._rows()
-        none = np.zeros((len(rows["ordinal"]), 0, self._stats), np.float32)
+        none = np.zeros((len(rows["ordinal"]), 0, self.stats), np.float32)
         rows |= {"mean": none, "low": none, "high": none, "seen": none[:, :, 0]}
         if not self.binned:
             rows["measured"] = np.isfinite(rows["scalars"]).astype(np.float64)

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.nouns import BINS, StepHistograms
+from neuraldbg.record import checked
 from neuraldbg.record.codec import BlobDamaged
+from neuraldbg.record.schema import HISTOGRAMS
 
 if TYPE_CHECKING:
     import sqlite3
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 
 _EARLY = 16
 """The step from which on the share is more than the constant number, 8 / 50%."""
-_FIRST_VERSION = 3
-"""Of the run file: the first that has them."""
+_PER_BYTE, _FREE = 64, 32 << 20
+"""Bytes that they may take in memory, for each byte in the file and without any: zeros pack to a thousandth."""
 _HEAD = struct.Struct("<I")
 _SIZES = struct.Struct("<II")
 
@@ -57,17 +59,21 @@ def load(db: sqlite3.Connection, known: tuple[StepHistograms, ...] = ()) -> tupl
 
     None in files of older versions. BlobDamaged if one is not whole.
     """
-    if db.execute("PRAGMA user_version").fetchone()[0] < _FIRST_VERSION:
+    if db.execute("PRAGMA user_version").fetchone()[0] < HISTOGRAMS:
         return ()
     found = {each.step: each for each in known}
     steps = [step for (step,) in db.execute("SELECT step FROM histogram ORDER BY step")]
     if steps == list(found):
         return known
     (sites,) = db.execute("SELECT count(*) FROM site").fetchone()
+    packed = unpacked = 0
     for step in steps:
         if step not in found:
             (body,) = db.execute("SELECT body FROM histogram WHERE step = ?", (step,)).fetchone()
-            found[step] = decode(step, body, sites)
+            found[step] = decode(checked.step(step, "histogram.step"), body, sites)
+            packed, unpacked = packed + len(body), unpacked + found[step].nbytes
+            if unpacked > _FREE + _PER_BYTE * packed:
+                raise BlobDamaged(f"{packed:,} bytes of histograms unpack to {unpacked:,}")
     return tuple(found[step] for step in steps)
 
 

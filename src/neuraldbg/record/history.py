@@ -13,7 +13,7 @@ import numpy as np
 from neuraldbg.nouns import STATS, History, Slab, column
 from neuraldbg.nouns.run import empty_history
 from neuraldbg.record.block import UNSEEN, padded
-from neuraldbg.record.checked import LATEST_S
+from neuraldbg.record.checked import FARTHEST, LATEST_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,6 +30,8 @@ _OFTEN = 16
 thousand times."""
 _MOST, _LARGEST = 64 * 2**20, 8 * 2**20
 """Bytes that all of these may take, and one: with few of them, they would take turns."""
+_STREAMS = 1 << 20
+"""Optimizers that a run may have."""
 _ROWS = ("ordinal", "folded", "steps", "width", "time", "stream", "applied")
 
 
@@ -182,6 +184,19 @@ class StoredHistory(History):
             laid[at, : blob.sites] = blob.table(name)
             laid[at, blob.sites :] = UNSEEN
         return laid
+
+
+def check_rows(history: History) -> None:
+    """Raise ValueError for rows of time that no run has: arithmetic with them could leave what 64 bits hold."""
+    for name, least, most in (("steps", 0, FARTHEST), ("width", 1, FARTHEST), ("stream", 0, _STREAMS)):
+        values = getattr(history, name)
+        wrong = np.flatnonzero((values < least) | (values > most))
+        if len(wrong):
+            raise ValueError(f"history.{name} is {int(values[wrong[0]])} in row {int(wrong[0])}")
+    back = np.flatnonzero(np.diff(history.steps) < 0)
+    if len(back):
+        before, after = (int(history.steps[back[0] + k]) for k in (0, 1))
+        raise ValueError(f"history.steps goes back from {before} to {after}")
 
 
 def history_of(scalars: Sequence[codec.Blob], tables: Sequence[codec.Blob], sites: int) -> tuple[History, int]:

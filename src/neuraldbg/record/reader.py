@@ -5,7 +5,6 @@ Reads a file that is being written, one that a killed process left, and one on a
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import sqlite3
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from neuraldbg.errors import RunDamaged, RunFileError, RunNotFound, RunTooNew
-from neuraldbg.record import schema
+from neuraldbg.record import checked, guarded_database, schema
 from neuraldbg.record.reading import Reading, stands
 from neuraldbg.record.session_file import read_session
 
@@ -45,14 +44,14 @@ def read_file(file: Path, reading: Reading | None = None) -> RunRecord:
     """Read a run file, beyond what ``reading`` has of it already; raises what ``read_run`` does."""
     if file.suffix == ".json":
         return read_session(file)
-    return _read(file, (reading or Reading()).record)
+    return _read(file, (reading or Reading(own=False)).record)
 
 
 def _read(file: Path, take: Callable[[sqlite3.Connection], T]) -> T:
     _check_head(file)
     try:
         with _opened(file) as db:
-            return _at_once(db, str(file), take)
+            return _at_once(db, str(file), take, own=False)
     except sqlite3.Error as error:
         raise _damaged(str(file), error) from error
     except RunFileError:
@@ -125,15 +124,16 @@ def _check_head(file: Path) -> None:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[sqlite3.Connection]:
+    uri, size = file.absolute().as_uri(), _size(file)
     try:
-        db = _probed(file.absolute().as_uri() + "?mode=ro")
+        db = _probed(f"{uri}?mode=ro", size)
     except sqlite3.OperationalError as error:
         if "locked" in str(error):
             raise RunFileError(f"{file} is locked by another process: try again.") from error
         log = Path(f"{file}-wal")
         if not log.exists() or log.stat().st_size == 0:
             # A read-only place, where SQLite cannot make the companions it asks for, and there is no log to read.
-            db = _probed(file.absolute().as_uri() + "?immutable=1")
+            db = _probed(f"{uri}?immutable=1", size)
         else:
             with (
                 tempfile.TemporaryDirectory(prefix="neuraldbg-") as folder,
@@ -145,9 +145,10 @@ def _opened(file: Path) -> Iterator[sqlite3.Connection]:
         yield db
 
 
-def _probed(uri: str) -> sqlite3.Connection:
+def _probed(uri: str, size: int) -> sqlite3.Connection:
     db = sqlite3.connect(uri, uri=True, timeout=5.0, isolation_level=None)
     try:
+        guarded_database.harden(db, size)
         db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except BaseException:
         db.close()
@@ -161,19 +162,22 @@ def _copied(file: Path, log: Path, folder: str, error: sqlite3.Error) -> sqlite3
         shutil.copy(log, folder)
     except OSError as failure:
         raise RunFileError(f"{file} cannot be opened in place ({error}) nor copied: {failure}.") from failure
-    return _probed(copy.as_uri())
+    return _probed(copy.as_uri(), _size(copy))
 
 
 def load(db: sqlite3.Connection, name: str) -> RunRecord:
-    """Read the record from an open database as of one moment; ``name`` is for messages."""
-    return _at_once(db, name, Reading().record)
+    """Read the record from a database of our own as of one moment; ``name`` is for messages."""
+    return _at_once(db, name, Reading(own=True).record, own=True)
 
 
-def _at_once(db: sqlite3.Connection, name: str, take: Callable[[sqlite3.Connection], T]) -> T:
+def _at_once(db: sqlite3.Connection, name: str, take: Callable[[sqlite3.Connection], T], *, own: bool) -> T:
     try:
         db.execute("BEGIN")
         try:
-            _check_version(db, name)
+            version = _check_version(db, name)
+            if not own:
+                guarded_database.check_schema(db)
+                guarded_database.check_sizes(db, parted=version >= schema.PARTED)
             return take(db)
         finally:
             if db.in_transaction:
@@ -182,27 +186,46 @@ def _at_once(db: sqlite3.Connection, name: str, take: Callable[[sqlite3.Connecti
         raise _damaged(name, error) from error
 
 
-def _check_version(db: sqlite3.Connection, name: str) -> None:
+def _check_version(db: sqlite3.Connection, name: str) -> int:
     if db.execute("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
         raise RunDamaged(f"{name} is an SQLite file, but not a NeuralDBG run file.")
     version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version < 1:
+        raise RunDamaged(f"{name} names version {version} of the run file, which there never was.")
     if version > schema.SCHEMA_VERSION:
         raise RunTooNew(
             f"{name} was written by {_author(db)} in version {version} of the run file; this NeuralDBG reads up to "
             f"version {schema.SCHEMA_VERSION}. Upgrade it: pip install -U neuraldbg"
         )
+    return int(version)
 
 
 def _author(db: sqlite3.Connection) -> str:
     try:
-        (text,) = db.execute("SELECT value FROM meta WHERE key = 'info'").fetchone()
-        return f"NeuralDBG {json.loads(text)['versions']['neuraldbg']}"
-    except (sqlite3.Error, ValueError, KeyError, TypeError):
-        return "a later NeuralDBG"
+        if guarded_database.has_table(db, "meta"):  # and no view of that name
+            (text,) = db.execute("SELECT value FROM meta WHERE key = 'info'").fetchone()
+            return f"NeuralDBG {checked.text(checked.parsed(text)['versions']['neuraldbg'], '')[:40]}"
+    except (sqlite3.Error, ValueError, KeyError, TypeError, RecursionError):
+        pass  # what later versions write is theirs
+    return "a later NeuralDBG"
+
+
+def _size(file: Path) -> int:
+    """Return the bytes of a run file and its log."""
+    return sum(part.stat().st_size for part in (file, Path(f"{file}-wal")) if part.exists())
 
 
 def _damaged(name: str, error: Exception) -> RunDamaged:
     return RunDamaged(
-        f"{name} is damaged ({error}). If it was copied, copy it again together with the files that end in -wal and "
-        f"-shm; else save what can be saved with: sqlite3 {name} .recover"
+        f"{name} is damaged ({_said(error)}). If it was copied, copy it again together with the files that end in -wal "
+        f"and -shm; else save what can be saved with: sqlite3 {name} .recover"
     )
+
+
+def _said(error: Exception) -> str:
+    """Return the error's message, in our words where SQLite's name a limit of ours."""
+    text = checked.cut(str(error) or type(error).__name__)
+    return {"interrupted": "its tables have no end", "string or blob too big": _TOO_LONG}.get(text, text)
+
+
+_TOO_LONG = f"a value in a table is longer than {guarded_database.TEXT_BYTES:,} bytes"

@@ -6,20 +6,19 @@ new is found by comparing lists of blocks, facts and events, which are short. Th
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from neuraldbg.nouns import STATS, Layout, RunInfo, RunRecord
-from neuraldbg.record import codec, histograms, schema
+from neuraldbg.record import checked, codec, guarded_database, histograms, schema
 from neuraldbg.record.block import UNSEEN
-from neuraldbg.record.history import history_of
+from neuraldbg.record.history import check_rows, history_of
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from neuraldbg.nouns import Event, Fact, History, Site
 
@@ -27,23 +26,32 @@ if TYPE_CHECKING:
 
 _BLOCKS = "id, {part}, level, open, ordinal, rows, first_step, last_step, length(body)"
 """What tells one block from another: a number is given again when the newest block has gone."""
-FIRST_PARTED = 2
-"""The version of the run file from which on a block holds either scalars or tables."""
 _LAYOUT = ("layers", "edges", "called")
 
 
-class Reading:
-    """One run as far as it was read. To be used by one thread at a time."""
+_PER_BYTE, _FREE = 64, 16 << 20
+"""Bytes that the rows of blocks may take in memory: for each byte in the file, and without any. A column that does not
+change is stored once, but no run stands still: of its rows at least time and loss differ."""
 
-    def __init__(self) -> None:
+
+class Reading:
+    """One run as far as it was read. To be used by one thread at a time.
+
+    ``own`` says that the database is one of our own that is being written: it is not held against what a file may hold.
+    """
+
+    def __init__(self, *, own: bool = False) -> None:
+        self._own = own
         self._forget()
 
     def _forget(self) -> None:
         self._meta: dict[str, str] = {}
         self._sites: dict[int, Site] = {}
         self._blobs: dict[Key, codec.Blob] = {}
-        self._facts: dict[int, Fact] = {}
+        self._facts: dict[int, Fact | None] = {}
         self._events: dict[int, tuple[str, Event]] = {}
+        self._passed: dict[str, str] = {}
+        """Facts of another version that are not read, by key, with what they lack."""
         self._record: RunRecord | None = None
 
     def record(self, db: sqlite3.Connection) -> RunRecord:
@@ -66,9 +74,13 @@ class Reading:
         old = self._record or RunRecord()
         layout = self._layout(db, meta, old.layout)
         history, steps = self._history(db, meta, layout, old)
-        facts = self._read_facts(db)
         events = self._read_events(db)
-        info = old.info if meta.get("info") == self._meta.get("info") else schema.info_from(meta["info"])
+        passed = dict(self._passed)
+        facts = self._read_facts(db)
+        if meta.get("info") == self._meta.get("info") and passed == self._passed:
+            info = old.info
+        else:
+            info = schema.noted(schema.info_of(checked.parsed(meta["info"])), self._passed)
         self._meta = meta
         parts: dict[str, Any] = {
             "info": info,
@@ -87,41 +99,59 @@ class Reading:
         new = db.execute("SELECT row, value FROM site WHERE row > ? ORDER BY row", (last,)).fetchall()
         if not new and self._record is not None and all(meta.get(k) == self._meta.get(k) for k in _LAYOUT):
             return old
-        self._sites |= {row: schema.site_from(text) for row, text in new}
+        self._sites |= {row: schema.site_of(checked.parsed(text)) for row, text in new}
+        if list(self._sites) != list(range(len(self._sites))):
+            raise ValueError("the rows of the table 'site' are not numbered from 0")
         return Layout(
-            layers=schema.layers_from(meta.get("layers", "[]")),
+            layers=schema.layers_of(checked.parsed(meta.get("layers", "[]"))),
             sites=tuple(self._sites.values()),
-            edges=schema.edges_from(meta.get("edges", "[]")),
-            called=schema.called_from(meta.get("called", "[]")),
+            edges=schema.edges_of(checked.parsed(meta.get("edges", "[]"))),
+            called=schema.called_of(checked.parsed(meta.get("called", "[]"))),
         )
 
     def _history(
         self, db: sqlite3.Connection, meta: dict[str, str], layout: Layout, old: RunRecord
     ) -> tuple[History, int]:
-        stats = json.loads(meta["stats"])
+        stats = checked.texts(checked.parsed(meta["stats"]), "meta.stats")
         # A block of version 1 holds scalars and tables both: it counts as scalars.
-        parted = db.execute("PRAGMA user_version").fetchone()[0] >= FIRST_PARTED
+        parted = db.execute("PRAGMA user_version").fetchone()[0] >= schema.PARTED
         columns = _BLOCKS.format(part="part" if parted else f"'{schema.ROWS}'")
         keys: list[Key] = db.execute(f"SELECT {columns} FROM block ORDER BY ordinal").fetchall()  # noqa: S608 (constants)
         if self._record is not None and len(layout.sites) == len(old.layout.sites) and keys == list(self._blobs):
             return old.history, old.steps
-        self._blobs = {key: self._blobs.get(key) or _blob(db, key[0], stats) for key in keys}
+        sites = None if self._own else len(layout.sites)
+        self._blobs = {key: self._blobs.get(key) or _blob(db, key, stats, sites) for key in keys}
+        if not self._own:
+            _check_room(self._blobs.values(), sum(int(key[-1]) for key in keys))
         parts: dict[Any, list[codec.Blob]] = {schema.ROWS: [], schema.TABLES: []}
         for key, blob in self._blobs.items():
             parts[key[1]].append(blob)
-        return history_of(parts[schema.ROWS], parts[schema.TABLES], len(layout.sites))
+        history, steps = history_of(parts[schema.ROWS], parts[schema.TABLES], len(layout.sites))
+        if not self._own:
+            check_rows(history)
+            checked.step(steps, "history.folded")
+        return history, steps
 
     def _read_facts(self, db: sqlite3.Connection) -> tuple[Fact, ...]:
         last = next(reversed(self._facts), 0)
         new = db.execute("SELECT id, step, key, value FROM fact WHERE id > ? ORDER BY id", (last,)).fetchall()
-        self._facts |= {row_id: schema.fact_from(step, key, text) for row_id, step, key, text in new}
+        for row_id, step, key, text in new:
+            self._facts[row_id] = self._fact(step, key, text)
         (count,) = db.execute("SELECT count(*) FROM fact").fetchone()
         if count != len(self._facts):  # of one kind of fact there were too many
             kept = {row_id for (row_id,) in db.execute("SELECT id FROM fact")}
             self._facts = {row_id: fact for row_id, fact in self._facts.items() if row_id in kept}
         elif not new and self._record is not None:
             return self._record.facts
-        return tuple(self._facts.values())
+        return tuple(fact for fact in self._facts.values() if fact is not None)
+
+    def _fact(self, step: Any, key: Any, text: Any) -> Fact | None:
+        """Return a fact, None for one of another version that lacks what causes need."""
+        try:
+            return schema.fact_of(step, key, checked.parsed(text))
+        except checked.Lacking as error:
+            self._passed.setdefault(key, str(error))
+            return None
 
     def _read_events(self, db: sqlite3.Connection) -> tuple[Event, ...]:
         rows = db.execute("SELECT id, value FROM event ORDER BY first_step, id").fetchall()
@@ -129,7 +159,9 @@ class Reading:
             return self._record.events
         known = self._events
         self._events = {
-            row_id: known[row_id] if row_id in known and known[row_id][0] == text else (text, schema.event_from(text))
+            row_id: known[row_id]
+            if row_id in known and known[row_id][0] == text
+            else (text, schema.event_of(checked.parsed(text)))
             for row_id, text in rows
         }
         return tuple(event for _, event in self._events.values())
@@ -138,22 +170,39 @@ class Reading:
 def stands(db: sqlite3.Connection) -> tuple[RunInfo, int]:
     """Return what the run is, and how many steps it has."""
     row = db.execute("SELECT value FROM meta WHERE key = 'info'").fetchone()
-    parted = db.execute("PRAGMA user_version").fetchone()[0] >= FIRST_PARTED
+    parted = db.execute("PRAGMA user_version").fetchone()[0] >= schema.PARTED
     where = f"WHERE part = '{schema.ROWS}'" if parted else ""
     blobs = (codec.opened(body) for (body,) in db.execute(f"SELECT body FROM block {where}"))  # noqa: S608 (constants)
-    steps = sum(int((blob.block() if blob.old else blob.rows()).folded.sum()) for blob in blobs)
-    return schema.info_from(row[0]) if row else RunInfo(), steps
+    steps = checked.step(sum(int((blob.block() if blob.old else blob.rows()).folded.sum()) for blob in blobs), "steps")
+    return schema.info_of(checked.parsed(row[0])) if row else RunInfo(), steps
 
 
 def _identity(meta: dict[str, str]) -> tuple[object, ...]:
     """What is the same as long as a run is: its names for statistics, and when it began."""
-    return meta.get("stats"), json.loads(meta["info"]).get("started") if "info" in meta else None
+    info = checked.mapping(checked.parsed(meta["info"]), "meta.info") if "info" in meta else {}
+    return meta.get("stats"), info.get("started")
 
 
-def _blob(db: sqlite3.Connection, row_id: object, stats: Sequence[str]) -> codec.Blob:
-    """Read a block, which stays packed."""
+def _check_room(blobs: Collection[codec.Blob], size: int) -> None:
+    """Raise ValueError for rows that take far more memory than bytes of the file."""
+    rows = sum(blob.length * 8 * (9 + blob.scalars * (1 + blob.binned)) for blob in blobs)
+    tables = sum(blob.length * blob.sites * blob.stats * 4 * (3 if blob.binned else 1) for blob in blobs)
+    if rows > _FREE + _PER_BYTE * size or tables > 4 * _FREE + _PER_BYTE * size:
+        raise ValueError(f"blocks of {size:,} bytes claim {rows + tables:,} bytes of rows")
+
+
+def _blob(db: sqlite3.Connection, key: Key, stats: Sequence[str], sites: int | None) -> codec.Blob:
+    """Read a block, which stays packed; ValueError if it is not what its row, or so many sites, say of it."""
+    row_id, rows = key[0], int(key[5])
+    if sites is not None:
+        guarded_database.check_body(int(key[-1]), rows, sites)
     (body,) = db.execute("SELECT body FROM block WHERE id = ?", (row_id,)).fetchone()
     blob = codec.opened(body)
+    if blob.sites and blob.stats != len(stats):
+        raise ValueError(f"a block has {blob.stats} statistics, and meta.stats names {len(stats)}")
+    if sites is not None and (blob.sites > sites or blob.length != rows):
+        said = f"{blob.length:,} rows of {blob.sites:,} sites"
+        raise ValueError(f"a block has {said}, where {rows:,} rows of {sites:,} sites were announced")
     return _renewed(blob, stats) if blob.old or tuple(stats) != STATS else blob
 
 

@@ -217,6 +217,10 @@ class Recorder:
                 raise
             self._fall_back(error)
             self._writer.write(batch)
+        for misfit in self._writer.misfits[:1]:
+            self._tell(f"a fact could not be recorded ({misfit}).")
+            if os.environ.get("NEURALDBG_STRICT"):
+                raise ValueError(misfit)
 
     def _fall_back(self, error: Exception) -> None:
         """Go on in memory, with all that was recorded."""

@@ -9,20 +9,29 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.nouns import STATS, Edge, Event, Fact, Layer, Outcome, RunInfo, Site, jsonable
 from neuraldbg.record import checked
+from neuraldbg.record.fact_shapes import fitting
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from neuraldbg.record.checked import Check
 
 SCHEMA_VERSION = 3
 # 1  2026-11  first version: meta, site, block, fact, event
 # 2  2026-11  blocks hold either scalars or tables (block.part), by columns; the statistics "under" and "over"
 # 3  2026-11  histogram
+PARTED = 2
+"""The version of the run file from which on a block holds either scalars or tables."""
+HISTOGRAMS = 3
+"""The version of the run file from which on it has histograms."""
 _PAGE = 32_768
 """Bytes. A run is read back in half of the time that pages of 8 KiB take: its tables span hundreds of those."""
 _LOG = 8 << 20
@@ -31,8 +40,9 @@ APPLICATION_ID = 0x4E444247  # "NDBG", so that `file` and we know the database f
 FILE_NAME = "rank{rank}.ndbg"
 ROWS, TABLES = "rows", "tables"
 SQL_TABLES = ("meta", "site", "block", "fact", "event", "histogram")
+"""The last one since version 3."""
 
-_CREATE = f"""
+CREATE = f"""
 PRAGMA page_size = {_PAGE};
 PRAGMA synchronous = OFF;
 BEGIN;
@@ -66,6 +76,8 @@ PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 COMMIT;
 """  # noqa: S608 (only constants are put in)
+OLDER = re.sub(r" +part .*\n", "", CREATE)
+"""The tables as older versions of the run file have them: version 1 had no parts of blocks."""
 
 
 def create_file(folder: Path, rank: int) -> tuple[sqlite3.Connection, Path]:
@@ -82,7 +94,7 @@ def create_file(folder: Path, rank: int) -> tuple[sqlite3.Connection, Path]:
     try:
         db = _connect(str(fresh))
         try:
-            db.executescript(_CREATE)
+            db.executescript(CREATE)
         finally:
             db.close()
         fresh.replace(path)
@@ -100,7 +112,7 @@ def create_file(folder: Path, rank: int) -> tuple[sqlite3.Connection, Path]:
 def create_memory() -> sqlite3.Connection:
     """Make the same database in memory."""
     db = _connect(":memory:")
-    db.executescript(_CREATE)
+    db.executescript(CREATE)
     return db
 
 
@@ -146,22 +158,8 @@ def dumps(value: Any) -> str:
     return json.dumps(jsonable(value), allow_nan=False, separators=(",", ":"))
 
 
-_REVIVED = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
-
-
-def revived(value: Any) -> Any:
-    """Turn the strings that stand for non-finite numbers in strict JSON back into those numbers."""
-    if isinstance(value, str):
-        return _REVIVED.get(value, value)
-    if isinstance(value, list):
-        return [revived(item) for item in value]
-    if isinstance(value, dict):
-        return {key: revived(item) for key, item in value.items()}
-    return value
-
-
 _OUTCOME: dict[str, Check] = {
-    "kind": checked.outcome_kind, "message": checked.text, "where": checked.text
+    "kind": checked.outcome_kind, "message": checked.message, "where": checked.text
 }  # fmt: skip
 _INFO: dict[str, Check] = {
     "script": checked.text,
@@ -188,55 +186,63 @@ _LAYER: dict[str, Check] = {
     "model": checked.text,
     "leaf": checked.flag,
     "params": checked.texts,
-    "settings": lambda value, name: revived(checked.mapping(value, name)),
+    "settings": checked.named(checked.any_of(checked.flag, checked.real, checked.text)),
 }
 _EDGE: dict[str, Check] = {"source": checked.text, "target": checked.text, "ops": checked.texts}
 _EVENT: dict[str, Check] = {
     "kind": checked.text,
     "transition": checked.text,
-    "first_step": checked.whole,
-    "last_step": checked.whole,
+    "first_step": checked.step,
+    "last_step": checked.step,
     "layer": checked.perhaps(checked.text),
     "site": checked.text,
     "confidence": checked.share,
-    "details": lambda value, name: revived(checked.mapping(value, name)),
+    "details": checked.of({}, {"affected": checked.each(checked.text)}),
 }
 
 
-def info_from(text: str) -> RunInfo:
-    """Read the JSON of ``meta['info']``. This and those below raise ValueError or TypeError for what is not ours."""
-    return checked.built(RunInfo, _INFO, json.loads(text))
+def info_of(raw: Any) -> RunInfo:
+    """Read what was run from the value of its JSON. This and those below raise ValueError for what is not ours."""
+    return checked.built(RunInfo, _INFO, raw)
 
 
-def site_from(text: str) -> Site:
-    """Read one row of ``site``."""
-    return checked.built(Site, _SITE, json.loads(text))
+def site_of(raw: Any) -> Site:
+    """Read a site."""
+    return checked.built(Site, _SITE, raw)
 
 
-def layers_from(text: str) -> tuple[Layer, ...]:
-    """Read the JSON of ``meta['layers']``."""
-    return tuple(checked.built(Layer, _LAYER, raw) for raw in checked.items(json.loads(text), "layers"))
+def layers_of(raw: Any) -> tuple[Layer, ...]:
+    """Read the layers of a layout."""
+    return tuple(checked.built(Layer, _LAYER, one) for one in checked.items(raw, "layers"))
 
 
-def edges_from(text: str) -> tuple[Edge, ...]:
-    """Read the JSON of ``meta['edges']``."""
-    return tuple(checked.built(Edge, _EDGE, raw) for raw in checked.items(json.loads(text), "edges"))
+def edges_of(raw: Any) -> tuple[Edge, ...]:
+    """Read the edges of a layout."""
+    return tuple(checked.built(Edge, _EDGE, one) for one in checked.items(raw, "edges"))
 
 
-def called_from(text: str) -> frozenset[str]:
-    """Read the JSON of ``meta['called']``."""
-    return frozenset(checked.texts(json.loads(text), "called"))
+def called_of(raw: Any) -> frozenset[str]:
+    """Read the paths of the layers that were called."""
+    return frozenset(checked.texts(raw, "called"))
 
 
-def event_from(text: str) -> Event:
-    """Read one row of ``event``."""
-    event = checked.built(Event, _EVENT, json.loads(text))
+def event_of(raw: Any) -> Event:
+    """Read an event."""
+    event = checked.built(Event, _EVENT, raw)
     if event.last_step < event.first_step:
         raise ValueError(f"an event ends at step {event.last_step}, before it begins at {event.first_step}")
     return event
 
 
-def fact_from(step: int, key: str, text: str) -> Fact:
-    """Read one row of ``fact``."""
-    value = revived(checked.mapping(json.loads(text), "Fact.value"))
-    return Fact(checked.whole(step, "Fact.step"), checked.text(key, "Fact.key"), value)
+def fact_of(step: Any, key: Any, value: Any) -> Fact:
+    """Read a fact; checked.Lacking for one of another version."""
+    name = checked.text(key, "Fact.key")
+    return Fact(checked.step(step, "Fact.step"), name, fitting(name, value))
+
+
+def noted(info: RunInfo, passed: Mapping[str, str]) -> RunInfo:
+    """Say in the coverage which facts were passed over."""
+    if not passed:
+        return info
+    said = [f"what another version wrote of {key!r} is left out: {why}" for key, why in passed.items()]
+    return replace(info, coverage={**info.coverage, "notes": [*info.coverage.get("notes", ()), *said]})

@@ -1,93 +1,175 @@
 """A run's JSON document (``neuraldbg export --format session`` or ``json``) back to the RunRecord that it was made of.
 
-The text is read element by element, and tables are packed as in a run file: beside the text and what is packed, no more
-than some steps are in memory at a time.
+The file is read element by element, and tables are packed as in a run file: beside what is packed, no more than some
+steps are in memory at a time.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
 from neuraldbg.errors import RunDamaged, RunFileError, RunNotFound, RunTooNew
-from neuraldbg.nouns import RUN_SCHEMA, STATS, Layout, RunRecord, StepHistograms, column
+from neuraldbg.nouns import BINS, RUN_SCHEMA, STATS, Layout, RunRecord, StepHistograms, column
 from neuraldbg.nouns.run import empty_history
 from neuraldbg.record import checked, codec, schema
 from neuraldbg.record.block import UNSEEN, Block
-from neuraldbg.record.history import StoredHistory
+from neuraldbg.record.history import StoredHistory, check_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
 
-    from neuraldbg.nouns import History
+    from neuraldbg.nouns import Event, Fact, History
+    from neuraldbg.record.checked import Check
 
 _BLOCK = 64
 """Tables that are packed together."""
 _FAMILY, _, _VERSION = RUN_SCHEMA.rpartition("/")
 _SPACE = re.compile(r"[ \t\n\r]*")
-_PLAIN = {"steps": ("step", np.int64), "width": ("width", np.int64), "time": ("time", np.float64),
-          "stream": ("stream", np.int64), "applied": ("applied", bool)}  # fmt: skip
+_PLAIN: dict[str, tuple[str, Check, Any]] = {
+    "steps": ("step", checked.step, np.int64),
+    "width": ("width", checked.step, np.int64),
+    "time": ("time", checked.number, np.float64),
+    "stream": ("stream", checked.step, np.int64),
+    "applied": ("applied", checked.flag, bool),
+}
+_CHUNK = 1 << 20
+"""Characters that are taken from the file at once."""
+_WORD = 16
+"""Characters of an escape or a word of JSON, and more: where the text ends within one it is said to be wrong there."""
+_PACKED = 32 << 20
+"""Bytes of tables that are laid out at once."""
+_ROWS = 1 << 22
+_MISSING = float("nan")
 
 
 def read_session(path: Path) -> RunRecord:
     """Read a run back from its JSON document. RunNotFound, RunDamaged or RunTooNew say what is wrong with it."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8", newline="") as opened:
+            return _record(opened, str(path))
     except FileNotFoundError:
         raise RunNotFound(f"there is no run at {path}: no such file or folder.") from None
     except UnicodeDecodeError:
         raise RunDamaged(f"{path} is no JSON: it is not text in UTF-8.") from None
+    except RunFileError:
+        raise
     except OSError as error:
         raise RunFileError(f"{path} cannot be read: {error.strerror or error}.") from error
-    try:
-        return _record(text, str(path))
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
-        said = f"{type(error).__name__}: {error}"
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
+        said = checked.cut(f"{type(error).__name__}: {error}")
         raise RunDamaged(f"{path} is no whole run ({said}). Export the run once more.") from error
 
 
-def _record(text: str, name: str) -> RunRecord:
+def _record(opened: TextIO, name: str) -> RunRecord:
     head: dict[str, Any] = {}
-    history: History | None = None
-    document = _Document(text)
+    passed: dict[str, str] = {}
+    document = _Document(opened)
     for key in document.members():
-        if key != "steps":
-            head[key] = document.value()
-            continue
-        _check(head, name)
-        history = _history(document.elements(), head["scalars"], head["stats"], len(head["layout"]["sites"]))
+        if key in head:
+            raise ValueError(f"{checked.short(key)} is there twice")
+        if key in _LISTS or key == "steps":
+            if key == "steps" or "schema" in head:
+                _check(head, name)
+            head[key] = _READ[key](document, head, passed)
+        else:
+            head[key] = _HEAD.get(key, _any)(document.value())
     _check(head, name)
-    if history is None:
-        raise KeyError("steps")
-    layout = head["layout"]
+    history, layout, histograms = head["steps"], head["layout"], head.get("histograms", ())
+    if any((one.rows >= len(layout.sites)).any() for one in histograms):
+        raise IndexError("a histogram of a site that the layout does not have")
     return RunRecord(
-        info=schema.info_from(json.dumps(head["run"])),
-        layout=Layout(
-            layers=schema.layers_from(json.dumps(layout["layers"])),
-            sites=tuple(schema.site_from(json.dumps(site)) for site in layout["sites"]),
-            edges=schema.edges_from(json.dumps(layout["edges"])),
-            called=schema.called_from(json.dumps(layout["called"])),
-        ),
+        info=schema.noted(head["run"], passed),
+        layout=layout,
         history=history,
-        facts=tuple(schema.fact_from(one["step"], one["key"], json.dumps(one["value"])) for one in head["facts"]),
-        events=tuple(schema.event_from(json.dumps(event)) for event in head["events"]),
-        steps=checked.count(head["recorded"], "recorded"),
-        histograms=tuple(_histograms(one, len(layout["sites"])) for one in head.get("histograms", ())),
+        facts=head["facts"],
+        events=head["events"],
+        steps=head["recorded"],
+        histograms=histograms,
     )
 
 
-def _histograms(element: dict[str, Any], sites: int) -> StepHistograms:
-    """Read one element of ``histograms``."""
-    found = StepHistograms.from_lists(int(element["step"]), element["sites"])
-    if not ((found.rows >= 0) & (found.rows < sites)).all():
-        raise IndexError("a histogram of a site that the layout does not have")
-    return found
+def _layout(raw: Any) -> Layout:
+    """Read the member ``layout``."""
+    parts = checked.mapping(raw, "layout")
+    return Layout(
+        layers=schema.layers_of(parts["layers"]),
+        sites=tuple(schema.site_of(site) for site in checked.items(parts["sites"], "layout.sites")),
+        edges=schema.edges_of(parts["edges"]),
+        called=schema.called_of(parts["called"]),
+    )
+
+
+def _facts(document: _Document, head: Mapping[str, Any], passed: dict[str, str]) -> tuple[Fact, ...]:
+    """Read the member ``facts``."""
+    del head
+    found = []
+    for one in document.elements():
+        try:
+            found.append(schema.fact_of(one["step"], one["key"], one["value"]))
+        except checked.Lacking as error:
+            passed.setdefault(str(one["key"]), str(error))
+    return tuple(found)
+
+
+def _events(document: _Document, head: Mapping[str, Any], passed: dict[str, str]) -> tuple[Event, ...]:
+    """Read the member ``events``."""
+    del head, passed
+    return tuple(schema.event_of(event) for event in document.elements())
+
+
+def _histograms(document: _Document, head: Mapping[str, Any], passed: dict[str, str]) -> tuple[StepHistograms, ...]:
+    """Read the member ``histograms``."""
+    del passed
+    most = len(head["layout"].sites) * (BINS + 3) if "layout" in head else 0
+    return tuple(
+        StepHistograms.from_lists(checked.step(element["step"], "histograms.step"), element["sites"])
+        for element in document.elements(most)
+    )
+
+
+def _steps(document: _Document, head: Mapping[str, Any], passed: dict[str, str]) -> History:
+    """Read the member ``steps``."""
+    del passed
+    sites, stats = len(head["layout"].sites), head["stats"]
+    history = _history(document.elements(3 * sites * (len(stats) + 2)), head["scalars"], stats, sites)
+    check_rows(history)
+    return history
+
+
+def _names(most: int) -> Callable[[Any], tuple[str, ...]]:
+    """Return a function that reads so many names at most, each of which stands there once."""
+
+    def read(raw: Any) -> tuple[str, ...]:
+        found = checked.texts(raw, "names")
+        if len(found) > most or len(set(found)) < len(found):
+            raise ValueError(f"{len(found):,} names, of which {len(set(found)):,} differ, where {most:,} is the most")
+        return found
+
+    return read
+
+
+def _any(raw: Any) -> Any:
+    """Return what nobody reads."""
+    return raw
+
+
+_READ = {"facts": _facts, "events": _events, "histograms": _histograms, "steps": _steps}
+_LISTS = ("facts", "events", "histograms")
+_HEAD: dict[str, Callable[[Any], Any]] = {
+    "run": schema.info_of,
+    "recorded": lambda raw: checked.step(raw, "recorded"),
+    "layout": _layout,
+    "stats": _names(64),
+    "scalars": _names(256),
+}
+"""How members are read whose values are read as a whole."""
 
 
 def _check(head: dict[str, Any], name: str) -> None:
@@ -103,11 +185,16 @@ def _check(head: dict[str, Any], name: str) -> None:
 
 
 class _Document:
-    """A JSON object that is read as it comes: a value at a time, or an array an element at a time."""
+    """A JSON object in a file that is read as it comes: a value at a time, or an array an element at a time.
 
-    def __init__(self, text: str) -> None:
-        self._text, self._at = text, 0
-        self._decoder = json.JSONDecoder(parse_constant=_refuse)
+    In memory is what is being read, and up to a megabyte more.
+    """
+
+    def __init__(self, opened: TextIO) -> None:
+        self._file = opened
+        self._text, self._at = "", 0
+        self._whole = False
+        """Whether all of the file was taken."""
 
     def members(self) -> Iterator[str]:
         """Give the keys of the object; after each, its value is to be read."""
@@ -115,24 +202,47 @@ class _Document:
         if self._next():
             raise ValueError("there is more after its end")
 
-    def elements(self) -> Iterator[Any]:
-        """Give the elements of the array that comes next."""
-        yield from self._listed("[", "]", keys=False)
+    def elements(self, most: int = 0) -> Iterator[Any]:
+        """Give the elements of the array that comes next, each of which has about ``most`` values in it or fewer."""
+        yield from self._listed("[", "]", keys=False, most=most)
 
-    def value(self) -> Any:
-        """Read what comes next."""
+    def value(self, most: int = 0) -> Any:
+        """Read what comes next; ValueError if it holds more values than that, and more than a text of ours does."""
         self._next()
-        found, self._at = self._decoder.raw_decode(self._text, self._at)
-        return found
+        while True:
+            try:
+                found, end = checked.DECODER.raw_decode(self._text, self._at)
+            except json.JSONDecodeError as error:
+                if self._whole or not self._cut(error):
+                    raise
+            else:
+                if end < len(self._text) or self._whole:  # a number could go on
+                    read, self._at = self._text[self._at : end], end
+                    return checked.encodable(found, read)
+            self._take_more(len(self._text) - self._at)
+            values = sum(self._text.count(sign, self._at) for sign in ",[{")
+            if values > max(most, checked.MOST_VALUES) + _CHUNK:
+                raise ValueError(f"a value holds {values:,} others")
 
-    def _listed(self, opening: str, closing: str, *, keys: bool) -> Iterator[Any]:
+    def _cut(self, error: json.JSONDecodeError) -> bool:
+        """Return True if more of the text could mend the error: it is at the end of what was taken, or in a string."""
+        left = len(self._text) - error.pos
+        return left < _WORD or (error.msg.startswith("Unterminated") and left < _WORD * checked.MOST_TEXT)
+
+    def _take_more(self, least: int = 0) -> None:
+        more = self._file.read(max(_CHUNK, least))
+        self._text, self._at = self._text[self._at :] + more, 0
+        self._whole = not more
+
+    def _listed(self, opening: str, closing: str, *, keys: bool, most: int = 0) -> Iterator[Any]:
         self._take(opening)
         if self._next() == closing:
             self._at += 1
             return
         while True:
-            found = self.value()
+            found = self.value(most)
             if keys:
+                checked.text(found, "a key")
                 self._take(":")
             yield found
             if self._next() == closing:
@@ -141,18 +251,17 @@ class _Document:
             self._take(",")
 
     def _next(self) -> str:
-        space = _SPACE.match(self._text, self._at)
-        self._at = space.end() if space else self._at
-        return self._text[self._at : self._at + 1]
+        while True:
+            space = _SPACE.match(self._text, self._at)
+            self._at = space.end() if space else self._at
+            if self._at < len(self._text) or self._whole:
+                return self._text[self._at : self._at + 1]
+            self._take_more()
 
     def _take(self, char: str) -> None:
         if self._next() != char:
-            raise ValueError(f"there is no {char!r} at character {self._at:,}")
+            raise ValueError(f"there is no {char!r} before {checked.short(self._text[self._at :][:20])}")
         self._at += 1
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def _history(steps: Iterator[Any], names: Sequence[str], stats: Sequence[str], sites: int) -> History:
@@ -160,14 +269,18 @@ def _history(steps: Iterator[Any], names: Sequence[str], stats: Sequence[str], s
     scalars: dict[str, list[float]] = {name: [] for name in names}
     packed: list[tuple[npt.NDArray[np.intp], codec.Blob]] = []
     waiting: list[tuple[int, Any]] = []
-    for row, step in enumerate(steps):
-        for name, (key, _) in _PLAIN.items():
-            plain[name].append(step[key])
+    together = max(1, min(_BLOCK, _PACKED // max(1, 3 * 8 * sites * len(STATS))))
+    for number, step in enumerate(steps):
+        if number == _ROWS:
+            raise ValueError(f"there are more than {_ROWS:,} steps")
+        for name, (key, check, _) in _PLAIN.items():
+            plain[name].append(check(step[key], f"steps.{key}"))
+        known = checked.mapping(step["scalars"], "steps.scalars")
         for name, values in scalars.items():
-            values.append(float(step["scalars"].get(name, "NaN")))
+            values.append(checked.real(known[name], f"steps.scalars.{name}") if name in known else _MISSING)
         if "sites" in step:
-            waiting.append((row, step))
-        if len(waiting) == _BLOCK:
+            waiting.append((number, step))
+        if len(waiting) == together:
             packed.append(_packed(waiting, stats, sites))
             waiting.clear()
     if waiting:
@@ -175,7 +288,7 @@ def _history(steps: Iterator[Any], names: Sequence[str], stats: Sequence[str], s
     if not plain["steps"]:
         return empty_history()
     return StoredHistory.of(
-        {name: np.array(plain[name], dtype) for name, (_, dtype) in _PLAIN.items()},
+        {name: np.array(plain[name], dtype) for name, (_, _, dtype) in _PLAIN.items()},
         {name: np.array(values, np.float64) for name, values in scalars.items()},
         packed,
         sites,

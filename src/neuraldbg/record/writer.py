@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from neuraldbg.nouns import jsonable
 from neuraldbg.record import histograms, schema
 from neuraldbg.record.budget import histogram_bytes, scalar_limits, table_limits
+from neuraldbg.record.fact_shapes import fitting
 from neuraldbg.record.lane import Lane
 from neuraldbg.record.retention import place_of
 
@@ -33,6 +35,8 @@ class Writer:
         self._sites = 0
         self._rows, self._tables = Lane(db, schema.ROWS), Lane(db, schema.TABLES)
         self._places: set[int] = set()
+        self.misfits: list[str] = []
+        """What was wrong with the first fact that was not written."""
 
     def write(self, batch: Batch) -> None:
         """Store a batch, all of it or nothing; sqlite3.Error if the database cannot take it."""
@@ -95,10 +99,23 @@ class Writer:
 
     def _put_facts(self, facts: list[Fact]) -> None:
         # A FactKey is a str whose own text is its value, not what str() prints.
-        rows = [(fact.step, str.__str__(fact.key), schema.dumps(fact.value)) for fact in facts]
+        rows = [
+            (fact.step, key, schema.dumps(value))
+            for fact in facts
+            if self._fits(key := str.__str__(fact.key), value := jsonable(fact.value))
+        ]
         self._db.executemany("INSERT INTO fact (step, key, value) VALUES (?, ?, ?)", rows)
         for key in {row[1] for row in rows}:
             self._bound_facts(key)
+
+    def _fits(self, key: str, value: Any) -> bool:
+        """Return True for a fact that will be read again; one that would not is not written: it is an error of ours."""
+        try:
+            fitting(key, value)
+        except ValueError as error:
+            self.misfits = self.misfits or [str(error)]
+            return False
+        return True
 
     def _bound_facts(self, key: str) -> None:
         (count,) = self._db.execute("SELECT count(*) FROM fact WHERE key = ?", (key,)).fetchone()
