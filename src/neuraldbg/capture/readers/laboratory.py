@@ -137,8 +137,8 @@ class Laboratory(Reader):
 
     def _try(self, name: str, held: _Held, targets: tuple[Target, ...]) -> None:
         switch = self.scene.switch
-        switch.turn_off()  # the twin is no model of the program
         try:
+            switch.turn_off()  # the twin is no model of the program
             with undisturbed(), torch.no_grad():
                 self._experiment(name, held, targets)
         finally:
