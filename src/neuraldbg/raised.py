@@ -65,7 +65,7 @@ def passes(error: BaseException) -> bool:
     trace, last = error.__traceback__, error.__traceback__
     while trace is not None:
         frame = trace.tb_frame
-        if below is not None and (frame.f_code in handlers or _interrupts(frame, below)):
+        if frame.f_code in handlers or (below is not None and _interrupts(frame, below)):
             return True
         below, last, trace = frame, trace, trace.tb_next
     return last is not None and _sent(error, last)
