@@ -230,7 +230,7 @@ static PyObject *shortcut_call(PyObject *object, PyObject *args, PyObject *kwarg
         if (self->result != Py_None) return PyObject_CallObject(self->result, NULL);
         Py_RETURN_NONE;
     }
-    PyErr_Clear();
+    if (!forgive()) return NULL;
     return PyObject_Call(self->slow, args, kwargs);
 }
 

@@ -86,7 +86,7 @@ static int stand_all(const Entry *plan, PyObject *tensors, Py_ssize_t n) {
         Memory memory;
         if (!memory_of(x, &memory)) memory.address = number(x, torch.pointer), memory.numel = number(x, torch.numel);
         if (PyErr_Occurred()) { /* it has no memory any more */
-            PyErr_Clear();
+            forgive();
             return 0;
         }
         if (memory.address != plan[i].address || memory.numel != plan[i].numel) return 0;
@@ -103,7 +103,8 @@ static PyObject *stand(PyObject *self, PyObject *const *args, Py_ssize_t nargs) 
     const Entry *plan = (const Entry *)AT(args[0]);
     Py_ssize_t n = PyTuple_Size(args[1]);
     if (PyErr_Occurred()) return NULL;
-    return PyBool_FromLong(stand_all(plan, args[1], n));
+    int stands = stand_all(plan, args[1], n);
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(stands);
 }
 
 /* The address of a contiguous gradient of this size and dtype, 0 where there is none, -1 for any other: a gradient may be
@@ -112,7 +113,7 @@ static int64_t gradient_of(PyObject *x, int64_t numel, int64_t dtype) {
     PyObject *grad = PyObject_GetAttr(x, torch.grad);
     Memory memory;
     if (!grad) {
-        PyErr_Clear();
+        forgive();
         return -1;
     }
     int64_t address = grad == Py_None ? 0 : -1;
@@ -132,9 +133,9 @@ static PyObject *finite_gradient(PyObject *self, PyObject *x) {
     Memory memory;
     (void)self;
     int readable = grad && memory_of(grad, &memory) && memory.contiguous && memory.numel > 0 && memory.address;
-    if (PyErr_Occurred()) PyErr_Clear();
     if (!readable) {
         Py_XDECREF(grad);
+        if (!forgive()) return NULL;
         Py_RETURN_NONE;
     }
     Stats s;
@@ -167,7 +168,8 @@ static PyObject *find_gradients(PyObject *self, PyObject *const *args, Py_ssize_
     Entry *plan = (Entry *)AT(args[0]);
     Py_ssize_t n = PyTuple_Size(args[1]);
     if (PyErr_Occurred()) return NULL;
-    return PyLong_FromLongLong(find_all(plan, args[1], n));
+    int64_t found = find_all(plan, args[1], n);
+    return PyErr_Occurred() ? NULL : PyLong_FromLongLong(found);
 }
 
 /* ---------------------------------------------------------------- the gradient at an output */
@@ -245,7 +247,7 @@ static PyObject *output_read(PyObject *object, PyObject *x) {
     if (!plainly() || !memory_of(x, &memory)) return PyLong_FromLong(0);
     int followed = follow(x, self->next);
     if (followed < 0) {
-        PyErr_Clear();
+        if (!forgive()) return NULL;
         return PyLong_FromLong(0);
     }
     if (!read_memory(&memory, self->cap, self->bound, self->centre, self->row)) return PyLong_FromLong(0);

@@ -22,14 +22,14 @@ static PyObject *light_glance(PyObject *object, PyObject *const *args, Py_ssize_
     Py_DECREF(models);
     PyObject *graded = model ? PyObject_CallObject(self->enabled, NULL) : NULL;
     if (!graded || !self->entered) {
-        PyErr_Clear();
         Py_XDECREF(model);
         Py_XDECREF(graded);
+        if (!forgive()) return NULL;
         Py_RETURN_FALSE;
     }
     if (graded == Py_True) {
         PyObject *seen = PyTuple_Pack(4, model, args[0], args[1], args[2]);
-        if (!seen) PyErr_Clear();
+        if (!seen) PyErr_Clear(); /* no memory */
         forget_seen(self);
         self->seen = seen;
     }
@@ -50,7 +50,7 @@ static PyObject *light_take(PyObject *object, PyObject *root) {
     if (!mine(self) || self->passing || self->stepping) Py_RETURN_FALSE;
     double began = seconds();
     if (loss_at(root, &value) != 1) {
-        if (PyErr_Occurred()) PyErr_Clear();
+        if (!forgive()) return NULL;
         Py_RETURN_FALSE;
     }
     if (!a_number(value) || fabs(value) >= self->shared[USUAL_LOSS]) Py_RETURN_FALSE;
@@ -95,7 +95,7 @@ static PyObject *light_begins(PyObject *object, PyObject *const *args, Py_ssize_
     int plain = PyTuple_Check(args[1]) && PyTuple_Size(args[1]) == 1 && PyDict_Check(args[2]) && !PyDict_Size(args[2]);
     int done = plain && plainly() && read_rate(self, args[0]) && weigh(self) && read_weights(self);
     Py_XDECREF(owner);
-    if (PyErr_Occurred()) PyErr_Clear();
+    if (!forgive()) return NULL;
     if (!done || !self->entered) return slowly(self->pre, args, nargs);
     self->stepping = 1;
     self->own += seconds() - began;
@@ -130,7 +130,7 @@ static PyObject *light_ends(PyObject *object, PyObject *const *args, Py_ssize_t 
     if (failed) {
         Py_XDECREF(now);
         Py_XDECREF(count);
-        if (PyErr_Occurred()) PyErr_Clear();
+        if (!forgive()) return NULL;
         return slowly(self->post, args, nargs);
     }
     self->stepping = 0, self->taken++;

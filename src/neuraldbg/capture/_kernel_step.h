@@ -113,10 +113,7 @@ static int read_rate(Light *self, PyObject *opt) {
         none = 0;
     }
     Py_XDECREF(groups);
-    if (PyErr_Occurred()) {
-        PyErr_Clear();
-        return 0;
-    }
+    if (PyErr_Occurred()) return 0;
     return good && size == self->size;
 }
 
@@ -169,8 +166,7 @@ static int take_rows(Light *self) {
     Sites *sites = &self->sites;
     if (!sites->count) return 1;
     read_plan(sites, sites->after[sites->turn], 1);
-    if (PyErr_Occurred()) PyErr_Clear();
-    if (!self->entered || !sites->count || self->n >= sites->room) return 0;
+    if (!forgive() || !self->entered || !sites->count || self->n >= sites->room) return 0;
     size_t size = (size_t)(sites->count * WIDTH);
     memcpy(sites->copies + (size_t)self->n * size, sites->rows, size * sizeof *sites->rows);
     memcpy(sites->rows, sites->blank, size * sizeof *sites->rows);

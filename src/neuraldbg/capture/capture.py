@@ -117,6 +117,7 @@ class Capture:
         self.stretches = Stretches(self.scene, *parts)
         self._open: list[Stream] = []
         self._pending = False
+        self._booked = -1  # the newest step that was put aside after it was read in full
         self._together = False
         """Whether two optimizers have ever stepped after one backward."""
         self._closure = self._closures = False
@@ -295,6 +296,21 @@ class Capture:
 
     def _close(self, *, applied: bool = True) -> None:
         """End the step: put it aside, and get ready for the next."""
+        try:
+            self._put_aside(applied=applied)
+        except BaseException:  # a signal handler of the program's, or an error of ours: the next step begins whole
+            self._begin_again()
+            raise
+
+    def _begin_again(self) -> None:
+        """Give up a step whose closing was broken off: nothing of it may be counted with the next."""
+        self._pending = False
+        self.light.leave()
+        self.losses.take()
+        self.optimizers.watched.clear()
+        self._prepare(full=bool(self.switch), next_step=self._booked == self.steps)
+
+    def _put_aside(self, *, applied: bool) -> None:
         self._pending = False
         now = self.pace.now()
         self.tally.collect()
@@ -302,14 +318,24 @@ class Capture:
             self._close_light(now, applied=applied)
             return
         stream = self._open[0] if self._open else None
-        counted, awaited = self._full(stream)
+        counted, awaited = scalars(self.scene, stream, closure=self._closure)
+        try:
+            self._learn()
+        finally:  # a time limit of the program's may be shorter than what is learnt here takes: the step counts
+            self._book(now, stream, counted, awaited, applied=applied)
+            self._get_ready(at_once=not applied)
+
+    def _book(
+        self, now: float, stream: Stream | None, counted: dict[str, float], awaited: list[Awaited], *, applied: bool
+    ) -> None:
+        counted |= self.scene.scalars
         index = stream.index if stream is not None else 0
         taken = self.hooks.table.take()
         late = self.hooks.table.send(taken, awaited)
         facts, watched = tuple(self.scene.facts), tuple(self.optimizers.watched.values()) if applied else ()
         closed = Closed(self.steps, index, now, counted, facts, applied, self.layouts.now(), taken, watched, late)
+        self._booked = self.steps
         self.pace.book(closed, self.tally.seconds)
-        self._get_ready(at_once=not applied)
 
     def _close_light(self, now: float, *, applied: bool) -> None:
         stream = self._open[0] if self._open else None
@@ -383,13 +409,11 @@ class Capture:
             self.layouts.refresh_called(closed.taken.raw)
         return self.pace.watch(closed)
 
-    def _full(self, stream: Stream | None) -> tuple[dict[str, float], list[Awaited]]:
-        """Sum up a step that was read in full, as far as it is known by now."""
-        counted, awaited = scalars(self.scene, stream, closure=self._closure)
+    def _learn(self) -> None:
+        """Learn what a step that was read in full tells of the program."""
         self.layouts.refresh_called(self.hooks.table.rows.values)
         self.learning.learn(self.steps, self._open, self.layout)
         self.readers.at("step_closes")
-        return {**counted, **self.scene.scalars}, awaited
 
     def deliver_late(self) -> None:
         """Hand on steps that have waited too long: called by the writer's thread."""

@@ -17,6 +17,7 @@ import numpy as np
 from neuraldbg.capture.update_ratio import update_ratios
 from neuraldbg.errors import TrainingHalted
 from neuraldbg.nouns import STATS, Step
+from neuraldbg.raised import passes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -135,13 +136,25 @@ class Delivery:
             self._urgent = max(0, self._urgent - len(backlog))
             # Whoever takes a step may ask for those that closed meanwhile: they come in between.
             inner, self._handing_on = self._handing_on, True
+            begun = 0
             try:
                 for alike in _alike(backlog):
                     steps = self._steps(alike, expected=not inner)
                     for closed, step in zip(alike, steps, strict=True):
+                        begun += 1
                         self._hand_on(step, closed.layout)
+            except BaseException as error:
+                if passes(error):
+                    self._take_back(backlog[begun:])
+                raise
             finally:
                 self._handing_on = inner
+
+    def _take_back(self, backlog: list[Closed]) -> None:
+        """Put steps aside again that a signal handler of the program's has kept from being handed on."""
+        self._backlog[:0] = backlog
+        self._whole += len(backlog)
+        self._rows += sum(len(closed.taken.raw) for closed in backlog if closed.taken is not None)
 
     def _steps(self, alike: list[Closed], *, expected: bool) -> list[Step]:
         """Make the steps, which are alike. They are ``expected`` by those who take them, unless they come in between

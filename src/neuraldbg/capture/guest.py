@@ -9,6 +9,7 @@ import contextlib
 import functools
 import gc
 import os
+import sys
 import traceback
 import weakref
 from threading import get_ident
@@ -19,6 +20,7 @@ import numpy as np
 
 from neuraldbg.errors import TrainingHalted
 from neuraldbg.forks import tell_children
+from neuraldbg.raised import passes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,6 +38,9 @@ def collecting_later() -> Iterator[None]:
     finally:
         if collects:
             gc.enable()
+
+
+TOO_DEEP = "RecursionError: the program's calls are nested as deeply as Python allows, and left no room to read a layer"
 
 
 class Tally:
@@ -74,12 +79,14 @@ class Tally:
         return sum(self.failed.values())
 
     def caught(self, doing: str) -> None:
-        """Note the exception being handled, and what it ended: "reading batches". Re-raise it in strict mode."""
-        if self.strict:
+        """Note the exception being handled, and what it ended: "reading batches". Re-raise it in strict mode, and where
+        it is the program's.
+        """
+        error = sys.exc_info()[1]
+        if self.strict or (error is not None and passes(error)):
             raise  # noqa: PLE0704 (only called while an exception is handled)
+        self.first = self.first or traceback.format_exc(limit=-4)
         self.failed[doing] = self.failed.get(doing, 0) + 1
-        if not self.first:
-            self.first = traceback.format_exc(limit=-4)
 
 
 def hook_of(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
@@ -208,12 +215,18 @@ def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
     def wrapper(self: S, *args: P.args, **kwargs: P.kwargs) -> R | None:
         tally = self.tally
         outermost = not tally.inside
-        tally.inside = True
-        began = perf_counter()
+        began = perf_counter()  # in this order: a signal handler may raise wherever a call returns
         try:
+            tally.inside = True
             return method(self, *args, **kwargs)
         except TrainingHalted:
             raise
+        except RecursionError:  # the program is deep: there is no room for one call more
+            tally.first = tally.first or TOO_DEEP
+            tally.failed[doing] = tally.failed.get(doing, 0) + 1
+            if tally.strict:
+                raise
+            return None
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
             tally.caught(doing)
             return None

@@ -23,6 +23,7 @@ from neuraldbg.capture.passes import Model, Pass
 from neuraldbg.capture.reader import Call
 from neuraldbg.capture.unseen import passed_through
 from neuraldbg.nouns import Site
+from neuraldbg.raised import let_pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -378,7 +379,8 @@ class Models:
             return self._of[module]
         except KeyError:
             pass
-        except TypeError:  # a module that cannot be hashed
+        except TypeError as error:  # a module that cannot be hashed
+            let_pass(error)
             return None
         inner = wraps(module)
         known = self._of.get(inner)

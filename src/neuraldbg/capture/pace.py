@@ -93,8 +93,17 @@ class Pace:
         ``reading``.
         """
         waiting, self.waiting, self._seen = self.waiting, [], 0
-        for number, each in enumerate(waiting, 1):
-            last = number == len(waiting)
+        try:
+            self._settle(waiting, layout, reading, facts, applied=applied)
+        finally:  # what a signal handler of the program's has kept from being booked is booked next time
+            self.waiting[:0] = waiting
+
+    def _settle(
+        self, waiting: list[Glimpse | Line], layout: Layout, reading: float, facts: tuple[Fact, ...], *, applied: bool
+    ) -> None:
+        while waiting:
+            last = len(waiting) == 1
+            each = waiting.pop(0)
             learnt = facts if last else ()
             taken, stepped, known = each.seen or (None, (), layout)
             done = applied or not last

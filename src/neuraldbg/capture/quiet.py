@@ -10,7 +10,6 @@ Dynamo has no public way to say this. Where its inner workings are others than t
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import itertools
 import re
@@ -19,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
+
+from neuraldbg.raised import let_pass, swallowing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,8 +65,8 @@ def quieten(output: Any, is_root: Callable[[nn.Module], bool]) -> None:
         trace = _traces.setdefault(output.guards, _Trace())
         if _same_root(frames, trace, is_root):
             _drop(output.guards, *_of_hook(frames, output), trace)
-    except (AttributeError, ImportError, KeyError, StopIteration, TypeError, ValueError):  # another torch
-        return
+    except (AttributeError, ImportError, KeyError, StopIteration, TypeError, ValueError) as error:  # another torch
+        let_pass(error)
 
 
 def _frames(frame: Any) -> Iterator[Any]:
@@ -140,7 +141,7 @@ def _is_module(expression: str, output: Any) -> bool:
     code = getattr(vars(nn.Module)["__call__"], "__code__", None)
     if code is None or code.co_filename != _STAND_IN:
         return False
-    with contextlib.suppress(Exception):  # of another torch, which calls things by other names
+    with swallowing():  # of another torch, which calls things by other names
         return eval(expression, {"L": output.local_scope, "G": output.global_scope}) is nn.Module  # noqa: S307 (as Dynamo does)
     return False
 

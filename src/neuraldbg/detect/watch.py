@@ -12,6 +12,7 @@ from neuraldbg.detect.block import Ahead, Block
 from neuraldbg.detect.places import FAR, flow
 from neuraldbg.detect.readings import Readings
 from neuraldbg.errors import ConfigError
+from neuraldbg.raised import passes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,18 +46,23 @@ class Watch:
                 near = difflib.get_close_matches(name, names, n=3, cutoff=0.4) or sorted(names)
                 msg = f"no detector is called {name!r}. Did you mean: {', '.join(near)}?"
                 raise ConfigError(msg)
-        self.detectors: tuple[Detector, ...] = tuple(
-            _made(cls, overrides[name]) if name in overrides else cls() for name, cls in names.items()
-        )
+        self._overrides = overrides
         self._kept: dict[str, tuple[dict[Any, Event], OrderedDict[Any, Event]]] = {}
         self._dropped: dict[str, int] = {}
+        self._layout: Layout | None = None
+        self._read = -1
+        self._begin()
+
+    def _begin(self) -> None:
+        """Make the detectors, which know nothing of the run yet."""
+        self.detectors: tuple[Detector, ...] = tuple(
+            _made(cls, self._overrides[cls.name]) if cls.name in self._overrides else cls() for cls in DETECTORS
+        )
         self._readings = Readings()
         for detector in self.detectors:
             if hasattr(detector, "readings"):
                 detector.readings = self._readings
         self._light = tuple(detector.observe for detector in self.detectors if detector.light)
-        self._layout: Layout | None = None
-        self._read = -1
         self._ahead: Ahead | None = None
 
     @property
@@ -79,6 +85,14 @@ class Watch:
 
     def observe(self, step: Step, layout: Layout) -> list[Event]:
         """Take one step and give the events that began or were brought up to date with it."""
+        try:
+            return self._observe(step, layout)
+        except BaseException as error:
+            if passes(error):  # a time limit of the program's has left a detector between two steps
+                self._begin()
+            raise
+
+    def _observe(self, step: Step, layout: Layout) -> list[Event]:
         self._layout = layout
         events: list[Event] = []
         if not len(step.table):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from neuraldbg.errors import RunDamaged, RunFileError, RunNotFound, RunTooNew
+from neuraldbg.raised import let_pass
 from neuraldbg.record import checked, guarded_database, schema
 from neuraldbg.record.reading import Reading, stands
 from neuraldbg.record.session_file import read_session
@@ -183,6 +184,7 @@ def _at_once(db: sqlite3.Connection, name: str, take: Callable[[sqlite3.Connecti
             if db.in_transaction:
                 db.execute("ROLLBACK")
     except _DAMAGE as error:
+        let_pass(error)
         raise _damaged(name, error) from error
 
 

@@ -11,13 +11,13 @@ import os
 import sqlite3
 import threading
 import time
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from neuraldbg.errors import RunFileError
 from neuraldbg.forks import tell_children
 from neuraldbg.nouns import RunInfo, RunRecord
+from neuraldbg.raised import let_pass, swallowing
 from neuraldbg.record import schema
 from neuraldbg.record.backlog import Backlog, Batch
 from neuraldbg.record.budget import queue_bytes
@@ -85,6 +85,7 @@ class Recorder:
             try:
                 db, self.path = schema.create_file(folder, rank)
             except Exception as error:  # noqa: BLE001 (whatever is wrong with the place, the run goes on)
+                let_pass(error)
                 self.problem = (
                     f"the run cannot be saved in {folder} ({_words(error)}): it is kept in memory only. "
                     "Choose another folder."
@@ -201,6 +202,7 @@ class Recorder:
             if batch:
                 self._write(batch)
         except Exception as error:
+            let_pass(error)  # the batch is stored later
             self.dropped += len(batch.steps)
             self._unwritten = None
             self._tell(f"some steps could not be recorded ({type(error).__name__}: {error}).")
@@ -213,6 +215,7 @@ class Recorder:
         try:
             self._writer.write(batch)
         except (sqlite3.Error, OSError, BlobDamaged) as error:
+            let_pass(error)
             if self.path is None:
                 raise
             self._fall_back(error)
@@ -239,7 +242,7 @@ class Recorder:
 
     def _leave_file(self, db: sqlite3.Connection) -> None:
         """Make the file one that can be read anywhere: without companions, also on a read-only disk."""
-        with suppress(Exception):  # somebody may read it just now: the file is whole with its log, too
+        with swallowing():  # somebody may read it just now: the file is whole with its log, too
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             db.execute("PRAGMA journal_mode = DELETE")
         _close_quietly(db)
@@ -263,5 +266,5 @@ def _words(error: Exception) -> str:
 
 
 def _close_quietly(db: sqlite3.Connection) -> None:
-    with suppress(Exception):  # it may be left because it failed
+    with swallowing():  # it may be left because it failed
         db.close()

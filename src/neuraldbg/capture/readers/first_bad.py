@@ -27,6 +27,7 @@ from neuraldbg.capture.purity import Unfit
 from neuraldbg.capture.reader import Reader
 from neuraldbg.capture.twin import twin
 from neuraldbg.nouns import FactKey
+from neuraldbg.raised import let_pass
 
 if TYPE_CHECKING:
     from torch import nn
@@ -79,7 +80,8 @@ class FirstBad(Reader):
             return
         try:
             given = rebuilt((call.args, call.kwargs), lambda _, x: weakref.ref(x))  # type: ignore[arg-type, return-value]
-        except (Unfit, AttributeError, TypeError):  # a class of its own that wants whole tensors
+        except (Unfit, AttributeError, TypeError) as error:  # a class of its own that wants whole tensors
+            let_pass(error)
             self._pass = None
             return
         self._pass = (call.model, weakref.ref(wraps(call.module)), *given)
@@ -176,7 +178,8 @@ class FirstBad(Reader):
                     found: dict[str, Any] | None = search(bench)
         except Unfit:
             return False
-        except Exception:  # noqa: BLE001 (the pass cannot be made again: that is no error of ours)
+        except Exception as error:  # noqa: BLE001 (the pass cannot be made again: that is no error of ours)
+            let_pass(error)
             return False
         if found is None:
             return False
