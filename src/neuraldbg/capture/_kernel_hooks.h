@@ -108,10 +108,12 @@ static PyObject *stand(PyObject *self, PyObject *const *args, Py_ssize_t nargs) 
 }
 
 /* The address of a contiguous gradient of this size and dtype, 0 where there is none, -1 for any other: a gradient may be
-   of another dtype than its tensor, or on another device. */
-static int64_t gradient_of(PyObject *x, int64_t numel, int64_t dtype) {
+   of another dtype than its tensor, or on another device. `held` is a new reference to it: while it is read another
+   thread may run, and clear what the tensor holds. */
+static int64_t gradient_of(PyObject *x, int64_t numel, int64_t dtype, PyObject **held) {
     PyObject *grad = PyObject_GetAttr(x, torch.grad);
     Memory memory;
+    *held = grad;
     if (!grad) {
         forgive();
         return -1;
@@ -120,7 +122,6 @@ static int64_t gradient_of(PyObject *x, int64_t numel, int64_t dtype) {
     if (address && memory_of(grad, &memory) && memory.code == dtype && memory.numel == numel && memory.contiguous &&
         memory.address)
         address = memory.address;
-    Py_DECREF(grad);
     return address;
 }
 
@@ -145,22 +146,22 @@ static PyObject *finite_gradient(PyObject *self, PyObject *x) {
     return PyBool_FromLong(s.nonfinite == 0);
 }
 
-/* Puts the addresses of the gradients of the tensors of a tuple into a plan: how many there are, -1 where one is not as
-   the plan says. */
-static int64_t find_all(Entry *plan, PyObject *tensors, Py_ssize_t n) {
-    int64_t found = 0;
-    for (Py_ssize_t i = 0; i < n; i++) {
-        int64_t address = gradient_of(PyTuple_GetItem(tensors, i), plan[i].numel, plan[i].dtype);
-        if (address == -1) return -1;
-        plan[i].address = address;
-        found += address != 0;
+/* Puts the addresses of the gradients of the tensors of a tuple into a plan, 0 for none. Returns a tuple that holds the
+   gradients, NULL where one is not as the plan says. */
+static PyObject *find_all(Entry *plan, PyObject *tensors, Py_ssize_t n) {
+    PyObject *all = PyTuple_New(n);
+    for (Py_ssize_t i = 0; all && i < n; i++) {
+        PyObject *held;
+        plan[i].address = gradient_of(PyTuple_GetItem(tensors, i), plan[i].numel, plan[i].dtype, &held);
+        if (held) PyTuple_SetItem(all, i, held);
+        if (plan[i].address == -1) Py_CLEAR(all);
     }
-    return found;
+    return all;
 }
 
 PyDoc_STRVAR(find_gradients_doc, "find_gradients(plan, tensors)\n--\n\n"
-"Put the addresses of the gradients of the tensors of a tuple into a plan, 0 for none. Returns how many there are, -1\n"
-"where one is not contiguous, or not of the size and dtype in the plan.");
+"Put the addresses of the gradients of the tensors of a tuple into a plan, 0 for none. Returns the gradients, to be held\n"
+"while they are read; None where one is not contiguous, or not of the size and dtype in the plan.");
 
 static PyObject *find_gradients(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     (void)self;
@@ -168,8 +169,10 @@ static PyObject *find_gradients(PyObject *self, PyObject *const *args, Py_ssize_
     Entry *plan = (Entry *)AT(args[0]);
     Py_ssize_t n = PyTuple_Size(args[1]);
     if (PyErr_Occurred()) return NULL;
-    int64_t found = find_all(plan, args[1], n);
-    return PyErr_Occurred() ? NULL : PyLong_FromLongLong(found);
+    PyObject *held = find_all(plan, args[1], n);
+    if (held) return held;
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
 }
 
 /* ---------------------------------------------------------------- the gradient at an output */

@@ -90,7 +90,9 @@ static int read_gradients(const Light *self, const Chosen *chosen, int64_t turn,
     if (!self->entered || !tensors) return 0;
     Py_INCREF(tensors);
     Py_ssize_t n = PyTuple_Size(tensors);
-    int read = find_all((Entry *)plan, tensors, n) >= 0 && read_many(plan, n, turn, 0, squares, nonfinite) == 0;
+    PyObject *held = find_all((Entry *)plan, tensors, n);
+    int read = held && read_many(plan, n, turn, 0, squares, nonfinite) == 0;
+    Py_XDECREF(held);
     Py_DECREF(tensors);
     return read && self->entered;
 }

@@ -189,14 +189,16 @@ class Gradients:
         """
         if native is None or op.transforming():
             return None
-        if native.find_gradients(self._address, self.tensors) < 0:
+        held = native.find_gradients(self._address, self.tensors)  # another thread may clear them while they are read
+        if held is None:
+            held = [x.grad for x in self.tensors]
             kinds = self._plan[:, 1:3].tolist()
-            addresses = [_address(x, code, numel) for x, (code, numel) in zip(self.tensors, kinds, strict=True)]
+            addresses = [_address(x, code, numel) for x, (code, numel) in zip(held, kinds, strict=True)]
             if -1 in addresses:
                 return None
             self._plan[:, 0] = addresses
         self._turn += 1
-        found: tuple[float, float] = native.observe_many(self._address, len(self.tensors), self._turn)
+        found: tuple[float, float] = native.observe_many(self._address, len(held), self._turn)
         return found
 
     def outdated(self) -> bool:
@@ -209,11 +211,8 @@ class Gradients:
         return np.flatnonzero(self._plan[:, 0] == 0).tolist()
 
 
-def _address(tensor: Tensor, code: int, numel: int) -> int:
-    """Return where the gradient of a tensor lies, 0 for none, -1 where it does not fill its memory or is of another
-    size or dtype.
-    """
-    grad = tensor.grad
+def _address(grad: Tensor | None, code: int, numel: int) -> int:
+    """Return where a gradient lies, 0 for none, -1 where it does not fill its memory or is of another size or dtype."""
     if grad is None:
         return 0
     return grad.data_ptr() if plain(grad) and CODES[grad.dtype] == code and grad.numel() == numel else -1

@@ -57,8 +57,8 @@ class Tally:
         """Whether our code runs already: what it calls is not counted twice."""
         self.strict = bool(os.environ.get("NEURALDBG_STRICT"))
         self.clock = np.zeros(2)
-        """What native hooks share, shape (2,): the seconds that they have taken since those were last collected, and the
-        thread in which they read, an integer of 64 bits, 0 for any."""
+        """What native hooks share, shape (2,): the seconds that they have taken since those were last collected, and in
+        which thread they read, an integer of 64 bits, 0 for any."""
         self._followed: Any = memoryview(self.clock[1:].view(np.int64))  # type: ignore[arg-type]
         self._spent: Any = memoryview(self.clock)  # type: ignore[arg-type] # a number of an array that is cold takes microseconds
 

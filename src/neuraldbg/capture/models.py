@@ -195,8 +195,11 @@ class Models:
         """Begin an outermost call; False if it is none of ours."""
         if _graph_task() != -1 or _tracing() is not None or op.transforming():
             return False
+        if not self.owner.claims():
+            return False
         model = self._model_of(module)
-        if model is None or not self.owner.claims():
+        if model is None:
+            self.owner.claiming = False
             return False
         self.entered = True
         self._before_pass()
@@ -217,7 +220,7 @@ class Models:
         model.thread = get_ident()
         hooks.active = not evaluating and hooks.sampled
         still = sum(1 for layer in model.mode_layers.values() if not layer.training)
-        self._current = Pass(model, training, still, first)
+        self._current = Pass(model, training, still, first, thread=model.thread)
         if self.describe and len(self.passes) < _PASSES:
             self._current.modes = program.modes(model.name, model.root, model.mode_layers)
         if first and not evaluating:
@@ -247,7 +250,7 @@ class Models:
             self.owner.open = True
             self._seen = (model, module, args, kwargs)
             if self.must_be_reached:
-                self._current = Pass(model, model.root.training, 0, first=False)
+                self._current = Pass(model, model.root.training, 0, first=False, thread=get_ident())
         return True
 
     def _note(self, module: nn.Module, model: Model) -> None:
@@ -333,15 +336,12 @@ class Models:
         if self.hooks.here():
             self.commit(done)
         else:
-            self.owner.reached_beside(done.model.thread)
+            self.owner.reached_beside(done.thread)
 
     @guarded
     def commit(self, done: Pass) -> None:
         """Note that a backward reached a pass's output."""
         self.reached = True
-        if not self.owner.trained:
-            self.owner.trains()
-            self._drop_untrained()
         if done.committed:
             return
         done.committed = True
@@ -353,6 +353,9 @@ class Models:
             done.model.trained_in_train_mode = True
         else:
             done.model.trained_in_eval_mode = True
+        if not self.owner.trained:
+            self.owner.trains()
+            self._drop_untrained()
 
     @property
     def plain(self) -> bool:

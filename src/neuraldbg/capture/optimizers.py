@@ -279,8 +279,9 @@ class Optimizers:
         if self.switch.here():
             self._ends(opt)
             return
-        self.params.shared |= self.params.in_optimizer(opt)
-        self.owner.steps_beside(shared=self.params.shared)
+        shared = self.params.in_optimizer(opt)
+        self.params.beside |= shared or self.params.lie_in(opt)
+        self.owner.steps_beside(shared=shared)
 
     @guarded
     def _ends(self, opt: Optimizer) -> None:
@@ -335,7 +336,7 @@ class Optimizers:
         cleared = self._fresh = False
         self._running.clear()  # a step that raised never ended
         for stream in self.streams:
-            if not stream.checks or stream.stale == 0.0 or self.params.shared:
+            if not stream.checks or stream.stale == 0.0 or self.params.beside:
                 continue
             share = stale_share(stream.tensors())
             stream.left = place(stream.tensors()) if share else None

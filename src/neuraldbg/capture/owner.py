@@ -7,7 +7,8 @@ and is counted for ``coverage``.
 The first thread that trains is the owner. Another becomes the owner
 
 - when that thread has ended, has trained nothing yet, or has done nothing for ``IDLE_S`` seconds;
-- between two steps, when it calls the followed model itself: workers of a pool take turns with one model;
+- between two steps, when it calls the followed model and has trained it before: workers of a pool take turns with one
+  model, and another thread may score what the owner trains;
 - within a step, when it does a part of that step and trains nothing of its own: one that only calls backward, or steps
   the optimizer;
 
@@ -39,7 +40,9 @@ _QUESTION_S = 1.0
 """Seconds that an operation of the owner waits at most for a question of another thread to be answered."""
 _POLL_S = 0.0005
 _NAMES = 4
-"""Threads that are named in a note."""
+"""Threads that are named."""
+_FEW = 2
+"""Steps of a thread that may go by before it is known to have a part in what is followed."""
 
 Operation = Literal["call", "backward", "step"]
 
@@ -54,6 +57,8 @@ class Stranger:
         """Whether its newest operation that was not followed belongs to a training of its own."""
         self.helps = False
         """Whether a backward pass of its has gone through what the owner computed."""
+        self.called = self.joins = False
+        """Whether it has called the followed model with gradients, and whether it has then stepped its parameters."""
         self.running = 0
         """Backward passes that are under way."""
         self.backwards = self.steps = 0
@@ -85,16 +90,17 @@ class Owner:
         """Whether the owner is within a step: it has called a model with gradients, and not yet stepped."""
         self.trained = False
         """Whether a backward pass of the owner has reached a watched model."""
-        self.shared = False
-        """Whether another thread has stepped watched parameters beside the owner."""
+        self.names: dict[str, None] = {}
+        """Names of the threads that have been the owner and trained, in order."""
         self.strangers: dict[int, Stranger] = hooks.table.strangers
         self._past: list[Stranger] = []
+        self._trainers: set[int] = set()
+        """Threads that have been the owner when a backward pass reached the model."""
         self._lock = threading.Lock()
         self._asking = False
         self._silent: tuple[object, float] = (None, 0.0)
         self._thread: threading.Thread | None = None
         switch.lends = hooks.lends = self.lends
-        self.name = ""
         self.follow(get_ident())
 
     # -- the owner ----------------------------------------------------------------------------------------------
@@ -114,7 +120,8 @@ class Owner:
     def trains(self) -> None:
         """Note that a backward pass of the owner has reached a watched model: other threads no longer displace it."""
         self.trained = True
-        self.name = _name(self._thread, self.switch.thread)
+        self.names.setdefault(_name(self._thread, self.switch.thread))
+        self._trainers.add(self.switch.thread)
         self.hooks.tally.follow(self.switch.thread)
 
     def follow(self, thread: int) -> None:
@@ -137,17 +144,22 @@ class Owner:
                 return True
             stranger = self._stranger(me)
             gone = self._gone()
-            anew = new and (gone or not self.trained or self._idle())
             within = operation != "call"
-            if not anew and (not ours or (within and stranger.apart)):
-                return self._refused(stranger, operation)
-            if not self._free(me, gone=gone, within=within or anew):
-                return self._refused(stranger, operation)
+            begins = not self.trained and not (within and self.open)  # what is open may be what it goes on with
+            anew = new and (gone or begins or self._idle())
+            stranger.called |= ours and not within
+            goes_on = ours and (not stranger.apart if within else (stranger.joins or me in self._trainers))
+            if not (anew or goes_on) or not self._free(me, gone=gone, within=within or anew):
+                stranger.apart |= not within
+                return False
             if anew:
+                self._trainers.clear()
                 self.release()
                 self.trained, self.open = gone and within and self.trained, False
             stranger.apart = False
             self.follow(me)
+            if self.trained:
+                self.names.setdefault(stranger.name)
             self.claiming = True
         self.light.leave()
         return True
@@ -161,10 +173,6 @@ class Owner:
             self.switch.thread = before
             return False
         return True
-
-    def _refused(self, stranger: Stranger, operation: Operation) -> bool:
-        stranger.apart |= operation == "call"
-        return False
 
     @contextlib.contextmanager
     def differentiates_beside(self) -> Iterator[None]:
@@ -192,7 +200,7 @@ class Owner:
             stranger = self._stranger(get_ident())
             stranger.steps += 1
             stranger.apart = True
-            self.shared |= shared
+            stranger.joins |= shared and stranger.called
 
     def _stranger(self, ident: int) -> Stranger:
         known = self.strangers.get(ident)
@@ -260,19 +268,22 @@ class Owner:
 
     # -- what was not followed ----------------------------------------------------------------------------------
 
-    def notes(self) -> list[str]:
-        """Say which threads trained and were not followed."""
-        every = [one for one in (*self._past, *self.strangers.values()) if one.backwards or one.steps]
+    def unread(self) -> dict[str, str]:
+        """Return which threads trained and were not followed, and by how much: what, and the rest of the sentence."""
+        every = [one for one in (*self._past, *self.strangers.values()) if one.steps > _FEW or one.backwards > _FEW]
         if not every:
-            return []
+            return {}
+        steps = sum(one.steps for one in every)
+        unit = "optimizer steps" if steps else "backward passes"
+        missed = f"({steps or sum(one.backwards for one in every):,} {unit} were not read)"
         names = list(dict.fromkeys(one.name for one in every))
-        told = ", ".join(names[:_NAMES]) + (f" and {len(names) - _NAMES} more" if len(names) > _NAMES else "")
-        threads = "1 other thread" if len(names) == 1 else f"{len(names)} other threads"
-        steps, backwards = sum(one.steps for one in every), sum(one.backwards for one in every)
-        note = f"{threads} trained ({told}): only the first, {self.name or 'none'}, was followed"
-        if self.shared:
-            note += "; they changed the same parameters"
-        return [f"{note} ({steps} optimizer steps and {backwards} backward passes were not read)"]
+        others = [name for name in names if name not in self.names]
+        if not others:
+            return {_listed(names): f"also trained while another thread was followed {missed}"}
+        followed = list(self.names)
+        only = f"only the first, {followed[0]}, was" if len(followed) == 1 else f"only {_listed(followed)} were"
+        threads = "1 other thread" if len(others) == 1 else f"{len(others)} other threads"
+        return {threads: f"trained ({_listed(others)}): {only} followed {missed}"}
 
 
 def in_autograd() -> bool:
@@ -287,3 +298,7 @@ def _thread(ident: int) -> threading.Thread | None:
 
 def _name(thread: threading.Thread | None, ident: int) -> str:
     return thread.name if thread is not None else f"thread {ident}"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:_NAMES]) + (f" and {len(names) - _NAMES} more" if len(names) > _NAMES else "")

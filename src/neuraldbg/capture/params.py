@@ -78,9 +78,9 @@ class Params:
         self._dtypes: dict[torch.dtype, str] = {}
         self.outside = 0.0
         """The largest change of a small weight between its last step and this, relative to its size."""
-        self.shared = False
-        """Whether a thread that is not followed has stepped some of them: what changed between two steps, or what is left
-        of gradients, says nothing then."""
+        self.beside = False
+        """Whether a thread that is not followed has stepped some of them since the last step that was: what changed
+        meanwhile, or is left of gradients, says nothing of the program's loop then."""
         self.forgot: Callable[[], None] = lambda: None
         """Told when parameters are no longer watched: whoever holds them for steps that are over lets go."""
 
@@ -159,6 +159,11 @@ class Params:
                     return True
         return False
 
+    def lie_in(self, opt: Optimizer) -> bool:
+        """Whether an optimizer that holds no watched parameter holds one that lies in the memory of one."""
+        mine = {w.ref.data_ptr() for w in self.by_id.values() if plain(w.ref)}
+        return any(t.data_ptr() in mine for group in opt.param_groups for t in group["params"] if plain(t))
+
     def owned(self, tensors: Iterable[Tensor]) -> list[Watched]:
         """Return the watched ones among some tensors."""
         found = (self.by_id.get(id(t)) for t in tensors)
@@ -172,8 +177,9 @@ class Params:
         """
         self.outside = 0.0
         self.read_weights(watched, again=again)
-        if self._open is not None and not again and not self.shared:
+        if self._open is not None and not again and not self.beside:
             self.outside = self._open.samples.change_outside(_SMALL)
+        self.beside = False
         self.read_gradients(watched, scale, again=again)
 
     def read_weights(self, watched: list[Watched], *, again: bool = False) -> None:

@@ -40,3 +40,5 @@ class Pass:
     modes: dict[str, Any] | None = None
     """The MODES fact as of the pass, where facts are read: by the step's end an evaluation may have changed them."""
     committed: bool = False
+    thread: int = 0
+    """The thread that has made it."""

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from neuraldbg.capture import elsewhere
 from neuraldbg.capture.birth import backward_birth, bad_input, bad_target, forward_birth, loss_birth
+from neuraldbg.capture.company import company
 from neuraldbg.capture.experiment import Bench, rebuilt, undisturbed
 from neuraldbg.capture.guest import unheard
 from neuraldbg.capture.kernel import native
@@ -167,7 +168,7 @@ class FirstBad(Reader):
             return False
         model, called, args, kwargs = self._pass
         module = called()
-        if module is None:
+        if module is None or company():
             return False
         try:
             with unheard(), undisturbed():

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from neuraldbg.capture.differences import compare
+from neuraldbg.capture.company import company
+from neuraldbg.capture.differences import Judgement, compare
 from neuraldbg.capture.experiment import undisturbed
 from neuraldbg.capture.frames import user_place
 from neuraldbg.capture.guest import guarded, unheard
@@ -107,11 +108,18 @@ class Functions(Reader):
 
     def _try(self, cls: Any, args: list[Any], place: Place | None) -> None:
         began = time.perf_counter()
+        alone = company()
+        if alone:
+            self._log(cls, Judgement(False, alone), place)
+            return
         try:
             with unheard(), undisturbed(), torch.no_grad(), torch.autocast("cpu", enabled=False):
                 found = compare(cls, args)
         finally:
             self._spent += time.perf_counter() - began
+        self._log(cls, found, place)
+
+    def _log(self, cls: Any, found: Judgement, place: Place | None) -> None:
         value = {
             "name": cls.__name__, "layer": self._feeds[cls], "judged": found.judged, "reason": found.reason,
             "input": found.input, "analytic": found.analytic, "numeric": found.numeric, "error": found.error,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from neuraldbg.capture.company import company
 from neuraldbg.capture.experiment import SECONDS, Bench, Target, rebuilt, undisturbed
 from neuraldbg.capture.experiments import experiments
 from neuraldbg.capture.graph import op_name
@@ -137,6 +138,11 @@ class Laboratory(Reader):
             self._try(name, one, targets)
 
     def _try(self, name: str, held: _Held, targets: tuple[Target, ...]) -> None:
+        alone = company()
+        if alone:
+            held.reason = held.reason or alone
+            self._experiment(name, held, targets)
+            return
         with unheard(), undisturbed(), torch.no_grad():  # the twin is no model of the program
             self._experiment(name, held, targets)
 

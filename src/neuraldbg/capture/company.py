@@ -1,0 +1,39 @@
+"""Threads of the program that run beside an experiment.
+
+An experiment puts the states of the global random number generators back. What another thread has drawn meanwhile (a
+loader that makes batches ahead) it would draw once more, so no experiment is made in company.
+"""
+
+from __future__ import annotations
+
+import threading
+
+_QUIET = frozenset((
+    "IPython", "debugpy", "ipykernel", "neuraldbg", "pydevd", "sentry_sdk", "tensorboard", "tensorboardX", "torch",
+    "tornado", "tqdm", "wandb", "zmq",
+))  # fmt: skip
+"""Packages whose own threads draw nothing: they pin memory, write logs, show progress or serve a notebook."""
+
+
+def company() -> str:
+    """Return why no experiment can be made now, "" if nothing speaks against it: other threads of the program run."""
+    others = [
+        each.name for each in threading.enumerate() if each is not threading.current_thread() and not _quiet(each)
+    ]
+    return f"another thread of the program runs ({others[0]})" if others else ""
+
+
+def _quiet(thread: threading.Thread) -> bool:
+    """Return True for a thread that runs the code of a quiet package, or waits for one that it has started."""
+    kind = type(thread)
+    if kind in (threading.Thread, threading.Timer):
+        run = getattr(thread, "_target", None) or getattr(thread, "function", None)
+        module = getattr(run, "__module__", None) or type(getattr(run, "__self__", None)).__module__
+    else:
+        module = kind.__module__
+    if kind is _MAIN:
+        return False
+    return str(module).split(".", maxsplit=1)[0] in _QUIET
+
+
+_MAIN = type(threading.main_thread())
