@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
+from neuraldbg.capture.tensor_kinds import unheard
 from neuraldbg.errors import TrainingHalted
 
 if TYPE_CHECKING:
@@ -184,7 +185,8 @@ def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
         tally.inside = True
         began = perf_counter()
         try:
-            return method(self, *args, **kwargs)
+            with unheard():
+                return method(self, *args, **kwargs)
         except TrainingHalted:
             raise
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)

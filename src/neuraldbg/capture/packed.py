@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from neuraldbg.capture.program_objects import is_a
+from neuraldbg.capture.tensor_kinds import readable
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -99,7 +102,7 @@ def saved(node: Node | None, name: str) -> Tensor | None:
         value = getattr(node, f"_saved_{name}", None)
     except RuntimeError:
         return None
-    return value if isinstance(value, Tensor) else None
+    return value if is_a(value, Tensor) and readable(value) else None
 
 
 def wrap_enter(original: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -21,6 +21,7 @@ from neuraldbg.capture.birth import backward_birth, bad_input, bad_target, forwa
 from neuraldbg.capture.experiment import Bench, rebuilt, undisturbed
 from neuraldbg.capture.kernel import native
 from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.module_tree import modules, own, own_parameters, training
 from neuraldbg.capture.names import wraps
 from neuraldbg.capture.purity import Unfit
 from neuraldbg.capture.reader import Reader
@@ -129,12 +130,12 @@ class FirstBad(Reader):
 
     def _front(self, model: Model) -> Tensor | None:
         """Return a small parameter of the layer that is called first: what goes wrong in a backward gets there."""
-        own = {id(module) for module in model.root.modules()}
+        mine = {id(module) for module in modules(model.root)}
         for path in self.scene.hooks.called:
             module = self.scene.hooks.modules.get(path)
-            if module is None or id(module) not in own:
+            if module is None or id(module) not in mine:
                 continue
-            own_small = (p for p in module.parameters(recurse=False) if p.requires_grad and p.numel() <= _SMALL)
+            own_small = (p for _, p in own_parameters(module) if p.requires_grad and p.numel() <= _SMALL)
             small = [p for p in own_small if p.is_floating_point()]
             if small:
                 return min(small, key=Tensor.numel)
@@ -171,8 +172,8 @@ class FirstBad(Reader):
         try:
             with undisturbed():
                 bench = Bench(model.name, twin(module), _held(args), _held(kwargs))
-                for mine, theirs in zip(bench.module.modules(), module.modules(), strict=True):
-                    mine.training = theirs.training
+                for mine, theirs in zip(modules(bench.module), modules(module), strict=True):
+                    own(mine)["training"] = training(theirs)
                 with torch.autocast("cpu", dtype=self._autocast or torch.bfloat16, enabled=self._autocast is not None):
                     found: dict[str, Any] | None = search(bench)
         except Unfit:
