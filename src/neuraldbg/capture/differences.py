@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from neuraldbg.capture.program_objects import is_a, sequence
+from neuraldbg.capture.program_objects import class_member, is_a, sequence
 from neuraldbg.capture.purity import Unfit, check
+from neuraldbg.capture.twin import check_surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +48,8 @@ class Judgement:
 def compare(function: type[torch.autograd.Function], args: Sequence[Any]) -> Judgement:
     """Compare. ``args`` are copies; tensors among them that require a gradient are the ones that are tested."""
     try:
-        check(function.forward, function.backward, function.setup_context)
+        check_surroundings()
+        check(*(class_member(function, name) for name in ("forward", "backward", "setup_context")))
         return _compare(function, args)
     except Unfit as reason:
         return Judgement(False, str(reason))

@@ -8,13 +8,14 @@ the program. ``unheard`` switches both off for as long as our own code runs. Wha
 from __future__ import annotations
 
 import contextlib
+import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from neuraldbg.capture.program_objects import bases, members, note_closed, package_of
+from neuraldbg.capture.program_objects import bases, kind_name, members, note_closed, package_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,5 +77,19 @@ def unheard() -> contextlib.AbstractContextManager[Any]:
 
 @contextlib.contextmanager
 def _without_modes() -> Iterator[None]:
-    with _disable_current_modes(), _function_off():
-        yield
+    before = suspended()
+    stack = torch.utils._python_dispatch._get_current_dispatch_mode_stack()  # noqa: SLF001 (no public name)
+    _suspended.mode = kind_name(type(stack[-1]))
+    try:
+        with _disable_current_modes(), _function_off():
+            yield
+    finally:
+        _suspended.mode = before
+
+
+_suspended = threading.local()
+
+
+def suspended() -> str:
+    """Return the class of the ``TorchDispatchMode`` that does not hear of what our code does now, empty for none."""
+    return getattr(_suspended, "mode", "")

@@ -254,14 +254,15 @@ def _alive(value: Any) -> Any:
 
 
 def _mapped(value: Any, put: Any) -> Any:
-    if isinstance(value, weakref.ref):
+    kind = type(value)
+    if kind is weakref.ref:
         return put(value)
-    if isinstance(value, dict):
+    if kind is dict:
         return {key: _mapped(item, put) for key, item in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_mapped(item, put) for item in value))
-    if isinstance(value, (tuple, list)):
-        return type(value)(_mapped(item, put) for item in value)
+    if kind is list:
+        return [_mapped(item, put) for item in value]
+    if issubclass(kind, tuple):
+        return tuple.__new__(kind, [_mapped(item, put) for item in tuple.__iter__(value)])
     return value
 
 

@@ -132,19 +132,20 @@ class Laboratory(Reader):
             return
         held, targets = self._held, tuple(self._targets)
         self._held, self._targets = {}, []
+        checked: set[str] = set()
         for name, one in held.items():
-            self._try(name, one, targets)
+            self._try(name, one, targets, checked)
 
-    def _try(self, name: str, held: _Held, targets: tuple[Target, ...]) -> None:
+    def _try(self, name: str, held: _Held, targets: tuple[Target, ...], checked: set[str]) -> None:
         switch = self.scene.switch
         switch.turn_off()  # the twin is no model of the program
         try:
             with undisturbed(), torch.no_grad():
-                self._experiment(name, held, targets)
+                self._experiment(name, held, targets, checked)
         finally:
             switch.turn_on()
 
-    def _experiment(self, name: str, held: _Held, targets: tuple[Target, ...]) -> None:
+    def _experiment(self, name: str, held: _Held, targets: tuple[Target, ...], checked: set[str]) -> None:
         bench: Bench | None = None
         for one in experiments():
             found: dict[str, Any] | None
@@ -154,7 +155,8 @@ class Laboratory(Reader):
                 if held.seconds * one.forwards > SECONDS:
                     raise Unfit("a pass of it takes too long")  # noqa: TRY301
                 if bench is None:
-                    given = name, twin(held.root), held.args, held.kwargs, targets, self._steady.get(name, False)
+                    made = twin(held.root, checked)
+                    given = name, made, held.args, held.kwargs, targets, self._steady.get(name, False)
                     bench = Bench(*given, seconds=SECONDS)
                     bench.constant = _constant(bench)
                     # a copy that cannot stand in for the model is no subject for any experiment
