@@ -316,14 +316,18 @@ static PyType_Spec output_spec = {
     "neuraldbg.capture._kernel.Output", sizeof(Watcher), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, output_slots,
 };
 
-PyDoc_STRVAR(meet_doc, "meet(tensor, parameter, codes, strided, transforming, ordered, exchange)\n--\n\n"
+PyDoc_STRVAR(meet_doc, "meet(tensor, parameter, codes, strided, transforming, ordered, exchange, heard)\n--\n\n"
 "Say what torch is: its two ordinary types of tensors, the codes of the dtypes, and more that a hook asks for; its\n"
-"exchange table of DLPack in a capsule, or None.");
+"exchange table of DLPack in a capsule, or None; what tells whether a TorchFunctionMode hears of operations.");
 
 static PyObject *meet(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     PyObject **places[] = {&torch.tensor, &torch.parameter, &torch.codes, &torch.strided, &torch.transforming, &torch.ordered};
     (void)self;
-    if (wrong(nargs, 7, "meet")) return NULL;
+    if (wrong(nargs, 8, "meet")) return NULL;
+    PyObject *before = torch.heard;
+    Py_INCREF(args[7]);
+    torch.heard = args[7];
+    Py_XDECREF(before);
     for (int i = 0; i < 6; i++) {
         Py_INCREF(args[i]);
         Py_XDECREF(*places[i]);

@@ -16,9 +16,13 @@ static PyObject *light_glance(PyObject *object, PyObject *const *args, Py_ssize_
     if (nargs != 3 || !mine(self) || self->passing || self->stepping || !plainly()) Py_RETURN_FALSE;
     double began = seconds();
     PyObject *models = self->models;
-    Py_INCREF(models); /* a module may compare itself with others in its own way */
-    PyObject *model = PyDict_GetItemWithError(models, args[0]);
+    Py_INCREF(models);
+    PyObject *at = PyLong_FromVoidPtr(args[0]); /* by identity: a module may hash and compare itself in its own way */
+    PyObject *pair = at ? PyDict_GetItemWithError(models, at) : NULL; /* (module, model) */
+    int same = pair && PyTuple_Check(pair) && PyTuple_Size(pair) == 2 && PyTuple_GetItem(pair, 0) == args[0];
+    PyObject *model = same ? PyTuple_GetItem(pair, 1) : NULL;
     Py_XINCREF(model);
+    Py_XDECREF(at);
     Py_DECREF(models);
     PyObject *graded = model ? PyObject_CallObject(self->enabled, NULL) : NULL;
     if (!graded || !self->entered) {
@@ -152,8 +156,8 @@ static PyObject *light_ends(PyObject *object, PyObject *const *args, Py_ssize_t 
 
 PyDoc_STRVAR(enter_doc, "enter(opt, stream, models, few, few_tensors, all, all_tensors, taken, last, owner, size)\n--\n\n"
 "Take the steps of an optimizer from now on, `taken` so far, the last at `last`. `opt` is a weak reference, `models` the\n"
-"models by the modules that are called, `few` and `all` are plans over tensors, which `owner` holds; the optimizer has\n"
-"`size` tensors.");
+"pairs (module, model) by the identity of the modules that are called, `few` and `all` are plans over tensors, which\n"
+"`owner` holds; the optimizer has `size` tensors.");
 
 static PyObject *light_enter(PyObject *object, PyObject *args) {
     Light *self = (Light *)object;

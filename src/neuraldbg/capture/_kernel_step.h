@@ -99,7 +99,10 @@ static int read_gradients(const Light *self, const Chosen *chosen, int64_t turn,
 
 /* The largest learning rate, NaN for none; 0 where one is not a number of Python's, or the optimizer holds others. */
 static int read_rate(Light *self, PyObject *opt) {
-    PyObject *groups = PyObject_GetAttr(opt, self->groups);
+    PyObject *held = PyObject_GenericGetDict(opt, NULL); /* not by its attribute: that may be a property */
+    PyObject *groups = held && PyDict_Check(held) ? PyDict_GetItemWithError(held, self->groups) : NULL;
+    Py_XINCREF(groups);
+    Py_XDECREF(held);
     int good = groups && PyList_Check(groups), none = 1;
     int64_t size = 0;
     self->lr = (double)NAN;

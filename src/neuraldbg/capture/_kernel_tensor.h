@@ -10,6 +10,7 @@ typedef struct {
     PyObject *strided;            /* torch.strided */
     PyObject *transforming;       /* tells whether function transforms are active */
     PyObject *ordered;            /* OrderedDict */
+    PyObject *heard;              /* tells whether a TorchFunctionMode hears of operations */
     PyObject *dtype, *layout, *is_cpu, *is_leaf, *grad, *grad_fn, *hooks, *contiguous, *numel, *pointer, *adopt, *negative; /* names */
 } Torch;
 
@@ -35,13 +36,16 @@ static int ordinary(PyObject *x) {
     return (PyObject *)Py_TYPE(x) == torch.tensor || (PyObject *)Py_TYPE(x) == torch.parameter;
 }
 
-/* Whether we are outside of function transforms, where tensors are what they seem. */
-static int plainly(void) {
-    PyObject *inside = PyObject_CallObject(torch.transforming, NULL);
-    Py_XDECREF(inside);
-    if (!inside) PyErr_Clear();
-    return inside == Py_False;
+static int says_no(PyObject *function) {
+    PyObject *said = PyObject_CallObject(function, NULL);
+    Py_XDECREF(said);
+    if (!said) PyErr_Clear();
+    return said == Py_False;
 }
+
+/* Whether we are outside of function transforms, where tensors are what they seem, and of a TorchFunctionMode of the
+   program's, which hears of every attribute that is read: Python reads there, unheard. */
+static int plainly(void) { return says_no(torch.transforming) && says_no(torch.heard); }
 
 /* ---------------------------------------------------------------- DLPack, version 1 */
 

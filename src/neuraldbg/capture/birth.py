@@ -19,7 +19,9 @@ from torch.utils._pytree import tree_leaves
 from neuraldbg.capture.frames import user_place
 from neuraldbg.capture.graph import op_name, parents
 from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.module_tree import add_hook, walk
 from neuraldbg.capture.packed import saved
+from neuraldbg.capture.program_objects import is_a
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,11 +77,16 @@ class _Watch(TorchDispatchMode):
         self._handles: list[Any] = []
 
     def __enter__(self) -> Self:
-        for path, each in self.module.named_modules():
-            self._handles.append(each.register_forward_pre_hook(lambda _m, _a, path=path: self._inside.append(path)))
-            self._handles.append(each.register_forward_hook(lambda _m, _a, _o: self._inside.pop() and None))
+        for path, each in walk(self.module):
+            self._handles.append(
+                add_hook(each, "_forward_pre_hooks", lambda _m, _a, path=path: self._inside.append(path))
+            )
+            self._handles.append(add_hook(each, "_forward_hooks", lambda _m, _a, _o: self._inside.pop() and None))
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
+
+    def _enters(self, path: str, *_: object) -> None:
+        self._inside.append(path)
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)  # type: ignore[no-untyped-call]
@@ -212,12 +219,12 @@ def bad_input(bench: Bench) -> dict[str, Any] | None:
 
 
 def _floating(x: Any) -> bool:
-    return isinstance(x, Tensor) and x.is_floating_point() and x.layout is torch.strided and 0 < x.numel() <= _CAP
+    return is_a(x, Tensor) and x.is_floating_point() and x.layout is torch.strided and 0 < x.numel() <= _CAP
 
 
 def _sample(x: Any, rows: int) -> dict[str, Any]:
     """Return the first sample that is not finite, and how many are; None where axis 0 is not the batch."""
-    if not isinstance(x, Tensor) or not x.dim() or x.shape[0] != rows or rows < 2:
+    if not is_a(x, Tensor) or not x.dim() or x.shape[0] != rows or rows < 2:
         return {"sample": None, "count": 0}
     bad = (~x.detach().isfinite()).reshape(rows, -1).any(1)
     return {"sample": int(bad.nonzero()[0]), "count": int(bad.sum())}

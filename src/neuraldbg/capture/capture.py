@@ -28,6 +28,7 @@ from neuraldbg.capture.learning import Learning
 from neuraldbg.capture.light import Light
 from neuraldbg.capture.losses import Losses
 from neuraldbg.capture.models import Models
+from neuraldbg.capture.module_tree import tensors
 from neuraldbg.capture.optimizers import Optimizers
 from neuraldbg.capture.owner import Owner
 from neuraldbg.capture.pace import Pace
@@ -237,7 +238,7 @@ class Capture:
         if self.params.in_optimizer(opt):
             return True
         known = opt in self.optimizers._by_opt  # noqa: SLF001
-        orphan = all(t.grad is None for group in opt.param_groups for t in group["params"])
+        orphan = all(t.grad is None for t in tensors(opt))
         return known or (orphan and self.losses.backwards > 0)
 
     def _before_backward(self, accumulates: bool) -> bool:

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from neuraldbg.capture.module_tree import modules, own
+from neuraldbg.capture.program_objects import attribute, attributes, class_member, name_of
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -24,16 +27,17 @@ def compiled_parts(module: nn.Module) -> set[int]:
     compiled. A hook that comes and goes there would have the graph compiled anew.
     """
     found: set[int] = set()
-    for part in module.modules():
+    for part in modules(module):
         if id(part) not in found and _compiled(part):
-            found.update(id(each) for each in part.modules())
+            found.update(id(each) for each in modules(part))
     return found
 
 
 def _compiled(module: nn.Module) -> bool:
     """Whether a module was compiled: wrapped, in place, or its ``forward``."""
-    wrapped = type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None
-    return wrapped or hasattr(getattr(module, "forward", None), "_torchdynamo_orig_callable")
+    wrapped = name_of(module) == "OptimizedModule" or own(module).get("_compiled_call_impl") is not None
+    forward = attribute(module, "forward", class_member(type(module), "forward"))
+    return wrapped or "_torchdynamo_orig_callable" in attributes(forward)
 
 
 def forget_compiled(settings: CaptureSettings) -> bool:

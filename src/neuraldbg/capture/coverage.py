@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from neuraldbg.capture.program_objects import closed, is_a
 from neuraldbg.capture.stream import made
 
 if TYPE_CHECKING:
@@ -43,14 +44,16 @@ def _notes(hooks: HookManager, *, recompiled: bool, packed: bool) -> list[str]:
     notes = []
     if hooks.table.full:
         notes.append("more sites than the table holds: the last ones are not read")
-    if any(isinstance(module, _FUSED) for module in modules):
+    if any(is_a(module, _FUSED) for module in modules):
         notes.append("hooks switch off the fused fast path of TransformerEncoderLayer in evaluation")
-    if any(isinstance(module, torch.jit.ScriptModule) for module in modules):
+    if any(is_a(module, torch.jit.ScriptModule) for module in modules):
         notes.append("TorchScript modules take no hooks: of their layers only parameters and gradients are read")
     if recompiled:
         notes.append("compiled code was compiled again so that it could be watched")
     if packed:
         notes.append("saved tensors are packed (checkpointing or offloading): they are not looked at")
+    if closed():
+        notes.append(f"objects that are read by methods of their own were left closed: {', '.join(closed())}")
     if hooks.tally.errors:
         notes.append(f"{hooks.tally.errors} internal errors, the first: {hooks.tally.first.strip().splitlines()[-1]}")
     return notes

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from neuraldbg.capture.tensor_kinds import heard
 from neuraldbg.capture.update_ratio import update_ratios
 from neuraldbg.errors import TrainingHalted
 from neuraldbg.nouns import STATS, Step
@@ -193,7 +194,8 @@ class Delivery:
 
     def _hand_on(self, step: Step, layout: Layout) -> None:
         try:
-            self._emit(step, layout)
+            with heard():  # who takes it may be the program
+                self._emit(step, layout)
         except Exception as error:
             if isinstance(error, TrainingHalted):
                 raise

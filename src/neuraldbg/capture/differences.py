@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from neuraldbg.capture.program_objects import class_member, is_a, sequence
 from neuraldbg.capture.purity import Unfit, check
+from neuraldbg.capture.twin import check_surroundings
 from neuraldbg.raised import let_pass
 
 if TYPE_CHECKING:
@@ -47,7 +49,8 @@ class Judgement:
 def compare(function: type[torch.autograd.Function], args: Sequence[Any]) -> Judgement:
     """Compare. ``args`` are copies; tensors among them that require a gradient are the ones that are tested."""
     try:
-        check(function.forward, function.backward, function.setup_context)
+        check_surroundings()
+        check(*(class_member(function, name) for name in ("forward", "backward", "setup_context")))
         return _compare(function, args)
     except Unfit as reason:
         return Judgement(False, str(reason))
@@ -57,10 +60,10 @@ def compare(function: type[torch.autograd.Function], args: Sequence[Any]) -> Jud
 
 
 def _compare(function: type[torch.autograd.Function], args: Sequence[Any]) -> Judgement:
-    tested = [i for i, x in enumerate(args) if isinstance(x, Tensor) and x.is_floating_point() and x.requires_grad]
+    tested = [i for i, x in enumerate(args) if is_a(x, Tensor) and x.is_floating_point() and x.requires_grad]
     if not tested:
         raise Unfit("no input requires a gradient")
-    base = [_double(x) if isinstance(x, Tensor) else x for x in args]
+    base = [_double(x) if is_a(x, Tensor) else x for x in args]
     value, again = _value(function, base), _value(function, base)
     if not torch.equal(value, again):
         raise Unfit("it is random")
@@ -97,13 +100,13 @@ def _double(x: Tensor) -> Tensor:
 
 def _value(function: Any, args: Sequence[Any]) -> Tensor:
     """Return the output of a call, several outputs one after the other."""
-    output = function.apply(*[x.clone() if isinstance(x, Tensor) else x for x in args])
+    output = function.apply(*[x.clone() if is_a(x, Tensor) else x for x in args])
     return _joined(output).detach()
 
 
 def _joined(output: Any) -> Tensor:
-    parts = output if isinstance(output, (tuple, list)) else (output,)
-    tensors = [x for x in parts if isinstance(x, Tensor) and x.is_floating_point()]
+    parts = sequence(output) if is_a(output, (tuple, list)) else (output,)
+    tensors = [x for x in parts if is_a(x, Tensor) and x.is_floating_point()]
     if not tensors:
         raise Unfit("it returns no floating tensor")
     return tensors[0] if len(tensors) == 1 else torch.cat([x.reshape(-1) for x in tensors])
@@ -111,7 +114,7 @@ def _joined(output: Any) -> Tensor:
 
 def _gradients(function: Any, base: Sequence[Any], tested: list[int], weight: Tensor) -> list[Tensor | None]:
     with torch.enable_grad():
-        given = [x.clone().requires_grad_(i in tested) if isinstance(x, Tensor) else x for i, x in enumerate(base)]
+        given = [x.clone().requires_grad_(i in tested) if is_a(x, Tensor) else x for i, x in enumerate(base)]
         # An operation before it, as in a program: what works in place may not be given a leaf.
         joined = _joined(function.apply(*[x * 1 if i in tested else x for i, x in enumerate(given)]))
         if not joined.requires_grad:

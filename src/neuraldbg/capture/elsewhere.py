@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from neuraldbg.capture import device_plan, op
+from neuraldbg.capture.program_objects import class_member, package_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,8 +29,10 @@ def plain(x: Tensor) -> bool:
 
 def local(x: Tensor) -> Tensor:
     """Return this rank's shard of a distributed tensor, any other tensor as it is."""
-    to_local = getattr(x, "to_local", None)
-    return to_local() if to_local is not None else x
+    if type(x) in op.ORDINARY:
+        return x
+    to_local = class_member(type(x), "to_local") if package_of(type(x)) == "torch" else None
+    return to_local(x) if to_local is not None else x
 
 
 def gradients(tensors: Sequence[Tensor]) -> tuple[list[Tensor | None], list[int]]:

@@ -15,6 +15,7 @@ import contextlib
 import random
 import sys
 import time
+import types
 import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,10 @@ import torch
 from torch import Tensor
 
 from neuraldbg.capture.leaves import leaves
-from neuraldbg.capture.purity import TooLong, Unfit
+from neuraldbg.capture.own_code import installed
+from neuraldbg.capture.program_objects import bases, class_member, kind_name, label, members
+from neuraldbg.capture.purity import TRUSTED, TooLong, Unfit
+from neuraldbg.capture.tensor_kinds import heard
 from neuraldbg.raised import let_pass
 
 if TYPE_CHECKING:
@@ -34,7 +38,6 @@ if TYPE_CHECKING:
 SECONDS = 0.5
 """Time that all experiments of one moment may take."""
 SEED = 20_240_229
-_BACKWARD_HOOKS = ("_global_backward_hooks", "_global_backward_pre_hooks")
 _SCALARS = (str, bytes, int, float, bool, complex, type(None), torch.dtype, torch.device, torch.Size)
 
 
@@ -104,8 +107,6 @@ class Bench:
         ``but`` some by name.
         """
         self._hurry()
-        if any(getattr(torch.nn.modules.module, name, None) for name in _BACKWARD_HOOKS):
-            raise Unfit("hooks are set on the backward passes of all modules of the program")
         given: list[Tensor] = []
 
         def noted(name: str, x: Tensor) -> Tensor:
@@ -163,20 +164,32 @@ class Target:
 
 def rebuilt(value: Any, put: Callable[[str, Tensor], Tensor], name: str = "", depth: int = 0) -> Any:
     """Return a copy of nested arguments with each tensor replaced. Raises Unfit for what cannot be rebuilt safely."""
-    if isinstance(value, Tensor):
+    kind = type(value)
+    if kind in (Tensor, torch.nn.Parameter):
         return put(name, value)
-    if isinstance(value, _SCALARS):
+    if kind in _SCALARS:
         return value
     if depth > 4:
         raise Unfit("its arguments are nested too deeply")
     inner = f"{name}." if name else ""
-    if type(value) is dict:
-        return {key: rebuilt(item, put, f"{inner}{key}", depth + 1) for key, item in value.items()}
-    if type(value) in (tuple, list):
-        return type(value)(rebuilt(item, put, f"{inner}{i}", depth + 1) for i, item in enumerate(value))
-    if isinstance(value, tuple) and hasattr(value, "_fields"):  # a named tuple, such as PackedSequence
-        return type(value)(*(rebuilt(item, put, f"{inner}{i}", depth + 1) for i, item in enumerate(value)))
-    raise Unfit(f"it is given a {type(value).__name__}")
+    if kind is dict:
+        return {key: rebuilt(item, put, f"{inner}{label(key)}", depth + 1) for key, item in value.items()}
+    if kind in (tuple, list):
+        return kind(rebuilt(item, put, f"{inner}{i}", depth + 1) for i, item in enumerate(value))
+    if issubclass(kind, tuple) and _named(kind):  # such as PackedSequence: its own constructor would want whole tensors
+        parts = enumerate(tuple.__iter__(value))
+        return tuple.__new__(kind, [rebuilt(item, put, f"{inner}{i}", depth + 1) for i, item in parts])
+    if issubclass(kind, Tensor):
+        raise Unfit(f"it is given tensors of a class of their own ({kind_name(kind)})")
+    raise Unfit(f"it is given a {kind_name(kind)}")
+
+
+def _named(kind: type) -> bool:
+    """Whether a class is a named tuple without methods of the program's."""
+    if type(class_member(kind, "_fields")) is not tuple:
+        return False
+    methods = (m for base in bases(kind) for m in members(base).values() if type(m) is types.FunctionType)
+    return all(installed(method, TRUSTED) for method in methods)
 
 
 def _seed(seed: int) -> None:
@@ -195,11 +208,14 @@ def _seed(seed: int) -> None:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Put back the states of the random number generators of Python, numpy and torch, and warn of nothing."""
+    """Put back the states of the random number generators of Python, numpy and torch, warn of nothing, put nothing
+    into the cache of autocast. ``torch.set_default_device`` is in force for a copy as it is for the program.
+    """
     numpy = sys.modules.get("numpy.random")
     python, legacy = random.getstate(), numpy.get_state() if numpy is not None else None
     cpu = torch.random.get_rng_state()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
+    caches = torch.is_autocast_cache_enabled()
     with contextlib.ExitStack() as after:  # each is put back, though a signal handler may raise at any of them
         if cuda is not None:
             after.callback(torch.cuda.set_rng_state_all, cuda)
@@ -207,7 +223,9 @@ def undisturbed() -> Iterator[None]:
         if numpy is not None:
             after.callback(numpy.set_state, legacy)
         after.callback(random.setstate, python)
-        with _unwarned():
+        after.callback(torch.set_autocast_cache_enabled, caches)
+        torch.set_autocast_cache_enabled(False)
+        with _unwarned(), heard():
             yield
 
 

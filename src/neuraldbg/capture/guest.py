@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
+from neuraldbg.capture.tensor_kinds import unheard
 from neuraldbg.errors import TrainingHalted
 from neuraldbg.forks import tell_children
 from neuraldbg.raised import passes
@@ -158,7 +159,7 @@ _switches: weakref.WeakSet[Switch] = weakref.WeakSet()
 
 
 @contextlib.contextmanager
-def unheard() -> Iterator[None]:
+def sessions_paused() -> Iterator[None]:
     """Run code of ours that calls models, backward passes or functions of torch unheard by every session there is: none
     of it is part of the program.
     """
@@ -218,7 +219,8 @@ def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
         began = perf_counter()  # in this order: a signal handler may raise wherever a call returns
         try:
             tally.inside = True
-            return method(self, *args, **kwargs)
+            with unheard():
+                return method(self, *args, **kwargs)
         except TrainingHalted:
             raise
         except RecursionError:  # the program is deep: there is no room for one call more

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from neuraldbg.capture.graph import Node, op_name, parents
 from neuraldbg.capture.packed import saved
+from neuraldbg.capture.program_objects import is_a
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -113,9 +114,9 @@ def _factor(node: Node, place: int) -> int:
     other: Any = saved(node, "other") if place == 0 else None
     if other is None and op_name(node) == "mul":
         other = saved(node, "self") if place == 1 else None
-    if isinstance(other, (int, float)):
+    if type(other) in (int, float):
         return 1 if other > 0 else -1 if other < 0 else 0
-    if not isinstance(other, Tensor) or other.numel() == 0 or other.requires_grad or other.is_complex():
+    if not is_a(other, Tensor) or other.numel() == 0 or other.requires_grad or other.is_complex():
         return 1 if op_name(node) == "div" and other is None and len(node.next_functions) == 1 else 0
     low, high = torch.aminmax(_some(other).float())
     return 1 if float(low) >= 0 and float(high) > 0 else -1 if float(high) <= 0 and float(low) < 0 else 0

@@ -1,7 +1,7 @@
 """Who holds a tensor that no watched module has registered: a list, a dictionary or a plain object of a module.
 
 Watched modules and tensors enter; ``Held`` leaves for those that were found in what the modules hold. Nothing is called
-but ``vars``: no property, no method of the program runs.
+by it: no property, no method of the program runs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+
+from neuraldbg.capture.module_tree import named_parameters, own
+from neuraldbg.capture.program_objects import attributes, is_a, items, label, package_of, sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -69,7 +72,7 @@ class Search:
         for path, module in modules.items():
             root = names.get(id(module), "")
             self._spoken, self._path = root or path, path if path != root else ""
-            for key, value in list(vars(module).items()):
+            for key, value in list(own(module).items()):
                 if key.startswith("__") or key in _OWN or (key.startswith("_") and key.endswith("_hooks")):
                     continue
                 self._attribute = key
@@ -80,19 +83,19 @@ class Search:
 
     def _look(self, value: Any, name: str, how: str, holder: str, depth: int, *, lone: bool) -> None:
         self._looks += 1
-        if isinstance(value, _PLAIN) or self._looks > _LOOKS:
+        if is_a(value, _PLAIN) or self._looks > _LOOKS:
             return
-        if isinstance(value, Tensor):
+        if is_a(value, Tensor):
             self._tensor(value, name, how or "tensor", holder)
         elif id(value) in self._seen or depth == _DEPTH:
             return
-        elif isinstance(value, nn.Module):
+        elif is_a(value, nn.Module):
             self._seen.add(id(value))
             if id(value) not in self.registered or how:
                 self._module(value, name, how or "object", holder, lone=lone)
         else:
             self._seen.add(id(value))
-            kind = next((word for base, word in _KINDS if isinstance(value, base)), "object")
+            kind = next((word for base, word in _KINDS if issubclass(type(value), base)), "object")
             items = list(_items(value, name, kind))
             # A module in a list of its own is a known way of hiding it from its holder on purpose.
             single = len(items) == 1
@@ -100,7 +103,7 @@ class Search:
                 self._look(item, inner, how or kind, holder, depth + 1, lone=single)
 
     def _module(self, module: nn.Module, name: str, how: str, holder: str, *, lone: bool) -> None:
-        for path, parameter in module.named_parameters():
+        for path, parameter in named_parameters(module):
             if id(parameter) in self.wanted and id(parameter) not in self.found:
                 layer = ".".join([name, *path.split(".")[:-1]])
                 self._put(id(parameter), f"{name}.{path}", layer, how, holder, lone=lone)
@@ -121,20 +124,20 @@ class Search:
 
 def _items(value: Any, name: str, kind: str) -> Iterator[tuple[str, Any]]:
     if kind == "dict":
-        for key, item in list(itertools.islice(value.items(), _ITEMS)):
-            yield f"{name}[{key!r}]", item
+        for key, item in list(itertools.islice(items(value), _ITEMS)):
+            yield f"{name}[{label(key)!r}]" if is_a(key, str) else f"{name}[{label(key)}]", item
     elif kind == "object":
         if _of_library(type(value)):  # a trainer holds the whole program
             return
-        for key, item in list(getattr(value, "__dict__", {}).items())[:_ITEMS]:
+        for key, item in list(attributes(value).items())[:_ITEMS]:
             yield f"{name}.{key}", item
     else:
-        for place, item in enumerate(itertools.islice(value, _ITEMS)):
+        for place, item in enumerate(itertools.islice(sequence(value), _ITEMS)):
             yield f"{name}[{place}]", item
 
 
 def _of_library(cls: type) -> bool:
-    package = cls.__module__.split(".")[0]
+    package = package_of(cls)
     file = getattr(sys.modules.get(package), "__file__", None) or ""
     return package in ("torch", "builtins", "numpy", "neuraldbg") or "site-packages" in file
 
@@ -147,6 +150,6 @@ def _leaves_of(tensor: Tensor) -> Iterator[int]:
         if node is None:
             return
         leaf = getattr(node, "variable", None)
-        if isinstance(leaf, Tensor):
+        if is_a(leaf, Tensor):
             yield id(leaf)
         nodes += [parent for parent, _ in node.next_functions if parent is not None]

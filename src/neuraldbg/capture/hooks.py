@@ -14,8 +14,10 @@ from neuraldbg.capture import device_op, op
 from neuraldbg.capture.compiled import anything_compiled
 from neuraldbg.capture.graph import Marks
 from neuraldbg.capture.guest import Tally, guarded
+from neuraldbg.capture.module_tree import add_hook, children, modules, own, own_parameters, walk
 from neuraldbg.capture.names import layer_of, strip, wraps
 from neuraldbg.capture.probe import Probe, inert
+from neuraldbg.capture.program_objects import class_member, is_a, name_of
 from neuraldbg.capture.table import Table
 from neuraldbg.capture.traced import Edge, Graph
 from neuraldbg.config import CaptureSettings
@@ -110,34 +112,34 @@ class HookManager:
 
     def attach(self, model: nn.Module, prefix: str = "", name: str = "") -> HookManager:
         """Hook every layer of a model. AttachError if it is attached already or is not a module."""
-        if not isinstance(model, nn.Module):
-            message = f"expected a torch.nn.Module, got {type(model).__name__}"
+        if not is_a(model, nn.Module):
+            message = f"expected a torch.nn.Module, got {name_of(model)}"
             raise AttachError(message)
         root = wraps(model)
         if id(root) in self._attached:
-            message = f"{type(root).__name__} is attached already; detach() it first"
+            message = f"{name_of(root)} is attached already; detach() it first"
             raise AttachError(message)
         self._attached.add(id(root))
-        scripted = isinstance(root, torch.jit.ScriptModule)  # takes no hooks
+        scripted = is_a(root, torch.jit.ScriptModule)  # takes no hooks
         if not scripted:
             opens = Edge(self.graph, opens=True)
-            self._edges.append((root, "_forward_pre_hooks", root.register_forward_pre_hook(opens), opens))
-        name = name or type(root).__name__
-        for path, module in root.named_modules():
-            self._add(_joined(prefix, strip(path)) or (name if not module._modules else ""), module, name)  # noqa: SLF001
+            self._edges.append((root, "_forward_pre_hooks", add_hook(root, "_forward_pre_hooks", opens), opens))
+        name = name or name_of(root)
+        for path, module in walk(root):
+            self._add(_joined(prefix, strip(path)) or (name if not children(module) else ""), module, name)
         if self._param_grads:
             for path, module in self.modules.items():
                 self._hook_gradients(path, module)
         if not scripted:  # behind the hook of a lone layer
             closes = Edge(self.graph, opens=False)
-            self._edges.append((root, "_forward_hooks", root.register_forward_hook(closes), closes))
+            self._edges.append((root, "_forward_hooks", add_hook(root, "_forward_hooks", closes), closes))
         return self
 
     def sync(self, root: nn.Module, prefix: str, name: str) -> tuple[dict[str, nn.Module], list[nn.Module]]:
         """Attach layers that are new in a model, drop those that are gone. Returns both; a replaced one is in each."""
         now = {
-            _joined(prefix, strip(path)) or (name if not module._modules else ""): module  # noqa: SLF001
-            for path, module in root.named_modules()
+            _joined(prefix, strip(path)) or (name if not children(module) else ""): module
+            for path, module in walk(root)
         }
         mine = [path for path, layer in self.layers.items() if layer.model == name]
         gone = [path for path in mine if self.modules[path] is not now.get(path)]
@@ -188,11 +190,11 @@ class HookManager:
 
     def _take_edges_off(self) -> None:
         for root, hooks, handle, _ in self._edges:
-            getattr(root, hooks).pop(handle.id, None)
+            own(root)[hooks].pop(handle.id, None)
 
     def _take_off(self, path: str, probe: Probe) -> None:
         if probe.removable is not None:
-            self.modules[path]._forward_hooks.pop(probe.removable.id, None)  # noqa: SLF001
+            own(self.modules[path])["_forward_hooks"].pop(probe.removable.id, None)
 
     def listen(self, *, directly: bool) -> bool:
         """Read the steps to come: by hooks, or ``directly``, where nothing was compiled. Returns whether something was
@@ -213,8 +215,9 @@ class HookManager:
 
     def _speaks_alone(self, module: nn.Module) -> bool:
         """Whether a module is called as torch calls one, and has no hook but ours, which may stand between others."""
-        own = type(module).__call__ is nn.Module.__call__
-        return own and len(module._forward_hooks) == 1 and not module._forward_hooks_with_kwargs  # noqa: SLF001
+        called = class_member(type(module), "__call__") is nn.Module.__dict__["__call__"]
+        held = own(module)
+        return called and len(held["_forward_hooks"]) == 1 and not held["_forward_hooks_with_kwargs"]
 
     def rest(self, *, resting: bool) -> None:
         """Take nothing from compiled graphs in the steps to come, or begin anew."""
@@ -233,9 +236,9 @@ class HookManager:
         self._lifted = False
         for path, probe in self.probes.items():
             if probe.removable is not None:
-                self.modules[path]._forward_hooks[probe.removable.id] = probe  # noqa: SLF001
+                own(self.modules[path])["_forward_hooks"][probe.removable.id] = probe
         for root, hooks, handle, edge in self._edges:
-            getattr(root, hooks)[handle.id] = edge
+            own(root)[hooks][handle.id] = edge
         return anything_compiled()
 
     def detach(self) -> None:
@@ -285,24 +288,24 @@ class HookManager:
         return {layer: value**0.5 for layer, value in found.items()}
 
     def _reported(self, path: str) -> bool:
-        return self._report is None or isinstance(self.modules.get(path), self._report)
+        return self._report is None or is_a(self.modules.get(path), self._report)
 
     def _add(self, path: str, module: nn.Module, model: str) -> None:
         if path in self.layers:
             return
         self.layers[path] = layer_of(path, module, model)
         self.modules[path] = module
-        if isinstance(module, _CONTAINERS) or (not path and module._modules):  # noqa: SLF001
+        if is_a(module, _CONTAINERS) or (not path and children(module)):
             return
-        if isinstance(module, torch.jit.ScriptModule):  # takes no hooks: parameters and gradients are read all the same
+        if is_a(module, torch.jit.ScriptModule):  # takes no hooks: parameters and gradients are read all the same
             self.called.setdefault(path)
             return
         probe = self.probes[path] = Probe(self, path, module)
-        probe.removable = module.register_forward_hook(probe)
+        probe.removable = add_hook(module, "_forward_hooks", probe)
         self._handles.append(probe.removable)
 
     def _hook_gradients(self, path: str, module: nn.Module) -> None:
-        for name, parameter in module.named_parameters(recurse=False):
+        for name, parameter in own_parameters(module):
             row = self.table.add(Site("param_grad", path, 0, name))
             if row is not None and parameter.requires_grad:
                 hook = functools.partial(self._accumulated, row)
@@ -341,10 +344,11 @@ class HookManager:
         @functools.wraps(original)
         def script(obj: Any, *args: Any, **kwargs: Any) -> Any:
             lifted = []
-            for module in obj.modules() if isinstance(obj, nn.Module) else ():
-                for hooks in (module._forward_hooks, module._forward_pre_hooks):  # noqa: SLF001 (handles change places)
+            for module in modules(obj) if is_a(obj, nn.Module) else ():
+                stores = (own(module).get(name) for name in ("_forward_hooks", "_forward_pre_hooks"))
+                for hooks in (store for store in stores if is_a(store, dict)):  # handles change places
                     lifted.append((hooks, dict(hooks)))
-                    for key in [key for key, hook in hooks.items() if isinstance(hook, (Probe, Edge)) or inert(hook)]:
+                    for key in [key for key, hook in hooks.items() if type(hook) in (Probe, Edge) or inert(hook)]:
                         del hooks[key]
             try:
                 return original(obj, *args, **kwargs)

@@ -29,7 +29,8 @@ def meet(module: Any, *, lends: bool = True) -> None:
     """
     transforms = torch._C._are_functorch_transforms_active  # noqa: SLF001 (no public name)
     lent = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None) if lends else None
-    module.meet(torch.Tensor, torch.nn.Parameter, CODES, torch.strided, transforms, OrderedDict, lent)
+    heard = torch._C._is_torch_function_mode_enabled  # noqa: SLF001 (no public name)
+    module.meet(torch.Tensor, torch.nn.Parameter, CODES, torch.strided, transforms, OrderedDict, lent, heard)
 
 
 def _load() -> Any:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from neuraldbg.capture.program_objects import attribute, is_a, number
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -35,7 +37,7 @@ def unit_axis(module: nn.Module, x: Tensor) -> int | None:
     """Return the axis of ``x`` that holds the module's units, None if it has none (fewer than two axes)."""
     if x.dim() < 2:
         return None
-    if isinstance(module, _CHANNELS_SECOND) or x.dim() >= _IMAGE_DIMS:
+    if is_a(module, _CHANNELS_SECOND) or x.dim() >= _IMAGE_DIMS:
         return 1
     return x.dim() - 1
 
@@ -43,9 +45,10 @@ def unit_axis(module: nn.Module, x: Tensor) -> int | None:
 def saturation(module: nn.Module) -> tuple[float, float]:
     """Return (bound, centre): an output farther than ``bound`` from ``centre`` is saturated; bound 0 for no such."""
     for kind, centre, bound in _BOUNDS:
-        if isinstance(module, kind):
+        if is_a(module, kind):
             return bound, centre
-    if isinstance(module, nn.Hardtanh) and not isinstance(module, nn.ReLU6):
-        centre = (module.max_val + module.min_val) / 2
-        return (module.max_val - module.min_val) * 0.49, centre
+    if is_a(module, nn.Hardtanh) and not is_a(module, nn.ReLU6):
+        high, low = number(attribute(module, "max_val")), number(attribute(module, "min_val"))
+        if high is not None and low is not None:
+            return (high - low) * 0.49, (high + low) / 2
     return 0.0, 0.0

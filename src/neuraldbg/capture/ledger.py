@@ -14,6 +14,7 @@ import numpy as np
 from neuraldbg.capture import elsewhere
 from neuraldbg.capture.device_fetch import Sent
 from neuraldbg.capture.levels import columns, grid, middle, skewed
+from neuraldbg.capture.module_tree import training
 from neuraldbg.capture.op import observable
 from neuraldbg.capture.repeats import Pass, Runs
 from neuraldbg.capture.samples import Chance, Sketch, excerpt, hashes
@@ -94,7 +95,7 @@ class Ledger:
         size = int(x.shape[0])
         evaluating = call.evaluating
         if evaluating:
-            if call.module.training:
+            if training(call.module):
                 return  # a teacher, a rollout, a look at the loss: not what a validation does
             self.evaluated += 1
             if self.first_eval < 0:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,7 +18,9 @@ from neuraldbg.capture.kernel import native
 from neuraldbg.capture.late import Awaited
 from neuraldbg.capture.loss_terms import loss_terms
 from neuraldbg.capture.packed import saved
+from neuraldbg.capture.program_objects import is_a, number, sequence, uses_up
 from neuraldbg.capture.reader import Backward
+from neuraldbg.capture.tensor_kinds import readable
 from neuraldbg.capture.unseen import passed_through
 from neuraldbg.nouns import Edge, Site
 
@@ -136,11 +137,11 @@ class Losses:
                 return self._beside(original, args, kwargs)
             if self._depth:
                 return original(*args, **kwargs)
-            if not switch and args and isinstance(args[0], Tensor):
+            if not switch and args and is_a(args[0], Tensor):
                 return self._lightly(original, args, kwargs, accumulates)
-            if args and isinstance(args[0], Iterator):  # to look at it would use it up
+            if args and uses_up(args[0]):  # to look at it would use it up
                 args = (list(args[0]), *args[1:])
-            elif isinstance(kwargs.get(roots), Iterator):
+            elif uses_up(kwargs.get(roots)):
                 kwargs[roots] = list(kwargs[roots])
             before = self.before(args[0] if args else kwargs.get(roots), accumulates)
             self._depth += 1
@@ -176,9 +177,10 @@ class Losses:
         """Read what is about to be differentiated. Returns the loss, kept if the backward reaches a watched model."""
         if op.transforming():
             return None
-        if accumulates and isinstance(roots, Tensor) and roots.is_leaf:
+        single = is_a(roots, Tensor)
+        if accumulates and single and readable(roots) and roots.is_leaf:
             self._tell("backward_of_leaf", roots)
-        tensors = [roots] if isinstance(roots, Tensor) else [t for t in roots or () if isinstance(t, Tensor)]
+        tensors = [t for t in ([roots] if single else sequence(roots)) if is_a(t, Tensor) and readable(t)]
         tensors = [t for t in tensors if t.grad_fn is not None and not op.wrapped(t)]
         if not tensors:
             return None
@@ -193,7 +195,7 @@ class Losses:
         found = self._read_graph(tensors[0]) if accumulates or not self.values else None
         terms = self.terms["terms"] if self.terms is not None and found is not None else None
         value = _value(tensors[0])
-        backward = Backward(tensors[0], value if isinstance(value, float) else None, accumulates, found, terms)
+        backward = Backward(tensors[0], value if type(value) is float else None, accumulates, found, terms)
         self._tell("backward_begins", backward)
         backward.walk = None  # its nodes must not outlive the graph
         return value, self._scale(tensors[0]), backward
@@ -217,7 +219,7 @@ class Losses:
     def _glimpse(self, root: Tensor, accumulates: bool) -> tuple[Tensor | float, float] | None:
         """Take the loss of a light step. What looks odd is shown to who looks for the birth of a NaN."""
         value: Tensor | float | None = native.loss(root) if native is not None else None
-        if value is None and (not root.requires_grad or root.is_leaf or op.transforming()):
+        if value is None and (not readable(root) or not root.requires_grad or root.is_leaf or op.transforming()):
             return None
         self.models.reached = False
         self._cleared(accumulates)
@@ -227,7 +229,7 @@ class Losses:
                 self.values.clear()
             self._number += 1
         value = _value(root) if value is None else value
-        if isinstance(value, float) and not -self.usual < value < self.usual:  # false for NaN
+        if type(value) is float and not -self.usual < value < self.usual:  # false for NaN
             self.odd = True
             self.models.tell_of_glimpse()
             self._tell("backward_begins", Backward(root, value, accumulates, None, None))
@@ -354,8 +356,8 @@ def loss_of(kept: list[Kept], *, closure: bool) -> tuple[dict[str, float], Await
     """Return the scalars of a step's losses, or what they await from a device."""
     if not awaits(kept):
         return _told(kept, closure=closure), None
-    there = tuple(value for value, _ in kept if isinstance(value, Tensor))
-    scales = [(isinstance(value, Tensor), value, scale) for value, scale in kept]
+    there = tuple(value for value, _ in kept if is_a(value, Tensor))
+    scales = [(is_a(value, Tensor), value, scale) for value, scale in kept]
 
     def land(values: list[Any], taken: object) -> dict[str, float]:
         arrived = iter(values)
@@ -368,7 +370,7 @@ def loss_of(kept: list[Kept], *, closure: bool) -> tuple[dict[str, float], Await
 def awaits(kept: list[Kept]) -> bool:
     """Whether a loss of a step is on a device."""
     for value, _ in kept:  # noqa: SIM110 (at every light step: a generator would cost more than the rest)
-        if type(value) is not float and isinstance(value, Tensor) and elsewhere.lies(value):
+        if type(value) is not float and is_a(value, Tensor) and elsewhere.lies(value):
             return True
     return False
 
@@ -383,7 +385,7 @@ def _operand(root: Any, name: str, path: tuple[int, ...]) -> Tensor | None:
     node = follow(root, path)
     if node is None or op_name(node) != name:
         return None
-    if name == "pow" and not (isinstance(node._saved_exponent, (int, float)) and node._saved_exponent < 1):  # noqa: SLF001
+    if name == "pow" and not ((power := number(node._saved_exponent)) is not None and power < 1):  # noqa: SLF001
         return None  # a square has no pole
     return saved(node, _RISKY[name])
 

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.module_tree import add_hook, children, own_parameters, walk
+from neuraldbg.capture.program_objects import name_of
 from neuraldbg.capture.purity import Unfit
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ def _listening(module: nn.Module, found: list[Flow]) -> Iterator[None]:
     def note(path: str, layer: nn.Module, at: str, values: Any) -> None:
         for _, x in leaves(values):
             if len(found) < _TENSORS and x.is_floating_point() and x.dim() and 0 < x.numel() <= _ELEMENTS:
-                found.append(Flow(path, type(layer).__name__, at, x.detach().clone()))
+                found.append(Flow(path, name_of(layer), at, x.detach().clone()))
 
     def enters(path: str) -> Any:
         return lambda layer, args: note(path, layer, "input", args)
@@ -93,11 +95,10 @@ def _listening(module: nn.Module, found: list[Flow]) -> Iterator[None]:
     def leaves_it(path: str) -> Any:
         return lambda layer, _, output: note(path, layer, "output", output)
 
-    for path, layer in module.named_modules():
-        own = next(layer.parameters(recurse=False), None) is not None
-        if path and (own or next(layer.children(), None) is None):
-            handles.append(layer.register_forward_pre_hook(enters(path)))
-            handles.append(layer.register_forward_hook(leaves_it(path)))
+    for path, layer in walk(module):
+        if path and (own_parameters(layer) or not children(layer)):
+            handles.append(add_hook(layer, "_forward_pre_hooks", enters(path)))
+            handles.append(add_hook(layer, "_forward_hooks", leaves_it(path)))
     try:
         yield
     finally:

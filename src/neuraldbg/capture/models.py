@@ -18,12 +18,14 @@ from neuraldbg.capture import op, program
 from neuraldbg.capture.guest import collecting_later, guarded, hook_of
 from neuraldbg.capture.kernel import set_hook
 from neuraldbg.capture.leaves import leaves
-from neuraldbg.capture.names import find_root, has_parameters, wraps
+from neuraldbg.capture.module_tree import has_parameters, modules, training
+from neuraldbg.capture.names import find_root, wraps
 from neuraldbg.capture.passes import Model, Pass
+from neuraldbg.capture.program_objects import Identities, name_of
 from neuraldbg.capture.reader import Call
+from neuraldbg.capture.tensor_kinds import node_of, readable
 from neuraldbg.capture.unseen import passed_through
 from neuraldbg.nouns import Site
-from neuraldbg.raised import let_pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,8 +60,8 @@ class Models:
         self._tell = tell
         self.light: Light
         """Takes the calls of light steps that go as usual."""
-        self.outermost: dict[nn.Module, Model] = {}
-        """What the program calls."""
+        self.outermost: dict[int, tuple[nn.Module, Model]] = {}
+        """What the program calls, by identity: a module may hash and compare itself in its own way."""
         self._call: Call | None = None
         self.owner, self.switch = owner, owner.switch
         self.hooks = hooks
@@ -84,7 +86,7 @@ class Models:
         self.latest: tuple[Model, Any] | None = None
         """The newest pass's model and inputs, while the batch is to be described."""
         self.describe = False
-        self._of: weakref.WeakKeyDictionary[nn.Module, Model | None] = weakref.WeakKeyDictionary()
+        self._of: Identities[nn.Module, Model | None] = Identities()
         self._input_rows: dict[tuple[str, str], int | None] = {}
         self._inside = False
         self._seen: tuple[Model, nn.Module, Any, Any] | None = None
@@ -104,7 +106,7 @@ class Models:
     def watch(self, module: nn.Module, name: str = "", *, prefix: str = "") -> Model:
         """Attach to a model: hooks on its layers, its parameters in the table."""
         root = wraps(module)
-        name = name or type(root).__name__
+        name = name or name_of(root)
         before = set(self.hooks.modules)
         self.hooks.attach(root, prefix, name)
         added = {path: m for path, m in self.hooks.modules.items() if path not in before}
@@ -112,7 +114,7 @@ class Models:
             self.params.add(path, child, name)
         model = Model(name, prefix, root, program.mode_layers(added))
         self.found.append(model)
-        for child in root.modules():
+        for child in modules(root):
             self._of[child] = model
         self._of[module] = model
         return model
@@ -215,12 +217,12 @@ class Models:
             hooks.active = False
             self._begin_call(Call(model, module, args, kwargs, False, True, first))
             return True
-        training, evaluating = model.root.training, self._evaluating(model)
+        trains, evaluating = training(model.root), self._evaluating(model)
         self.owner.open = True
         model.thread = get_ident()
         hooks.active = not evaluating and hooks.sampled
-        still = sum(1 for layer in model.mode_layers.values() if not layer.training)
-        self._current = Pass(model, training, still, first, thread=model.thread)
+        still = sum(1 for layer in model.mode_layers.values() if not training(layer))
+        self._current = Pass(model, trains, still, first, thread=model.thread)
         if self.describe and len(self.passes) < _PASSES:
             self._current.modes = program.modes(model.name, model.root, model.mode_layers)
         if first and not evaluating:
@@ -250,15 +252,15 @@ class Models:
             self.owner.open = True
             self._seen = (model, module, args, kwargs)
             if self.must_be_reached:
-                self._current = Pass(model, model.root.training, 0, first=False, thread=get_ident())
+                self._current = Pass(model, training(model.root), 0, first=False, thread=get_ident())
         return True
 
     def _note(self, module: nn.Module, model: Model) -> None:
         """Note what the program calls. Parts of watched models live as long as these."""
-        if module not in self.outermost:
+        if id(module) not in self.outermost:
             if len(self.outermost) >= _PASSES:
                 self.outermost.clear()
-            self.outermost[module] = model
+            self.outermost[id(module)] = (module, model)
 
     @guarded
     def _look(self, module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -280,7 +282,7 @@ class Models:
         A model seen training in train mode, now in eval mode with gradients on, is evaluated by somebody who forgot
         no_grad: do not mix that into the step, unless a backward has shown that it does train like this.
         """
-        return not model.root.training and model.trained_in_train_mode and not model.trained_in_eval_mode
+        return not training(model.root) and model.trained_in_train_mode and not model.trained_in_eval_mode
 
     def tell_of_glimpse(self) -> None:
         """Tell of the newest call of a light step after all."""
@@ -323,15 +325,20 @@ class Models:
         if current is None:
             return
         graded = False
-        for count, (_, x) in enumerate((("", output),) if type(output) is Tensor else leaves(output)):
+        for count, (_, x) in enumerate((("", output),) if type(output) is Tensor else leaves(output, closed=True)):
             if count == 4:
                 break
-            if x.requires_grad and x.grad_fn is not None:
+            node = node_of(x)
+            if node is not None:
                 graded = True
-                set_hook(x, hook_of(self._reached, current))
+                hook = hook_of(self._reached, current)
+                if readable(x):
+                    set_hook(x, hook)
+                else:
+                    node.register_prehook(hook)
         self.graded += graded and current.first and call is not None and not call.evaluating
 
-    def _reached(self, done: Pass, grad: Tensor) -> None:
+    def _reached(self, done: Pass, grad: object) -> None:
         """Hear that a backward reached a pass's output; called by autograd, in whatever thread runs the backward."""
         if self.hooks.here():
             self.commit(done)
@@ -378,13 +385,9 @@ class Models:
         self.latest = None
 
     def _model_of(self, module: nn.Module) -> Model | None:
-        try:
-            return self._of[module]
-        except KeyError:
-            pass
-        except TypeError as error:  # a module that cannot be hashed
-            let_pass(error)
-            return None
+        known: Model | None = self._of.get(module)
+        if known is not None or module in self._of:
+            return known
         inner = wraps(module)
         known = self._of.get(inner)
         if known is None and self.discover and len(self.found) < _MODELS and has_parameters(module):

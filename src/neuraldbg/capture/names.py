@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from torch import nn
 from torch.jit import ScriptModule
 
+from neuraldbg.capture.module_tree import children, has_parameters, modules, own, own_parameters, parameters
+from neuraldbg.capture.program_objects import attributes, is_a, items, name_of, package_of
 from neuraldbg.nouns import Layer
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ _SETTINGS = (
 )
 _OURS_ALONE = 3
 """References to a frame's dictionary of variables that only we look at: the frame's, ours, and the count's own."""
+_PLAIN = (bool, int, float, str)
 _FRAMES = 24
 _ATTRIBUTES = 256
 
@@ -52,11 +55,12 @@ _ATTRIBUTES = 256
 def wraps(module: nn.Module) -> nn.Module:
     """Return the module inside compile, data-parallel and checkpoint wrappers."""
     while True:
-        if len(module._modules) != 1:  # noqa: SLF001 (asked at every call of a model: mostly that is all)
+        held = own(module).get("_modules")
+        if type(held) is dict and len(held) != 1:  # asked at every call of a model: mostly that is all
             return module
-        children = dict(module._modules.items())  # noqa: SLF001 (a ScriptModule's is no dict)
-        inner = next((children[name] for name in _WRAPPERS if children.get(name) is not None), None)
-        if inner is None or type(module).__module__.split(".")[0] not in ("torch", "fairscale"):
+        below = dict(children(module))
+        inner = next((below[name] for name in _WRAPPERS if name in below), None)
+        if len(below) != 1 or inner is None or package_of(type(module)) not in ("torch", "fairscale"):
             return module
         module = inner
 
@@ -69,21 +73,16 @@ def strip(path: str) -> str:
 def layer_of(path: str, module: nn.Module, model: str) -> Layer:
     """Describe a module."""
     settings: dict[str, float | str | bool] = {}
-    own = module.__dict__
-    for name in [name for name in _SETTINGS if name in own]:
-        value = own[name]
-        if isinstance(value, (bool, int, float, str)):
+    held = own(module)
+    for name in [name for name in _SETTINGS if name in held]:
+        value = held[name]
+        if type(value) in _PLAIN:
             settings[name] = value
-        elif isinstance(value, (tuple, list)) and value and all(isinstance(v, int) for v in value):
+        elif type(value) in (tuple, list) and value and all(type(v) is int for v in value):
             settings[name] = "x".join(str(v) for v in value)
-    params = tuple(name for name, p in module._parameters.items() if p is not None)  # noqa: SLF001
-    kind = str(module.original_name) if isinstance(module, ScriptModule) else type(module).__name__
-    return Layer(path, kind, model, not module._modules, params, settings)  # noqa: SLF001
-
-
-def has_parameters(module: nn.Module) -> bool:
-    """Whether the module or a child owns any parameter."""
-    return next(module.parameters(), None) is not None
+    params = tuple(name for name, _ in own_parameters(module))
+    kind = str(module.original_name) if is_a(module, ScriptModule) else name_of(module)
+    return Layer(path, kind, model, not children(module), params, settings)
 
 
 def find_root(module: nn.Module) -> tuple[nn.Module, str, bool]:
@@ -92,20 +91,20 @@ def find_root(module: nn.Module) -> tuple[nn.Module, str, bool]:
     Returns the outermost module that contains it, the name of the variable that holds that, and whether the calling
     code holds other models beside it. A program that calls ``model.encoder(x)`` and ``model.head(z)`` is one model.
     """
-    best, name, size = module, "", sum(1 for _ in module.modules())
+    best, name, size = module, "", sum(1 for _ in modules(module))
     home: object = None
     held: list[tuple[object, nn.Module]] = []
     for frame, variable, value in _variables():
         held.append((frame, value))
         if value is best and not name:
             name, home = _told(variable), frame
-        elif value is not best and any(member is best for member in value.modules()):
-            count = sum(1 for _ in value.modules())
+        elif value is not best and any(member is best for member in modules(value)):
+            count = sum(1 for _ in modules(value))
             if count > size:
                 best, name, size, home = value, _told(variable), count, frame
     beside = (value for frame, value in held if frame == home)
     others = any(_another(value, best) for value in beside)
-    return best, name or type(wraps(best)).__name__, others
+    return best, name or name_of(wraps(best)), others
 
 
 def known_as(module: nn.Module) -> list[str]:
@@ -115,15 +114,14 @@ def known_as(module: nn.Module) -> list[str]:
     for _ in range(_FRAMES):
         if frame is None:
             break
-        package = str(frame.f_globals.get("__name__", "")).split(".")[0]
-        if package not in ("torch", "neuraldbg"):
-            for name, value in [*_locals(frame), *list(frame.f_globals.items())]:
+        if _package(frame) not in ("torch", "neuraldbg"):
+            for name, value in [*_locals(frame), *list(items(frame.f_globals))]:
                 if value is module:
                     found.setdefault(name)
-                elif not isinstance(value, type):
-                    held = getattr(value, "__dict__", None)
-                    inner = held.items() if isinstance(held, dict) and len(held) <= _ATTRIBUTES else ()
-                    found.update({f"{name}.{key}": None for key, item in list(inner) if item is module})
+                elif not is_a(value, type):
+                    held = attributes(value)
+                    inner = list(held.items()) if len(held) <= _ATTRIBUTES else ()
+                    found.update({f"{name}.{key}": None for key, item in inner if item is module})
         frame = frame.f_back
     return list(found)
 
@@ -135,11 +133,11 @@ def _told(variable: str) -> str:
 
 def _another(value: nn.Module, model: nn.Module) -> bool:
     """Whether a module is a model of its own: no part of the other, no copy of it (an average, a frozen teacher)."""
-    if not has_parameters(value) or any(member is value for member in model.modules()):
+    if not has_parameters(value) or any(member is value for member in modules(model)):
         return False
-    if any(member is model for member in value.modules()):
+    if any(member is model for member in modules(value)):
         return False
-    shapes = [[p.shape for p in each.parameters()] for each in (wraps(value), wraps(model))]
+    shapes = [[p.shape for p in parameters(each)] for each in (wraps(value), wraps(model))]
     return shapes[0] != shapes[1]
 
 
@@ -149,16 +147,15 @@ def _variables() -> Iterator[tuple[object, str, nn.Module]]:
     depth = 0
     seen_globals: set[int] = set()
     while frame is not None and depth < _FRAMES:
-        package = str(frame.f_globals.get("__name__", "")).split(".")[0]
-        if package not in ("torch", "neuraldbg"):
+        if _package(frame) not in ("torch", "neuraldbg"):
             for name, value in _locals(frame):
-                if isinstance(value, nn.Module):
+                if is_a(value, nn.Module):
                     yield depth, name, value
                 elif name == "self":
                     yield from ((depth, n, v) for n, v in _attributes(value))
             if id(frame.f_globals) not in seen_globals:
                 seen_globals.add(id(frame.f_globals))
-                module_level = [(n, v) for n, v in list(frame.f_globals.items()) if isinstance(v, nn.Module)]
+                module_level = [(n, v) for n, v in list(items(frame.f_globals)) if is_a(v, nn.Module)]
                 yield from ((id(frame.f_globals), n, v) for n, v in module_level)
         frame = frame.f_back
         depth += 1
@@ -172,6 +169,8 @@ def _locals(frame: FrameType) -> list[tuple[str, object]]:
     else holds it (a ``locals()`` that the program stored) or a debugger will write it back.
     """
     held = frame.f_locals
+    if type(held) is not dict and frame.f_code.co_flags & inspect.CO_OPTIMIZED == 0:
+        return list(items(held))  # of a class body: a mapping that a metaclass has made
     found = list(held.items())
     if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
         if sys.gettrace() is None and sys.getrefcount(held) <= _OURS_ALONE:
@@ -180,6 +179,9 @@ def _locals(frame: FrameType) -> list[tuple[str, object]]:
 
 
 def _attributes(value: object) -> Iterator[tuple[str, nn.Module]]:
-    held = getattr(value, "__dict__", None)
-    if isinstance(held, dict):
-        yield from ((name, item) for name, item in list(held.items()) if isinstance(item, nn.Module))
+    yield from ((name, item) for name, item in list(attributes(value).items()) if is_a(item, nn.Module))
+
+
+def _package(frame: FrameType) -> str:
+    name = dict.get(frame.f_globals, "__name__")
+    return name.split(".", maxsplit=1)[0] if type(name) is str else ""

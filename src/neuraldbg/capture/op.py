@@ -9,13 +9,15 @@ that half precision would round to zero (under) or to infinity (over).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from neuraldbg.capture.kernel import CODES, dense, native
+from neuraldbg.capture.program_objects import is_a
+from neuraldbg.capture.tensor_kinds import readable
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -86,10 +88,11 @@ _READABLE = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat
 ORDINARY = (Tensor, torch.nn.Parameter)
 
 
-def observable(x: object) -> TypeGuard[Tensor]:
+def observable(x: Any) -> TypeGuard[Tensor]:
     """Whether the statistics of ``x`` can be read: a dense, real, non-empty tensor with storage."""
     return (
-        isinstance(x, Tensor)
+        is_a(x, Tensor)
+        and readable(x)
         and x.dtype in _READABLE
         and x.layout is torch.strided
         and x.numel() > 0

@@ -22,7 +22,9 @@ from torch.optim.optimizer import (
 from neuraldbg.capture import elsewhere, program
 from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.leftovers import stale_share
+from neuraldbg.capture.module_tree import rates, scale_of, scales, tensors
 from neuraldbg.capture.norm import Norm
+from neuraldbg.capture.program_objects import Identities, attribute, is_a, name_of, number
 from neuraldbg.capture.reader import Backward
 from neuraldbg.capture.stream import Stream, made, place
 from neuraldbg.capture.unseen import passed_through
@@ -83,7 +85,7 @@ class Optimizers:
         """Whether facts are read in this step."""
         self._relevant = relevant
         self._begin, self._ready, self._end = begin, ready, end
-        self._by_opt: weakref.WeakKeyDictionary[Optimizer, Stream] = weakref.WeakKeyDictionary()
+        self._by_opt: Identities[Optimizer, Stream] = Identities()
         self._unstepped: dict[int, float] = {}
         self._fresh = False
         """Whether parameters that were replaced have been looked for since the last backward."""
@@ -107,7 +109,7 @@ class Optimizers:
 
     def add(self, opt: Optimizer) -> Stream:
         """Return an optimizer's stream, made when it is first seen."""
-        stream = self._by_opt.get(opt)
+        stream: Stream | None = self._by_opt.get(opt)
         if stream is None:
             stream = self._replacing(opt) or Stream(len(self.streams), opt)
             if stream.index == len(self.streams):
@@ -123,9 +125,9 @@ class Optimizers:
 
     def _replacing(self, opt: Optimizer) -> Stream | None:
         """A program that makes its optimizer anew (each epoch) for the same parameters goes on with the same stream."""
-        mine = {id(t) for group in opt.param_groups for t in group["params"]}
+        mine = {id(t) for t in tensors(opt)}
         for stream in self.streams:
-            if stream.opt() is None and stream.type == type(opt).__name__ and mine == stream.rates.keys():
+            if stream.opt() is None and stream.type == name_of(opt) and mine == stream.rates.keys():
                 stream.opt, stream.new = weakref.ref(opt), True
                 return stream
         return None
@@ -193,7 +195,7 @@ class Optimizers:
 
     @staticmethod
     def _read_rate(stream: Stream, opt: Optimizer) -> None:
-        lrs = [float(group["lr"]) for group in opt.param_groups if group.get("lr") is not None]
+        lrs = rates(opt)
         stream.lr = max(lrs) if lrs else None
 
     def _read(self, stream: Stream, opt: Optimizer, closure: Any, args: Any, kwargs: Any) -> Any:
@@ -237,8 +239,8 @@ class Optimizers:
                 return
             stream.glimpse = stream.norm.read()
             self.reading_s += 0.1 * (perf_counter() - began - self.reading_s)
-            scale = getattr(opt, "grad_scale", None)
-            if stream.glimpse is not None and isinstance(scale, Tensor):  # unscaled inside of its step
+            scale = attribute(opt, "grad_scale")
+            if stream.glimpse is not None and is_a(scale, Tensor):  # unscaled inside of its step
                 stream.glimpse = stream.glimpse[0] / float(scale), stream.glimpse[1]
             if stream.glimpse is not None and stream.glimpse[1]:
                 self._tell_of_call()
@@ -248,8 +250,8 @@ class Optimizers:
         """Return what a fused optimizer divides the gradients by inside of its step: a number, or a copy of one that a
         device holds, unless gradients are judged now.
         """
-        scale = getattr(opt, "grad_scale", None)
-        if not isinstance(scale, Tensor):
+        scale = attribute(opt, "grad_scale")
+        if not is_a(scale, Tensor):
             return 1.0
         return scale.detach().clone() if elsewhere.lies(scale) and not self.judging else float(scale)
 
@@ -368,10 +370,16 @@ class Optimizers:
         @functools.wraps(original)
         def clip(parameters: Any, max_norm: float, total_norm: Any, *args: Any, **kwargs: Any) -> Any:
             if self.switch:
-                self.clipped = (total_norm.detach() if isinstance(total_norm, Tensor) else total_norm, float(max_norm))
+                self._note_clip(total_norm, max_norm)
             return original(parameters, max_norm, total_norm, *args, **kwargs)
 
         return clip
+
+    @guarded
+    def _note_clip(self, total_norm: Any, max_norm: Any) -> None:
+        found, limit = total_norm.detach() if is_a(total_norm, Tensor) else number(total_norm), number(max_norm)
+        if found is not None and limit is not None:
+            self.clipped = found, limit
 
     def wrap_scaler_scale(self, note: Callable[[Tensor, float], None]) -> Callable[[Any], Any]:
         """Make what stands in for ``GradScaler.scale``: it remembers which tensor was scaled, and by how much."""
@@ -379,9 +387,9 @@ class Optimizers:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             def scale(scaler: Any, outputs: Any) -> Any:
                 scaled = original(scaler, outputs)
-                if self.switch.here() and scaler.is_enabled() and isinstance(scaled, Tensor):
-                    self.loss_scale = float(scaler.get_scale())
-                    note(scaled, self.loss_scale)
+                if self.switch.here() and is_a(scaled, Tensor) and (factor := scale_of(scaler)) is not None:
+                    self.loss_scale = factor
+                    note(scaled, factor)
                 return scaled
 
             return scale
@@ -398,7 +406,7 @@ class Optimizers:
             before = self._steps_of(optimizer)
             result = original(scaler, optimizer, *args, **kwargs)
             after = self._steps_of(optimizer)
-            if self.switch and scaler.is_enabled() and after == before:
+            if self.switch and scales(scaler) and after == before:
                 self.skipped += 1
             return result
 

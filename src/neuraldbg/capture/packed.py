@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from neuraldbg.capture.program_objects import is_a
+from neuraldbg.capture.tensor_kinds import readable
 from neuraldbg.raised import let_pass
 
 if TYPE_CHECKING:
@@ -116,7 +118,7 @@ def saved(node: Node | None, name: str) -> Tensor | None:
     except RuntimeError as error:
         let_pass(error)
         return None
-    return value if isinstance(value, Tensor) else None
+    return value if is_a(value, Tensor) and readable(value) else None
 
 
 def wrap_enter(original: Callable[[Any], Any]) -> Callable[[Any], Any]:

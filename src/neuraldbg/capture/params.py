@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
+from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from neuraldbg.capture import elsewhere, op
 from neuraldbg.capture.bulk import Item, observe_many, plain
+from neuraldbg.capture.module_tree import groups, own, own_parameters
+from neuraldbg.capture.program_objects import is_a, item, items, name_of, sequence
 from neuraldbg.capture.stepped import Stepped, cap_of, row_of
 from neuraldbg.nouns import Site
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy as np
     import numpy.typing as npt
-    from torch import Tensor, nn
+    from torch import nn
     from torch.optim import Optimizer
 
     from neuraldbg.capture.table import Table
@@ -88,8 +91,8 @@ class Params:
         """Watch the parameters that a module owns itself; a tied one keeps its first name and gains an alias."""
         self._modules.append((path, module))
         self._model = model
-        for name, parameter in module._parameters.items():  # noqa: SLF001 (of a thousand modules the iterator is dear)
-            if parameter is not None:
+        for name, parameter in own_parameters(module):
+            if is_a(parameter, Tensor):
                 self._watch(path, name, parameter, module)
 
     def _watch(self, path: str, name: str, parameter: Tensor, module: nn.Module) -> None:
@@ -107,14 +110,14 @@ class Params:
         rows = [self.table.add(Site(kind, path, 0, name, dtype)) for kind in kinds]
         param, grad, update = rows if rows[-1] is not None else (None, None, None)
         watched = Watched(label, path, self._model, parameter, param, grad, update)
-        watched.rows = isinstance(module, torch.nn.Embedding)
-        watched.norm = "norm" in type(module).__name__.lower() and (is_lazy(parameter) or parameter.dim() == 1)
+        watched.rows = is_a(module, torch.nn.Embedding)
+        watched.norm = "norm" in name_of(module).lower() and (is_lazy(parameter) or parameter.dim() == 1)
         self.by_id[id(parameter)] = watched
 
     def forget(self, gone: set[int]) -> None:
         """Stop watching the parameters of modules, by identity, that are no longer part of their model."""
         self._modules = [(path, module) for path, module in self._modules if id(module) not in gone]
-        held = {id(p) for _, module in self._modules for p in module.parameters(recurse=False)}
+        held = {id(p) for _, module in self._modules for _, p in own_parameters(module)}
         self.by_id = {key: w for key, w in self.by_id.items() if key in held}
         self._plans.clear()
         self.forgot()
@@ -138,7 +141,7 @@ class Params:
         """Follow parameters that were replaced: ``load_state_dict(assign=True)``, ``model.to`` of some versions."""
         by_label: dict[str, Watched] = {}
         for path, module in self._modules:
-            for name, parameter in module._parameters.items():  # noqa: SLF001 (at every step: the iterator costs more)
+            for name, parameter in items(own(module).get("_parameters")):
                 if parameter is None or id(parameter) in self.by_id:  # a watched one is alive, so its id is its own
                     continue
                 by_label = by_label or {w.name: w for w in self.by_id.values()}
@@ -153,9 +156,10 @@ class Params:
 
     def in_optimizer(self, opt: Optimizer) -> bool:
         """Whether an optimizer holds a watched parameter."""
-        for group in opt.param_groups:
-            for tensor in group["params"]:  # mostly the first: a generator would cost more than all else here
-                if id(tensor) in self.by_id:
+        by_id = self.by_id
+        for group in groups(opt):
+            for tensor in sequence(item(group, "params")):  # mostly the first
+                if id(tensor) in by_id:
                     return True
         return False
 

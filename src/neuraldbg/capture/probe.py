@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from threading import get_ident
+from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -13,6 +14,7 @@ from neuraldbg.capture import kinds, op, traced
 from neuraldbg.capture.guest import Tally, guarded, hook_of
 from neuraldbg.capture.kernel import native, set_hook
 from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.program_objects import is_a
 from neuraldbg.nouns import Site
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ _tracing = torch._C._get_tracing_state  # noqa: SLF001
 
 def inert(hook: Any) -> bool:
     """Whether a hook is what a copied model has in the place of ours."""
-    return isinstance(getattr(hook, "__self__", None), contextlib.nullcontext)
+    return type(hook) is MethodType and type(hook.__self__) is contextlib.nullcontext
 
 
 class Slot:
@@ -73,8 +75,8 @@ class Probe:
         self.path = path
         self.cap = owner.settings.block_cap
         self.bound, self.centre = kinds.saturation(module)
-        self.counts_units = isinstance(module, (*kinds.RECTIFIERS, nn.Linear, *_conv_and_norm()))
-        self.always_units = isinstance(module, kinds.RECTIFIERS)
+        self.counts_units = is_a(module, (*kinds.RECTIFIERS, nn.Linear, *_conv_and_norm()))
+        self.always_units = is_a(module, kinds.RECTIFIERS)
         self.slots: dict[tuple[int, str], Slot] = {}
         self.first = self.slot(0, "")
         self.row = self.first.activation if self.first.activation is not None else -1
@@ -143,7 +145,7 @@ class Probe:
         call = min(self.calls, owner.settings.max_calls - 1)
         self.calls += 1
         owner.called.setdefault(self.path)
-        for leaf, x in (("", output),) if isinstance(output, Tensor) else leaves(output):
+        for leaf, x in (("", output),) if type(output) is Tensor else leaves(output):
             if not op.observable(x):
                 continue
             slot = self.slot(call, leaf)

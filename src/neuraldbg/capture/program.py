@@ -6,11 +6,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from neuraldbg.capture import op
 from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.module_tree import group_tensors, groups, tensors, training
 from neuraldbg.capture.op import observable
+from neuraldbg.capture.program_objects import attribute, is_a, item, name_of, number, sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,8 +30,9 @@ def mode_layers(modules: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
     """Return the layers that behave differently in train and eval mode: dropout that drops, and batch norm."""
     found: dict[str, nn.Module] = {}
     for path, module in modules.items():
-        if isinstance(module, _MODE_LAYERS) and getattr(module, "p", 1.0) != 0.0:
-            if isinstance(module, nn.modules.batchnorm._NormBase) and not module.track_running_stats:  # noqa: SLF001
+        if is_a(module, _MODE_LAYERS) and number(attribute(module, "p", 1.0)) != 0.0:
+            norm = is_a(module, nn.modules.batchnorm._NormBase)  # noqa: SLF001
+            if norm and attribute(module, "track_running_stats") is False:
                 continue
             found[path] = module
     return found
@@ -37,8 +40,8 @@ def mode_layers(modules: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
 
 def modes(model: str, root: nn.Module, layers: Mapping[str, nn.Module]) -> dict[str, Any]:
     """Return the MODES fact."""
-    still = [path for path, module in layers.items() if not module.training]
-    return {"model": model, "training": root.training, "eval_layers": still, "mode_layers": list(layers)}
+    still = [path for path, module in layers.items() if not training(module)]
+    return {"model": model, "training": training(root), "eval_layers": still, "mode_layers": list(layers)}
 
 
 def batch(model: str, inputs: Any) -> dict[str, Any]:
@@ -110,18 +113,18 @@ def _borrowed(layer: str, params: Params, fired: set[str]) -> bool:
 
 def optimizer(stream: int, opt: torch.optim.Optimizer, params: Params) -> dict[str, Any]:
     """Return the OPTIMIZER fact."""
-    tensors = [t for group in opt.param_groups for t in group["params"]]
-    foreign = [t for t in tensors if id(t) not in params.by_id]
-    owned = [params.by_id[id(t)] for t in tensors if id(t) in params.by_id]
+    held = tensors(opt)
+    foreign = [t for t in held if id(t) not in params.by_id]
+    owned = [params.by_id[id(t)] for t in held if id(t) in params.by_id]
     return {
         "stream": stream,
-        "type": type(opt).__name__,
-        "groups": [group_settings(group) for group in opt.param_groups],
+        "type": name_of(opt),
+        "groups": [group_settings(group) for group in groups(opt)],
         "owned": len(owned),
         "foreign": len(foreign),
         "foreign_no_grad": sum(1 for t in foreign if t.grad is None),
         "idle": sum(1 for w in owned if w.ref.grad is None and not w.had_grad),
-        "frozen": sum(1 for t in tensors if not t.requires_grad),
+        "frozen": sum(1 for t in held if not t.requires_grad),
         "foreign_shapes": [list(t.shape) for t in foreign[:_SHAPES]],
         **_decay(opt, params),
     }
@@ -130,19 +133,20 @@ def optimizer(stream: int, opt: torch.optim.Optimizer, params: Params) -> dict[s
 def _decay(opt: torch.optim.Optimizer, params: Params) -> dict[str, Any]:
     """Return which parameters decay, for the OPTIMIZER fact."""
     decayed, others, norms = 0, 0, []
-    for group in opt.param_groups:
-        if not group.get("weight_decay"):
-            others += len(group["params"])
+    for group in groups(opt):
+        members = group_tensors(group)
+        if not number(item(group, "weight_decay")):
+            others += len(members)
             continue
-        decayed += len(group["params"])
-        owned = (params.by_id.get(id(t)) for t in group["params"])
+        decayed += len(members)
+        owned = (params.by_id.get(id(t)) for t in members)
         norms += [w.name for w in owned if w is not None and w.norm]
     return {"decayed_norms": norms[:_NAMES], "decayed": decayed, "undecayed": others}
 
 
-def group_settings(group: Mapping[str, Any]) -> dict[str, Any]:
+def group_settings(group: dict[str, Any]) -> dict[str, Any]:
     """Return the numbers of a parameter group."""
-    found: dict[str, Any] = {"params": len(group["params"])}
+    found: dict[str, Any] = {"params": len(group_tensors(group))}
     for key in (
         "lr",
         "weight_decay",
@@ -156,23 +160,22 @@ def group_settings(group: Mapping[str, Any]) -> dict[str, Any]:
         "centered",
         "decoupled_weight_decay",
     ):
-        value = group.get(key)
-        if isinstance(value, Tensor):
-            value = float(value)
-        if isinstance(value, (int, float, bool)):
-            found[key] = value
-        elif isinstance(value, tuple):
-            found[key] = [float(v) for v in value]
+        value = item(group, key)
+        plain = value if type(value) in (bool, int, float) else number(value)
+        if plain is not None:
+            found[key] = plain
+        elif is_a(value, tuple):
+            found[key] = [x for x in map(number, sequence(value)) if x is not None]
     return found
 
 
 def learning_rates(opt: torch.optim.Optimizer) -> dict[int, float]:
     """Return the learning rate of each tensor of an optimizer, by identity; NaN where a group has none."""
     rates = {}
-    for group in opt.param_groups:
-        lr = group.get("lr", math.nan)
-        for tensor in group["params"]:
-            rates[id(tensor)] = float(lr) if lr is not None else math.nan
+    for group in groups(opt):
+        lr = number(item(group, "lr"))
+        for tensor in group_tensors(group):
+            rates[id(tensor)] = lr if lr is not None else math.nan
     return rates
 
 

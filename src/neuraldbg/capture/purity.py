@@ -8,10 +8,10 @@ draw from a generator of the program's, or hold a list, a tensor or an object th
 from __future__ import annotations
 
 import argparse
+import builtins
 import dis
 import enum
 import functools
-import inspect
 import random
 import types
 from collections import deque
@@ -19,6 +19,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+
+from neuraldbg.capture.module_tree import buffers, has_parameters
+from neuraldbg.capture.own_code import cells, installed
+from neuraldbg.capture.program_objects import (
+    attribute,
+    attributes,
+    bases,
+    class_member,
+    is_a,
+    kind_name,
+    members,
+    module_of,
+    package_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,6 +49,7 @@ class TooLong(Unfit):
 TRUSTED = frozenset({
     "torch", "numpy", "math", "cmath", "builtins", "einops", "torchvision", "transformers", "timm", "functools",
     "itertools", "operator", "collections", "typing", "typing_extensions", "dataclasses", "enum", "copy", "numbers",
+    "reprlib",
     "string", "re", "abc", "contextlib", "time", "random", "warnings", "types", "jaxtyping", "__future__",
 })  # fmt: skip
 """Packages whose code keeps to itself, or to generators whose state is put back."""
@@ -50,6 +65,8 @@ _MUTABLE = (list, dict, set, deque, bytearray, torch.Tensor, np.ndarray)
 _CONSTANT = (str, bytes, int, float, complex, bool, type(None), type(Ellipsis), type(NotImplemented), range, slice,
              torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format, np.generic, np.dtype, enum.Enum,
              property, types.GenericAlias)  # fmt: skip
+_FOREIGN = ("ScriptFunction", "CustomOpDef", "OpOverload", "OpOverloadPacket", "OptimizedModule")
+"""Classes of torch whose objects may be made of the program's functions."""
 _METHODS = (types.FunctionType, property, staticmethod, classmethod)
 _RECORDS = (types.SimpleNamespace, argparse.Namespace)
 _ATTRIBUTE = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
@@ -72,9 +89,15 @@ def check_class(kind: type, first: Iterable[str], seen: set[Any] | None = None) 
 
 
 def trusted(thing: Any) -> bool:
-    """Whether something comes from a package that keeps to itself."""
-    where = thing.__name__ if isinstance(thing, types.ModuleType) else getattr(thing, "__module__", None)
-    return str(where or "").split(".", maxsplit=1)[0] in TRUSTED
+    """Return True for what comes from a package that keeps to itself: a function, a class, a module, or an object of
+    such a class.
+    """
+    if type(thing) is types.FunctionType:
+        return installed(thing, TRUSTED)
+    if is_a(thing, types.ModuleType):
+        where = attribute(thing, "__name__")
+        return type(where) is str and where.split(".", maxsplit=1)[0] in TRUSTED
+    return package_of(thing if is_a(thing, type) else type(thing)) in TRUSTED
 
 
 class _Look:
@@ -98,55 +121,71 @@ class _Look:
 
     def value(self, value: Any, name: str, kind: type | None = None) -> None:
         """Look at something that code names. ``kind`` is the class that a method belongs to."""
-        if isinstance(value, types.MethodType) and not isinstance(value.__self__, type):
+        sort = type(value)
+        if sort is types.MethodType and not is_a(value.__self__, type):
             raise Unfit(f"it uses {name}, which is shared with the program")
-        if isinstance(value, functools.partial):
+        if sort in (types.MethodType, staticmethod, classmethod):
+            self.value(value.__func__, name, kind)
+        elif sort is functools.partial:
             for part in (value.func, *value.args, *value.keywords.values()):
                 self.value(part, name, kind)
-            return
-        inner = inspect.unwrap(value) if callable(value) else value
-        inner = getattr(inner, "__func__", inner)
-        if isinstance(inner, types.FunctionType):
-            if not trusted(inner):
-                self.queue.append((inner, kind))
-        elif isinstance(inner, type):
-            self._class(inner)
-        elif isinstance(inner, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)):
-            owner = getattr(inner, "__self__", None)
-            if not (owner is None or isinstance(owner, (types.ModuleType, type))):
+        elif sort is functools._lru_cache_wrapper:  # noqa: SLF001
+            self.value(value.__wrapped__, name, kind)
+        elif sort is types.FunctionType:
+            if not trusted(value):
+                self.queue.append((value, kind))
+            else:  # as torch.no_grad() makes one
+                self._behind(value, name)
+        elif is_a(value, type):
+            self._class(value)
+        elif is_a(value, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)):
+            owner = getattr(value, "__self__", None)
+            if not (owner is None or is_a(owner, (types.ModuleType, type))):
                 raise Unfit(f"it uses {name}, which is shared with the program")
-        elif isinstance(inner, (tuple, frozenset)):
-            for item in inner:
+        elif sort in (tuple, frozenset):
+            for item in value:
                 self.value(item, name, kind)
-        elif not (isinstance(inner, _CONSTANT) or (trusted(type(inner)) and trusted(inner) and not _holds(inner))):
+        elif is_a(value, _CONSTANT):
+            self._class(sort)  # a constant of a class of the program's has methods
+        elif not (trusted(sort) and kind_name(sort) not in _FOREIGN and not _holds(value)):
             raise Unfit(f"it uses {name}, which is shared with the program")
+
+    def _behind(self, function: types.FunctionType, name: str) -> None:
+        """Look at functions of the program that one of a trusted package holds in its cells."""
+        if id(function) not in self.seen:
+            self.seen.add(id(function))
+            for value in cells(function):
+                inner = value.__func__ if type(value) is types.MethodType else value
+                if type(inner) in (types.FunctionType, functools.partial) or is_a(inner, type):
+                    self.value(inner, name)
 
     def _class(self, kind: type) -> None:
         """A class that code names may be made, or called: any method of it may run."""
-        if kind in self.seen or trusted(kind):
+        if id(kind) in self.seen or trusted(kind):
             return
-        self.seen.add(kind)
-        for base in kind.__mro__:
+        self.seen.add(id(kind))
+        for base in bases(kind):
             if not trusted(base):
-                self.members(kind, {name for name, member in vars(base).items() if isinstance(member, _METHODS)})
+                self.members(kind, {name for name, member in members(base).items() if type(member) in _METHODS})
 
     def members(self, kind: type, names: set[str]) -> None:
         """Look at members of a class, and at what they override."""
-        for base in kind.__mro__:
+        for base in bases(kind):
             if trusted(base):
                 continue
-            for name in names & vars(base).keys():
-                member = vars(base)[name]
-                for part in (member.fget, member.fset) if isinstance(member, property) else (member,):
-                    if isinstance(part, _MUTABLE) and not name.startswith("__"):
+            held = members(base)
+            for name in names & held.keys():
+                member = held[name]
+                for part in (member.fget, member.fset, member.fdel) if type(member) is property else (member,):
+                    if is_a(part, _MUTABLE) and not name.startswith("__"):
                         raise Unfit(f"it uses {name}, which all of its class share")
-                    if callable(part) or isinstance(part, (staticmethod, classmethod)):
+                    if not name.startswith("__") or type(part) in _METHODS:
                         self.value(part, name, kind)
 
     def _function(self, f: types.FunctionType, kind: type | None) -> None:
-        if (f, kind) in self.seen:
+        if (id(f), id(kind)) in self.seen:
             return
-        self.seen.add((f, kind))
+        self.seen.add((id(f), id(kind)))
         for default in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()):
             self.value(default, "a default value", kind)
         for code in _codes(f.__code__):
@@ -166,10 +205,12 @@ class _Look:
             if found is None or (one.argval == "__class__" and kind is not None):  # as super() needs it
                 continue
             value, path = _followed(found[0], str(one.argval), instructions[at + 1 :])
-            if isinstance(value, type) and not trusted(value):
+            if is_a(value, type) and not trusted(value):
                 next_one = instructions[at + 1].opname if at + 1 < len(instructions) else ""
-                if next_one in _STORES or any(stored & vars(base).keys() for base in value.__mro__):
+                if next_one in _STORES or any(stored & members(base).keys() for base in bases(value)):
                     raise Unfit(f"its {code.co_name} may write to a class")
+            if is_a(value, types.ModuleType) and trusted(value):
+                _settings(value, code, instructions[at + 1 :])
             self.value(value, path, kind)
         if kind is not None:
             self.members(kind, set(code.co_names))
@@ -190,7 +231,7 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
     """Go through code and the functions written inside of it."""
     yield code
     for const in code.co_consts:
-        if isinstance(const, types.CodeType):
+        if type(const) is types.CodeType:
             yield from _codes(const)
 
 
@@ -198,7 +239,10 @@ def _outer(one: dis.Instruction, f: types.FunctionType) -> tuple[Any] | None:
     """Return the value behind a global or a cell that an instruction loads, None where it loads no such thing."""
     name = str(one.argval)
     if one.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-        return (f.__globals__[name],) if name in f.__globals__ else None  # a builtin, or not there yet
+        if name in f.__globals__:
+            return (f.__globals__[name],)
+        own = vars(builtins).get(name)  # or not there yet; a program may have put one of its own among the built-ins
+        return (own,) if type(own) is types.FunctionType else None
     if one.opname in ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF") and name in f.__code__.co_freevars:
         cell = (f.__closure__ or ())[f.__code__.co_freevars.index(name)]
         try:
@@ -211,10 +255,10 @@ def _outer(one: dis.Instruction, f: types.FunctionType) -> tuple[Any] | None:
 def _followed(value: Any, path: str, then: list[dis.Instruction]) -> tuple[Any, str]:
     """Follow the attributes that are read of a module or a record of settings, as in ``settings.model.width``."""
     for one in then[:_DEPTH]:
-        plain = isinstance(value, _RECORDS) or _dataclass(value)
-        if one.opname not in _ATTRIBUTE or not (plain or (isinstance(value, types.ModuleType) and not trusted(value))):
+        plain = type(value) in _RECORDS or _dataclass(value)
+        if one.opname not in _ATTRIBUTE or not (plain or (is_a(value, types.ModuleType) and not trusted(value))):
             break
-        held, name = vars(value), str(one.argval)
+        held, name = attributes(value), str(one.argval)
         if name not in held:
             raise Unfit(f"it uses {path}.{name}, which is shared with the program")
         value, path = held[name], f"{path}.{name}"
@@ -222,15 +266,30 @@ def _followed(value: Any, path: str, then: list[dis.Instruction]) -> tuple[Any, 
 
 
 def _dataclass(value: Any) -> bool:
-    return hasattr(type(value), "__dataclass_fields__") and hasattr(value, "__dict__")
+    return class_member(type(value), "__dataclass_fields__") is not None and bool(attributes(value))
+
+
+def _settings(value: Any, code: types.CodeType, then: list[dis.Instruction]) -> None:
+    """Look at what code does with a module of a trusted package: it may not set anything there, nor call an operator
+    that is not torch's.
+    """
+    names: list[str] = []
+    for one in then[:_DEPTH]:
+        if one.opname in _STORES:
+            raise Unfit(f"its {code.co_name} changes a setting of {attribute(value, '__name__')}")
+        if one.opname not in _ATTRIBUTE:
+            break
+        names.append(str(one.argval))
+    if "ops" in names[:1] and attribute(value, "__name__") == "torch" and names[1:2] not in (["aten"], ["prims"]):
+        raise Unfit(f"its {code.co_name} uses an operator of its own ({'.'.join(names[1:3])})")
 
 
 def _holds(value: Any) -> bool:
     """Whether something of a trusted package is of a kind that can change."""
-    if isinstance(value, types.ModuleType):
+    if is_a(value, types.ModuleType):
         return False
-    if isinstance(value, torch.nn.Module):
-        return next(value.parameters(), None) is not None or next(value.buffers(), None) is not None
+    if is_a(value, torch.nn.Module):
+        return has_parameters(value) or bool(buffers(value))
     changing = (*_MUTABLE, torch.Generator, torch.optim.Optimizer, random.Random, *_RECORDS)
-    where = type(value).__module__
-    return isinstance(value, changing) or hasattr(value, "__next__") or where.startswith("numpy.random")
+    iterates = class_member(type(value), "__next__") is not None
+    return is_a(value, changing) or iterates or module_of(type(value)).startswith("numpy.random")

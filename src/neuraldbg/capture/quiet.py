@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from neuraldbg.capture.module_tree import own
+from neuraldbg.capture.program_objects import is_a
 from neuraldbg.raised import let_pass, swallowing
 
 if TYPE_CHECKING:
@@ -80,7 +82,7 @@ def _same_root(frames: list[Any], trace: _Trace, is_root: Callable[[nn.Module], 
     for frame in frames:
         known = frame.symbolic_locals.get("self")
         value, source = getattr(known, "value", None), getattr(known, "source", None)
-        if isinstance(value, nn.Module) and source is not None and is_root(value):
+        if is_a(value, nn.Module) and source is not None and is_root(value):
             if id(value) not in trace.roots:
                 guards = importlib.import_module("torch._dynamo.guards")
                 guards.install_guard(source.make_guard(guards.GuardBuilder.ID_MATCH))
@@ -99,7 +101,7 @@ def _of_hook(frames: list[Any], output: Any) -> tuple[Callable[[Any], bool], lis
         for frame in frames
         if {"self", "module", "output"} <= frame.symbolic_locals.keys()
     )
-    hooks = getattr(module.value, hook.source.base.member)
+    hooks = own(module.value)[hook.source.base.member]
     key = next(key for key, value in hooks.items() if value is hook.value)
     mine = hook.source.base if len(hooks) == 1 else hook.source
     always = sources.AttrSource(module.source, "_forward_hooks_always_called")

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from neuraldbg.capture import op
+from neuraldbg.capture.module_tree import tensors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,7 @@ def chosen(params: Params, opt: Optimizer, members: int = MEMBERS) -> list[Watch
 
     Embeddings come last: most of their rows have no gradient in a step.
     """
-    owned = params.owned(t for group in opt.param_groups for t in group["params"])
+    owned = params.owned(tensors(opt))
     owned = [w for w in owned if op.observable(w.ref) and w.ref.grad is not None and op.observable(w.ref.grad)]
     found = [w for w in owned if w.ref.dim() > 1 and not w.rows] or [w for w in owned if not w.rows] or owned
     if len(found) <= members:

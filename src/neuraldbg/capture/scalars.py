@@ -10,6 +10,7 @@ from neuraldbg.capture import elsewhere
 from neuraldbg.capture.late import Awaited
 from neuraldbg.capture.losses import loss_of
 from neuraldbg.capture.params import norm_of
+from neuraldbg.capture.program_objects import is_a
 
 if TYPE_CHECKING:
     from neuraldbg.capture.losses import Losses
@@ -66,7 +67,7 @@ def _clipped(optimizers: Optimizers) -> tuple[dict[str, float], Awaited | None]:
     if optimizers.clipped is None:
         return {}, None
     norm, limit = optimizers.clipped
-    if isinstance(norm, Tensor) and elsewhere.lies(norm):
+    if is_a(norm, Tensor) and elsewhere.lies(norm):
         return {"clip_limit": limit}, Awaited((norm,), lambda values, _: {"unclipped_norm": float(values[0])})
     return {"unclipped_norm": float(norm), "clip_limit": limit}, None
 

@@ -16,8 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.capture.guest import hook_of
+from neuraldbg.capture.kernel import set_hook
 from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.module_tree import add_hook, walk
 from neuraldbg.capture.names import strip, wraps
+from neuraldbg.capture.program_objects import name_of
+from neuraldbg.capture.tensor_kinds import unheard
 from neuraldbg.errors import UnknownLayer
 
 if TYPE_CHECKING:
@@ -57,7 +61,7 @@ class Snapshots:
 
     def check(self, model: nn.Module) -> None:
         """Raise UnknownLayer for a pattern that matches no layer of a model: it would take nothing, silently."""
-        paths = [strip(path) or type(model).__name__ for path, _ in wraps(model).named_modules()]
+        paths = [strip(path) or name_of(model) for path, _ in walk(wraps(model))]
         for pattern in self.patterns:
             if not fnmatch.filter(paths, pattern):
                 raise UnknownLayer(pattern, difflib.get_close_matches(pattern, paths, n=3, cutoff=0.4) or paths[:3])
@@ -66,7 +70,7 @@ class Snapshots:
         """Hook a layer if it matches, once."""
         if path not in self._attached and any(fnmatch.fnmatchcase(path, pattern) for pattern in self.patterns):
             self._attached.add(path)
-            self._handles.append(module.register_forward_hook(_Taker(self, path)))
+            self._handles.append(add_hook(module, "_forward_hooks", _Taker(self, path)))
 
     def detach(self) -> None:
         """Remove the hooks; what was taken stays."""
@@ -85,7 +89,7 @@ class Snapshots:
         self._held[step, path] = snapshot
         for _, x in leaves(output):
             if x.requires_grad and x.grad_fn is not None:
-                x.register_hook(hook_of(self._gradient, snapshot))
+                set_hook(x, hook_of(self._gradient, snapshot))
             break
         self._trim()
 
@@ -108,7 +112,8 @@ class _Taker:
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
         if not torch.compiler.is_compiling() and torch.is_grad_enabled():
-            self.owner.take(self.path, args, output)
+            with unheard():
+                self.owner.take(self.path, args, output)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (getattr, (contextlib.nullcontext(), "__exit__"))

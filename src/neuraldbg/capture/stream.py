@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from torch.optim.optimizer import Optimizer
 
 from neuraldbg.capture.governor import Usual
+from neuraldbg.capture.module_tree import tensors
+from neuraldbg.capture.program_objects import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +28,7 @@ class Stream:
     def __init__(self, index: int, opt: Optimizer) -> None:
         self.index = index
         self.opt = weakref.ref(opt)
-        self.type = type(opt).__name__
+        self.type = name_of(opt)
         self.steps = 0
         self.stale: float | None = None
         """Smallest share of nonzero gradients found before any backward since it last stepped; None if not looked at.
@@ -60,7 +62,7 @@ class Stream:
     def tensors(self) -> list[Tensor]:
         """All tensors of its groups, empty once the optimizer is gone."""
         opt = self.opt()
-        return [t for group in opt.param_groups for t in group["params"]] if opt is not None else []
+        return tensors(opt) if opt is not None else []
 
     def stepped_with(self) -> None:
         """Take leftovers back that were cleared or replaced after the backward, as by a loop that sets ``.grad``."""

@@ -11,18 +11,21 @@ Where a part of a model is compiled by itself, each is read at once.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import importlib
 import itertools
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from neuraldbg.capture import device_op, elsewhere, graph_op
 from neuraldbg.capture.gathered import TOGETHER, keep, look, tap, tap_at
 from neuraldbg.capture.graph_op import observe_at, sample
-from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.module_tree import own
+from neuraldbg.capture.program_objects import is_a, items
 from neuraldbg.capture.quiet import quieten
 
 if TYPE_CHECKING:
@@ -30,11 +33,10 @@ if TYPE_CHECKING:
 
     import numpy as np
     import numpy.typing as npt
-    from torch import nn
-
 
 Sample: TypeAlias = tuple[Tensor, int, int, float, float]
 """Of an output: what was taken of it, row, elements, bound and centre of saturation."""
+_DEPTH = 4
 _OPENED: Any = None
 """Stands before the samples of a call."""
 
@@ -138,7 +140,7 @@ def _see(plan: Plan, output: Tensor, graph: Graph) -> Tensor | None:
 def _see_inside(plan: Plan, output: Any, graph: Graph) -> None:
     """The same of the tensors in an output. Their gradients are not sampled."""
     kept = False
-    for _, x in leaves(output):
+    for x in _tensors(output, 0):
         if not x.is_floating_point() or elsewhere.lies(x):
             continue
         if not (_keeps(plan.handle) and graph.samples):
@@ -148,6 +150,27 @@ def _see_inside(plan: Plan, output: Any, graph: Graph) -> None:
             kept = True
     if kept:  # else nothing may be looked at
         _read_some(graph)
+
+
+def _tensors(value: Any, depth: int) -> list[Tensor]:
+    """Return the tensors in an output, by what Dynamo can trace: of a container whose class walks it in its own way,
+    none, as that would become part of the graph.
+    """
+    if isinstance(value, Tensor):
+        return [value]
+    kind = type(value)
+    if depth == _DEPTH or value is None:
+        return []
+    if issubclass(kind, dict):
+        plain = kind.items in (dict.items, OrderedDict.items) and kind.__iter__ in (dict.__iter__, OrderedDict.__iter__)
+        inside = list(value.values()) if plain and kind.values in (dict.values, OrderedDict.values) else []
+    elif issubclass(kind, (tuple, list)):
+        inside = list(value) if kind.__iter__ in (tuple.__iter__, list.__iter__) else []
+    elif dataclasses.is_dataclass(kind) and kind.__getattribute__ is object.__getattribute__:
+        inside = [value.__dict__[name] for name in kind.__dataclass_fields__ if name in value.__dict__]
+    else:
+        inside = []
+    return [x for part in inside for x in _tensors(part, depth + 1)]
 
 
 def _keep(plan: Plan, x: Tensor, graph: Graph) -> int:
@@ -217,8 +240,8 @@ def _quieten(handle: int) -> None:
 
 def _watched(module: Any, handle: int) -> bool:
     """Whether a module is a watched model of a graph."""
-    hooks = getattr(module, "_forward_pre_hooks", {})
-    return any(isinstance(hook, Edge) and hook.handle == handle for hook in hooks.values())
+    hooks = own(module).get("_forward_pre_hooks") if is_a(module, nn.Module) else None
+    return any(type(hook) is Edge and hook.handle == handle for _, hook in items(hooks))
 
 
 class Edge:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
+from neuraldbg.capture.program_objects import class_member
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -57,7 +59,7 @@ def wrap_has_hooks(original: Callable[..., bool]) -> Callable[..., bool]:
         if not original(module, *args, **kwargs):
             return False
         every = sys.modules["torch._dynamo.utils"].nn_module_get_all_hooks(module, *args, **kwargs)
-        return any(not getattr(type(hook), "unseen", False) for hook in every)
+        return any(class_member(type(hook), "unseen", False) is not True for hook in every)
 
     return has_hooks
 

@@ -12,7 +12,10 @@ import torch
 
 from neuraldbg.capture import op
 from neuraldbg.capture.compiled import compiled_parts
+from neuraldbg.capture.module_tree import add_hook
+from neuraldbg.capture.program_objects import is_a
 from neuraldbg.capture.reader import Reader
+from neuraldbg.capture.tensor_kinds import unheard
 
 if TYPE_CHECKING:
     from torch import nn
@@ -55,8 +58,8 @@ class Visits(Reader, ABC):
         for path, module in layers.items():
             if id(module) in unseen:
                 continue
-            self._handles.append(module.register_forward_pre_hook(_Arrives(self, path)))
-            self._handles.append(module.register_forward_hook(_Leaves(self, path)))
+            self._handles.append(add_hook(module, "_forward_pre_hooks", _Arrives(self, path)))
+            self._handles.append(add_hook(module, "_forward_hooks", _Leaves(self, path)))
 
     def call_ends(self, call: Call, output: Any) -> None:
         """Remove them."""
@@ -83,7 +86,7 @@ class Visits(Reader, ABC):
         known = (len(modules), id(next(reversed(modules.values()), None)))
         if known != self._known:
             self._known = known
-            ours = {path: m for path, m in modules.items() if not isinstance(m, torch.jit.ScriptModule)}
+            ours = {path: m for path, m in modules.items() if not is_a(m, torch.jit.ScriptModule)}
             self._chosen = self.chosen(ours)
         return self._chosen
 
@@ -111,7 +114,7 @@ class _Hook:
         if owner is None or not owner.listens():
             return
         try:
-            with torch.no_grad():
+            with torch.no_grad(), unheard():
                 getattr(owner, moment)(self.path, *args)
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
             owner.scene.tally.caught("following calls of layers")

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import Subset
 
+from neuraldbg.capture.program_objects import attribute, attributes, bases, class_member, is_a, members, name_of, number
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -39,15 +41,15 @@ def alike(iterator: Any) -> dict[str, Any] | None:
     """Return {"how": "init" | "copied", "name": function or attribute, "workers": int, "dataset": str}, None if there
     is nothing to say.
     """
-    workers = int(getattr(iterator, "_num_workers", 0) or 0)
+    workers = int(number(attribute(iterator, "_num_workers")) or 0)
     if workers < 2:
         return None
-    dataset, init = getattr(iterator, "_dataset", None), getattr(iterator, "_worker_init_fn", None)
-    while isinstance(dataset, Subset):
-        dataset = dataset.dataset
-    if dataset is None or (init is not None and not isinstance(init, FunctionType)):
+    dataset, init = attribute(iterator, "_dataset"), attribute(iterator, "_worker_init_fn")
+    while is_a(dataset, Subset):
+        dataset = attribute(dataset, "dataset")
+    if dataset is None or (init is not None and not is_a(init, FunctionType)):
         return None
-    found = {"workers": workers, "dataset": type(dataset).__name__}
+    found = {"workers": workers, "dataset": name_of(dataset)}
     parts = list(_parts(dataset))
     if init is not None and _constant_seed(init) and any(_names(_codes(part)) & _DRAWS for part in parts):
         return {"how": "init", "name": init.__name__, **found}
@@ -64,14 +66,8 @@ def alike(iterator: Any) -> dict[str, Any] | None:
 def _parts(dataset: Any) -> Iterator[Any]:
     """Yield the dataset, and the transforms that it holds."""
     yield dataset
-    held = getattr(dataset, "__dict__", {})
-    for i, value in enumerate(list(held.values())):
-        if (
-            i < _PARTS
-            and callable(value)
-            and hasattr(value, "__dict__")
-            and not isinstance(value, (type, FunctionType))
-        ):
+    for i, value in enumerate(list(attributes(dataset).values())):
+        if i < _PARTS and callable(value) and attributes(value) and not is_a(value, (type, FunctionType)):
             yield value
 
 
@@ -80,7 +76,7 @@ def _constant_seed(init: FunctionType) -> bool:
     names, code = _names([init.__code__]), init.__code__
     argument = code.co_varnames[0] if code.co_argcount else None
     looks = any(step.argval == argument for step in dis.get_instructions(code) if step.opname.startswith("LOAD_"))
-    closes = bool(code.co_freevars) or any(isinstance(const, CodeType) for const in code.co_consts)
+    closes = bool(code.co_freevars) or any(is_a(const, CodeType) for const in code.co_consts)
     return argument is not None and bool(names & _SEEDS) and not names & _OWN and not looks and not closes
 
 
@@ -88,23 +84,23 @@ def _generators(part: Any) -> list[str]:
     """Return the attributes that are random number generators."""
     numpy = sys.modules.get("numpy.random")
     kinds = (torch.Generator, random.Random, *((numpy.Generator, numpy.RandomState) if numpy is not None else ()))
-    return [name for name, value in list(getattr(part, "__dict__", {}).items()) if isinstance(value, kinds)]
+    return [name for name, value in list(attributes(part).items()) if is_a(value, kinds)]
 
 
 def _codes(part: Any) -> list[CodeType]:
     """Return the code that makes samples, with the methods of its own that it calls."""
-    methods = {name: getattr(type(part), name, None) for name in _METHODS}
-    found = [method.__code__ for method in methods.values() if isinstance(method, FunctionType)]
+    methods = {name: class_member(type(part), name) for name in _METHODS}
+    found = [method.__code__ for method in methods.values() if is_a(method, FunctionType)]
     for name in sorted(_names(found)):
-        method = getattr(type(part), name, None)
-        if isinstance(method, FunctionType):
+        method = class_member(type(part), name)
+        if is_a(method, FunctionType):
             found.append(method.__code__)
     return found
 
 
 def _renewed(part: Any, name: str) -> bool:
     """Whether any method but the constructor puts another generator in its place, or asks which worker it is in."""
-    methods = {n: m for kind in type(part).__mro__ for n, m in vars(kind).items() if isinstance(m, FunctionType)}
+    methods = {n: m for kind in bases(type(part)) for n, m in members(kind).items() if is_a(m, FunctionType)}
     for called, method in methods.items():
         if called == "__init__":
             continue
@@ -122,5 +118,5 @@ def _names(codes: list[CodeType]) -> frozenset[str]:
     while queue:
         code = queue.pop()
         found.update(code.co_names)
-        queue += [const for const in code.co_consts if isinstance(const, CodeType)]
+        queue += [const for const in code.co_consts if is_a(const, CodeType)]
     return frozenset(found)

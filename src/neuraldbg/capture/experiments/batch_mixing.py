@@ -18,6 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from neuraldbg.capture.experiment import Bench, Experiment
 from neuraldbg.capture.frames import user_place
 from neuraldbg.capture.meeting import meeting
+from neuraldbg.capture.module_tree import add_hook, buffers, children, has_parameters, modules, own, walk
+from neuraldbg.capture.program_objects import attribute, is_a, name_of
 from neuraldbg.capture.purity import Unfit
 from neuraldbg.capture.samples import padded
 
@@ -97,16 +99,14 @@ class _Axes(TorchDispatchMode):
         self._module = module
 
     def __enter__(self) -> Self:
-        for path, module in self._module.named_modules():
-            if path and (next(module.children(), None) is not None or next(module.parameters(), None) is not None):
-                self._handles.append(module.register_forward_pre_hook(self._enter(path)))
-                self._handles.append(module.register_forward_hook(self._leave))
-            if getattr(module, "batch_first", None) is True and isinstance(module, nn.RNNBase):
-                self._handles.append(module.register_forward_pre_hook(self._agree(path)))
-            if getattr(module, "batch_first", None) is False and isinstance(
-                module, (nn.RNNBase, nn.MultiheadAttention)
-            ):
-                hook = module.register_forward_pre_hook(self._look(path), with_kwargs=True)
+        for path, module in walk(self._module):
+            if path and (children(module) or has_parameters(module)):
+                self._handles.append(add_hook(module, "_forward_pre_hooks", self._enter(path)))
+                self._handles.append(add_hook(module, "_forward_hooks", self._leave))
+            if attribute(module, "batch_first") is True and is_a(module, nn.RNNBase):
+                self._handles.append(add_hook(module, "_forward_pre_hooks", self._agree(path)))
+            if attribute(module, "batch_first") is False and is_a(module, (nn.RNNBase, nn.MultiheadAttention)):
+                hook = add_hook(module, "_forward_pre_hooks", self._look(path), kwargs=True)
                 self._handles.append(hook)
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
@@ -125,10 +125,10 @@ class _Axes(TorchDispatchMode):
 
     def _look(self, path: str) -> Any:
         def look(module: nn.Module, args: Any, kwargs: Any) -> None:
-            given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+            given = [x for x in (*args, *kwargs.values()) if is_a(x, Tensor)]
             x = given[0] if given else None
             if x is not None and x.dim() == 3 and x.shape[0] == self.n and x.shape[1] not in (1, self.n):
-                entry = {"layer": path, "type": type(module).__name__, "shape": list(x.shape)}
+                entry = {"layer": path, "type": name_of(module), "shape": list(x.shape)}
                 if entry not in self.layers and len(self.layers) < 16:
                     self.layers.append(entry)
 
@@ -137,14 +137,14 @@ class _Axes(TorchDispatchMode):
     def _agree(self, path: str) -> Any:
         def look(_: nn.Module, args: Any) -> None:
             x = args[0] if args else None
-            if isinstance(x, Tensor) and x.dim() == 3 and x.shape[0] == self.n and x.shape[1] not in (1, self.n):
+            if is_a(x, Tensor) and x.dim() == 3 and x.shape[0] == self.n and x.shape[1] not in (1, self.n):
                 self.batch_first = self.batch_first or path
 
         return look
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func._schema.name.split("::")[-1]  # noqa: SLF001 (an operator's only name)
-        if name in ("_softmax", "_log_softmax", "cumsum", "sort") and len(args) > 1 and isinstance(args[0], Tensor):
+        if name in ("_softmax", "_log_softmax", "cumsum", "sort") and len(args) > 1 and is_a(args[0], Tensor):
             x, axis = args[0], args[1]
             if x.dim() > 1 and x.shape[0] == self.n and x.shape[1] != self.n and axis in (0, -x.dim()):
                 self.ops.setdefault((name.strip("_"), user_place(), self._inside[-1] if self._inside else ""))
@@ -158,8 +158,8 @@ def _graph(bench: Bench, n: int) -> bool:
         return True
     if any(not x.is_floating_point() and x.dim() == 2 and _GRAPH_ROWS in x.shape and x.shape[0] != n for x in tensors):
         return True
-    kept = [x for module in bench.module.modules() for x in vars(module).values() if isinstance(x, Tensor)]
-    square = [x for x in (*tensors, *bench.module.buffers(), *kept) if tuple(x.shape) == (n, n)]
+    kept = [x for module in modules(bench.module) for x in own(module).values() if is_a(x, Tensor)]
+    square = [x for x in (*tensors, *buffers(bench.module), *kept) if tuple(x.shape) == (n, n)]
     # a batch of n samples of n features is square too, but not symmetric
     return any(x is not tensors[0] or torch.equal(x, x.T) for x in square)
 

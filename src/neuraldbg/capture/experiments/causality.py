@@ -15,6 +15,7 @@ from torch import Tensor
 
 from neuraldbg.capture.experiment import Bench, Experiment
 from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.module_tree import add_hook, walk
 from neuraldbg.capture.purity import Unfit
 
 if TYPE_CHECKING:
@@ -199,9 +200,9 @@ class _Trail:
         self.size = 0
 
     def __enter__(self) -> Self:
-        for path, module in self.module.named_modules():
+        for path, module in walk(self.module):
             if path:
-                self._handles.append(module.register_forward_hook(self._look(path)))
+                self._handles.append(add_hook(module, "_forward_hooks", self._look(path)))
         return self
 
     def __exit__(self, *error: object) -> None:

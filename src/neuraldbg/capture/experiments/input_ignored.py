@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 from neuraldbg.capture.experiment import SEED, Bench, Experiment
 from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.module_tree import add_hook, modules, named_parameters, set_training, walk
+from neuraldbg.capture.program_objects import is_a
 from neuraldbg.capture.purity import TooLong, Unfit
 
 if TYPE_CHECKING:
@@ -52,12 +54,12 @@ def run(bench: Bench) -> dict[str, Any] | None:
         blind = _blind(bench, base, (rolled, noisy))
         found = {"ignored": bool(blind), "layer": None, "leaves": _silent_leaves(bench, named, base)}
         return {**found, "output": blind} if blind else found
-    bench.module.train()
+    set_training(bench.module, on=True)
     try:
         trained = bench.call()
         ignored = _same(trained, bench.call(lambda name, x: x if name in targets else _rolled(x)))
     finally:
-        bench.module.eval()
+        set_training(bench.module, on=False)
     lost = _lost(first, second) if ignored else None
     if ignored and (_fades(bench, targets) or (lost is None and _reaches(bench, targets))):
         return {"ignored": False, "layer": None, "leaves": [], "faded": True}
@@ -85,7 +87,7 @@ def _reaches(bench: Bench, targets: set[str]) -> bool:
     A product of small factors goes on where a sum has lost it. (Whether the last digit of a sum still shows something
     depends on the processor.) A gradient that the output would show is none of those: somebody has put it there.
     """
-    if not any(isinstance(module, (nn.RNNBase, nn.RNNCellBase)) for module in bench.module.modules()):
+    if not any(is_a(module, (nn.RNNBase, nn.RNNCellBase)) for module in modules(bench.module)):
         return False
     try:
         found = bench.gradients(lambda _, x: _doubled(x), but=targets)
@@ -127,7 +129,7 @@ def _blind(
 def _refresh(module: nn.Module) -> None:
     """Give every trainable parameter of the twin fresh random values of the usual scale."""
     generator = torch.Generator().manual_seed(SEED)
-    for name, p in module.named_parameters():
+    for name, p in named_parameters(module):
         if not p.requires_grad or not p.is_floating_point() or p.numel() == 0:
             continue
         fresh = torch.randn(p.shape, generator=generator).to(p.device, p.dtype)
@@ -185,9 +187,9 @@ class _Layers:
         self._handles: list[Any] = []
 
     def __enter__(self) -> Self:
-        for path, module in self.module.named_modules():
+        for path, module in walk(self.module):
             if path and not module._modules:  # noqa: SLF001 (a leaf)
-                self._handles.append(module.register_forward_hook(self._look(path)))
+                self._handles.append(add_hook(module, "_forward_hooks", self._look(path)))
         return self
 
     def __exit__(self, *error: object) -> None:

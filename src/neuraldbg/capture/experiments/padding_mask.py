@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.capture.experiment import Bench, Experiment
+from neuraldbg.capture.module_tree import add_hook, walk
+from neuraldbg.capture.program_objects import is_a
 from neuraldbg.capture.samples import padded
 
 if TYPE_CHECKING:
@@ -34,9 +36,9 @@ def run(bench: Bench) -> dict[str, Any] | None:
         return None
     seen: list[tuple[str, str, Tensor]] = []
     handles = []
-    for path, module in bench.module.named_modules():
-        if isinstance(module, nn.Module) and isinstance(module, tuple(_AT)):
-            handles.append(module.register_forward_pre_hook(_look(seen, path), with_kwargs=True))
+    for path, module in walk(bench.module):
+        if is_a(module, tuple(_AT)):
+            handles.append(add_hook(module, "_forward_pre_hooks", _look(seen, path), kwargs=True))
     if not handles:
         return None
     try:
@@ -52,9 +54,9 @@ def run(bench: Bench) -> dict[str, Any] | None:
 
 def _look(seen: list[tuple[str, str, Tensor]], path: str) -> Callable[..., None]:
     def look(module: nn.Module, args: Any, kwargs: Any) -> None:
-        at = next(at for kind, at in _AT.items() if isinstance(module, kind))
+        at = next(at for kind, at in _AT.items() if issubclass(type(module), kind))
         named = [kwargs.get(name) for name in _MASKS] + [args[at] if len(args) > at else None]
-        mask = next((x for x in named if isinstance(x, Tensor)), None)
+        mask = next((x for x in named if is_a(x, Tensor)), None)
         if mask is not None and mask.dim() == 2:
             hidden = mask if mask.dtype is torch.bool else mask < _HIDDEN
             seen.append((path, type(module).__name__, hidden.detach().clone()))

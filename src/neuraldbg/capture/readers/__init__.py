@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuraldbg.capture.reader import Reader
+from neuraldbg.capture.tensor_kinds import unheard
 from neuraldbg.errors import TrainingHalted
 
 if TYPE_CHECKING:
@@ -101,13 +102,14 @@ class Readers:
             self._tell(acts, args)
 
     def _tell(self, acts: list[Callable[..., None]], args: tuple[Any, ...]) -> None:
-        for act in acts:
-            try:
-                act(*args)
-            except TrainingHalted:
-                raise
-            except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-                self.scene.tally.caught(_doing(act))
+        with unheard():
+            for act in acts:
+                try:
+                    act(*args)
+                except TrainingHalted:
+                    raise
+                except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
+                    self.scene.tally.caught(_doing(act))
 
     def patches(self) -> list[Patch]:
         """What the readers stand in for."""

@@ -16,8 +16,11 @@ from torch import Tensor
 from neuraldbg.capture import elsewhere
 from neuraldbg.capture.graph import op_name
 from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.module_tree import is_parameter
 from neuraldbg.capture.packed import saved
+from neuraldbg.capture.program_objects import is_a
 from neuraldbg.capture.reader import Reader
+from neuraldbg.capture.tensor_kinds import readable
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -88,7 +91,7 @@ class Accumulation(Reader):
         if not call.grad or call.evaluating:
             return
         self._forwards += call.first
-        given = call.args[0] if len(call.args) == 1 and isinstance(call.args[0], Tensor) else None
+        given = call.args[0] if len(call.args) == 1 and is_a(call.args[0], Tensor) and readable(call.args[0]) else None
         if given is not None and not given.requires_grad and not call.kwargs:  # what most models are given
             return
         found = [given] if given is not None else [x for _, x in leaves((call.args, call.kwargs))]
@@ -202,7 +205,7 @@ class Accumulation(Reader):
                 return False
             variable = getattr(node, "variable", None)
             if variable is not None and id(variable) not in self.scene.params.by_id:
-                return not isinstance(variable, torch.nn.Parameter)
+                return not is_parameter(variable)
             queue.extend(parent for parent, _ in node.next_functions if parent is not None)
         return False
 

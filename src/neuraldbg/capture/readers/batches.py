@@ -15,6 +15,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.ledger import Ledger
 from neuraldbg.capture.names import wraps
+from neuraldbg.capture.program_objects import attribute
 from neuraldbg.capture.reader import Reader
 from neuraldbg.capture.worker_seeds import alike
 from neuraldbg.nouns import FactKey
@@ -58,7 +59,7 @@ class Batches(Reader):
         return deliver
 
     def _deliver(self, iterator: Any) -> None:
-        self._source = id(iterator._dataset)  # noqa: SLF001 (nothing public tells)
+        self._source = id(attribute(iterator, "_dataset"))
         self._delivered += 1
         if self._source not in self._alike and len(self._alike) < _SIZES:
             self._alike[self._source] = alike(iterator)
@@ -78,7 +79,7 @@ class Batches(Reader):
             if len(self._of) >= _MODELS:
                 return
             ledger = self._of[call.model.name] = Ledger(call.model.name)
-        x = call.args[0] if call.args and isinstance(call.args[0], torch.Tensor) else _first(call)
+        x = call.args[0] if call.args and type(call.args[0]) is torch.Tensor else _first(call)
         if x is None or not x.dim() or x.layout is not torch.strided or x.is_complex():
             return
         source = self._source if ledger.delivered != self._delivered else 0

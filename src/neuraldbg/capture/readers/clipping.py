@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from neuraldbg.capture.module_tree import scales, tensors
+from neuraldbg.capture.program_objects import is_a, number, sequence, uses_up
 from neuraldbg.capture.reader import Reader
+from neuraldbg.capture.tensor_kinds import readable, unheard
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -100,7 +102,7 @@ class Clipping(Reader):
     def _wrap_norm(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def clip(parameters: Any, max_norm: float, *args: Any, **kwargs: Any) -> Any:
-            if isinstance(parameters, Iterator):  # to look at it would use it up
+            if uses_up(parameters):  # to look at it would use it up
                 parameters = list(parameters)
             if self.scene.switch:
                 self._clipped("norm", parameters, max_norm)
@@ -111,7 +113,7 @@ class Clipping(Reader):
     def _wrap_value(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def clip_value(parameters: Any, clip_value: float, *args: Any, **kwargs: Any) -> Any:
-            if isinstance(parameters, Iterator):
+            if uses_up(parameters):
                 parameters = list(parameters)
             if self.scene.switch:
                 self._clipped("value", parameters, clip_value)
@@ -123,7 +125,7 @@ class Clipping(Reader):
         @functools.wraps(original)
         def scale(scaler: Any, outputs: Any) -> Any:
             scaled = original(scaler, outputs)
-            if self.scene.switch and scaler.is_enabled():
+            if self.scene.switch and scales(scaler):
                 self._scale = self.scene.optimizers.loss_scale or 1.0
             return scaled
 
@@ -153,17 +155,21 @@ class Clipping(Reader):
 
     def _clipped(self, kind: str, parameters: Any, limit: float) -> None:
         try:
-            tensors = [parameters] if isinstance(parameters, Tensor) else parameters
-            first = next(iter(tensors), None)
-            if first is None or not 0 < float(limit) < math.inf or len(self._waiting) >= _WAITING:
-                return  # an infinite limit measures the norm
-            empty = all(t.grad is None for t in tensors)
-            order = self.scene.order
-            touched = "forward" in order or "zero_grad" in order
-            self.scene.did("clip" if kind == "norm" else "clip_value")
-            self._waiting.append(Clip(kind, float(limit), id(first), self._backwards, touched, empty, self._scale))
+            with unheard():
+                self._note(kind, parameters, number(limit))
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
             self.scene.tally.caught("reading clipping")
+
+    def _note(self, kind: str, parameters: Any, limit: float | None) -> None:
+        clipped = [parameters] if is_a(parameters, Tensor) else sequence(parameters)
+        clipped = [t for t in clipped if is_a(t, Tensor) and readable(t)]
+        if not clipped or limit is None or not 0 < limit < math.inf or len(self._waiting) >= _WAITING:
+            return  # an infinite limit measures the norm
+        empty = all(t.grad is None for t in clipped)
+        order = self.scene.order
+        touched = "forward" in order or "zero_grad" in order
+        self.scene.did("clip" if kind == "norm" else "clip_value")
+        self._waiting.append(Clip(kind, limit, id(clipped[0]), self._backwards, touched, empty, self._scale))
 
     # -- moments ------------------------------------------------------------------------------------------------
 
@@ -211,10 +217,11 @@ class Clipping(Reader):
 
     def _of(self, index: int, opt: Optimizer) -> frozenset[int]:
         """Return the identities of an optimizer's tensors; read anew when their number changes."""
-        size = sum(len(group["params"]) for group in opt.param_groups)
+        held = tensors(opt)
+        size = len(held)
         known = self._members.get(index)
         if known is None or known[0] != size or self.scene.reading:
-            ids = frozenset(id(t) for group in opt.param_groups for t in group["params"])
+            ids = frozenset(map(id, held))
             known = self._members[index] = (size, ids)
         return known[1]
 
@@ -230,7 +237,7 @@ class Clipping(Reader):
         count.measured += 1
         if count.measured > _MEASURED and count.measured % 16:
             return
-        grads = [t.grad for group in opt.param_groups for t in group["params"] if t.grad is not None]
+        grads = [t.grad for t in tensors(opt) if t.grad is not None]
         grads = [g.detach() for g in grads if not g.is_sparse and g.numel()]
         if not grads:
             return

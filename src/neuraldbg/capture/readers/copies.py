@@ -15,7 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+from neuraldbg.capture.module_tree import module_attribute, modules, named_parameters, parameters, training, walk
 from neuraldbg.capture.names import known_as
+from neuraldbg.capture.program_objects import is_a, number
 from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
 
@@ -105,7 +107,7 @@ class Copies(Reader):
             return
         name = call.model.name
         known = self._copies.get(name)
-        if known is not None and call.model.root.training:
+        if known is not None and training(call.model.root):
             known.own_passes = True
         often = known is not None and known.evaluated >= _OFTEN and not self.scene.reading
         if known is not None and (known.last == self.scene.step or often):
@@ -143,24 +145,24 @@ class Copies(Reader):
         else:
             one.follows = one.follows and torch.equal(now, beside)
             self._see_writes(one, call.model.root, now, began, beside)
-        if isinstance(call.module, AveragedModel):
-            one.kind, one.averaged = "AveragedModel", int(call.module.n_averaged)
+        if is_a(call.module, AveragedModel):
+            one.kind, one.averaged = "AveragedModel", _averaged(call.module)
             one.average = weakref.ref(call.module)
-        for path, module in call.model.root.named_modules():
-            if isinstance(module, _NORMS) and not module.training and len(one.stale_norms) < _NAMES:
-                count = module.num_batches_tracked
-                if count is not None and int(count) == 0:
-                    one.stale_norms[path] = None
+        for path, module in walk(call.model.root):
+            still = is_a(module, _NORMS) and not training(module) and len(one.stale_norms) < _NAMES
+            if still and number(module_attribute(module, "num_batches_tracked")) == 0:
+                one.stale_norms[path] = None
 
     @staticmethod
     def _see_writes(one: Copy, root: nn.Module, now: Tensor, began: Tensor, beside: Tensor) -> None:
         """Notice an update that runs: writes to the weights, new running statistics; and how far it got."""
         way = _off_line(beside, began)
         one.lag = _off_line(now, began) / way if way > 0 else None
-        versions = sum(p._version for p in root.parameters())  # noqa: SLF001
-        if root.training:
+        versions = sum(p._version for p in parameters(root))  # noqa: SLF001
+        if training(root):
             one.own_passes = True
-        running = [b for name, b in root.named_buffers() if name.endswith("running_mean")][:1]
+        means = (module_attribute(module, "running_mean") for module in modules(root))
+        running = [b for b in means if is_a(b, Tensor)][:1]
         statistics = running[0].detach().to("cpu", torch.float64, copy=True) if running else torch.zeros(0)
         if one.versions is not None:
             one.written += versions != one.versions[0]
@@ -178,7 +180,7 @@ class Copies(Reader):
             found: Model | None = model
         else:
             for other in (model, *self.scene.models.found):
-                names[other.name] = [(n, tuple(p.shape)) for n, p in other.root.named_parameters()]
+                names[other.name] = [(n, tuple(p.shape)) for n, p in named_parameters(other.root)]
             found = next(
                 (m for m in self.scene.models.found if m.name in trained and names[m.name] == names[model.name]), None
             )
@@ -209,7 +211,7 @@ class Copies(Reader):
         average = one.average() if one.average is not None else None
         beside = next((m for m in self.scene.models.found if m.name == one.of), None)
         one.constant = one.constant and one.began is not None and torch.equal(now, one.began)
-        one.averaged = int(average.n_averaged) if average is not None else one.averaged
+        one.averaged = _averaged(average) if average is not None else one.averaged
         one.apart = beside is not None and not torch.equal(now, _sample(beside.root))
 
     def _tell(self) -> None:
@@ -234,9 +236,13 @@ def _off_line(now: Tensor, began: Tensor) -> float:
     return float((now - float(now @ began) / squares * began).norm()) if squares > 0 else 0.0
 
 
+def _averaged(average: AveragedModel) -> int:
+    return int(number(module_attribute(average, "n_averaged")) or 0)
+
+
 def _sample(root: nn.Module) -> Tensor:
     """Return some values of a model's first weights, as float64 on the CPU."""
-    weights = list(root.parameters())
+    weights = parameters(root)
     chosen = [p for p in weights if p.dim() > 1][:_WEIGHTS] or weights[:_WEIGHTS]
     values = []
     for parameter in chosen:

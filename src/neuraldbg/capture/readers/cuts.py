@@ -20,6 +20,7 @@ from torch import Tensor
 from neuraldbg.capture.frames import user_place
 from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.module_tree import modules, own_parameters, training
 from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
 from neuraldbg.raised import let_pass
@@ -120,7 +121,7 @@ class Cuts(Reader):
             return
         if not call.grad:
             self._without_gradients(call)
-        elif not call.evaluating and call.module.training:
+        elif not call.evaluating and training(call.module):
             self._given = {_storage(x) for _, x in leaves((call.args, call.kwargs))}
             hooks.trail = self._note
 
@@ -128,10 +129,10 @@ class Cuts(Reader):
         """A part of a model that is called with gradients off, by the program itself."""
         model = call.model
         trained = model.trained_in_train_mode or model.trained_in_eval_mode
-        evaluation = not call.module.training or (trained and call.module is model.root)
+        evaluation = not training(call.module) or (trained and call.module is model.root)
         if evaluation or len(self._outside) > _CALLS:
             return
-        mine = {id(module) for module in call.module.modules()}
+        mine = {id(module) for module in modules(call.module)}
         place = user_place()
         for path, module in self.scene.hooks.modules.items():
             if id(module) in mine:
@@ -139,7 +140,7 @@ class Cuts(Reader):
 
     @guarded
     def _note(self, path: str, module: nn.Module, args: Any, output: Any) -> None:
-        if len(self._calls) >= _CALLS or not module._parameters:  # noqa: SLF001
+        if len(self._calls) >= _CALLS or not own_parameters(module):
             return
         given = [x for _, x in leaves(args) if x.is_floating_point()]
         made = next((x for _, x in leaves(output)), None)

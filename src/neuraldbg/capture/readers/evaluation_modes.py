@@ -7,11 +7,14 @@ without gradients in every step is part of the training (a generator for its dis
 from __future__ import annotations
 
 import weakref
+from collections import UserDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
+from neuraldbg.capture.module_tree import training
+from neuraldbg.capture.program_objects import attribute, is_a, items
 from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
 
@@ -83,14 +86,14 @@ class Evals(Reader):
     def call_begins(self, call: Call) -> None:
         """Count the pass."""
         model = call.model
-        if not call.first or not model.mode_layers or (self._blind and not (call.grad and model.root.training)):
+        if not call.first or not model.mode_layers or (self._blind and not (call.grad and training(model.root))):
             return
         record = self._records.get(model.name)
         if record is None:
             record = self._records[model.name] = Record(model)
         burst, given = record.burst, _first_tensor(call)
-        training = model.root.training
-        if call.grad and training:
+        trains = training(model.root)
+        if call.grad and trains:
             burst.graded += 1
             record.trained = weakref.ref(given) if given is not None else None
             if given is not None and record.only is not None and record.only() is given:
@@ -100,11 +103,11 @@ class Evals(Reader):
             return  # a look at the batch that is trained on, not a validation
         if not (model.trained_in_train_mode or model.trained_in_eval_mode):
             return
-        if not training:
+        if not trains:
             burst.evaluation += 1
             return
         usual = {path: layer for path, layer in model.mode_layers.items() if not _recalibrated(layer)}
-        active = {path: layer for path, layer in usual.items() if layer.training}
+        active = {path: layer for path, layer in usual.items() if training(layer)}
         if not active or len(active) < len(usual):
             return  # single layers were switched: somebody knows what they do
         burst.layers = burst.layers or active
@@ -153,7 +156,7 @@ class Evals(Reader):
         record.train_bursts += 1
         if loose > 0 and not burst.layers:
             record.grad, record.same = True, False
-            burst.layers = {path: layer for path, layer in record.model.mode_layers.items() if layer.training}
+            burst.layers = {path: layer for path, layer in record.model.mode_layers.items() if training(layer)}
         record.layers.update(burst.layers)
         record.passes += in_train
         record.longest = max(record.longest, in_train)
@@ -175,7 +178,7 @@ class Evals(Reader):
         for record in self._records.values():
             if not record.train_bursts:
                 continue
-            norms = [path for path, layer in record.layers.items() if isinstance(layer, _NORMS)]
+            norms = [path for path, layer in record.layers.items() if is_a(layer, _NORMS)]
             value: dict[str, Any] = {
                 "model": record.model.name, "bursts": record.bursts, "train_bursts": record.train_bursts,
                 "eval_bursts": record.eval_bursts, "passes": record.passes, "longest": record.longest,
@@ -188,14 +191,14 @@ class Evals(Reader):
 
 def _recalibrated(layer: nn.Module) -> bool:
     """Whether a batch norm averages over all batches now, as ``update_bn`` sets it for a pass over the data."""
-    return isinstance(layer, _NORMS) and layer.momentum is None
+    return is_a(layer, _NORMS) and attribute(layer, "momentum") is None
 
 
 def _first_tensor(call: Call) -> Tensor | None:
     value = call.args[0] if call.args else next(iter(call.kwargs.values()), None)
-    if isinstance(value, dict):
-        value = next(iter(value.values()), None)
-    return value if isinstance(value, Tensor) else None
+    if is_a(value, (dict, UserDict)):
+        value = next((item for _, item in items(value)), None)
+    return value if is_a(value, Tensor) else None
 
 
 READER = Evals

@@ -15,7 +15,9 @@ from torch import Tensor
 
 from neuraldbg.capture import elsewhere, op
 from neuraldbg.capture.guest import guarded
+from neuraldbg.capture.program_objects import is_a
 from neuraldbg.capture.reader import Reader
+from neuraldbg.capture.tensor_kinds import readable
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -78,7 +80,13 @@ class Evaluation(Reader):
 
     @guarded
     def _note(self, name: str, value: Any, args: Any, kwargs: Any) -> None:
-        if not isinstance(value, Tensor) or op.wrapped(value) or value.numel() == 0 or len(self._losses) >= _BATCHES:
+        if (
+            not is_a(value, Tensor)
+            or not readable(value)
+            or op.wrapped(value)
+            or value.numel() == 0
+            or len(self._losses) >= _BATCHES
+        ):
             return
         mean = value.detach() if value.dim() == 0 else value.detach().float().mean()
         self._losses.append(mean.clone() if elsewhere.lies(mean) else float(mean))
@@ -131,7 +139,7 @@ class Evaluation(Reader):
 
 def _accuracy(given: Any, target: Any) -> float | None:
     """Return the share of rows whose largest score is the label's; None where there are no labels of classes."""
-    if not (isinstance(given, Tensor) and isinstance(target, Tensor)) or op.wrapped(given):
+    if not all(is_a(x, Tensor) and readable(x) for x in (given, target)) or op.wrapped(given):
         return None
     if given.dim() != 2 or target.dim() != 1 or target.is_floating_point() or len(target) == 0:
         return None

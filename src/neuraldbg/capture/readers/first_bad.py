@@ -20,9 +20,10 @@ from neuraldbg.capture import elsewhere
 from neuraldbg.capture.birth import backward_birth, bad_input, bad_target, forward_birth, loss_birth
 from neuraldbg.capture.company import company
 from neuraldbg.capture.experiment import Bench, rebuilt, undisturbed
-from neuraldbg.capture.guest import unheard
+from neuraldbg.capture.guest import sessions_paused
 from neuraldbg.capture.kernel import native
 from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.module_tree import modules, own, own_parameters, training
 from neuraldbg.capture.names import wraps
 from neuraldbg.capture.purity import Unfit
 from neuraldbg.capture.reader import Reader
@@ -133,12 +134,12 @@ class FirstBad(Reader):
 
     def _front(self, model: Model) -> Tensor | None:
         """Return a small parameter of the layer that is called first: what goes wrong in a backward gets there."""
-        own = {id(module) for module in model.root.modules()}
+        mine = {id(module) for module in modules(model.root)}
         for path in self.scene.hooks.called:
             module = self.scene.hooks.modules.get(path)
-            if module is None or id(module) not in own:
+            if module is None or id(module) not in mine:
                 continue
-            own_small = (p for p in module.parameters(recurse=False) if p.requires_grad and p.numel() <= _SMALL)
+            own_small = (p for _, p in own_parameters(module) if p.requires_grad and p.numel() <= _SMALL)
             small = [p for p in own_small if p.is_floating_point()]
             if small:
                 return min(small, key=Tensor.numel)
@@ -171,10 +172,10 @@ class FirstBad(Reader):
         if module is None or company():
             return False
         try:
-            with unheard(), undisturbed():
+            with sessions_paused(), undisturbed():
                 bench = Bench(model.name, twin(module), _held(args), _held(kwargs))
-                for mine, theirs in zip(bench.module.modules(), module.modules(), strict=True):
-                    mine.training = theirs.training
+                for mine, theirs in zip(modules(bench.module), modules(module), strict=True):
+                    own(mine)["training"] = training(theirs)
                 with torch.autocast("cpu", dtype=self._autocast or torch.bfloat16, enabled=self._autocast is not None):
                     found: dict[str, Any] | None = search(bench)
         except Unfit:
@@ -254,14 +255,15 @@ def _alive(value: Any) -> Any:
 
 
 def _mapped(value: Any, put: Any) -> Any:
-    if isinstance(value, weakref.ref):
+    kind = type(value)
+    if kind is weakref.ref:
         return put(value)
-    if isinstance(value, dict):
+    if kind is dict:
         return {key: _mapped(item, put) for key, item in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_mapped(item, put) for item in value))
-    if isinstance(value, (tuple, list)):
-        return type(value)(_mapped(item, put) for item in value)
+    if kind is list:
+        return [_mapped(item, put) for item in value]
+    if issubclass(kind, tuple):
+        return tuple.__new__(kind, [_mapped(item, put) for item in tuple.__iter__(value)])
     return value
 
 

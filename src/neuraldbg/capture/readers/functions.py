@@ -19,7 +19,8 @@ from neuraldbg.capture.company import company
 from neuraldbg.capture.differences import Judgement, compare
 from neuraldbg.capture.experiment import undisturbed
 from neuraldbg.capture.frames import user_place
-from neuraldbg.capture.guest import guarded, unheard
+from neuraldbg.capture.guest import guarded, sessions_paused
+from neuraldbg.capture.program_objects import is_a, kind_name, members, module_of, package_of
 from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
 
@@ -81,7 +82,7 @@ class Functions(Reader):
                 self._keep(cls, args[1:] if with_context else args)
             return original(*args, **kwargs)
 
-        self._watched[cls] = vars(cls).get("forward")
+        self._watched[cls] = members(cls).get("forward")
         cls.forward = staticmethod(forward)
 
     def _restore(self, cls: Any) -> None:
@@ -113,7 +114,7 @@ class Functions(Reader):
             self._log(cls, Judgement(False, alone), place)
             return
         try:
-            with unheard(), undisturbed(), torch.no_grad(), torch.autocast("cpu", enabled=False):
+            with sessions_paused(), undisturbed(), torch.no_grad(), torch.autocast("cpu", enabled=False):
                 found = compare(cls, args)
         finally:
             self._spent += time.perf_counter() - began
@@ -121,7 +122,7 @@ class Functions(Reader):
 
     def _log(self, cls: Any, found: Judgement, place: Place | None) -> None:
         value = {
-            "name": cls.__name__, "layer": self._feeds[cls], "judged": found.judged, "reason": found.reason,
+            "name": kind_name(cls), "layer": self._feeds[cls], "judged": found.judged, "reason": found.reason,
             "input": found.input, "analytic": found.analytic, "numeric": found.numeric, "error": found.error,
             "place": list(place) if place is not None else None,
         }  # fmt: skip
@@ -135,19 +136,19 @@ class Functions(Reader):
 
 def _own(cls: type) -> bool:
     """Whether a class is the program's: torch's and installed ones are somebody else's to test."""
-    package = cls.__module__.split(".")[0]
-    file = getattr(sys.modules.get(cls.__module__), "__file__", None) or ""
+    package = package_of(cls)
+    file = getattr(sys.modules.get(module_of(cls)), "__file__", None) or ""
     return package not in ("torch", "neuraldbg") and "site-packages" not in file
 
 
 def _small(args: tuple[Any, ...]) -> list[Any] | None:
     """Return copies of the arguments with few elements; None if there is anything that cannot be copied safely."""
     for x in args:
-        plain = isinstance(x, _PLAIN) or (isinstance(x, (tuple, list)) and all(isinstance(v, _PLAIN) for v in x))
+        plain = type(x) in _PLAIN or (type(x) in (tuple, list) and all(type(v) in _PLAIN for v in x))
         if not plain and (type(x) not in (Tensor, torch.nn.Parameter) or x.layout != torch.strided or x.is_complex()):
             return None
-    tensors = [x for x in args if isinstance(x, Tensor)]
-    rows = next((x.shape[0] for x in tensors if x.dim() > 1 and not isinstance(x, torch.nn.Parameter)), 0)
+    tensors = [x for x in args if is_a(x, Tensor)]
+    rows = next((x.shape[0] for x in tensors if x.dim() > 1 and type(x) is not torch.nn.Parameter), 0)
     keep = rows
     while sum(x[:keep].numel() if _batched(x, rows) else x.numel() for x in tensors) > _ELEMENTS:
         if keep <= 2:
@@ -155,7 +156,7 @@ def _small(args: tuple[Any, ...]) -> list[Any] | None:
         keep //= 2
     copies: list[Any] = []
     for x in args:
-        if isinstance(x, Tensor):
+        if is_a(x, Tensor):
             part = x.detach()[:keep] if _batched(x, rows) else x.detach()
             copies.append(part.clone().requires_grad_(x.requires_grad and x.is_floating_point()))
         else:
@@ -164,7 +165,7 @@ def _small(args: tuple[Any, ...]) -> list[Any] | None:
 
 
 def _batched(x: Tensor, rows: int) -> bool:
-    return bool(rows) and x.dim() > 0 and x.shape[0] == rows and not isinstance(x, torch.nn.Parameter)
+    return bool(rows) and x.dim() > 0 and x.shape[0] == rows and type(x) is not torch.nn.Parameter
 
 
 READER = Functions

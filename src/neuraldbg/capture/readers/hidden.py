@@ -19,7 +19,10 @@ from neuraldbg.capture import op
 from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.holders import Held, Search
 from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.module_tree import is_parameter
+from neuraldbg.capture.program_objects import is_a, name_of, package_of, sequence
 from neuraldbg.capture.reader import Reader
+from neuraldbg.capture.tensor_kinds import readable
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -93,17 +96,17 @@ class Hidden(Reader):
 
     @guarded
     def _not_weights(self, given: Any) -> None:
-        if isinstance(given, Tensor):
+        if is_a(given, Tensor):
             given = (given,)
-        if not isinstance(given, (tuple, list)):
-            return
         if len(self._inputs) > _INPUTS:
             self._inputs = {key: ref for key, ref in self._inputs.items() if ref() is not None}
         if len(self._inputs) <= _INPUTS:
-            for count, x in enumerate(given):
+            for count, x in enumerate(sequence(given)):
                 if count == _INPUTS:
                     break
-                if isinstance(x, Tensor) and x.requires_grad and x.is_leaf and not isinstance(x, nn.Parameter):
+                if not is_a(x, Tensor) or not readable(x):
+                    continue
+                if x.requires_grad and x.is_leaf and not is_parameter(x):
                     self._inputs[id(x)] = weakref.ref(x)
 
     def call_begins(self, call: Call) -> None:
@@ -159,7 +162,7 @@ class Hidden(Reader):
 
     def _find(self, wanted: set[int], alive: dict[int, tuple[Tensor, set[str]]]) -> None:
         hooks = self.scene.hooks
-        names = {id(model.root): type(model.root).__name__ for model in self.scene.models.found}
+        names = {id(model.root): name_of(model.root) for model in self.scene.models.found}
         registered = {id(module) for module in hooks.modules.values()}
         for key, found in Search(wanted, registered).through(hooks.modules, names).items():
             leaf = alive[key][0]
@@ -221,14 +224,14 @@ class Hidden(Reader):
             held = one.held
             told.append({
                 "name": held.name, "owner": held.owner, "layer": held.layer, "shape": list(leaf.shape), "how": held.how,
-                "attribute": held.attribute, "holder": held.holder, "parameter": isinstance(leaf, nn.Parameter),
+                "attribute": held.attribute, "holder": held.holder, "parameter": is_parameter(leaf),
                 "lone": held.lone, "feeds": sorted(one.feeds), "seen": one.seen, "moved": one.moved, "first": one.first,
             })  # fmt: skip
         self.scene.log(FactKey.HIDDEN, {"weights": told})
 
 
 def _of_library(module: nn.Module | None) -> bool:
-    return module is None or type(module).__module__.split(".")[0] in _LIBRARIES
+    return module is None or package_of(type(module)) in _LIBRARIES
 
 
 def _sample(x: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from neuraldbg.capture.company import company
 from neuraldbg.capture.experiment import SECONDS, Bench, Target, rebuilt, undisturbed
 from neuraldbg.capture.experiments import experiments
 from neuraldbg.capture.graph import op_name
-from neuraldbg.capture.guest import unheard
+from neuraldbg.capture.guest import sessions_paused
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.names import wraps
 from neuraldbg.capture.packed import saved
@@ -134,19 +134,20 @@ class Laboratory(Reader):
             return
         held, targets = self._held, tuple(self._targets)
         self._held, self._targets = {}, []
+        checked: set[str] = set()
         for name, one in held.items():
-            self._try(name, one, targets)
+            self._try(name, one, targets, checked)
 
-    def _try(self, name: str, held: _Held, targets: tuple[Target, ...]) -> None:
+    def _try(self, name: str, held: _Held, targets: tuple[Target, ...], checked: set[str]) -> None:
         alone = company()
         if alone:
             held.reason = held.reason or alone
-            self._experiment(name, held, targets)
+            self._experiment(name, held, targets, checked)
             return
-        with unheard(), undisturbed(), torch.no_grad():  # the twin is no model of the program
-            self._experiment(name, held, targets)
+        with sessions_paused(), undisturbed(), torch.no_grad():  # the twin is no model of the program
+            self._experiment(name, held, targets, checked)
 
-    def _experiment(self, name: str, held: _Held, targets: tuple[Target, ...]) -> None:
+    def _experiment(self, name: str, held: _Held, targets: tuple[Target, ...], checked: set[str]) -> None:
         bench: Bench | None = None
         for one in experiments():
             found: dict[str, Any] | None
@@ -156,7 +157,8 @@ class Laboratory(Reader):
                 if held.seconds * one.forwards > SECONDS:
                     raise Unfit("a pass of it takes too long")  # noqa: TRY301
                 if bench is None:
-                    given = name, twin(held.root), held.args, held.kwargs, targets, self._steady.get(name, False)
+                    made = twin(held.root, checked)
+                    given = name, made, held.args, held.kwargs, targets, self._steady.get(name, False)
                     bench = Bench(*given, seconds=SECONDS)
                     bench.constant = _constant(bench)
                     # a copy that cannot stand in for the model is no subject for any experiment

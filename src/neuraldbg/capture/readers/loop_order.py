@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from neuraldbg.capture.module_tree import parameters, rates, state, tensors, training
+from neuraldbg.capture.program_objects import Identities, filled, is_a, items, name_of
 from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
 
@@ -48,7 +50,7 @@ class Idle:
     def moved(self) -> bool:
         """Whether its tensors changed all the same: a loop may update them by hand, or by another optimizer."""
         opt = self.opt()
-        now = _tensors(opt) if opt is not None else []  # no reference to a tensor is kept: torch could not swap it
+        now = tensors(opt) if opt is not None else []  # no reference to a tensor is kept: torch could not swap it
         pairs = [(now[place], old) for place, old in self.before if place < len(now)]
         return any(t.shape != old.shape or not torch.equal(t.detach(), old) for t, old in pairs)
 
@@ -59,11 +61,11 @@ class LoopOrder(Reader):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._seen: dict[int, set[tuple[str, ...]]] = {}
-        self._idle: weakref.WeakKeyDictionary[Optimizer, Idle] = weakref.WeakKeyDictionary()
+        self._idle: Identities[Optimizer, Idle] = Identities()
         self._all: list[Idle] = []
-        self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
-        self._made: weakref.WeakSet[Optimizer] = weakref.WeakSet()
-        self._modules: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
+        self._stepped: Identities[Optimizer, bool] = Identities()
+        self._made: Identities[Optimizer, bool] = Identities()
+        self._modules: Identities[nn.Module, int] = Identities()
         """How often the gradients of a module were cleared by its own ``zero_grad``."""
         self._any = False
         """Whether any optimizer has stepped."""
@@ -76,9 +78,9 @@ class LoopOrder(Reader):
     def resumes(self) -> None:
         """An optimizer may have stepped unseen: whoever remembers something did."""
         self._gaps, self._resumed = True, self.scene.step
-        for opt, idle in list(self._idle.items()):
+        for opt, idle in self._idle.items():
             if self._stepped_unseen(opt):
-                del self._idle[opt]
+                self._idle.pop(opt)
                 self._all.remove(idle)
                 self._stepped.add(opt)
                 self._any = True
@@ -122,9 +124,9 @@ class LoopOrder(Reader):
 
     def _zeroed(self, owner: Any) -> None:
         self.scene.did("zero_grad")
-        if isinstance(owner, nn.Module) and (owner in self._modules or len(self._modules) < _MOST):
+        if is_a(owner, nn.Module) and (owner in self._modules or len(self._modules) < _MOST):
             self._modules[owner] = self._modules.get(owner, 0) + 1
-        if not isinstance(owner, Optimizer) or owner in self._stepped:
+        if not is_a(owner, Optimizer) or owner in self._stepped:
             return
         try:
             idle = self._watch(owner)
@@ -136,7 +138,7 @@ class LoopOrder(Reader):
             self.scene.tally.caught("reading loop order")
 
     def _watch(self, opt: Optimizer) -> Idle | None:
-        idle = self._idle.get(opt)
+        idle: Idle | None = self._idle.get(opt)
         if idle is None and len(self._all) < _MOST:
             idle = self._idle[opt] = Idle(opt)
             self._all.append(idle)
@@ -146,7 +148,7 @@ class LoopOrder(Reader):
         """A pass with gradients."""
         if call.grad and call.first and not call.evaluating:
             self.scene.did("forward")
-            self._training += call.model.root.training
+            self._training += training(call.model.root)
 
     def backward_begins(self, backward: Backward) -> None:
         """A backward pass. After some without any step, look once for optimizers that nobody clears."""
@@ -156,7 +158,7 @@ class LoopOrder(Reader):
             for opt in gc.get_objects():
                 if issubclass(type(opt), Optimizer) and opt not in self._idle:
                     self._watch(opt)
-            for opt, idle in list(self._idle.items()):
+            for opt, idle in self._idle.items():
                 self._describe(opt, idle)
         elif self._made and self._backwards == _LOOK:
             for opt in [one for one in self._made if one not in self._stepped and one not in self._idle]:
@@ -180,17 +182,17 @@ class LoopOrder(Reader):
     def _stepped_unseen(self, opt: Optimizer) -> bool:
         """Whether an optimizer that was never seen to step remembers something, or is known to have stepped."""
         known = any(stream.opt() is opt and stream.steps for stream in self.scene.optimizers.streams)
-        return self._gaps and (known or any(opt.state.values()))
+        return self._gaps and (known or any(filled(each) for _, each in items(state(opt))))
 
     def summarise(self) -> None:
         """Say which optimizers were made, cleared and never stepped."""
-        stepped = {id(t) for other in list(self._stepped) for t in _tensors(other)}
+        stepped = {id(t) for other in self._stepped for t in tensors(other)}
         for number, idle in enumerate(self._all):
             opt = idle.opt()
             if opt is not None:
                 self._describe(opt, idle)
                 if self._stepped_unseen(opt) or stepped & {
-                    id(t) for t in _tensors(opt)
+                    id(t) for t in tensors(opt)
                 }:  # a wrapper holds the tensors of another that steps
                     continue
             if idle.fact:
@@ -200,32 +202,28 @@ class LoopOrder(Reader):
 
     def _cleared(self, opt: Optimizer) -> int:
         """How often the model that holds all of an optimizer's tensors was cleared."""
-        mine = {id(t) for t in _tensors(opt)}
-        return max((n for m, n in list(self._modules.items()) if mine <= {id(p) for p in m.parameters()}), default=0)
+        mine = {id(t) for t in tensors(opt)}
+        return max((n for m, n in self._modules.items() if mine <= {id(p) for p in parameters(m)}), default=0)
 
     def _describe(self, opt: Optimizer, idle: Idle) -> None:
-        owned = self.scene.params.owned(_tensors(opt))
+        owned = self.scene.params.owned(tensors(opt))
         if not owned:
             return
         self.scene.idle = True
         idle.fact = {
-            "type": type(opt).__name__,
-            "tensors": len(_tensors(opt)),
+            "type": name_of(opt),
+            "tensors": len(tensors(opt)),
             "with_grad": sum(1 for w in owned if w.had_grad or w.ref.grad is not None),
             "zeroed": max(idle.zeroed, self._cleared(opt)),
             "moved": idle.moved,
             "layers": list(dict.fromkeys(w.layer for w in owned))[:_LAYERS],
-            "lr": max((float(g["lr"]) for g in opt.param_groups if g.get("lr") is not None), default=None),
+            "lr": max(rates(opt), default=None),
         }
-
-
-def _tensors(opt: Optimizer) -> list[Tensor]:
-    return [t for group in opt.param_groups for t in group["params"]]
 
 
 def _smallest(opt: Optimizer) -> list[tuple[int, Tensor]]:
     """Return the smallest tensors of an optimizer that are trained, with their places: cheap to copy."""
-    places = enumerate(_tensors(opt))
+    places = enumerate(tensors(opt))
     trained = [(i, t) for i, t in places if t.requires_grad and 0 < t.numel() <= _SMALL and not t.is_sparse]
     return sorted(trained, key=lambda pair: pair[1].numel())[:2]
 

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.module_tree import scales
+from neuraldbg.capture.program_objects import Identities
 from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
 
@@ -41,7 +43,7 @@ class LossScale(Reader):
         """Losses scaled since the last backward pass."""
         self._carries = False
         """Whether the gradients carry a scale: from a backward of a scaled loss to the next step."""
-        self._unscaled: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._unscaled: Identities[Optimizer, bool] = Identities()
         self._left: tuple[weakref.ref[Tensor], int] | None = None
         self._by_scaler = 0
         self._stepped = False
@@ -58,7 +60,7 @@ class LossScale(Reader):
         ]
 
     def _on(self, scaler: Any) -> bool:
-        return bool(self.scene.switch and scaler.is_enabled())
+        return bool(self.scene.switch and scales(scaler))
 
     def _wrap_scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -98,7 +100,7 @@ class LossScale(Reader):
                 self._by_scaler -= 1
                 self._counts["steps"] += 1
                 self._counts["skipped"] += not self._stepped
-                self._unscaled.discard(optimizer)
+                self._unscaled.pop(optimizer)
                 self._cleared = True
 
         return step

@@ -13,6 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.capture import op
+from neuraldbg.capture.module_tree import module_attribute, own_parameters, training
+from neuraldbg.capture.program_objects import attribute, is_a, number
+from neuraldbg.capture.tensor_kinds import readable
 from neuraldbg.capture.visits import Visits
 from neuraldbg.nouns import FactKey
 
@@ -56,17 +59,17 @@ class Norms(Visits):
         found: dict[str, nn.Module] = {}
         self._weights = {}
         for path, module in modules.items():
-            if isinstance(module, _BatchNorm):
+            if is_a(module, _BatchNorm):
                 found[path] = module
                 if latest is not None:
                     self._weights[path] = latest
-            elif getattr(module.__dict__.get("_parameters", {}).get("weight"), "ndim", 0) >= 2:
+            elif is_a(weight := dict(own_parameters(module)).get("weight"), Tensor) and weight.dim() >= 2:
                 latest = module
         return {path: found[path] for path in list(found)[:: -(-len(found) // _LAYERS) or 1]}
 
     def arrives(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
         """Copy the running statistics as they are before the call."""
-        mean, var = getattr(module, "running_mean", None), getattr(module, "running_var", None)
+        mean, var = (module_attribute(module, name) for name in ("running_mean", "running_var"))
         frozen, first = self._frozen(path, module), self._first.get(path)
         if first is None or (frozen and not first.frozen):  # what was trained before and is frozen now begins anew
             fresh = mean is not None and var is not None and bool((mean == 0).all()) and bool((var == 1).all())
@@ -74,26 +77,26 @@ class Norms(Visits):
             self._first[path] = _First(copy, fresh, self._weight(path), frozen)
         else:
             first.frozen = frozen
-        if isinstance(mean, Tensor) and isinstance(var, Tensor) and module.training:
+        if is_a(mean, Tensor) and is_a(var, Tensor) and training(module):
             self._before[path] = (mean.clone(), var.clone())
 
     def leaves(self, path: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         """Compare them with those after it. Of several calls in a step the one with the fewest values counts."""
-        x = args[0] if args and isinstance(args[0], Tensor) else output
+        x = args[0] if args and is_a(args[0], Tensor) else output
         before, first = self._before.pop(path, None), self._first.get(path)
-        if not isinstance(x, Tensor) or x.dim() < 2 or x.is_meta or first is None:
+        if not is_a(x, Tensor) or not readable(x) or x.dim() < 2 or x.is_meta or first is None:
             return
         elements = x.numel() // max(1, x.shape[1])
         known, frozen = self._seen.get(path), self._frozen(path, module)
         if known is not None and known["elements"] <= elements:
             known["frozen"] = known["frozen"] and frozen
             return
-        momentum: float | None = getattr(module, "momentum", None)
+        momentum = number(attribute(module, "momentum"))
         now = self._weight(path)
         self._seen[path] = {
             "layer": path, "momentum": momentum, "tracking": before is not None or _tracks(module),
             "frozen": frozen, "still": first.weight is not None and now is not None and torch.equal(first.weight, now),
-            "training": module.training, "fresh": first.fresh, "batch": int(x.shape[0]), "elements": elements,
+            "training": training(module), "fresh": first.fresh, "batch": int(x.shape[0]), "elements": elements,
             **_gaps(module, before, first.mean),
         }  # fmt: skip
 
@@ -110,32 +113,32 @@ class Norms(Visits):
     def _frozen(self, path: str, module: nn.Module) -> bool:
         """Whether neither the layer nor the matrix before it requires gradients, and there is something to freeze."""
         layer = self._weights.get(path)
-        before = [layer._parameters.get("weight")] if layer is not None else []  # noqa: SLF001 (what it is made of)
-        held = [*module.parameters(recurse=False), *before]
+        before = [module_attribute(layer, "weight")] if layer is not None else []
+        held = [*(p for _, p in own_parameters(module)), *before]
         return bool(held) and not any(p is not None and p.requires_grad for p in held)
 
     def _weight(self, path: str) -> Tensor | None:
         layer = self._weights.get(path)
-        weight = layer._parameters.get("weight") if layer is not None else None  # noqa: SLF001
+        weight = module_attribute(layer, "weight") if layer is not None else None
         return op.sample(weight.detach(), _SAMPLE).clone() if weight is not None and op.observable(weight) else None
 
 
 def _tracks(module: nn.Module) -> bool:
-    return isinstance(getattr(module, "running_mean", None), Tensor)
+    return is_a(module_attribute(module, "running_mean"), Tensor)
 
 
 def _gaps(module: nn.Module, before: tuple[Tensor, Tensor] | None, first: Tensor | None) -> dict[str, Any]:
     """Return how far batch, running and first statistics lie apart: medians over the channels."""
     found: dict[str, Any] = {"mean_gap": None, "var_gap": None, "drift": 0.0, "moved": False}
-    mean, var = getattr(module, "running_mean", None), getattr(module, "running_var", None)
-    if not isinstance(mean, Tensor) or not isinstance(var, Tensor):
+    mean, var = (module_attribute(module, name) for name in ("running_mean", "running_var"))
+    if not is_a(mean, Tensor) or not is_a(var, Tensor):
         return found
     spread = var.clamp_min(1e-12).sqrt()
     numbers = [((mean - first).abs() / spread).median() if first is not None else mean.new_zeros(())]
     if before is not None:
-        count = getattr(module, "num_batches_tracked", None)
-        momentum = getattr(module, "momentum", None)
-        m = float(momentum) if momentum is not None else 1 / max(1.0, float(count) if count is not None else 1.0)
+        count = number(module_attribute(module, "num_batches_tracked"))
+        momentum = number(attribute(module, "momentum"))
+        m = momentum if momentum is not None else 1 / max(1.0, count if count is not None else 1.0)
         if m >= _EXACT:
             old_mean, old_var = before
             batch_mean = (mean - (1 - m) * old_mean) / m

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import statistics
 import weakref
-from collections.abc import Mapping
+from collections import UserDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from neuraldbg.capture.module_tree import groups, state, tensors
+from neuraldbg.capture.program_objects import Identities, attributes, filled, is_a, item, items, label, number, sequence
 from neuraldbg.capture.reader import Reader
+from neuraldbg.capture.tensor_kinds import readable, unheard
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -78,7 +81,7 @@ class OptimizerState(Reader):
         self._lines: list[Line] = []
         self._current: dict[int, Line] = {}
         self._files: list[Checkpoint] = []
-        self._given: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._given: Identities[Optimizer, bool] = Identities()
         self._gave = self._given_steps = False
 
     def patches(self) -> Iterable[Patch]:
@@ -121,40 +124,40 @@ class OptimizerState(Reader):
 
     def _guarded(self, act: Callable[[Any], None], subject: Any) -> None:
         try:
-            act(subject)
+            with unheard():
+                act(subject)
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
             self.scene.tally.caught("reading optimizer state")
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 
     def _look_into(self, found: Any) -> None:
-        if not isinstance(found, Mapping) or len(self._files) >= _FILES:
+        if not is_a(found, (dict, UserDict)) or len(self._files) >= _FILES:
             return
         weights: list[weakref.ref[Tensor]] = []
-        best: tuple[str, Mapping[str, Any]] | None = None
-        self._given.update(opt for _, opt in _optimizers(found))  # whole objects, which may go on as they are
+        best: tuple[str, dict[str, Any]] | None = None
+        for _, opt in _optimizers(found):  # whole objects, which may go on as they are
+            self._given.add(opt)
         for where, part in _mappings(found):
-            if isinstance(part.get("state"), Mapping) and isinstance(part.get("param_groups"), (list, tuple)):
-                if part["state"] and (best is None or len(part["state"]) > len(best[1]["state"])):
+            if is_a(part.get("state"), dict) and is_a(part.get("param_groups"), (list, tuple)):
+                if filled(part["state"]) and (best is None or _size(part["state"]) > _size(best[1]["state"])):
                     best = (where, part)
             else:
-                first = next((v for v in part.values() if isinstance(v, Tensor) and v.numel() > 1), None)
+                first = next((v for v in part.values() if is_a(v, Tensor) and readable(v) and v.numel() > 1), None)
                 if first is not None and not where.startswith(("optim", "state", "sched")):
                     weights.append(weakref.ref(first))
         if best is None or not weights:
             return
         where, part = best
-        keys = {str(k) for state in list(part["state"].values())[:1] if isinstance(state, Mapping) for k in state}
-        rates = [g.get("lr") for g in part["param_groups"] if isinstance(g, Mapping)]
-        lr = next((float(r) for r in rates if isinstance(r, (int, float, Tensor))), None)
-        plain = {str(k): v for k, v in found.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
+        keys = {label(k) for _, state in list(items(part["state"]))[:1] for k, _ in items(state)}
+        rates = (number(item(group, "lr")) for group in sequence(part["param_groups"]))
+        lr = next((rate for rate in rates if rate is not None), None)
+        plain = {label(k): v for k, v in items(found) if type(v) in (int, float)}
         numbers = {k: float(v) for k, v in list(plain.items())[:_NUMBERS] if v == v and abs(v) < 1e300}  # noqa: PLR0124
-        self._files.append(Checkpoint(where, len(part["state"]), sorted(keys)[:8], lr, numbers, weights))
+        self._files.append(Checkpoint(where, _size(part["state"]), sorted(keys)[:8], lr, numbers, weights))
 
     def _weights_loaded(self, state_dict: Any) -> None:
-        values = (
-            {id(v) for v in state_dict.values() if isinstance(v, Tensor)} if isinstance(state_dict, Mapping) else ()
-        )
+        values = {id(v) for _, v in items(state_dict) if is_a(v, Tensor)}
         for file in self._files:
             if file.model_loaded is None and any(id(ref()) in values for ref in file.weights if ref() is not None):
                 file.model_loaded = self.scene.step
@@ -171,7 +174,7 @@ class OptimizerState(Reader):
         line = self._current.get(stream.index)
         if line is None or line.opt() is not opt:
             line = self._current[stream.index] = self._follow(stream, opt)
-        elif line.had_state and not opt.state:
+        elif line.had_state and not filled(state(opt)):
             line.emptied += 1
             self._forgot(line)
 
@@ -182,13 +185,13 @@ class OptimizerState(Reader):
             return
         line.steps += 1
         line.since += 1
-        line.had_state = bool(opt.state)
+        line.had_state = filled(state(opt))
         line.lr = stream.lr
         line.version = _version(opt)
 
     def _follow(self, stream: Stream, opt: Optimizer) -> Line:
         """Return the line of optimizers that a new object goes on with, or a new line."""
-        ids = frozenset(id(t) for group in opt.param_groups for t in group["params"])
+        ids = frozenset(id(t) for t in tensors(opt))
         if opt in self._given:
             self._gave = self._given_steps = True
         before = next((one for one in self._lines if one.ids == ids and one.type == stream.type), None)
@@ -230,44 +233,47 @@ class OptimizerState(Reader):
                     "same_lr": line.same_lr,
                 }  # fmt: skip
                 self.scene.log(FactKey.MEMORY, value, "stream")
-        for number, file in enumerate(self._files):
+        for place, file in enumerate(self._files):
             value = {
-                "id": number, "where": file.where, "states": file.states, "keys": file.keys, "lr": file.lr,
+                "id": place, "where": file.where, "states": file.states, "keys": file.keys, "lr": file.lr,
                 "numbers": file.numbers, "model_loaded": file.model_loaded, "optimizer_loaded": self._gave,
                 "loaded_steps": self._given_steps,
             }  # fmt: skip
             self.scene.log(FactKey.RESUME, value, "id")
 
 
-def _mappings(value: Mapping[str, Any], where: str = "", depth: int = 0) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    yield where, value
-    if depth == _DEPTH or "param_groups" in value:
+def _mappings(value: Any, where: str = "", depth: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Go through a dict, and the dicts in it, as plain ones with the keys that are words."""
+    held = {label(key): part for key, part in items(value)}
+    yield where, held
+    if depth == _DEPTH or "param_groups" in held:
         return
     for name, opt in _optimizers(value):
-        yield f"{where}.{name}" if where else name, {"state": opt.state, "param_groups": opt.param_groups}
-    for key, part in list(value.items())[:_WIDTH]:
-        item = part[0] if isinstance(part, (list, tuple)) and part else part  # Lightning keeps a list of optimizers
-        if isinstance(item, Mapping):
-            yield from _mappings(item, f"{where}.{key}" if where else str(key), depth + 1)
+        yield f"{where}.{name}" if where else name, {"state": state(opt), "param_groups": groups(opt)}
+    for key, part in list(held.items())[:_WIDTH]:
+        first = next(iter(sequence(part)), part) if is_a(part, (list, tuple)) else part  # Lightning keeps a list
+        if is_a(first, (dict, UserDict)):
+            yield from _mappings(first, f"{where}.{key}" if where else key, depth + 1)
 
 
-def _optimizers(value: Mapping[str, Any]) -> Iterator[tuple[str, Optimizer]]:
+def _optimizers(value: Any) -> Iterator[tuple[str, Optimizer]]:
     """Go through optimizers that were saved as objects: themselves, or inside an object of the program's."""
-    for key, part in list(value.items())[:_WIDTH]:
-        if isinstance(part, Optimizer):
-            yield str(key), part
-        elif not isinstance(part, (Tensor, nn.Module, Mapping)):
-            held = getattr(part, "__dict__", {})
-            yield from ((f"{key}.{name}", opt) for name, opt in held.items() if isinstance(opt, Optimizer))
+    for key, part in list(items(value))[:_WIDTH]:
+        if is_a(part, Optimizer):
+            yield label(key), part
+        elif not is_a(part, (Tensor, nn.Module, dict, UserDict)):
+            held = list(attributes(part).items())
+            yield from ((f"{label(key)}.{name}", opt) for name, opt in held if is_a(opt, Optimizer))
+
+
+def _size(state: Any) -> int:
+    return sum(1 for _ in items(state))
 
 
 def _version(opt: Optimizer) -> tuple[int, int] | None:
     """Return identity and write count of the first trained tensor."""
-    for group in opt.param_groups:
-        for tensor in group["params"]:
-            if tensor.grad is not None:
-                return id(tensor), tensor._version  # noqa: SLF001
-    return None
+    found = next((t for t in tensors(opt) if t.grad is not None), None)
+    return (id(found), found._version) if found is not None else None  # noqa: SLF001
 
 
 READER = OptimizerState

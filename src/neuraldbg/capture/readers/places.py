@@ -7,13 +7,13 @@ schedulers made.
 from __future__ import annotations
 
 import functools
-import weakref
 from typing import TYPE_CHECKING, Any
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from neuraldbg.capture.frames import Place, user_place
+from neuraldbg.capture.program_objects import Identities
 from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
 
@@ -36,7 +36,7 @@ class Places(Reader):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._lines: dict[str, dict[Place, None]] = {}
-        self._made: weakref.WeakKeyDictionary[Optimizer, Place] = weakref.WeakKeyDictionary()
+        self._made: Identities[Optimizer, Place] = Identities()
 
     def patches(self) -> Iterable[Patch]:
         """Optimizers and schedulers that are made while the session runs say where."""
@@ -69,7 +69,7 @@ class Places(Reader):
         del stream
         self._note("step")
         if self.scene.reading and opt in self._made:
-            self._keep("optimizer", self._made[opt])
+            self._keep("optimizer", self._made.get(opt))
 
     def step_closes(self) -> None:
         """Say what was found."""

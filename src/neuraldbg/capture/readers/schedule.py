@@ -13,18 +13,18 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-from torch.optim import lr_scheduler
+from torch.optim import Optimizer, lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 
+from neuraldbg.capture.module_tree import groups, rates
+from neuraldbg.capture.program_objects import Identities, attribute, is_a, item, label, name_of, number, sequence
 from neuraldbg.capture.reader import Reader
+from neuraldbg.capture.tensor_kinds import unheard
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    from torch.optim import Optimizer
 
     from neuraldbg.capture.reader import Backward, Patch
     from neuraldbg.capture.scene import Scene
@@ -73,8 +73,8 @@ class Schedule(Reader):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._known: list[Known] = []
-        self._of: weakref.WeakKeyDictionary[LRScheduler, Known] = weakref.WeakKeyDictionary()
-        self._counters: weakref.WeakKeyDictionary[Optimizer, list[int]] = weakref.WeakKeyDictionary()
+        self._of: Identities[LRScheduler, Known] = Identities()
+        self._counters: Identities[Optimizer, list[int]] = Identities()
         self._streams: set[int] = set()
         self._steps = 0
         """Steps of all optimizers when one was last seen to step."""
@@ -108,7 +108,7 @@ class Schedule(Reader):
         def step(scheduler: LRScheduler, *args: Any, **kwargs: Any) -> Any:
             if not self.scene.switch:
                 return original(scheduler, *args, **kwargs)
-            waits = isinstance(scheduler, lr_scheduler.ReduceLROnPlateau)
+            waits = is_a(scheduler, lr_scheduler.ReduceLROnPlateau)
             rate = _rate(scheduler) if waits else math.nan
             self._inside += 1
             try:
@@ -132,7 +132,8 @@ class Schedule(Reader):
 
     def _guarded(self, act: Callable[[Any], object], subject: Any) -> None:
         try:
-            act(subject)
+            with unheard():
+                act(subject)
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
             self.scene.tally.caught("reading schedule")
 
@@ -180,16 +181,16 @@ class Schedule(Reader):
             return 0  # if it counts differently now, somebody has set it
         by_calls, by_epochs = (now - then for now, then in zip(known.counted, before, strict=True))
         if by_calls or by_epochs:
-            known.fact["position"] = _plain(getattr(scheduler, "last_epoch", None))
+            known.fact["position"] = _plain(attribute(scheduler, "last_epoch"))
         return max(0, by_calls or by_epochs)
 
     def _get(self, scheduler: LRScheduler) -> Known | None:
-        known = self._of.get(scheduler)
+        known: Known | None = self._of.get(scheduler)
         if known is None and len(self._known) < _MOST:
-            opt = getattr(scheduler, "optimizer", None)
-            counter = self._counters.setdefault(opt, [0, -1, 0]) if opt is not None else [0, -1, 0]
+            opt = attribute(scheduler, "optimizer")
+            counter = self._counter(opt) if is_a(opt, Optimizer) else [0, -1, 0]
             self._taken(opt, counter)
-            known = Known(weakref.ref(scheduler), type(scheduler).__name__, self.scene.step, counter=counter)
+            known = Known(weakref.ref(scheduler), name_of(scheduler), self.scene.step, counter=counter)
             known.since = known.before = counter[0]
             known.heard = self._backwards
             known.counted = _counted(scheduler)
@@ -198,14 +199,20 @@ class Schedule(Reader):
             self._known.append(known)
         return known
 
+    def _counter(self, opt: Optimizer) -> list[int]:
+        found: list[int] | None = self._counters.get(opt)
+        if found is None:
+            found = self._counters[opt] = [0, -1, 0]
+        return found
+
     def _describe(self, scheduler: LRScheduler, known: Known) -> None:
         known.fact |= {
             "params": settings(scheduler),
-            "base_lr": max((float(lr) for lr in getattr(scheduler, "base_lrs", None) or ()), default=None),
+            "base_lr": max(_numbers(attribute(scheduler, "base_lrs")), default=None),
         }
 
     def _stepped(self, scheduler: LRScheduler) -> None:
-        if getattr(scheduler, "_is_initial", False):  # its constructor steps it
+        if attribute(scheduler, "_is_initial") is True:  # its constructor steps it
             return
         known = self._get(scheduler)
         if known is None:
@@ -213,13 +220,13 @@ class Schedule(Reader):
         if self._inside:
             known.inner = True
             return
-        for other in getattr(scheduler, "_schedulers", ()):
+        for other in sequence(attribute(scheduler, "_schedulers")):
             part = self._of.get(other)
             if part is not None:
                 part.inner = True
         self.scene.did("schedule")
-        taken = self._taken(getattr(scheduler, "optimizer", None), known.counter)
-        known.fact["position"] = _plain(getattr(scheduler, "last_epoch", None))
+        taken = self._taken(attribute(scheduler, "optimizer"), known.counter)
+        known.fact["position"] = _plain(attribute(scheduler, "last_epoch"))
         known.early += taken == 0
         if known.steps and taken == known.since and self._backwards == known.heard:
             known.double += 1
@@ -229,10 +236,11 @@ class Schedule(Reader):
     def _waited(self, given: tuple[lr_scheduler.ReduceLROnPlateau, Any, float]) -> None:
         """Follow what a scheduler that waits for a plateau is told, and whether it cut the rate."""
         (scheduler, metric, rate), known = given, self._of.get(given[0])
-        value = _plain(float(metric)) if metric is not None else None
+        value = _plain(metric)
         if known is None or value is None:
             return
-        seen = known.fact.setdefault("waits", {"mode": scheduler.mode, "first": value, "last": value, "rises": 0,
+        mode = label(attribute(scheduler, "mode"))
+        seen = known.fact.setdefault("waits", {"mode": mode, "first": value, "last": value, "rises": 0,
                                                "falls": 0, "cuts": 0, "cut_at": None})  # fmt: skip
         seen["rises"] += value > seen["last"]
         seen["falls"] += value < seen["last"]
@@ -245,7 +253,7 @@ class Schedule(Reader):
         if self._behind:
             self._pass_is_cut()
         self._pass_ends()
-        self._loader = id(getattr(loader, "dataset", loader))  # some make a new loader for each epoch
+        self._loader = id(attribute(loader, "dataset", loader))  # some make a new loader for each epoch
         self._began = self._now
 
     def _pass_ends(self) -> None:
@@ -260,9 +268,7 @@ class Schedule(Reader):
 
     def step_ends(self, stream: Stream, opt: Optimizer) -> None:
         """Count the steps of each optimizer."""
-        counter = self._counters.get(opt)
-        if counter is None:
-            counter = self._counters[opt] = [0, -1, 0]
+        counter = self._counter(opt)
         if counter[1] < 0:
             self._taken(opt, counter, seen=1)
         counter[0] = stream.steps - counter[2]
@@ -278,16 +284,16 @@ class Schedule(Reader):
         loader = max(self._passes, key=lambda one: sum(self._passes[one]), default=0)
         lengths = self._passes.get(loader, [])
         begun = self._cut[loader] + (self._now > self._began and self._loader is not None)
-        for number, known in enumerate(self._known):
+        for place, known in enumerate(self._known):
             scheduler = known.ref()
             if scheduler is not None:
                 self._describe(scheduler, known)
                 known.steps += self._look_back(scheduler, known)
-            opt = getattr(scheduler, "optimizer", None)
+            opt = attribute(scheduler, "optimizer") if scheduler is not None else None
             if known.inner:
                 continue
             taken, stream = self._taken(opt, known.counter), known.counter[1]
-            value = {"id": number, "type": known.type, "stream": stream if stream >= 0 else None, "position": 0}
+            value = {"id": place, "type": known.type, "stream": stream if stream >= 0 else None, "position": 0}
             value |= known.fact
             value |= {"optimizer_steps": taken - known.before, "made": known.made, "steps": known.steps}
             value |= {"double": known.double, "early": known.early}
@@ -297,10 +303,10 @@ class Schedule(Reader):
 
 def _counted(scheduler: LRScheduler) -> tuple[int, int]:
     """Return how often a scheduler was stepped by its own counts: of calls, which not all keep, and of epochs."""
-    inner = getattr(scheduler, "_schedulers", None) or (scheduler,)
-    one = scheduler if hasattr(scheduler, "last_epoch") else inner[0]
-    counts = (getattr(one, name, 0) for name in ("_step_count", "last_epoch"))
-    calls, epochs = (int(n) if isinstance(n, (int, float)) and math.isfinite(n) else 0 for n in counts)
+    parts = [scheduler] if attribute(scheduler, "last_epoch") is not None else []
+    one = next(iter([*parts, *sequence(attribute(scheduler, "_schedulers"))]), scheduler)
+    counts = (_plain(attribute(one, name)) for name in ("_step_count", "last_epoch"))
+    calls, epochs = (int(n) if n is not None else 0 for n in counts)
     return calls, epochs
 
 
@@ -308,14 +314,15 @@ def settings(scheduler: LRScheduler) -> dict[str, Any]:
     """Return the numbers that a scheduler was made with."""
     found: dict[str, Any] = {}
     for name in _SETTINGS:
-        value = getattr(scheduler, name, None)
-        if isinstance(value, Counter):
+        value = attribute(scheduler, name)
+        if type(value) is Counter:
             value = sorted(value.elements())
-        value = [_plain(v) for v in value[:_LIST]] if isinstance(value, (list, tuple)) else _plain(value)
-        if value is not None:
-            found[name] = value
-    groups = scheduler.optimizer.param_groups if hasattr(scheduler, "optimizer") else []
-    peaks = [float(group["max_lr"]) for group in groups if "max_lr" in group]
+        many = is_a(value, (list, tuple))
+        plain = [_plain(v) for v in list(sequence(value))[:_LIST]] if many else _plain(value)
+        if plain is not None:
+            found[name] = plain
+    every = groups(attribute(scheduler, "optimizer"))
+    peaks = _numbers([item(group, "max_lr") for group in every])
     if peaks:
         found["max_lr"] = max(peaks)
     return found
@@ -323,15 +330,18 @@ def settings(scheduler: LRScheduler) -> dict[str, Any]:
 
 def _rate(scheduler: LRScheduler) -> float:
     """Return the largest learning rate that a scheduler has set, NaN if that cannot be told."""
-    groups = getattr(getattr(scheduler, "optimizer", None), "param_groups", None) or ()
-    return max((value for group in groups if (value := _plain(group.get("lr"))) is not None), default=math.nan)
+    return max(rates(attribute(scheduler, "optimizer")), default=math.nan)
 
 
 def _plain(value: Any) -> float | int | None:
-    if isinstance(value, Tensor) and value.numel() == 1:
-        value = value.item()
-    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return value if usable else None
+    if type(value) is int:
+        return value
+    found = number(value) if type(value) is not bool else None
+    return found if found is not None and math.isfinite(found) else None
+
+
+def _numbers(values: Any) -> list[float]:
+    return [value for value in map(number, sequence(values)) if value is not None]
 
 
 READER = Schedule

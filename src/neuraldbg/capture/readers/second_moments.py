@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 
 from neuraldbg.capture import elsewhere, op
+from neuraldbg.capture.module_tree import group_tensors, groups, state_of
+from neuraldbg.capture.program_objects import filled, is_a, item, number, sequence
 from neuraldbg.capture.reader import Reader
 from neuraldbg.capture.sampling import ELEMENTS, STREAMS, chosen, joined
+from neuraldbg.capture.tensor_kinds import readable
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from torch.optim import Optimizer
 
     from neuraldbg.capture.params import Watched
@@ -66,12 +67,12 @@ class SecondMoments(Reader):
         if self._fresh is not None:
             self._fresh.add(stream.index)
         if reading or stream.index not in self._members:
-            groups = {id(t): i for i, group in enumerate(opt.param_groups) for t in group["params"]}
+            places = {id(t): i for i, group in enumerate(groups(opt)) for t in group_tensors(group)}
             members = chosen(self.scene.params, opt)
-            self._members[stream.index] = [(w, groups[id(w.ref)]) for w in members]
+            self._members[stream.index] = [(w, places[id(w.ref)]) for w in members]
             while len(self._members) > STREAMS:
                 del self._members[min(index for index in self._members if index != stream.index)]
-        groups_now = opt.param_groups
+        groups_now = groups(opt)
         moments = (_moment(opt, w, groups_now[i]) for w, i in self._members[stream.index] if i < len(groups_now))
         found = [moment for moment in moments if moment is not None]
         if found and (reading or not elsewhere.lies(found[0].state)):
@@ -118,26 +119,27 @@ class SecondMoments(Reader):
         self._members.clear()
 
 
-def _moment(opt: Optimizer, w: Watched, group: Mapping[str, Any]) -> Moment | None:
+def _moment(opt: Optimizer, w: Watched, group: dict[str, Any]) -> Moment | None:
     """Return a weight's second moment; None where the optimizer keeps none in the usual form."""
-    known = opt.state.get(w.ref)
-    gradient, eps = w.ref.grad, group.get("eps")
-    if not known or gradient is None or not isinstance(eps, (int, float)):
+    known = state_of(opt, w.ref)
+    gradient, eps = w.ref.grad, number(item(group, "eps"))
+    if not filled(known) or gradient is None or eps is None:
         return None
-    key = KEYS[0] if KEYS[0] in known else KEYS[1]
-    state = known.get(key)
-    if not isinstance(state, Tensor) or state.shape != gradient.shape:
+    key = KEYS[0] if item(known, KEYS[0]) is not None else KEYS[1]
+    state = item(known, key)
+    if not is_a(state, Tensor) or not readable(state) or state.shape != gradient.shape:
         return None
     if not op.observable(state) or not op.observable(gradient):
         return None
     correction = 1.0
-    betas, count = group.get("betas"), known.get("step")
-    if key == KEYS[0] and isinstance(betas, (tuple, list)) and count is not None:
-        beta2 = float(betas[1])
+    betas, count = list(sequence(item(group, "betas"))), item(known, "step")
+    beta2 = number(betas[1]) if len(betas) > 1 else None
+    if key == KEYS[0] and beta2 is not None and count is not None:
         # On another device to read the count is to wait for it, and after some hundred steps it makes no difference.
-        taken = float(count) if not isinstance(count, Tensor) or count.is_cpu else math.inf
+        late = is_a(count, Tensor) and not count.is_cpu
+        taken = math.inf if late else number(count) or 0.0
         correction = 1 - beta2**taken if 0 < beta2 < 1 else 1.0
-    return Moment(key, state.detach(), gradient.detach(), max(correction, 1e-12), float(eps))
+    return Moment(key, state.detach(), gradient.detach(), max(correction, 1e-12), eps)
 
 
 READER = SecondMoments

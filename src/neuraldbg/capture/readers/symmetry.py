@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.capture.op import observable
+from neuraldbg.capture.program_objects import is_a
 from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
 
@@ -71,7 +72,7 @@ class Symmetry(Reader):
         if ref.dim() < 2 or ref.shape[0] < 2 or not ref.requires_grad or not observable(ref):
             return False
         # Rows of an embedding are not units, and those that no id has asked for stay as they began.
-        return not isinstance(self.scene.hooks.modules.get(w.layer), (nn.Embedding, nn.EmbeddingBag))
+        return not is_a(self.scene.hooks.modules.get(w.layer), (nn.Embedding, nn.EmbeddingBag))
 
     def _read(self, looked: list[Watched]) -> list[dict[str, Any]]:
         numbers: list[Tensor] = []

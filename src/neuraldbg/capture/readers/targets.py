@@ -19,7 +19,9 @@ from neuraldbg.capture.graph import follow, op_name
 from neuraldbg.capture.label_course import Classes, Numbers
 from neuraldbg.capture.label_fit import Reservoir
 from neuraldbg.capture.label_inputs import SAMPLE, features
+from neuraldbg.capture.module_tree import groups
 from neuraldbg.capture.packed import saved
+from neuraldbg.capture.program_objects import item
 from neuraldbg.capture.reader import Reader
 from neuraldbg.capture.token_targets import SHORT, TokenTargets
 from neuraldbg.nouns import FactKey
@@ -198,7 +200,7 @@ class TargetsReader(Reader):
         for slot in self._touched:
             slot.stream = stream.index
         self._touched.clear()
-        if self.scene.reading and any(group.get("maximize") for group in opt.param_groups):
+        if self.scene.reading and any(item(group, "maximize") is True for group in groups(opt)):
             self._maximised.add(stream.index)
 
     def step_closes(self) -> None:

@@ -20,6 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.capture import op
+from neuraldbg.capture.module_tree import named_parameters
+from neuraldbg.capture.program_objects import attribute, is_a, item
 from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
 
@@ -105,9 +107,7 @@ class Ties(Reader):
         """Return pairs of names that stand for one parameter."""
         try:
             first: dict[int, str] = {}
-            named = [
-                (name, first.setdefault(id(p), name)) for name, p in module.named_parameters(remove_duplicate=False)
-            ]
+            named = [(name, first.setdefault(id(p), name)) for name, p in named_parameters(module, duplicates=True)]
             return [(known, name) for name, known in named if known != name][:_PAIRS]
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
             self.scene.tally.caught("reading ties")
@@ -117,7 +117,7 @@ class Ties(Reader):
         if not before:
             return
         try:
-            now = dict(module.named_parameters(remove_duplicate=False))
+            now = dict(named_parameters(module, duplicates=True))
             parted = [(a, b) for a, b in before if now.get(a) is not now.get(b)]
             self._parted += [(weakref.ref(module), a, b, by) for a, b in parted][: _PAIRS - len(self._parted)]
         except Exception:  # noqa: BLE001
@@ -141,7 +141,7 @@ class Ties(Reader):
         holder = module()
         if holder is None:
             return True
-        now = dict(holder.named_parameters(remove_duplicate=False))
+        now = dict(named_parameters(holder, duplicates=True))
         one, other = (self.scene.params.by_id.get(id(now.get(name))) for name in (a, b))
         if one is None or other is None:
             return False
@@ -152,8 +152,8 @@ class Ties(Reader):
     def _search(self, model: str, root: nn.Module) -> list[Pair]:
         modules = self.scene.hooks.modules
         matrices = [w for w in self.scene.params.by_id.values() if w.model == model and w.ref.dim() == 2]
-        embeddings = [w for w in matrices if isinstance(modules.get(w.layer), nn.Embedding)]
-        linears = [w for w in matrices if isinstance(modules.get(w.layer), nn.Linear)]
+        embeddings = [w for w in matrices if is_a(modules.get(w.layer), nn.Embedding)]
+        linears = [w for w in matrices if is_a(modules.get(w.layer), nn.Linear)]
         declared = _declaration(root)
         pairs = chain(_equal_or_declared(embeddings, linears, declared), _turned(linears, declared))
         return list(islice(pairs, _PAIRS))
@@ -189,10 +189,10 @@ class Ties(Reader):
 
 def _declaration(root: nn.Module) -> str:
     """Return how the model says that it ties weights, empty if it does not."""
-    for name, holder in (("config", vars(root).get("config")), ("args", vars(root).get("args")), ("", root)):
-        held = vars(holder) if hasattr(holder, "__dict__") else holder if isinstance(holder, dict) else {}
+    holders = (("config", attribute(root, "config")), ("args", attribute(root, "args")), ("", root))
+    for name, holder in holders:
         for key in DECLARED:
-            if held.get(key) is True:
+            if attribute(holder, key) is True or item(holder, key) is True:
                 return f"{name}.{key}" if name else key
     return ""
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from neuraldbg.capture import op
+from neuraldbg.capture.module_tree import children
+from neuraldbg.capture.program_objects import is_a, name_of, sequence
 from neuraldbg.capture.visits import Visits
 from neuraldbg.nouns import FactKey
 
@@ -34,11 +36,11 @@ class Tokens(Visits):
 
     def chosen(self, modules: dict[str, nn.Module]) -> dict[str, nn.Module]:
         """Return the repeated blocks (members of a list) that hold attention, or the attention layers alone."""
-        mixing = [p for p, m in modules.items() if any(w in f"{p}/{type(m).__name__}".lower() for w in _MIXING)]
-        blocks = {p: m for p, m in modules.items() if p.rpartition(".")[2].isdigit() and len(m._modules) > 0}  # noqa: SLF001
+        mixing = [p for p, m in modules.items() if any(w in f"{p}/{name_of(m)}".lower() for w in _MIXING)]
+        blocks = {p: m for p, m in modules.items() if p.rpartition(".")[2].isdigit() and children(m)}
         around = {above for path in blocks for above in _above(path)}
         holders = {path: m for path, m in blocks.items() if path not in around}
-        found = holders or {p: modules[p] for p in mixing if not isinstance(modules[p], nn.Transformer)}
+        found = holders or {p: modules[p] for p in mixing if not is_a(modules[p], nn.Transformer)}
         return {path: found[path] for path in list(found)[:: -(-len(found) // _LAYERS) or 1]}
 
     def arrives(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
@@ -48,10 +50,10 @@ class Tokens(Visits):
 
     def leaves(self, path: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         """Read what leaves each."""
-        self._note(path, output[0] if isinstance(output, (tuple, list)) and output else output)
+        self._note(path, next(iter(sequence(output)), None) if is_a(output, (tuple, list)) else output)
 
     def _note(self, path: str, x: Any) -> None:
-        if not isinstance(x, Tensor) or x.dim() != 3 or x.shape[1] < _FEWEST or not op.observable(x):
+        if not op.observable(x) or x.dim() != 3 or x.shape[1] < _FEWEST:
             return
         cosine = _cosine(x.detach())
         self._cosines[path] = {"layer": path, "tokens": int(x.shape[1]), "cosine": round(cosine, 4)}
