@@ -1,0 +1,45 @@
+"""Each program of the suite runs bare, under ``neuraldbg run``, and under ``neuraldbg run --overhead full``, and does
+the same to the last bit.
+"""
+
+from __future__ import annotations
+
+import pytest
+from tests.guest.suite import programs
+
+ALL = programs()
+
+
+@pytest.fixture(scope="session")
+def running(request, guests):
+    """The verdicts on all programs whose tests were chosen, begun at once."""
+    chosen = {
+        item.callspec.params["program"].name: item.callspec.params["program"]
+        for item in request.session.items
+        if "running" in getattr(item, "fixturenames", ())
+    }
+    return {name: guests.submit(program) for name, program in chosen.items()}
+
+
+@pytest.mark.parametrize(
+    "program",
+    [pytest.param(one, id=one.name, marks=[pytest.mark.slow] if one.says("slow") else []) for one in ALL],
+)
+def test_does_the_same_when_watched(program, running, record_property):
+    verdict = running[program.name].result()
+    record_property(
+        "guest programs",
+        {
+            "programs": 1,
+            "runs": verdict.runs,
+            "differ": int(bool(verdict.differences)),
+            "not the same twice": int(bool(verdict.unsteady)),
+        },
+    )
+    assert not verdict.differences, "\n".join(verdict.differences[:20])
+
+
+def test_names_are_unique():
+    names = [one.name for one in ALL]
+
+    assert len(set(names)) == len(names)
