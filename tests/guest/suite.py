@@ -39,6 +39,13 @@ _BANNER = re.compile(
     r"\n\S (?:HEALTHY|FAILING|SUSPECT|INCONCLUSIVE) \S+\n.*?(?:\nSee it with: neuraldbg report [^\n]*\n|\Z)", re.DOTALL
 )
 _SAID = re.compile(r"^neuraldbg: .*\n", re.MULTILINE)
+_FRAME = re.compile(
+    r'^ *File "(?:[^"]*/tests/guest/(?:server|child)\.py|[^"]*/neuraldbg/(?:cli/[^"]*|__main__\.py)|<frozen runpy>|[^"]*/torch/nn/modules/module\.py)"'
+    r", line \d+, in .*\n(?:    .*\n)?(?: *[\^~]+ *\n)?",
+    re.M,
+)
+"""A frame of what has started the program, where all of the stack is shown (anomaly mode, faulthandler), and those of
+``Module.__call__``, which takes another way where there are hooks."""
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 
@@ -186,6 +193,9 @@ class Guests:
         verdict = Verdict(program)
         bare = self.outcome(program, "bare")
         verdict.outcomes.append(bare)
+        if bare.status == "timed out":
+            verdict.differences.append("[bare] timed out: not a program of this suite")
+            return verdict
         watched = [self.outcome(program, mode) for mode in MODES[1:]]
         verdict.outcomes += watched
         verdict.runs = 1 + len(watched)
@@ -195,8 +205,6 @@ class Guests:
             verdict.runs += 1
         for mode, each in found:
             verdict.differences += [f"[{mode}] {text}" for key, text in each if key not in verdict.unsteady]
-        if bare.status == "timed out":
-            verdict.differences.append("[bare] timed out: not a program of this suite")
         for one in watched:
             verdict.differences += [f"[{one.mode}] {text}" for text in own_faults(program, one)]
         return verdict
@@ -227,7 +235,7 @@ class Guests:
 
 def _outcome(mode: str, folder: Path, reply: dict[str, Any]) -> Outcome:
     def neutral(text: str) -> str:
-        return _ADDRESS.sub("0x", text.replace(str(folder), "<run>"))
+        return _ADDRESS.sub("0x", _FRAME.sub("", text.replace(str(folder), "<run>")))
 
     stderr = neutral(_text(folder / "stderr"))
     if mode != "bare":
@@ -298,6 +306,8 @@ def differences(bare: Outcome, other: Outcome) -> Iterator[tuple[str, str]]:
             yield "left", "it did not come to its last exit handler" if theirs else "it came to its last exit handler"
             continue
         for key in sorted({*ours, *theirs}):
+            if bare.status == "ended by SIGINT" and key in {"process: sys.excepthook", "torch: ours"}:
+                continue  # silenced, so that the interpreter does not tell of the interrupt a second time
             if ours.get(key) != theirs.get(key):
                 yield f"{kind} {key}", f"{key} is {ours.get(key, 'missing')}, not {theirs.get(key, 'missing')}"
 
