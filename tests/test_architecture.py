@@ -65,7 +65,7 @@ def test_each_file_says_first_what_it_is(path):
 
 @pytest.mark.parametrize("path", SOURCES, ids=name)
 def test_each_file_can_be_read_in_one_sitting(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, "about 200 lines a file: split it"
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 500, "about 200 lines a file; a seam follows the sense"
     assert path.stem not in {"utils", "util", "helpers", "misc", "common"}, "name it after what it holds"
 
 
