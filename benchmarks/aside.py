@@ -51,13 +51,13 @@ class Aside:
         self._hooks: list[tuple[dict[int, Any], dict[int, Any]]] = []
 
     def __enter__(self) -> None:
-        for owner, name, patched, original, own in reversed(self._patches._saved):  # noqa: SLF001
-            assert vars(owner)[name] is patched
-            self._away.append((owner, name, patched))
-            if own:
-                setattr(owner, name, original)
+        for put in reversed(self._patches._saved):  # noqa: SLF001
+            assert vars(put.owner)[put.name] is put.patched
+            self._away.append((put.owner, put.name, put.patched))
+            if put.own:
+                setattr(put.owner, put.name, put.original)
             else:
-                delattr(owner, name)
+                delattr(put.owner, put.name)
         self._hooks = [(table, dict(table)) for table in self._tables if table]
         for table, _ in self._hooks:
             table.clear()

@@ -128,7 +128,7 @@ def test_the_chain_under_a_loss(under, chain, direct):
         train(Mlp(outputs=5), ((x, y % 5) for x, y in some(3)), lambda out, y: F.cross_entropy(under(out), y))
 
     found = term(run)
-    assert (found["chain"], found["direct"], found["sign"]) == (chain, direct, 1)
+    assert (list(found["chain"]), found["direct"], found["sign"]) == (chain, direct, 1)
 
 
 @pytest.mark.parametrize(
