@@ -41,6 +41,17 @@ def train(steps):
         model(torch.randn(3, 4)).square().mean().backward()
         optimizer.step()
 """
+CHAINED = """
+before = signal.getsignal(signal.SIGTERM)
+
+def chained(number, frame):
+    print("mine", flush=True)
+    assert not callable(before)
+    signal.signal(number, before)
+    os.kill(os.getpid(), number)
+
+signal.signal(signal.SIGTERM, chained)
+"""
 DEFAULT = "[<Handlers.SIG_DFL: 0>, <Handlers.SIG_DFL: 0>]\n"
 FOR_EVER = "train(20)\ngo()\ntry:\n    while True:\n        train(1)\nfinally:\n    print('finally')\n"
 
@@ -122,13 +133,7 @@ def test_at_any_moment(place: Place) -> None:
         ("signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))", 7, "exit handler\n"),
         ("print(signal.signal(signal.SIGTERM, signal.SIG_IGN))\nlater = 0.5", 0, "0\nafter\nexit handler\n"),
         (
-            "before = signal.getsignal(signal.SIGTERM)\n"
-            "def chained(number, frame):\n"
-            "    print('mine', flush=True)\n"
-            "    assert not callable(before)\n"
-            "    signal.signal(number, before)\n"
-            "    os.kill(os.getpid(), number)\n"
-            "signal.signal(signal.SIGTERM, chained)",
+            CHAINED,
             -signal.SIGTERM,
             "mine\n",
         ),
