@@ -1,6 +1,7 @@
-"""The native kernel, the only part that needs a compiler. Everything else about the package stands in pyproject.toml.
+"""The native parts, which need a compiler. Everything else about the package stands in pyproject.toml.
 
-It is optional: where it cannot be built the package is installed without it, and reads with torch's operators.
+They are optional. Without the kernel the package reads with torch's operators; without ``_signals``, SIGTERM ends a run
+at once.
 """
 
 from setuptools import Extension, setup
@@ -17,7 +18,14 @@ setup(
             define_macros=[("Py_LIMITED_API", LIMITED)],
             py_limited_api=True,
             optional=True,
-        )
+        ),
+        Extension(
+            "neuraldbg.cli._signals",
+            ["src/neuraldbg/cli/_signals.c"],
+            define_macros=[("Py_LIMITED_API", LIMITED)],
+            py_limited_api=True,
+            optional=True,
+        ),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp310"}},
 )

@@ -25,6 +25,7 @@ from neuraldbg import answers
 from neuraldbg.capture import Capture
 from neuraldbg.capture.checks import check
 from neuraldbg.capture.snapshots import Snapshots
+from neuraldbg.capture.unseen import at_work
 from neuraldbg.config import OVERHEAD, Settings, validated
 from neuraldbg.control import TriggerEngine
 from neuraldbg.detect.watch import Watch
@@ -37,7 +38,7 @@ from neuraldbg.show.notebook import Shown
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
-    from types import TracebackType
+    from types import FrameType, TracebackType
 
     from torch import nn
     from torch.optim import Optimizer
@@ -166,6 +167,11 @@ class NeuralDbg(Shown):
         finally:
             self._recorder.close()
         self._save(self._saved)
+
+    @staticmethod
+    def busy(frame: FrameType | None) -> bool:
+        """Return True if code of a session is at work in a frame, or in one that called it, and not the program's."""
+        return at_work(frame)
 
     @property
     def folder(self) -> Path | None:

@@ -41,6 +41,9 @@ class FakeSession:
         told = {"script": self.script, "argv": self.argv, "outcome": vars(outcome), "options": self.options}
         (self.folder / "told.json").write_text(json.dumps(told))
 
+    def busy(self, frame: Any) -> bool:
+        return False
+
     def diagnose(self) -> Diagnosis:
         import builtins
 

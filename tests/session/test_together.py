@@ -164,7 +164,7 @@ def test_a_session_inside_halts_its_own_model(halt: bool | TriggerEngine) -> Non
     program = Program()
     with NeuralDbg(discover=True) as outer:
         program.train(5)
-        with pytest.raises(TrainingHalted) as halted, NeuralDbg(program.model, halt=halt):
+        with pytest.raises(TrainingHalted) as halted, NeuralDbg(program.model, halt=halt):  # noqa: PT012 (what halts is inside)
             program.train(2)
             before = program.state()[1]
             with torch.no_grad():
@@ -197,7 +197,7 @@ def test_an_experiment_of_one_is_no_training_of_another() -> None:
 def test_an_exception_inside_one_reaches_the_program_and_ends_that_one_alone() -> None:
     program = Program()
     with NeuralDbg(discover=True) as outer:
-        with pytest.raises(KeyError, match="mine"), NeuralDbg(program.model) as dbg:
+        with pytest.raises(KeyError, match="mine"), NeuralDbg(program.model) as dbg:  # noqa: PT012 (the same)
             program.train(2)
             raise KeyError("mine")
         program.train(2)

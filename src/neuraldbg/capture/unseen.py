@@ -9,9 +9,10 @@ in Python there, too, unless it has hooks.
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -25,6 +26,9 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 _ROOM = __name__.rpartition(".")[0]
 _FOLDER = str(Path(__file__).parent)
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+_COMMANDS = _PACKAGE + "cli" + os.sep
+"""``neuraldbg run`` stands below the whole program."""
 _passed_through: dict[int, CodeType] = {}
 """By identity: to compare code is slow."""
 
@@ -36,6 +40,17 @@ def passed_through(function: F) -> F:
         _passed_through[id(code)] = code
         _pass_through(code)
     return function
+
+
+def at_work(frame: FrameType | None) -> bool:
+    """Return True if a frame, or one that called it, is code of ours other than what passes the program's calls on: it
+    may hold a lock, or be about to write what it has read.
+    """
+    while frame is not None and not frame.f_code.co_filename.startswith(_COMMANDS):
+        if frame.f_code.co_filename.startswith(_PACKAGE) and id(frame.f_code) not in _passed_through:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def leave_all() -> None:

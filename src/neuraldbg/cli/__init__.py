@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,20 @@ def main(args: Sequence[str] | None = None) -> int:
     except NeuralDbgError as error:
         sys.stderr.write(f"neuraldbg: {error}\n")
         return 2
+    except FileNotFoundError:
+        if there_is_a_working_directory():
+            raise
+        sys.stderr.write("neuraldbg: the working directory was deleted: go to another one\n")
+        return 2
+
+
+def there_is_a_working_directory() -> bool:
+    """Return False if the folder in which the command or the program works was deleted."""
+    try:
+        os.getcwd()  # noqa: PTH109 (nothing else is loaded yet)
+    except OSError:
+        return False
+    return True
 
 
 def _group() -> LazyGroup:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import sysconfig
 import traceback
@@ -13,10 +14,13 @@ from typing import TYPE_CHECKING
 from neuraldbg.errors import TrainingHalted
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from collections.abc import Iterable
+    from types import FrameType, TracebackType
 
     from neuraldbg.nouns import Outcome
 
+_PACKAGES = f"{os.sep}site-packages{os.sep}"
+"""Of the user's account, or of another environment that is on the path."""
 _OURS = str(Path(__file__).resolve().parents[1]) + os.sep
 
 
@@ -25,6 +29,10 @@ class Ending:
     """What the program's top level raised, if anything, without any frame of ours in its traceback."""
 
     error: BaseException | None = None
+    signal: int = 0
+    """The signal that is about to end it, 0 for none."""
+    frame: FrameType | None = None
+    """The program's frame in which that came."""
 
     @property
     def interrupted(self) -> bool:
@@ -36,6 +44,9 @@ class Ending:
         from neuraldbg.nouns import Outcome  # noqa: PLC0415 (imports numpy, which is the program's to import first)
 
         error = self.error
+        if self.signal:
+            name = signal.Signals(self.signal).name
+            return Outcome("interrupted", f"ended by {name}", _innermost(_stack(self.frame), home))
         if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
             return Outcome("completed")
         where = _users_line(error, home)
@@ -109,14 +120,23 @@ def _users_frames(trace: TracebackType | None) -> TracebackType | None:
 
 def _users_line(error: BaseException, home: Path) -> str:
     """File and line of the innermost frame that is the user's own code, "" if there is none."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    found = _innermost(frames, home)
+    if not found and isinstance(error, SyntaxError) and error.filename:
+        return _innermost([(error.filename, error.lineno or 0)], home)
+    return found
+
+
+def _stack(frame: FrameType | None) -> list[tuple[str, int]]:
+    """Return file and line of the program's frames that are under way, outermost first."""
+    files = [(one.f_code.co_filename, line) for one, line in traceback.walk_stack(frame)][::-1]
+    return [(file, line) for file, line in files if not file.startswith(_OURS)]
+
+
+def _innermost(frames: Iterable[tuple[str, int]], home: Path) -> str:
+    """Return the last of some files and lines that is the user's own code, "" if there is none."""
     libraries = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-    own = [
-        (frame.f_code.co_filename, line)
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if not frame.f_code.co_filename.startswith(("<", *libraries))
-    ]
-    if not own and isinstance(error, SyntaxError) and error.filename:
-        own = [(error.filename, error.lineno or 0)]
+    own = [(file, line) for file, line in frames if not (file.startswith(("<", *libraries)) or _PACKAGES in file)]
     if not own:
         return ""
     file, line = own[-1]

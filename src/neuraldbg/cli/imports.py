@@ -6,8 +6,10 @@ puts into the environment before its own ``import torch`` would come too late.
 
 from __future__ import annotations
 
+import _thread
 import importlib.util
 import sys
+import threading
 from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
+
+
+_AGAIN_S = 0.01
 
 
 def when_imported(name: str, then: Callable[[], None]) -> Callable[[], None]:
@@ -60,7 +65,14 @@ class _Finder(MetaPathFinder):
             vars(loader).pop("exec_module", None)
             original(module)
             self.remove()
-            self.then()
+            try:
+                self.then()
+            except KeyboardInterrupt:
+                # Raised here it would undo an import that is done, and torch cannot be imported twice: it comes again
+                # as soon as the program goes on.
+                again = threading.Timer(_AGAIN_S, _thread.interrupt_main)
+                again.daemon = True
+                again.start()
 
         # Set on this one instance, so that its type, source and resources are what everybody expects.
         loader.exec_module = exec_module  # type: ignore[method-assign]

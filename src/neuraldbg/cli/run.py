@@ -7,23 +7,24 @@ import shlex
 import sys
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from neuraldbg.cli.command import FAILED, Result, fail_on, json_target, json_to, verdict_status, write_json
 from neuraldbg.cli.dashboard import need, port_option
-from neuraldbg.cli.ending import die_interrupted
+from neuraldbg.cli.ending import Ending, die_interrupted
 from neuraldbg.cli.progress import StatusLine
-from neuraldbg.cli.script import execute, resolve
+from neuraldbg.cli.script import execute, here, resolve
+from neuraldbg.cli.termination import Termination
 from neuraldbg.cli.watch import MakeSession, Watch, torch_session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
+    from types import FrameType
 
     from neuraldbg.cli.beside import Beside
-    from neuraldbg.cli.ending import Ending
     from neuraldbg.cli.script import Program
     from neuraldbg.nouns import Diagnosis
 
@@ -63,7 +64,7 @@ class Request:
     quiet: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     """Keywords of the session that differ from their defaults."""
-    home: Path = field(default_factory=Path.cwd)
+    home: Path = field(default_factory=here)
     """Where the user's shell is: the program may go elsewhere."""
     dashboard: bool = False
     port: int | None = None
@@ -114,7 +115,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
     elif port is not None:
         raise click.UsageError("--port is the dashboard's: give --dashboard, too")
     program = resolve(command[0], tuple(command[1:]), module=module)
-    folder = Path(out).absolute() if out else free_folder(Path.cwd() / RUNS, program.stem, time.localtime())
+    folder = here() / out if out else free_folder(here() / RUNS, program.stem, time.localtime())
     options = {**overhead, **({"probes": False} if no_probes else {})}
     request = Request(program, folder, json_target(json_to), fail_on, quiet, options, dashboard=dashboard, port=port)
     return lambda: launch(request)
@@ -140,6 +141,15 @@ def launch(request: Request, make_session: MakeSession = torch_session) -> int:
     beside = _beside(request, stderr)
     status = StatusLine(stderr) if not request.quiet and stderr is not None and stderr.isatty() else None
     watch = Watch(request.program, request.folder, status, make_session, options=request.options)
+
+    def end_by(signal: int, frame: FrameType | None) -> None:
+        if status is not None:
+            status.close()
+        if watch.session is not None:  # else nothing was seen, and there is nothing to wait for
+            _show(request, watch, _finish(watch, Ending(signal=signal, frame=frame)), stderr)
+
+    termination = Termination(end_by, watch.busy)
+    termination.arm()
     watch.arm()
     if status is not None:
         status.listen()
@@ -150,9 +160,11 @@ def launch(request: Request, make_session: MakeSession = torch_session) -> int:
             status.close()
     if not watch.ours:
         return _leave(ending, ending.announce())
+    termination.over()
     diagnosis = _finish(watch, ending)
     code = ending.announce()
     _show(request, watch, diagnosis, stderr)
+    termination.disarm()
     if beside is not None:
         _leave_open(beside, stderr)
     if code == 0 and request.fail_on is not None:

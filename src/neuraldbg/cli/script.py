@@ -47,6 +47,14 @@ class Program:
         return (self.target, *self.args)
 
 
+def here() -> Path:
+    """Return the working directory; a relative path where it was deleted, in which nothing can be made."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path()
+
+
 def resolve(target: str, args: tuple[str, ...] = (), *, module: bool = False) -> Program:
     """Find the program without running any of it; ScriptNotFound says what is wrong and what was perhaps meant."""
     if module:
@@ -84,19 +92,31 @@ def execute(program: Program) -> Ending:
 def _load(program: Program) -> tuple[CodeType, dict[str, Any]]:
     if program.kind == "module":
         sys.argv = ["-m", *program.args]  # what python shows to a package that is imported on the way
-        _first_on_path(os.getcwd())  # noqa: PTH109 (a string is what python puts there)
+        _first_on_path(_working_directory())
         spec = _module_spec(program.target)
         sys.argv[0] = spec.origin or program.target
         return _from_spec(spec)
     sys.argv = [program.target, *program.args]
     if program.kind == "folder":
-        where = os.path.join(os.getcwd(), program.target)  # noqa: PTH109, PTH118 (python does not normalise it)
+        where = _from_here(program.target)
         _first_on_path(where)
         spec_of_main = PathFinder.find_spec("__main__", [where])
         assert spec_of_main is not None
         return _from_spec(spec_of_main)
     _first_on_path(os.path.dirname(os.path.realpath(program.target)))  # noqa: PTH120
-    return _from_file(os.path.join(os.getcwd(), program.target))  # noqa: PTH109, PTH118
+    return _from_file(_from_here(program.target))
+
+
+def _working_directory() -> str:
+    """Return the working directory as a string, which is what python puts on the path; "" where it was deleted."""
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except OSError:
+        return ""
+
+
+def _from_here(path: str) -> str:
+    return os.path.join(_working_directory(), path)  # noqa: PTH118 (python does not normalise it)
 
 
 def _from_file(path: str) -> tuple[CodeType, dict[str, Any]]:
@@ -156,13 +176,13 @@ def _module_spec(name: str) -> ModuleSpec:
 def _first_on_path(folder: str) -> None:
     """Put the program's folder where python puts it, in the place of that of our own command."""
     if not getattr(sys.flags, "safe_path", sys.flags.isolated):  # with -P or -I, neither of the two is there
-        sys.path[0:1] = [folder]
+        sys.path[0:1] = [folder] if folder else []
 
 
 def _find_top(name: str) -> ModuleSpec | None:
-    folder = os.getcwd()  # noqa: PTH109
+    folder = _working_directory()
     try:
-        return PathFinder.find_spec(name, [folder]) or importlib.util.find_spec(name)
+        return PathFinder.find_spec(name, [folder] if folder else []) or importlib.util.find_spec(name)
     except (ImportError, ValueError):
         return None
 

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from neuraldbg.cli.imports import when_imported
+from neuraldbg.cli.script import here
 from neuraldbg.raised import let_pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import FrameType
 
     from neuraldbg.cli.ending import Ending
     from neuraldbg.cli.script import Program
@@ -43,6 +46,9 @@ class Session(Protocol):
 
     def diagnose(self) -> Diagnosis:
         """Explain what was seen."""
+
+    def busy(self, frame: FrameType | None) -> bool:
+        """Return True if code of the session's is at work in a frame or in one that called it."""
 
 
 class MakeSession(Protocol):
@@ -80,8 +86,9 @@ class Watch:
         self.make_session = functools.partial(make_session, **(options or {}))
         self.session: Session | None = None
         self.problems: list[str] = []
-        self.home = Path.cwd()
+        self.home = here()
         self._process = os.getpid()
+        self._starting = False
 
     def arm(self) -> None:
         """Start as soon as the program has imported torch."""
@@ -92,9 +99,17 @@ class Watch:
         """False in a child that the program forked: its ending is not that of the run."""
         return os.getpid() == self._process
 
+    def busy(self, frame: FrameType | None) -> bool:
+        """Return True if code of the session is at work in a frame: it must not be stopped just then."""
+        return self._starting or (self.session is not None and self.session.busy(frame))
+
     def finish(self, ending: Ending) -> Diagnosis | None:
         """Stop, save, and explain; None when that was not possible (see ``problems``)."""
         self._disarm()
+        if self.session is None and not self.problems and _half_imported("torch"):  # a second try would fail
+            self.problems.append("the import of torch did not come to its end: nothing was recorded")
+        if self.session is None and not self.problems and here() == Path():  # there torch ends the process (oneMKL)
+            self.problems.append("the working directory was deleted: nothing was recorded")
         if self.session is None and not self.problems:
             self._start()  # a program without torch still gets its answer: nothing was seen, and what was looked for
         if self.session is None:
@@ -110,6 +125,7 @@ class Watch:
         return diagnosis
 
     def _start(self) -> None:
+        self._starting = True
         try:
             session = self.make_session(
                 out=self.folder, script=self.program.target, argv=self.program.argv, on_step=self.on_step
@@ -118,10 +134,20 @@ class Watch:
         except Exception as error:  # noqa: BLE001 (we run inside the program's `import torch`)
             let_pass(error)
             self._fail("watching could not start, the program runs without it", error)
+        except BaseException:  # Ctrl-C, mostly
+            self.problems.append("watching was interrupted as it began: nothing was recorded")
+            raise
         else:
             self.session = session
+        finally:
+            self._starting = False
 
     def _fail(self, what: str, error: Exception) -> None:
         place = traceback.extract_tb(error.__traceback__)[-1:]
         where = f" ({os.path.basename(place[0].filename)}:{place[0].lineno})" if place else ""  # noqa: PTH119
         self.problems.append(f"{what}: {type(error).__name__}: {error}{where}")
+
+
+def _half_imported(package: str) -> bool:
+    """Return True if the import of a package was interrupted or failed: then parts of it are left."""
+    return package not in sys.modules and any(name.startswith(f"{package}.") for name in list(sys.modules))
