@@ -10,13 +10,14 @@ import json
 import re
 import reprlib
 import sys
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from neuraldbg.nouns.run import OUTCOMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     Name: TypeAlias = "str | tuple[Name, str | int]"
     Check = Callable[[Any, Name], Any]
@@ -43,6 +44,7 @@ _DIGITS = 400
 _COUNTS = ("layers", "seen", "errors", "coarse", "backwards", "models", "optimizers", "passes", "graded", "reached")
 _LISTS = ("never_fired", "notes")
 _NON_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+_NONE: Mapping[str, Any] = MappingProxyType({})
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 57
 _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict = 2, 4, 4
@@ -263,8 +265,11 @@ class Lacking(ValueError):
     """An object has not all the fields that it needs: it is of another version."""
 
 
-def of(must: Mapping[str, Check], may: Mapping[str, Check] = MappingProxyType({})) -> Check:
-    """Return a check of an object by the names of its fields; those that neither names are let through."""
+def of(must: Mapping[str, Check], may: Mapping[str, Check] = _NONE, *joined: tuple[str, ...]) -> Check:
+    """Return a check of an object by the names of its fields; those that neither mapping names are let through.
+
+    Of fields that are ``joined``, all must be there where the first is.
+    """
     known = {**must, **may}
 
     def check(value: Any, name: Name) -> dict[str, Any]:
@@ -272,6 +277,9 @@ def of(must: Mapping[str, Check], may: Mapping[str, Check] = MappingProxyType({}
         for key in must:
             if key not in fields:
                 raise Lacking(f"{spelled(name)} has no {key!r}")
+        for first, *others in joined:
+            if first in fields and (lacking := [key for key in others if key not in fields]):
+                raise Lacking(f"{spelled(name)} has no {lacking[0]!r}")
         return {key: known.get(key, _any)(item, (name, key)) for key, item in fields.items()}
 
     return check
@@ -342,6 +350,17 @@ def one_of(*values: int | str) -> Check:
     return check
 
 
+def word(*values: str) -> Check:
+    """Return a check that passes some words; any other is one of a later version: Lacking."""
+
+    def check(value: Any, name: Name) -> str:
+        if text(value, name) not in values:
+            raise Lacking(f"{spelled(name)} is {short(value)}, which is not known yet")
+        return str(value)
+
+    return check
+
+
 def integer(value: Any, name: Name) -> int:
     """Return an integer that a float holds as well: arithmetic with a few of them stays within 64 bits."""
     if type(value) is not int or abs(value) > FARTHEST:
@@ -378,11 +397,11 @@ def numbered(value: Any, name: Name) -> str:
 
 
 def line(value: Any, name: Name) -> list[Any]:
-    """Return [file, line number, source line]; older versions had no source line."""
+    """Return [file, line number, source line]; the line is empty where it is not known."""
     found = items(value, name)
     if len(found) not in (2, 3):
         raise _wrong(value, name, "a line of code")
-    return [text(found[0], name), count(found[1], name), *(text(code, name) for code in found[2:])]
+    return [text(found[0], name), count(found[1], name), text(found[2], name) if len(found) == 3 else ""]
 
 
 def revived(value: Any) -> Any:

@@ -139,8 +139,10 @@ def _check(found: Blob, header: dict[str, Any], arrays: dict[str, _Array]) -> No
         raise BlobDamaged("a block's header names a scalar twice, or is not clear about bins")
     rows, tabled = found.length, "mean" in arrays
     table = (rows, found.sites, found.stats)
-    if not 0 <= found.stats <= _MOST_STATS or any(type(size) is not int or size < 0 for size in table):
-        raise BlobDamaged(f"a block's header claims {found.stats!r} statistics of {found.sites!r} sites")
+    if not 0 <= found.stats <= _MOST_STATS or any(type(size) is not int or not 0 <= size < 1 << 32 for size in table):
+        raise BlobDamaged(
+            f"a block's header claims {checked.short(found.stats)} statistics of as many sites as {checked.short(found.sites)}"
+        )
     shapes: dict[str, tuple[int, ...]] = {"mean": table, "low": table, "high": table, "seen": table[:2]}
     if found.old:
         shapes |= dict.fromkeys(_PLAIN, (rows,)) | dict.fromkeys(("scalars", "measured"), (rows, len(names)))
@@ -198,6 +200,11 @@ class Blob:
         self.scalars = len(self._names)
         self._alone: Block | None = None
         """Its rows, once read: a run that is followed is laid out again with every new block."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the file."""
+        return len(next(iter(self._arrays.values())).blob)
 
     def columns(self, name: str, wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """Read columns of ``mean``, ``low`` or ``high``, (n,) to (T, n); column i is statistic i % K of site i // K."""

@@ -35,6 +35,7 @@ from neuraldbg.record.checked import (
     text,
     texts,
     wide,
+    word,
 )
 
 if TYPE_CHECKING:
@@ -94,15 +95,15 @@ _group = of(
     },
 )  # fmt: skip
 _optimizer = of(
-    {},
+    {"foreign_no_grad": count, "owned": count},
     {
         "stream": count, "type": text, "groups": each(_group), "foreign_shapes": each(_shape), "decayed_norms": texts,
-        **dict.fromkeys(("foreign", "foreign_no_grad", "frozen", "owned", "idle", "decayed", "undecayed"), count),
+        **dict.fromkeys(("foreign", "frozen", "idle", "decayed", "undecayed"), count),
     },
 )  # fmt: skip
 _optimizer_state = of(
-    {"eps": real, "eps_kept": real},
-    {"stream": count, "key": text, "dtype": text, "params": count, "below_eps": real, "typical": real},
+    {"eps": real, "eps_kept": real, "dtype": text},
+    {"stream": count, "key": text, "params": count, "below_eps": real, "typical": real},
 )
 _window = of({"first": integer, "last": integer, "count": count, "signal": real, "error": real})
 _gradient_course = of({}, {"stream": count, "windows": each(_window)})
@@ -124,17 +125,17 @@ _tokens = of(
     },
 )  # fmt: skip
 _fit = of(
-    {"score": real, "null": real, "z": real, "spread": real},
+    {"samples": count, "score": real, "null": real, "z": real, "spread": real},
     {
-        "samples": count, "features": count, "null_sd": real, "best": text, "best_score": real, "best_z": real,
-        "again": count, "agree": count, "ordinal": real,
+        "features": count, "null_sd": real, "best": text, "best_score": real, "best_z": real, "again": count,
+        "agree": count, "ordinal": real,
     },
+    ("best", "best_score", "best_z"),
 )  # fmt: skip
 _targets = of(
-    {},
+    {"kind": text, "batches": count, "samples": count},
     {
-        "slot": count, "stream": count, "kind": text, "alone": flag, "single": flag, "maximised": flag,
-        "batches": count, "samples": count, "classes": count, "distinct": count, "histogram": _classes,
+        "slot": count, "stream": count, "alone": flag, "single": flag, "maximised": flag, "classes": count, "distinct": count, "histogram": _classes,
         "ignore": wide, "empty": count, "first_empty": _first, "switches": each(integer), "period": count,
         "integral": flag, "values": named_by(numeric, count), "predicted": _predicted, "mask_zeros": real,
         "tokens": _tokens, "fit": _fit,
@@ -146,26 +147,34 @@ _targets = of(
             real,
         ),
     },
+    ("classes", "distinct", "entropy"),
+    ("distinct", "classes"),
+    ("batch_entropy", "same_next", "same_by_chance", "period", "entropy", "distinct"),
+    ("integral", "min", "max", "period"),
 )  # fmt: skip
 _places = named(each(line))
 _precision = of({}, {"autocast": perhaps(text), "param_dtypes": texts, "scaler": flag})
 
 _drawn = of({"op": text}, {"where": _place, "call": text})
 _batch_layer = of({"layer": text, "type": text, "shape": _shape})
+_inside = {
+    True: of({"inside": flag, "column": count, "columns": count, "rows": count}, {"leaf": text}),
+    False: of({"inside": flag}),
+}
 _experiments: dict[str, Check] = {
     "eval_random": of({}, {"random": flag, "draws": each(_drawn)}),
     "batch_mixing": of(
-        {"rows": count, "mixed": flag, "pattern": text, "strength": real},
+        {"rows": count, "mixed": flag, "pattern": word("none", "later", "all", "some"), "strength": real},
         {
             "why_batch": text, "dims": count, "layers": each(_batch_layer), "steady": flag,
             "axis_ops": each(of({"op": text}, {"where": _place, "layer": _layer})),
             "place": perhaps(of({"layer": text, "type": text, "at": text})),
         },
     ),
-    "causality": of({"leaks": flag, "length": count, "at": count, "share": real}, {"layer": _layer, "type": text}),
-    "target_inside": of({"inside": flag}, {"leaf": text, "column": count, "columns": count, "rows": count}),
+    "causality": of({"leaks": flag, "length": count, "at": count, "share": real, "layer": _layer, "type": text}),
+    "target_inside": lambda value, name: _inside[value.get("inside") is True](value, name),
     "input_ignored": of(
-        {"ignored": flag}, {"layer": _layer, "leaves": texts, "zeros": flag, "faded": flag, "output": row(text, _shape)}
+        {"ignored": flag, "leaves": texts}, {"layer": _layer, "zeros": flag, "faded": flag, "output": row(text, _shape)}
     ),
     "padding_mask": of({"inverted": flag, "layer": _layer, "type": text}, {"masks": count}),
     "nonfinite_birth": of(
@@ -186,8 +195,8 @@ def _experiment(value: Any, name: Name) -> dict[str, Any]:
 
 _level = of({"mean": real, "std": real, "low": real, "high": real, "passes": count, "wander": real})
 _columns = of(
-    {"std_min": real, "std_max": real, "offset": real, "worst_mean": real, "worst_std": real},
-    {"worst": integer, "count": count, "constant": count},
+    {"std_min": real, "std_max": real, "offset": real, "worst": integer, "worst_mean": real, "worst_std": real},
+    {"count": count, "constant": count},
 )
 _dataset = of({"trained": flag, "shared": count, "samples": count, "bursts": count})
 _overlap = of(
@@ -196,17 +205,17 @@ _overlap = of(
             ("passes", "mixed", "pure", "shared", "samples", "mixed_shared", "mixed_samples", "again"), count
         ),
         **dict.fromkeys(("seen_before", "twice"), real),
+        "datasets": each(_dataset),
     },
-    {"covered": real, "recall": real, "natural": real, "datasets": each(_dataset)},
+    {"covered": real, "recall": real, "natural": real},
 )
-_workers = of({"workers": count}, {"iterable": text, "dataset": text})
+_alike = of({"how": text, "name": text, "workers": count, "dataset": text})
+_workers = of({"workers": count, "dataset": text}, {"iterable": text})
 _batches = of(
-    {},
+    {"grid": text, "train": perhaps(_level), "skewed": real, "alike": perhaps(_alike)},
     {
         "model": text, "first_eval": integer, "odd": each(row(integer, count)), "floating": flag, "shape": _shape,
-        "grid": text, "grid_eval": text, "columns": perhaps(_columns), "train": perhaps(_level),
-        "eval": perhaps(_level), "skewed": real, "overlap": perhaps(_overlap),
-        "alike": perhaps(of({"how": text, "name": text, "workers": count}, {"dataset": text})),
+        "grid_eval": text, "columns": perhaps(_columns), "eval": perhaps(_level), "overlap": perhaps(_overlap),
         "runs": of(
             {},
             {
@@ -255,50 +264,49 @@ _attention = of(
 )  # fmt: skip
 _variety = of({}, {"leaf": text, "shape": _shape, "across": real, "scale": real, "alike": real, "log_z": perhaps(real)})
 _outputs = of({}, {"part": text, "model": text, "batch": count, "inputs": each(_variety), "outputs": each(_variety)})
-_token_layers = of({}, {"step": integer, "layers": each(of({"layer": text, "tokens": count, "cosine": real}))})
+_token_layers = of({"layers": each(of({"layer": text, "tokens": count, "cosine": real}))}, {"step": integer})
 
-_cut = of({"after": text, "before": text}, {"how": text, "place": _place})
+_cut = of({"after": text, "before": text, "how": word("shared", "shape", "next"), "place": _place})
 _cuts = of({"model": text, "cut": perhaps(_cut), "no_grad": named(_place), "unreached": texts}, {"reached": texts})
 _dry = of(
-    {"dry": count, "backwards": count}, {"leaf": count, "output_grad": perhaps(flag), "place": _place, "step": integer}
+    {"dry": count, "backwards": count, "leaf": count, "output_grad": perhaps(flag), "place": _place, "step": integer}
 )
 _hidden = of({}, {"weights": each(of(
-    {"name": text, "owner": text, "attribute": text, "how": text},
     {
-        "layer": text, "shape": _shape, "holder": text, "parameter": flag, "lone": flag, "feeds": texts,
-        "seen": count, "moved": flag, "first": integer,
+        "name": text, "owner": text, "attribute": text, "how": text, "layer": text, "shape": _shape, "holder": text,
+        "parameter": flag, "lone": flag, "feeds": texts, "seen": count, "moved": flag,
     },
+    {"first": integer},
 ))})  # fmt: skip
 _ties = of({}, {"pairs": each(of(
-    {"a": text, "b": text},
     {
-        "transposed": flag, "started_equal": flag, "equal": flag, "declared": text, "trained": pair(flag),
-        "drifted": _first, "distance": real, "untied": text,
+        "a": text, "b": text, "transposed": flag, "started_equal": flag, "equal": flag, "declared": text,
+        "trained": pair(flag), "distance": real, "untied": text,
     },
+    {"drifted": _first},
 ))})  # fmt: skip
 _copies = of(
-    {"model": text},
     {
-        "names": texts, "of": text, "kind": text, "averaged": _first, "stale_norms": texts, "lag": perhaps(real),
-        **dict.fromkeys(("began_equal", "constant", "follows", "moved", "swapped", "unseen", "apart"), flag),
+        "model": text, "names": texts, "of": text, "kind": text, "averaged": _first, "stale_norms": texts,
+        "lag": perhaps(real),
+        **dict.fromkeys(("began_equal", "constant", "follows", "moved", "swapped"), flag),
         **dict.fromkeys(("evaluated", "first", "last", "written", "refreshed"), integer),
     },
+    {"unseen": flag, "apart": flag},
 )  # fmt: skip
 _evaluation_modes = of(
-    {"model": text},
     {
-        "same": flag, "grad": flag, "first": integer, "dropout": texts, "norms": texts,
-        **dict.fromkeys(
-            ("bursts", "train_bursts", "eval_bursts", "passes", "longest", "repeated", "steps"), count
-        ),
+        "model": text, "same": flag, "grad": flag, "first": integer, "dropout": texts, "norms": texts,
+        **dict.fromkeys(("train_bursts", "eval_bursts", "passes", "longest", "repeated", "steps"), count),
     },
+    {"bursts": count},
 )  # fmt: skip
 _functions = of(
-    {"name": text, "judged": flag},
     {
-        "layer": text, "reason": text, "input": integer, "analytic": real, "numeric": real, "error": real,
+        "name": text, "judged": flag, "input": integer, "analytic": real, "numeric": real, "error": real,
         "place": _place,
     },
+    {"layer": text, "reason": text},
 )  # fmt: skip
 _order = of({"order": texts}, {"stream": count})
 _accumulation = of(
@@ -309,29 +317,24 @@ _accumulation = of(
     },
 )  # fmt: skip
 _clip = of(
-    {},
+    {"scaled": count},
     {
         "kind": text, "limit": real, "scale": real, "worst": real, "first": _first,
         **dict.fromkeys(
-            ("stream", "calls", "right", "after_step", "before_backward", "between", "empty", "scaled", "exceeded"),
+            ("stream", "calls", "right", "after_step", "before_backward", "between", "empty", "exceeded"),
             count,
         ),
     },
 )  # fmt: skip
 _waits = of(
-    {},
-    {
-        "mode": text, "first": real, "last": real, "rises": count, "falls": count, "cuts": count, "cut_at": _first,
-    },
-)  # fmt: skip
+    {"first": real, "last": real, "falls": count, "cuts": count, "cut_at": _first}, {"mode": text, "rises": count}
+)
 _schedule = of(
-    {},
+    {"type": text, "stream": perhaps(count), "made": integer, "steps": integer, "pass_steps": integer},
     {
-        "id": count, "type": text, "stream": perhaps(count), "params": named(checked.any_of(real, each(perhaps(real)))),
-        "position": real, "base_lr": perhaps(real), "waits": _waits,
-        **dict.fromkeys(
-            ("made", "steps", "optimizer_steps", "double", "early", "passes", "pass_steps"), integer
-        ),
+        "id": count, "params": named(checked.any_of(real, each(perhaps(real)))), "position": real,
+        "base_lr": perhaps(real), "waits": _waits,
+        **dict.fromkeys(("optimizer_steps", "double", "early", "passes"), integer),
     },
 )  # fmt: skip
 _memory = of(
@@ -342,9 +345,9 @@ _memory = of(
     },
 )  # fmt: skip
 _resume = of(
-    {},
+    {"lr": perhaps(real)},
     {
-        "id": count, "where": text, "states": count, "keys": texts, "lr": perhaps(real), "numbers": named(real),
+        "id": count, "where": text, "states": count, "keys": texts, "numbers": named(real),
         "model_loaded": _first, "optimizer_loaded": flag, "loaded_steps": flag,
     },
 )  # fmt: skip

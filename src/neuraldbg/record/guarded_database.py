@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from neuraldbg.record import schema
 from neuraldbg.record.codec import MOST_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 TEXT_BYTES = 16 << 20
 """Of one JSON text."""
@@ -124,7 +125,16 @@ def check_sizes(db: sqlite3.Connection, *, parted: bool) -> None:
             raise Unsafe("histogram.body is no blob")
         _check_bodies("histogram", db, db.execute("SELECT ifnull(max(length(body)), 0) FROM histogram").fetchone()[0],
                       TEXT_BYTES)  # fmt: skip
+
+
+@contextmanager
+def bodies(db: sqlite3.Connection) -> Iterator[None]:
+    """Let blocks be fetched, whose sizes were checked; of texts the limit is lower."""
     _limit(db, {"SQLITE_LIMIT_LENGTH": BODY_BYTES + TEXT_BYTES})
+    try:
+        yield
+    finally:
+        _limit(db, {"SQLITE_LIMIT_LENGTH": TEXT_BYTES})
 
 
 def check_body(length: int, rows: int, sites: int) -> None:

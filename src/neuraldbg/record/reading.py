@@ -6,6 +6,7 @@ new is found by comparing lists of blocks, facts and events, which are short. Th
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -120,7 +121,8 @@ class Reading:
         if self._record is not None and len(layout.sites) == len(old.layout.sites) and keys == list(self._blobs):
             return old.history, old.steps
         sites = None if self._own else len(layout.sites)
-        self._blobs = {key: self._blobs.get(key) or _blob(db, key, stats, sites) for key in keys}
+        with nullcontext() if self._own else guarded_database.bodies(db):
+            self._blobs = {key: self._blobs.get(key) or _blob(db, key, stats, sites) for key in keys}
         if not self._own:
             _check_room(self._blobs.values(), sum(int(key[-1]) for key in keys))
         parts: dict[Any, list[codec.Blob]] = {schema.ROWS: [], schema.TABLES: []}
@@ -172,7 +174,9 @@ def stands(db: sqlite3.Connection) -> tuple[RunInfo, int]:
     row = db.execute("SELECT value FROM meta WHERE key = 'info'").fetchone()
     parted = db.execute("PRAGMA user_version").fetchone()[0] >= schema.PARTED
     where = f"WHERE part = '{schema.ROWS}'" if parted else ""
-    blobs = (codec.opened(body) for (body,) in db.execute(f"SELECT body FROM block {where}"))  # noqa: S608 (constants)
+    with guarded_database.bodies(db):
+        blobs = [codec.opened(body) for (body,) in db.execute(f"SELECT body FROM block {where}")]  # noqa: S608 (constants)
+    _check_room(blobs, sum(blob.nbytes for blob in blobs))
     steps = checked.step(sum(int((blob.block() if blob.old else blob.rows()).folded.sum()) for blob in blobs), "steps")
     return schema.info_of(checked.parsed(row[0])) if row else RunInfo(), steps
 

@@ -9,11 +9,16 @@ our own page. All others get a sentence and nothing else.
 from __future__ import annotations
 
 import hashlib
+import io
 import ipaddress
+import json
 import secrets
 import socket
+import traceback
+from contextlib import suppress
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -29,6 +34,12 @@ if TYPE_CHECKING:
 
 MOST = 4 << 20
 """Bytes of a request: what the page sends is its state."""
+DEPTH = 50
+"""Lists and objects of it inside each other."""
+ARRIVED = "neuraldbg.arrived"
+"""The key of a function, in the environment of a request, to be called when all of it is there."""
+_PAGE, ANSWER = str(Path(__file__).parent / "page"), "answer"
+"""Where answers are made, and the function that makes them."""
 _LIBRARIES = "/_dash-component-suites/"
 _ALWAYS = (
     ("X-Content-Type-Options", "nosniff"),
@@ -86,8 +97,12 @@ class Hosts:
 class Guard:
     """The WSGI application that stands in front of another."""
 
-    def __init__(self, app: Application, token: str, hosts: Hosts, content_policy: str) -> None:
+    def __init__(
+        self, app: Application, token: str, hosts: Hosts, content_policy: str, asked: Callable[[Any], bool]
+    ) -> None:
+        """``asked`` tells whether the JSON of a POST is a question that the application can answer."""
         self._app = app
+        self._asked = asked
         self._hosts = hosts
         self._tokens = [token.encode()]
         self._tickets: set[bytes] = set()
@@ -116,9 +131,35 @@ class Guard:
                 HTTPStatus.FORBIDDEN,
                 "This dashboard opens with the address that was printed when it was started: it carries a token.",
             )
-        if environ["REQUEST_METHOD"] == "POST" and not _own_origin(environ):
-            return self._say(start_response, HTTPStatus.FORBIDDEN, "This request comes from another page.")
-        return self._app(environ, self._dressed(environ, start_response))
+        if environ["REQUEST_METHOD"] == "POST":
+            refusal = self._refusal_of_post(environ)
+            if refusal is not None:
+                return self._say(start_response, *refusal)
+        environ.get(ARRIVED, _nothing)()
+        try:
+            return self._app(environ, self._dressed(environ, start_response))
+        except Exception as error:  # noqa: BLE001 (of the page, or of dash: the browser is told, the terminal is not ours)
+            return self._say(start_response, *_failed(environ, error))
+
+    def _refusal_of_post(self, environ: Environ) -> tuple[HTTPStatus, str] | None:
+        """Return why a POST is not answered; None for one whose body is read, and put back for the application."""
+        try:
+            own = _own_origin(environ)
+        except ValueError:
+            return HTTPStatus.BAD_REQUEST, "The Origin of this request is none."
+        if not own:
+            return HTTPStatus.FORBIDDEN, "This request comes from another page."
+        body = _body(environ)
+        if environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() != "application/json":
+            return HTTPStatus.BAD_REQUEST, "The body of a request is JSON, and its type says so."
+        try:
+            question = json.loads(body)
+        except (ValueError, RecursionError):
+            return HTTPStatus.BAD_REQUEST, "The body of this request is no JSON, or not all of it arrived."
+        if _deeper(question, DEPTH) or not self._asked(question):
+            return HTTPStatus.BAD_REQUEST, "The body of this request is no question that this page asks."
+        environ["wsgi.input"] = io.BytesIO(body)
+        return None
 
     def _refusal(self, environ: Environ) -> tuple[HTTPStatus, str] | None:
         if environ.get("HTTP_HOST") not in self._hosts:
@@ -126,7 +167,9 @@ class Guard:
         if environ["REQUEST_METHOD"] not in {"GET", "HEAD", "POST"}:
             return HTTPStatus.METHOD_NOT_ALLOWED, "Only GET and POST."
         length = environ.get("CONTENT_LENGTH") or "0"
-        if not length.isdecimal() or int(length) > MOST or "HTTP_TRANSFER_ENCODING" in environ:
+        # (Only few digits are read: a long number takes long.)
+        plain = length.isascii() and length.isdecimal() and len(length) < 12
+        if not plain or int(length) > MOST or "HTTP_TRANSFER_ENCODING" in environ:
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The request is too large, or does not say how large it is."
         return None
 
@@ -185,6 +228,53 @@ class Guard:
 
 
 def _own_origin(environ: Environ) -> bool:
-    """Whether a POST comes from the page that this server itself gave out; browsers always tell."""
-    origin = urlsplit(environ.get("HTTP_ORIGIN", ""))
+    """Whether a POST comes from the page that this server itself gave out; ValueError for an Origin that is none.
+
+    Browsers always tell.
+    """
+    given = environ.get("HTTP_ORIGIN", "")
+    if not given.isprintable():
+        raise ValueError(given)
+    origin = urlsplit(given)
+    _ = origin.port  # ValueError for a number that no port has
     return origin.scheme in {"http", "https"} and origin.netloc == environ.get("HTTP_HOST")
+
+
+def _body(environ: Environ) -> bytes:
+    """Read the body of a request, as long as it says it is; less where the client ends or waits too long."""
+    left, parts = int(environ.get("CONTENT_LENGTH") or 0), []
+    with suppress(OSError):
+        while left and (part := environ["wsgi.input"].read(left)):
+            parts.append(part)
+            left -= len(part)
+    return b"" if left else b"".join(parts)
+
+
+def _deeper(value: Any, most: int) -> bool:
+    """Return True for a value with lists and objects inside each other more than so many times."""
+    level = [value]
+    while level and most >= 0:
+        level = [item for each in level if isinstance(each, (list, dict))
+                 for item in (each.values() if isinstance(each, dict) else each)]  # fmt: skip
+        most -= 1
+    return bool(level)
+
+
+def _failed(environ: Environ, error: Exception) -> tuple[HTTPStatus, str]:
+    """Return what is told of a request at which the application failed."""
+    if environ.get("PATH_INFO", "").startswith(_LIBRARIES):  # dash raises where there is no such file
+        return HTTPStatus.NOT_FOUND, "There is no such file."
+    if environ["REQUEST_METHOD"] == "POST" and not _ours(error):
+        return HTTPStatus.BAD_REQUEST, "The body of this request does not fit the question that it names."
+    said = f"{type(error).__name__}: {error}".encode("ascii", "backslashreplace").decode()[:300]
+    return HTTPStatus.INTERNAL_SERVER_ERROR, f"An internal error of NeuralDBG: {' '.join(said.split())}"
+
+
+def _ours(error: Exception) -> bool:
+    """Return True for an error out of our own answer, False where dash could not even take the question apart."""
+    frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return any(code.co_filename.startswith(_PAGE) and code.co_name == ANSWER for code in frames)
+
+
+def _nothing() -> None:
+    """Do nothing, for a server that does not ask when a request is there."""

@@ -15,7 +15,8 @@ from neuraldbg.show.dashboard import HOST, PORT
 
 TOKEN = "token"  # noqa: S105 (the name of the parameter)
 _TRIES = 100
-_BACKLOG = 64
+_BACKLOG = 256
+"""Connections that wait for their turn: a page opened anew asks for a dozen files at once."""
 
 
 def listen(host: str = HOST, port: int | None = None, *, expose: bool = False) -> tuple[socket.socket, list[str]]:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg.errors import MissingExtra
 from neuraldbg.show.dashboard import HOST
-from neuraldbg.show.dashboard.guard import Guard, Hosts, policy
+from neuraldbg.show.dashboard.guard import MOST, Guard, Hosts, policy
 from neuraldbg.show.dashboard.port import address, opening
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
 
     from dash import Dash
 
@@ -28,7 +29,8 @@ class Server:
         self._token = token or secrets.token_urlsafe(32)
         self._root = address(listening, host)
         hashes = app.csp_hashes()
-        self._guard = Guard(app.server, self._token, Hosts(host, exposed=expose), policy(hashes))
+        app.server.config["PROPAGATE_EXCEPTIONS"] = True  # to the guard: flask would write a traceback to the terminal
+        self._guard = Guard(app.server, self._token, Hosts(host, exposed=expose), policy(hashes), _asked(app))
         self._wsgi = _server(listening, self._guard)
 
     @property
@@ -46,6 +48,7 @@ class Server:
 
     def stop(self) -> None:
         """Make ``serve`` return; to be called from another thread."""
+        self._wsgi.ending = True
         self._wsgi.shutdown()
 
     def close(self) -> None:
@@ -55,26 +58,48 @@ class Server:
 
 def _server(listening: socket.socket, app: Any) -> Any:
     try:
-        from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler  # noqa: PLC0415 (comes with dash)
+        from neuraldbg.show.dashboard.bounded_server import BoundedServer  # noqa: PLC0415 (needs what comes with dash)
     except ImportError:
         raise MissingExtra("the dashboard", "dashboard") from None
+    return BoundedServer(listening, app, MOST)
 
-    class Quiet(WSGIRequestHandler):
-        """Logs nothing, since requests carry the token; says nothing of what serves; and waits for nobody forever."""
 
-        timeout = 30
-        server_version = "neuraldbg"
+def _asked(app: Dash) -> Callable[[Any], bool]:
+    """Return a function that tells whether the body of a POST asks one of the page's callbacks for what it returns."""
 
-        def version_string(self) -> str:
-            return "neuraldbg"
+    def asked(body: Any) -> bool:
+        if not isinstance(body, dict) or not isinstance(body.get("output"), str):
+            return False
+        known = app.callback_map.get(body["output"])
+        if known is None or known.get("callback") is None:
+            return False
+        changed, outputs = body.get("changedPropIds"), body.get("outputs")
+        return (
+            isinstance(changed, list)
+            and all(isinstance(name, str) for name in changed)
+            and _same(body.get("inputs"), known["inputs"])
+            and _same(body.get("state", []), known["state"])
+            and all(map(_is_named, outputs if isinstance(outputs, list) else [outputs]))
+        )
 
-        def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 (the name is werkzeug's)
-            pass
+    return asked
 
-        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            pass
 
-    host, port = listening.getsockname()[:2]
-    served = ThreadedWSGIServer(host, port, app, Quiet, fd=listening.fileno())
-    listening.close()  # the server has a descriptor of its own
-    return served
+def _same(given: Any, wanted: list[dict[str, Any]]) -> bool:
+    """Return True if what a request gives are the values that a callback wants, in their order."""
+    if not isinstance(given, list) or len(given) != len(wanted):
+        return False
+    return all(
+        _is_named(one) and (isinstance(one, list) or all(one[key] == own[key] for key in ("id", "property")))
+        for one, own in zip(given, wanted, strict=True)
+    )
+
+
+def _is_named(one: Any) -> bool:
+    """Return True for a property of a component, or a list of such: as many as the page has now."""
+    if isinstance(one, list):
+        return all(isinstance(each, dict) and _is_named(each) for each in one)
+    if not isinstance(one, dict) or not isinstance(one.get("property"), str):
+        return False
+    name = one.get("id")
+    return isinstance(name, str) or (isinstance(name, dict) and all(isinstance(part, str) for part in name.values()))

@@ -155,7 +155,7 @@ def _share(case: Case, names: list[str]) -> float:
     """Share of the parameters that are frozen: by elements where sizes were recorded, else by tensors."""
     sizes = _sizes(case)
     if sizes and all(name in sizes for name in case.param_names):
-        return sum(sizes[n] for n in names) / sum(sizes.values())
+        return sum(sizes.get(n, 0.0) for n in names) / sum(sizes.values())
     return len(names) / max(len(case.param_names), len(names), 1)
 
 

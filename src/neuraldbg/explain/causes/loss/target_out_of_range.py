@@ -63,7 +63,7 @@ def judge(case: Case) -> Finding | None:
 
 def _crash(case: Case, message: str) -> Finding | None:
     weigh, match, step = Weighing(), CLASS_ID.search(message), max(0, case.run.steps)
-    classes = next((int(t["classes"]) for t in case.terms if t.get("kind") in ("cross_entropy", "nll")), 0)
+    classes = next((int(t.get("classes") or 0) for t in case.terms if t.get("kind") in ("cross_entropy", "nll")), 0)
     remedy = Remedy("Give the model one output per class, and number the classes from 0.",
                     "assert 0 <= int(target.min()) and int(target.max()) < classes  # before the loss")  # fmt: skip
     if match is not None:

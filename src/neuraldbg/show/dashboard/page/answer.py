@@ -64,7 +64,19 @@ def connect(app: Dash, desk: Desk) -> None:
         grouped = ctx.outputs_grouping["parts"]
         panes = {name: [one["id"]["pane"] for one in grouped[name]] for name in PARTS}
         seen, kept = sight if isinstance(sight, list) else [], zooms if isinstance(zooms, dict) else {}
-        return answer(desk, Page(search, theme, shown or {}, panes, seen, kept))
+        return answer(desk, Page(_text(search), _text(theme) or "", _remembered(shown), panes, seen, kept))
+
+
+def _text(value: Any) -> str | None:
+    """Return a text, None for what is none: the browser is the owner's, but what it sends may be anything."""
+    return value if isinstance(value, str) else None
+
+
+def _remembered(shown: Any) -> dict[str, Any]:
+    """Return what the page was told to remember; nothing where it is not of the types that it was told."""
+    kinds: dict[str, Any] = {"rests": (int, float), "parts": dict, "behind": list, "head": dict}
+    whole = isinstance(shown, dict) and all(isinstance(shown[n], kind) for n, kind in kinds.items() if n in shown)
+    return shown if whole else {}
 
 
 def _in_the_browser(app: Any, theme: str) -> None:
