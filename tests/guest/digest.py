@@ -138,8 +138,9 @@ def _compound(key: str, value: Any, depth: int, seen: frozenset[int], torch: Any
     inner = depth + 1, seen
     if issubclass(type(value), torch.Tensor):
         yield key, _tensor(value)
-        hooks = value._backward_hooks
-        yield f"{key}.hooks", repr([code_of(hook) for hook in (hooks or {}).values()])
+        hooks = map(code_of, (value._backward_hooks or {}).values())
+        # Those on a result that the program has kept live with its graph, and do nothing after the run.
+        yield f"{key}.hooks", repr([hook for hook in hooks if value.is_leaf or "neuraldbg" not in hook])
         yield f"{key}.post_hooks", repr([code_of(h) for h in (value._post_accumulate_grad_hooks or {}).values()])
         if value.is_leaf and value.grad is not None:
             yield f"{key}.grad", _tensor(value.grad)

@@ -39,6 +39,12 @@ _BANNER = re.compile(
     r"\n\S (?:HEALTHY|FAILING|SUSPECT|INCONCLUSIVE) \S+\n.*?(?:\nSee it with: neuraldbg report [^\n]*\n|\Z)", re.DOTALL
 )
 _SAID = re.compile(r"^neuraldbg: .*\n", re.MULTILINE)
+_FRAME = re.compile(
+    r'^ *File "(?:[^"]*/tests/guest/(?:server|child)\.py|[^"]*/neuraldbg/(?:cli/[^"]*|__main__\.py)|<frozen runpy>)"'
+    r", line \d+, in .*\n(?:    .*\n)?(?: *[\^~]+ *\n)?",
+    re.M,
+)
+"""A frame of what has started the program, where all of the stack is shown (anomaly mode, faulthandler)."""
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 
@@ -227,7 +233,7 @@ class Guests:
 
 def _outcome(mode: str, folder: Path, reply: dict[str, Any]) -> Outcome:
     def neutral(text: str) -> str:
-        return _ADDRESS.sub("0x", text.replace(str(folder), "<run>"))
+        return _ADDRESS.sub("0x", _FRAME.sub("", text.replace(str(folder), "<run>")))
 
     stderr = neutral(_text(folder / "stderr"))
     if mode != "bare":
