@@ -165,13 +165,14 @@ def _bare(program: str) -> int:
         __cached__=spec.cached if spec is not None else None,
     )
     sys.modules["__main__"] = main
+    raised: BaseException | None = None
     try:
         exec(compile(Path(path).read_bytes(), path, "exec", dont_inherit=True), vars(main))
-    except SystemExit as error:
-        return _status_of(error)
     except BaseException as error:
-        return _as_python_tells(error)
-    return 0
+        raised = error
+    if raised is None:
+        return 0
+    return _status_of(raised) if isinstance(raised, SystemExit) else _as_python_tells(raised)
 
 
 def _status_of(error: SystemExit) -> int:
@@ -200,11 +201,14 @@ def _as_python_tells(error: BaseException) -> int:
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     if sys.version_info >= (3, 12):
         sys.last_exc = error
+    broken: BaseException | None = None
     try:
         sys.excepthook(type(error), error, error.__traceback__)
     except SystemExit as leaving:
         return _status_of(leaving)
-    except BaseException as broken:
+    except BaseException as its_own:
+        broken = its_own
+    if broken is not None:
         sys.stderr.write("Error in sys.excepthook:\n")
         _lift_our_frames(broken)
         sys.__excepthook__(type(broken), broken, broken.__traceback__)
