@@ -233,7 +233,11 @@ def _module(key: str, value: Any, inner: tuple[int, frozenset[int]]) -> Iterator
         for name, one in dict.items(own.get(group) or {}):
             yield from described(f"{key}.{name}", one, *inner)
     for name, one in own.items():
-        if name not in _HOOKS and name != "_torchdynamo_wrapper_id" and name not in {"_parameters", "_buffers", "_modules"}:
+        if (
+            name not in _HOOKS
+            and name != "_torchdynamo_wrapper_id"
+            and name not in {"_parameters", "_buffers", "_modules"}
+        ):
             yield from described(f"{key}.{name}", one, *inner)
 
 

@@ -83,6 +83,7 @@ class Faults:
         self._run(chosen[0], "full", ["write_places", str(file)])
         self.places = file.read_text("utf-8").splitlines()
         """All functions, by where they stand."""
+        self._able = set(self.places)
         self.reached: dict[str, tuple[float, Program, str]] = {}
         """Those that are called -> seconds, program and mode of the quickest training that does."""
         for found in self._pool.map(self._reach, ((one, mode) for one in chosen for mode in ("default", "full"))):
@@ -106,7 +107,11 @@ class Faults:
         """Return a fault for each function that is called, or for one in so many of them."""
         found = []
         for place, (_, program, mode) in sorted(self.reached.items()):
-            if place.startswith(KEPT_EVEN) or zlib.crc32(f"{kind} {place}".encode()) % one_in:
+            if (
+                place not in self._able
+                or place.startswith(KEPT_EVEN)
+                or zlib.crc32(f"{kind} {place}".encode()) % one_in
+            ):
                 continue
             found.append(Fault(place, kind, program, mode))
         return found

@@ -87,8 +87,16 @@ def observe(path: str) -> None:
 
 
 def places() -> list[str]:
-    """Return all places that a fault can be put into."""
-    return sorted({*_functions, *_inner})
+    """Return all places that a fault can be put into.
+
+    Left out are functions that take the place of one of torch's: they call the ``original``, so a fault of theirs and
+    one of the program cannot be told apart. All that they call besides is here. So is what the guard is made of.
+    """
+    found = []
+    for place, functions in _functions.items():
+        found.append((place, functions[0].__code__))
+        found += [(place_of(code) or "", code) for _, code in _inside(functions[0].__code__, ())]
+    return sorted({place for place, code in found if "original" not in code.co_freevars and code.co_name != "tally"})
 
 
 def write_places(path: str) -> None:
