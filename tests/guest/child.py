@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tests.guest import digest
+from tests.guest import digest, inject
 
 SEED = 20261125
 TYPICAL = """
@@ -50,6 +50,7 @@ def preload(*, watched: bool) -> None:
         for name in _modules_of_a_watched_run():
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
+        inject.index()
     digest.prepare()
     gc.collect()
     gc.freeze()
@@ -83,10 +84,12 @@ def become(request: dict[str, Any]) -> int:
     if request.get("trace"):
         faulthandler.enable((folder / "trace").open("w"), all_threads=True)
     _hide_torch()
-    digest.begin(folder)
+    digest.begin(folder, leave=request.get("leave", False))
     if request.get("prepare"):
         module, function, *arguments = request["prepare"]
         getattr(importlib.import_module(module), function)(*arguments)
+    if request.get("allowance") is not None:
+        _allow(request["allowance"])
     if request["mode"] == "bare":
         return _bare(program)
     from neuraldbg.cli import main
@@ -96,6 +99,14 @@ def become(request: dict[str, Any]) -> int:
     arguments = ["run", *request.get("options", ()), *options, "-o", str(folder / "run"), program]
     sys.argv[:] = ["neuraldbg", *arguments]
     return main(arguments)
+
+
+def _allow(seconds: float) -> None:
+    """Have a session begin with less time than it is given."""
+    from neuraldbg.capture import pace
+
+    made = pace.Governor
+    pace.Governor = lambda overhead, _allowance: made(overhead, seconds)
 
 
 def _redirect(folder: Path) -> None:

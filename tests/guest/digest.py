@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import builtins
+import contextlib
 import gc
 import hashlib
 import json
@@ -44,6 +45,7 @@ _open, _write, _close, _dumps, _sha = os.open, os.write, os.close, json.dumps, h
 
 def install() -> None:
     """Register the exit handler; to be called before anything else registers one."""
+    _where["server"] = sys.modules["__main__"]
     atexit.register(_write_digest)
 
 
@@ -56,9 +58,16 @@ def prepare() -> None:
     _where.update(torch=torch, numpy=np, dispatch=_python_dispatch, exact=_exact_reader(torch))
 
 
-def begin(folder: Path) -> None:
-    """Have this process leave its digest in a folder."""
-    _where.update(folder=folder, pid=os.getpid())
+def begin(folder: Path, *, leave: bool = False) -> None:
+    """Have this process leave its digest in a folder. ``leave``: the values alone, and then end it at once, which saves
+    most of the time.
+    """
+    _where.update(folder=folder, pid=os.getpid(), leave=leave)
+
+
+def ends(status: int) -> None:
+    """Note the exit status that the process is going to have."""
+    _where["status"] = status
 
 
 def _write_digest() -> None:
@@ -72,6 +81,8 @@ def _write_digest() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, part in _PARTS.items():
+            if _where["leave"] and name not in {"random:", "global"}:
+                continue
             try:
                 for key, value in part():
                     found[f"{name}{key}"] = value
@@ -82,6 +93,11 @@ def _write_digest() -> None:
     while data:
         data = data[_write(file, data) :]
     _close(file)
+    if _where["leave"]:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(_where.get("status", 1) & 255)
 
 
 # ---------------------------------------------------------------- values
@@ -217,7 +233,11 @@ def _module(key: str, value: Any, inner: tuple[int, frozenset[int]]) -> Iterator
         for name, one in dict.items(own.get(group) or {}):
             yield from described(f"{key}.{name}", one, *inner)
     for name, one in own.items():
-        if name not in _HOOKS and name not in {"_parameters", "_buffers", "_modules"}:
+        if (
+            name not in _HOOKS
+            and name != "_torchdynamo_wrapper_id"
+            and name not in {"_parameters", "_buffers", "_modules"}
+        ):
             yield from described(f"{key}.{name}", one, *inner)
 
 
@@ -255,10 +275,10 @@ def _hash(value: Any) -> str:
 
 def _globals() -> Iterator[tuple[str, str]]:
     main = sys.modules["__main__"]
+    if main is _where["server"]:  # the program has not even begun
+        return
     for name, value in list(vars(main).items()):
-        if name.startswith("__") and name not in {"__name__", "__file__", "__annotations__", "__warningregistry__"}:
-            continue
-        if type(value) is types.ModuleType:
+        if (name.startswith("__") and name != "__warningregistry__") or type(value) is types.ModuleType:
             continue
         yield from described(f".{name}", value)
 

@@ -42,7 +42,9 @@ def main() -> int:
         return 0
     os.close(requests)
     os.close(replies)
-    return child.become(request)
+    status = child.become(request)
+    digest.ends(status)
+    return status
 
 
 def _serve(requests: int, replies: int) -> dict[str, Any] | None:

@@ -42,7 +42,7 @@ _SAID = re.compile(r"^neuraldbg: .*\n", re.MULTILINE)
 _FRAME = re.compile(
     r'^ *File "(?:[^"]*/tests/guest/(?:server|child)\.py|[^"]*/neuraldbg/(?:cli/[^"]*|__main__\.py)|<frozen runpy>|[^"]*/torch/nn/modules/module\.py)"'
     r", line \d+, in .*\n(?:    .*\n)?(?: *[\^~]+ *\n)?",
-    re.M,
+    re.MULTILINE,
 )
 """A frame of what has started the program, where all of the stack is shown (anomaly mode, faulthandler), and those of
 ``Module.__call__``, which takes another way where there are hooks."""

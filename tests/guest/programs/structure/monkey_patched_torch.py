@@ -39,3 +39,4 @@ for i in range(40):
     opt.step()
 F.linear, nn.Module.__call__, torch.Tensor.backward, torch.optim.SGD.step = lin, call, back, step
 print(count, l.item())
+del lin, call, back, step

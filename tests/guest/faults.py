@@ -1,0 +1,174 @@
+"""Injects a fault into each function of capture, record and detect in turn, while something is trained.
+
+The training must go on to the last bit as it does without us, and end as it does; on standard error stand one sentence
+of ours at most, and the diagnosis. By hand: ``python -m tests.guest.faults [--kind None] [PLACE...]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import zlib
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.guest.suite import Guests, Outcome, Program, differences, programs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+KINDS = ("RuntimeError", "MemoryError", "None")
+TRAININGS = (
+    "autograd/checkpoint_both",
+    "autograd/custom_function",
+    "basics/linear",
+    "basics/long",
+    "modules/many_tiny",
+    "modules/rnn_tbptt",
+    "modules/transformer_fastpath",
+    "optim/autocast_scaler",
+    "optim/dqn",
+    "optim/gan",
+    "optim/handmade",
+    "optim/lbfgs",
+    "optim/manual_updates",
+    "optim/state_dict_surgery",
+    "optim/swa_ema",
+    "tensors/huge_values",
+)
+"""Programs that between them call most of the functions there are."""
+ALLOWANCE_S = 0.05
+"""In the default mode a session begins with so much time, so that a short training has light steps, too."""
+KEPT_EVEN = ("capture/guest.py", "record/checked.py")
+"""The guards themselves: a fault in what keeps faults away cannot be kept away."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault at one place, in one training."""
+
+    place: str
+    kind: str
+    program: Program
+    mode: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a fault did."""
+
+    fault: Fault
+    fired: bool
+    wrong: tuple[str, ...]
+    """Empty where all is as it must be."""
+    told: bool
+    """True if the run says that something went wrong with it."""
+
+
+class Faults:
+    """The trainings, how they end without a fault, and the functions that each of them calls."""
+
+    def __init__(self, guests: Guests, jobs: int = 2) -> None:
+        self.guests = guests
+        self.folder = guests.folder / "faults"
+        self.folder.mkdir(exist_ok=True)
+        self._pool = ThreadPoolExecutor(jobs)
+        self._bare: dict[str, Outcome] = {}
+        self._number = 0
+        chosen = [one for one in programs() if one.name in TRAININGS]
+        file = self.folder / "places"
+        self._run(chosen[0], "full", ["write_places", str(file)])
+        self.places = file.read_text("utf-8").splitlines()
+        """All functions, by where they stand."""
+        self._able = set(self.places)
+        self.reached: dict[str, tuple[float, Program, str]] = {}
+        """Those that are called -> seconds, program and mode of the quickest training that does."""
+        for found in self._pool.map(self._reach, ((one, mode) for one in chosen for mode in ("default", "full"))):
+            for place, seconds, program, mode in found:
+                if place not in self.reached or seconds < self.reached[place][0]:
+                    self.reached[place] = seconds, program, mode
+
+    def _reach(self, what: tuple[Program, str]) -> list[tuple[str, float, Program, str]]:
+        program, mode = what
+        file = self.folder / f"reach-{program.path.stem}-{mode}"
+        outcome = self._run(program, mode, ["observe", str(file)])
+        self._bare.setdefault(program.name, self._run(program, "bare"))
+        return [(place, outcome.cpu, program, mode) for place in file.read_text("utf-8").splitlines()]
+
+    def _run(self, program: Program, mode: str, prepare: list[str] | None = None) -> Outcome:
+        more = {"prepare": ["tests.guest.inject", *prepare]} if prepare else {}
+        allowance = {"allowance": ALLOWANCE_S} if mode == "default" else {}
+        return self.guests.outcome(program, mode, leave=True, **more, **allowance)
+
+    def plan(self, kind: str, one_in: int = 1) -> list[Fault]:
+        """Return a fault for each function that is called, or for one in so many of them."""
+        found = []
+        for place, (_, program, mode) in sorted(self.reached.items()):
+            if (
+                place not in self._able
+                or place.startswith(KEPT_EVEN)
+                or zlib.crc32(f"{kind} {place}".encode()) % one_in
+            ):
+                continue
+            found.append(Fault(place, kind, program, mode))
+        return found
+
+    def inject(self, faults: Iterable[Fault]) -> Iterator[Finding]:
+        """Run all of them."""
+        yield from self._pool.map(self._one, list(faults))
+
+    def _one(self, fault: Fault) -> Finding:
+        self._number += 1
+        fired = self.folder / f"fired-{self._number}-{zlib.crc32(fault.place.encode())}"
+        outcome = self._run(fault.program, fault.mode, ["fault", fault.place, fault.kind, str(fired)])
+        wrong = [text for _, text in differences(self._bare[fault.program.name], outcome)]
+        if len(outcome.said) > 1:
+            wrong.append(f"said {len(outcome.said)} sentences: {''.join(outcome.said)}")
+        return Finding(fault, fired.exists(), tuple(wrong), bool(outcome.said or outcome.errors))
+
+
+def counts(faults: Faults, findings: list[Finding]) -> dict[str, int]:
+    """Return the counts that the suite prints."""
+    return {
+        "faults": len(findings),
+        "fired": sum(one.fired for one in findings),
+        "differ": sum(bool(one.wrong) for one in findings),
+        "said by the run": sum(one.told for one in findings),
+    }
+
+
+def main() -> int:
+    """Inject faults and print what they did."""
+    parser = argparse.ArgumentParser(prog="python -m tests.guest.faults", description=__doc__)
+    parser.add_argument("places", nargs="*", metavar="PLACE", help="part of a place, such as capture/probe.py")
+    parser.add_argument("--kind", choices=KINDS, action="append", help="the kind of fault [default: RuntimeError]")
+    parser.add_argument("--one-in", type=int, default=1, help="only one in so many functions")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--silent", action="store_true", help="name those of which the run says nothing, too")
+    asked = parser.parse_args()
+    began = time.monotonic()
+    guests = Guests(asked.jobs)
+    try:
+        faults = Faults(guests, asked.jobs)
+        print(f"{len(faults.places)} functions, {len(faults.reached)} of them are called", flush=True)
+        plan = [fault for kind in asked.kind or KINDS[:1] for fault in faults.plan(kind, asked.one_in)]
+        plan = [one for one in plan if not asked.places or any(word in one.place for word in asked.places)]
+        findings = []
+        for one in faults.inject(plan):
+            findings.append(one)
+            if one.wrong or (asked.silent and one.fired and not one.told):
+                print(f"{one.fault.kind} in {one.fault.place} ({one.fault.program.name}, {one.fault.mode})")
+                for text in one.wrong[:4]:
+                    print("    " + text[:1500].replace("\n", "\n    "))
+                sys.stdout.flush()
+        print(Counter(counts(faults, findings)), f"{time.monotonic() - began:.0f} s")
+    finally:
+        guests.close()
+    return int(any(one.wrong for one in findings))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
