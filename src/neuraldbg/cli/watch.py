@@ -28,12 +28,16 @@ class Session(Protocol):
     """What the command line asks of a session."""
 
     @property
-    def folder(self) -> Path | None:
-        """The run folder, None when nothing could be written."""
+    def file(self) -> Path | None:
+        """Run file, None if nothing could be written."""
 
     @property
     def problem(self) -> str | None:
-        """Why it could not be written."""
+        """Why it, or a part of it, could not be written."""
+
+    @property
+    def remark(self) -> str | None:
+        """Oddity of the place where it is written that cost nothing of it."""
 
     def start(self) -> object:
         """Begin to watch."""
@@ -49,17 +53,27 @@ class MakeSession(Protocol):
     """Builds a session; the default is ``neuraldbg.session.NeuralDbg``, imported when torch is."""
 
     def __call__(
-        self, *, out: Path, script: str, argv: tuple[str, ...], on_step: OnStep | None, **options: Any
+        self, *, out: Path | None, script: str, argv: tuple[str, ...], on_step: OnStep | None, **options: Any
     ) -> Session:
         """Return a session that has not started. ``options`` are keywords of NeuralDbg."""
 
 
-def torch_session(*, out: Path, script: str, argv: tuple[str, ...], on_step: OnStep | None, **options: Any) -> Session:
+def torch_session(
+    *, out: Path | None, script: str, argv: tuple[str, ...], on_step: OnStep | None, **options: Any
+) -> Session:
     """Return the real session, which finds models, optimizers, losses and steps by itself."""
     from neuraldbg.session import NeuralDbg  # noqa: PLC0415 (imports torch)
 
     session: Session = NeuralDbg(discover=True, out=out, script=script, argv=argv, on_step=on_step, **options)
     return session
+
+
+def working_folder() -> Path | None:
+    """Return the folder that the user's shell is in, None if it was deleted meanwhile."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return None
 
 
 class Watch:
@@ -68,7 +82,7 @@ class Watch:
     def __init__(
         self,
         program: Program,
-        folder: Path,
+        folder: Path | None,
         on_step: OnStep | None,
         make_session: MakeSession = torch_session,
         *,
@@ -80,7 +94,7 @@ class Watch:
         self.make_session = functools.partial(make_session, **(options or {}))
         self.session: Session | None = None
         self.problems: list[str] = []
-        self.home = Path.cwd()
+        self.home = working_folder()
         self._process = os.getpid()
 
     def arm(self) -> None:
@@ -91,6 +105,11 @@ class Watch:
     def ours(self) -> bool:
         """False in a child that the program forked: its ending is not that of the run."""
         return os.getpid() == self._process
+
+    @property
+    def file(self) -> Path | None:
+        """Run file, None if there is none."""
+        return self.session.file if self.session is not None else None
 
     def finish(self, ending: Ending) -> Diagnosis | None:
         """Stop, save, and explain; None when that was not possible (see ``problems``)."""
@@ -106,7 +125,10 @@ class Watch:
             self._fail("the diagnosis failed", error)
             return None
         if self.session.problem:
-            self.problems.append(f"the run was not saved: {self.session.problem}")
+            much = "was not saved" if self.session.file is None else "was not wholly saved"
+            self.problems.append(f"the run {much}: {self.session.problem}")
+        if self.session.remark:
+            self.problems.append(self.session.remark)
         return diagnosis
 
     def _start(self) -> None:
