@@ -17,7 +17,6 @@ import mmap
 import os
 import secrets
 import shutil
-import sqlite3
 import sys
 import tempfile
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from neuraldbg.record import schema
 from neuraldbg.record.run_names import RunName, free_names
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Iterator
 
 _PARTS = ("", "-wal", "-shm")
@@ -254,9 +254,9 @@ def _named(fresh: Path, path: Path) -> None:
         os.link(fresh, path)
     except FileExistsError:
         raise
-    except (
-        OSError
-    ) as error:  # a file system without links: an empty file holds the name until the whole one is in its place
+    except OSError as error:
+        let_pass(error)
+        # A file system without links: an empty file holds the name until the whole one is in its place.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         fresh.replace(path)
 
