@@ -32,7 +32,8 @@ from neuraldbg.detect.watch import Watch
 from neuraldbg.errors import AttachError, ConfigError, TrainingHalted
 from neuraldbg.explain import diagnose, trace
 from neuraldbg.nouns import Diagnosis, Outcome, RunInfo, Unjudged
-from neuraldbg.record import Recorder, RingBuffer, ring_bytes
+from neuraldbg.ranks import own_rank
+from neuraldbg.record import Recorder, RingBuffer, RunName, ring_bytes
 from neuraldbg.show.notebook import Shown
 
 if TYPE_CHECKING:
@@ -141,7 +142,9 @@ class NeuralDbg(Shown):
             message = f"this session {state}"
             raise AttachError(message)
         self._info = replace(self._info, started=time.time())
-        self._recorder = Recorder(self._wanted, self.settings.record, self._info, pull=self._capture.deliver_late)
+        self._recorder = Recorder(
+            self._wanted, self.settings.record, self._info, rank=own_rank().rank, pull=self._capture.deliver_late
+        )
         self._running = True
         try:
             self._capture.start()
@@ -175,13 +178,23 @@ class NeuralDbg(Shown):
 
     @property
     def folder(self) -> Path | None:
-        """Where the run is saved, None if it is kept in memory."""
-        return self._wanted if self._recorder is not None and self._recorder.problem is None else None
+        """Folder that the run is saved in, None if it is kept in memory."""
+        return self.file.parent if self.file is not None else None
+
+    @property
+    def file(self) -> Path | None:
+        """Run file, None if the run is kept in memory. A folder that has a run already gets one beside it."""
+        return self._recorder.path if self._recorder is not None else None
 
     @property
     def problem(self) -> str | None:
-        """Why the run could not be saved, None if nothing is wrong."""
+        """Why the run could not be saved, or not all of it, None if nothing is wrong."""
         return self._recorder.problem if self._recorder is not None else None
+
+    @property
+    def remark(self) -> str | None:
+        """Oddity of the place where the run is saved that cost nothing of it, None if there was none."""
+        return self._recorder.remark if self._recorder is not None else None
 
     @property
     def steps(self) -> int:
@@ -347,16 +360,17 @@ class NeuralDbg(Shown):
         self._recorder.update_info(self._info)
 
     def _save(self, diagnosis: Diagnosis) -> None:
-        folder = self.folder
-        if folder is None:
+        file = self.file
+        if file is None:
             return
+        name = RunName.of(file) or RunName()
         try:
-            (folder / "diagnosis.json").write_text(diagnosis.to_json() + "\n", encoding="utf-8")
+            file.with_name(name.beside("diagnosis")).write_text(diagnosis.to_json() + "\n", encoding="utf-8")
             if diagnosis.verdict == "failing":
-                self._ring.save_json(folder / "crash.json", trigger_reason=diagnosis.summary)
+                self._ring.save_json(file.with_name(name.beside("crash")), trigger_reason=diagnosis.summary)
         except OSError as error:
             assert self._recorder is not None
-            self._recorder.problem = f"cannot write to {folder}: {error}"
+            self._recorder.trouble(f"the diagnosis cannot be written to {file.parent}: {error}")
 
     def _judge(self, stream: int, loss: float | None, grad_norms: Mapping[str, float]) -> str | None:
         """Return why a step must not be applied. Each optimizer has a course of its own: a GAN's two losses do."""

@@ -19,7 +19,9 @@ class FakeSession:
 
     def __init__(self, *, out: Path, script: str, argv: tuple[str, ...], on_step: Any, **options: Any) -> None:
         self.folder: Path | None = out
+        self.file: Path | None = None
         self.problem: str | None = None
+        self.remark: str | None = None
         self.script, self.argv, self.on_step, self.options = script, argv, on_step, options
         self.outcome: Outcome | None = None
 
@@ -32,12 +34,15 @@ class FakeSession:
 
     def stop(self, outcome: Outcome) -> None:
         self.outcome = outcome
-        assert self.folder is not None
+        if self.folder is None:
+            return
         try:
             self.folder.mkdir(parents=True)
         except OSError as error:
             self.problem, self.folder = str(error), None
             return
+        self.file = self.folder / "rank0.ndbg"
+        self.file.touch()
         told = {"script": self.script, "argv": self.argv, "outcome": vars(outcome), "options": self.options}
         (self.folder / "told.json").write_text(json.dumps(told))
 

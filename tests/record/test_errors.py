@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -212,16 +213,32 @@ def test_a_file_that_somebody_ruins_meanwhile_is_told(tmp_path):
     assert recorder.record().steps == record.steps
 
 
-def test_a_disk_that_is_full_at_the_very_end(tmp_path, monkeypatch):
+def filled(tmp_path):
+    """A recorder whose file cannot grow, so that its last steps find no room."""
     recorder = Recorder(tmp_path, RecordSettings(flush_s=60), INFO)
     recorder.flush()
-    recorder._db.execute("PRAGMA max_page_count = 8")
+    recorder._store._db.execute("PRAGMA max_page_count = 8")
     for i in range(100):
-        recorder.put(step(i, sites=200), layout(), ())
+        recorder.put(step(i, sites=200), layout(200), ())
+    return recorder
+
+
+def test_a_disk_that_is_full_at_the_very_end(tmp_path, monkeypatch):
+    recorder = filled(tmp_path)
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: shutil._ntuple_diskusage(2**30, 2**30 - 2**20, 2**20))
     recorder.close()
     assert "full" in recorder.problem
+    assert "Free some space" in recorder.problem
     record = recorder.record()
     assert covered(record.history) == list(range(100))
+
+
+def test_a_disk_that_has_room_again_at_the_end_gets_the_whole_run(tmp_path):
+    recorder = filled(tmp_path)
+    recorder.close()
+    assert (recorder.problem, recorder.path) == (None, tmp_path / "rank0.ndbg")
+    assert covered(read_run(tmp_path).history) == list(range(100))
+    assert [file.name for file in tmp_path.iterdir()] == ["rank0.ndbg"]
 
 
 def test_closing_does_not_wait_for_ever_for_a_disk_that_hangs(tmp_path, monkeypatch):

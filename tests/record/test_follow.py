@@ -20,7 +20,8 @@ from neuraldbg.errors import RunFileError
 from neuraldbg.nouns import STATS, Fact
 from neuraldbg.record import Recorder, codec, read_run
 from neuraldbg.record.follow import Follower, abandoned, look, silence
-from neuraldbg.record.reader import glance, rank_files, run_folders
+from neuraldbg.record.reader import glance
+from neuraldbg.record.run_names import rank_files, run_folders
 
 SMALL = RecordSettings(full_steps=64, budget_mb=4)
 
@@ -151,7 +152,8 @@ def test_a_run_in_the_place_of_another(tmp_path):
     follower = Follower(tmp_path / "rank0.ndbg")
     for number in range(3):
         info = type(INFO)(script=f"train{number}.py", started=number)
-        writer = recorder(tmp_path, info=info)  # moves the one before aside
+        follower.file.unlink(missing_ok=True)  # no run is ever put in the place of another by itself
+        writer = recorder(tmp_path, info=info)
         for i in range(100 + 50 * number):
             writer.put(step(i, sites=number + 1, loss=float(number)), layout(number + 1))
         writer.close()

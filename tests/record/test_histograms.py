@@ -218,7 +218,7 @@ def test_a_fall_back_into_memory_takes_them_along(tmp_path):
     for i in range(0, 40, 8):
         recorder.put(step(i, binned=True), layout())
     recorder.flush()
-    recorder._fall_back(OSError("no space left"))
+    recorder._store._fall_back(recorder._store._file, "no space left")
     recorder.put(step(40, binned=True), layout())
     record = recorder.record()
     recorder.close()

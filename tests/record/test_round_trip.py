@@ -114,7 +114,8 @@ def test_a_run_that_is_there_already_is_kept(tmp_path):
     first, _ = recorded(tmp_path, [step(i) for i in range(3)])
     second, _ = recorded(tmp_path, [step(i) for i in range(5)])
     assert_same(read_run(tmp_path), second)
-    assert_same(read_run(tmp_path / "rank0.1.ndbg"), first)
+    assert_same(read_run(tmp_path / "rank0.ndbg"), first)
+    assert_same(read_run(tmp_path / "rank0-2.ndbg"), second)
 
 
 def test_steps_are_on_disk_without_a_flush(tmp_path):

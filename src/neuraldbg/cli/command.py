@@ -53,7 +53,10 @@ def json_target(given: str | None) -> Path | str | None:
     """
     if given is None or given == "-":
         return given
-    path = Path(given).absolute()
+    try:
+        path = Path(given).absolute()
+    except OSError as error:
+        raise ConfigError(f"--json {given}: the folder that you are in was deleted; give a path from /") from error
     if path.is_dir():
         raise ConfigError(f"--json {given}: this is a folder; give the name of a file")
     if not path.parent.is_dir():

@@ -84,7 +84,7 @@ def COMMAND(  # noqa: N802 (the name is the contract)
 
 def _opened(one: str, other: str | None, ranks: tuple[int, int] | None) -> tuple[tuple[Run, Run], tuple[str, str]]:
     """Read both runs, and find the shortest names that tell them apart."""
-    from neuraldbg.record.reader import find_run  # noqa: PLC0415
+    from neuraldbg.record import find_run  # noqa: PLC0415
     from neuraldbg.saved import Run  # noqa: PLC0415
 
     if (other is None) == (ranks is None):

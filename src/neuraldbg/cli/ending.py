@@ -39,7 +39,7 @@ class Ending:
         """Whether it was ended by Ctrl-C."""
         return isinstance(self.error, KeyboardInterrupt)
 
-    def outcome(self, home: Path) -> Outcome:
+    def outcome(self, home: Path | None) -> Outcome:
         """Return it as the noun that the run file keeps; ``home`` is the folder that paths are shown from."""
         from neuraldbg.nouns import Outcome  # noqa: PLC0415 (imports numpy, which is the program's to import first)
 
@@ -118,7 +118,7 @@ def _users_frames(trace: TracebackType | None) -> TracebackType | None:
     return following
 
 
-def _users_line(error: BaseException, home: Path) -> str:
+def _users_line(error: BaseException, home: Path | None) -> str:
     """File and line of the innermost frame that is the user's own code, "" if there is none."""
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     found = _innermost(frames, home)
@@ -133,7 +133,7 @@ def _stack(frame: FrameType | None) -> list[tuple[str, int]]:
     return [(file, line) for file, line in files if not file.startswith(_OURS)]
 
 
-def _innermost(frames: Iterable[tuple[str, int]], home: Path) -> str:
+def _innermost(frames: Iterable[tuple[str, int]], home: Path | None) -> str:
     """Return the last of some files and lines that is the user's own code, "" if there is none."""
     libraries = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
     own = [(file, line) for file, line in frames if not (file.startswith(("<", *libraries)) or _PACKAGES in file)]
@@ -141,7 +141,7 @@ def _innermost(frames: Iterable[tuple[str, int]], home: Path) -> str:
         return ""
     file, line = own[-1]
     path = Path(file)
-    return f"{path.relative_to(home) if path.is_relative_to(home) else path}:{line}"
+    return f"{path.relative_to(home) if home is not None and path.is_relative_to(home) else path}:{line}"
 
 
 def _exit_status(error: SystemExit) -> int:

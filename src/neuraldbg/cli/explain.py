@@ -20,22 +20,25 @@ STUCK_S = 60.0
 def COMMAND(run: str, json_to: str | None, fail_on: str | None) -> Result:  # noqa: N802 (the name is the contract)
     """Print the diagnosis of RUN.
 
-    RUN is a run folder, a folder above it that holds a single run, or a .ndbg file. Works on a run that is still going
-    or that was killed, and needs no torch.
+    RUN is a run folder, a folder above it that holds a single run, or a .ndbg file. A folder stands for its newest run
+    and its lowest rank. Works on a run that is still going or that was killed, and needs no torch.
     """
     from rich.console import Console  # noqa: PLC0415 (see command.py)
 
-    from neuraldbg.record import find_run  # noqa: PLC0415
+    from neuraldbg.record import find_run, others  # noqa: PLC0415
     from neuraldbg.saved import Run, readable  # noqa: PLC0415
     from neuraldbg.show.terminal.diagnosis import print_diagnosis  # noqa: PLC0415
 
     target = json_target(json_to)
-    loaded = Run.load(run)
+    file = find_run(Path(run))
+    loaded = Run.load(file)
     diagnosis = loaded.diagnose()
     if target != "-":  # standard output is the JSON alone then
-        ending = _ending(find_run(Path(run))) if loaded.info.outcome.kind == "running" else ""
+        ending = _ending(file) if loaded.info.outcome.kind == "running" else ""
         with readable("shown"):
             print_diagnosis(replace(diagnosis, summary=f"{diagnosis.summary}{ending}"), Console())
+    if beside := others(Path(run), file):
+        click.echo(f"neuraldbg: {beside}", err=True)
     problem = write_json(diagnosis, target)
     if problem:
         click.echo(f"neuraldbg: {problem}", err=True)

@@ -24,7 +24,8 @@ from neuraldbg.explain import diagnose
 from neuraldbg.nouns import Diagnosis, RunInfo
 from neuraldbg.nouns.diagnosis import VERDICTS
 from neuraldbg.record.follow import Follower, killed, look
-from neuraldbg.record.reader import glance, rank_files, run_folders
+from neuraldbg.record.reader import glance
+from neuraldbg.record.run_names import RunName, run_files, run_folders
 from neuraldbg.show.dashboard.feed import Entry, Moment
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ GLANCES_S = 0.25
 """How long a scan looks into runs that changed; the rest have their turn at the next."""
 SHARE = 5
 """A thread rests so many times as long as it worked: it takes a sixth of a core at most."""
-_DIAGNOSIS = "diagnosis.json"
 _MOST = 4 << 20
 UNREAD = Diagnosis("inconclusive", "The run is being read")
 
@@ -191,7 +191,7 @@ class RunFeed:
     def _find(self) -> Iterator[_Known]:
         root = self._path
         if root.is_file():
-            named = root.parent.name if root.name == "rank0.ndbg" else root.name
+            named = root.parent.name if root.name == str(RunName()) else root.name
             yield _Known(root, _text(named), _text(named))
             return
         folders = run_folders(root) if root.is_dir() else []
@@ -199,10 +199,12 @@ class RunFeed:
             yield _Known(root / "rank0.ndbg", _text(root.name), _text(root.name))
         for folder in folders:
             base = root.name if folder == root else folder.relative_to(root).as_posix()
-            ranks = rank_files(folder)
-            for rank, file in ranks.items():
-                label = f"{base} rank {rank}" if len(ranks) > 1 else base
-                key = f"{base}/{file.name}" if rank else base
+            files = run_files(folder)
+            several = len({name.rank for name in files}) > 1
+            for name, file in files.items():
+                label = f"{base} rank {name.rank}" if several else base
+                label += f" ({name.number})" if name.number > 1 else ""
+                key = base if name.first else f"{base}/{file.name}"
                 yield _Known(file, _text(key), _text(label), _refusal(file, root))
 
     def _glance(self, known: _Known) -> None:
@@ -212,7 +214,7 @@ class RunFeed:
         if now:
             try:
                 info, steps = glance(known.file)
-                entry = _entry(entry, info, steps, _verdict(known.file.parent, self._path))
+                entry = _entry(entry, info, steps, _verdict(known.file, self._path))
             except RunFileError as error:
                 entry = replace(entry, state="unreadable", problem=str(error))
             except Exception as error:  # noqa: BLE001 (a run that is strange in a new way; the others are still there)
@@ -372,10 +374,10 @@ def _refusal(file: Path, root: Path) -> str:
     return "" if file.is_file() else "It is no file."
 
 
-def _verdict(folder: Path, root: Path) -> str:
+def _verdict(run: Path, root: Path) -> str:
     """Return the verdict that the run itself left, "" if there is none."""
     with suppress(OSError, ValueError, AttributeError, RecursionError):
-        file = (folder / _DIAGNOSIS).resolve(strict=True)
+        file = run.with_name((RunName.of(run) or RunName()).beside("diagnosis")).resolve(strict=True)
         if file.is_file() and file.is_relative_to(root) and file.stat().st_size <= _MOST:
             verdict = json.loads(file.read_bytes()).get("verdict")
             return verdict if verdict in VERDICTS else ""

@@ -31,7 +31,8 @@ def COMMAND(run: str, out: str | None, kind: str | None) -> Result:  # noqa: N80
     The HTML file holds all it needs: it opens from a disk without a network, on a phone and on paper, in light and
     dark. RUN is as for `neuraldbg explain`.
     """
-    from neuraldbg.saved import Run, backgrounds, readable  # noqa: PLC0415 (see command.py)
+    from neuraldbg.record import find_run, others  # noqa: PLC0415 (see command.py)
+    from neuraldbg.saved import Run, backgrounds, readable  # noqa: PLC0415
     from neuraldbg.show.report.write import kind_of, report, write  # noqa: PLC0415
 
     out = out or f"report.{kind or 'html'}"
@@ -39,7 +40,8 @@ def COMMAND(run: str, out: str | None, kind: str | None) -> Result:  # noqa: N80
         kind = kind or kind_of(out)
         if not Path(out).absolute().parent.is_dir():
             raise ConfigError(f"cannot write {out!r}: there is no folder {Path(out).parent}; create it first")
-    record = Run.load(run)
+    file = find_run(Path(run))
+    record = Run.load(file)
     diagnosis = record.diagnose()
     with readable("reported"):
         text = report(record, diagnosis, kind or "html", backgrounds(diagnosis))
@@ -48,4 +50,6 @@ def COMMAND(run: str, out: str | None, kind: str | None) -> Result:  # noqa: N80
     else:
         write(text, out)
         click.echo(f"wrote {out} ({len(text.encode()) / 1000:,.0f} kB)")
+    if beside := others(Path(run), file):
+        click.echo(f"neuraldbg: {beside}", err=True)
     return OK

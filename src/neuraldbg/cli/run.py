@@ -15,9 +15,10 @@ from neuraldbg.cli.command import FAILED, Result, fail_on, json_target, json_to,
 from neuraldbg.cli.dashboard import need, port_option
 from neuraldbg.cli.ending import Ending, die_interrupted
 from neuraldbg.cli.progress import StatusLine
-from neuraldbg.cli.script import execute, here, resolve
+from neuraldbg.cli.script import execute, resolve
 from neuraldbg.cli.termination import Termination
-from neuraldbg.cli.watch import MakeSession, Watch, torch_session
+from neuraldbg.cli.watch import MakeSession, Watch, torch_session, working_folder
+from neuraldbg.ranks import Rank, launched_at, own_rank
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,17 +59,20 @@ class Request:
     """What the user asked for."""
 
     program: Program
-    folder: Path
+    folder: Path | None
+    """Folder that the run is saved in, None if there is no place for it."""
     json: Path | str | None = None
     fail_on: str | None = None
     quiet: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     """Keywords of the session that differ from their defaults."""
-    home: Path = field(default_factory=here)
-    """Where the user's shell is: the program may go elsewhere."""
+    home: Path | None = field(default_factory=working_folder)
+    """Folder that the user's shell is in: the program may go elsewhere. None if it was deleted."""
     dashboard: bool = False
     port: int | None = None
     """Of the dashboard; None for the usual one."""
+    rank: Rank = field(default_factory=Rank)
+    """Place of this process among those that train together."""
 
 
 @click.command(
@@ -109,21 +113,61 @@ def COMMAND(  # noqa: N802 (the name is the contract)
 
     Everything after SCRIPT belongs to the script. Its output, exit status and errors are its own; the diagnosis goes
     to standard error and into the run folder.
+
+    Under torchrun (`torchrun --no-python neuraldbg run -o DIR train.py`) each process writes its own rank<R>.ndbg and
+    diagnosis into DIR, and --json FILE becomes FILE-rank<R> for all but rank 0. Rank 0 prints its diagnosis; another
+    rank prints one line if its own is not healthy.
     """
     if dashboard:
         need()
     elif port is not None:
         raise click.UsageError("--port is the dashboard's: give --dashboard, too")
     program = resolve(command[0], tuple(command[1:]), module=module)
-    folder = here() / out if out else free_folder(here() / RUNS, program.stem, time.localtime())
+    rank = own_rank()
     options = {**overhead, **({"probes": False} if no_probes else {})}
-    request = Request(program, folder, json_target(json_to), fail_on, quiet, options, dashboard=dashboard, port=port)
+    request = Request(
+        program,
+        _folder(out, program.stem),
+        _of_rank(json_target(json_to), rank),
+        fail_on,
+        quiet,
+        options,
+        dashboard=dashboard and not rank.secondary,
+        port=port,
+        rank=rank,
+    )
     return lambda: launch(request)
+
+
+def _folder(out: str | None, stem: str) -> Path | None:
+    """Return the run folder, which need not exist; None where the working folder was deleted and no other is named."""
+    home = working_folder()
+    if out is not None and (home is not None or Path(out).is_absolute()):
+        return Path(out).absolute()
+    if home is None:
+        return None
+    launched = launched_at()
+    if launched is not None:  # the ranks of one machine share a folder, whichever is the first
+        return home / RUNS / _stamped(stem, time.localtime(launched))
+    return free_folder(home / RUNS, stem, time.localtime())
+
+
+def _of_rank(target: Path | str | None, rank: Rank) -> Path | str | None:
+    """Return where this rank's JSON goes: a file of its own; standard output is that of rank 0 alone."""
+    if not rank.rank or target is None:
+        return target
+    if isinstance(target, Path):
+        return target.with_name(f"{target.stem}-rank{rank.rank}{target.suffix}")
+    return None if rank.secondary else target
+
+
+def _stamped(stem: str, now: time.struct_time) -> str:
+    return f"{stem}-{time.strftime('%Y%m%d-%H%M%S', now)}"
 
 
 def free_folder(above: Path, stem: str, now: time.struct_time) -> Path:
     """Return a name for the run folder that nobody has taken yet."""
-    name = f"{stem}-{time.strftime('%Y%m%d-%H%M%S', now)}"
+    name = _stamped(stem, now)
     folder, number = above / name, 1
     while folder.exists():
         number += 1
@@ -175,7 +219,7 @@ def launch(request: Request, make_session: MakeSession = torch_session) -> int:
 
 def _beside(request: Request, stderr: TextIO | None) -> Beside | None:
     """Start the dashboard beside the run, and say where it is."""
-    if not request.dashboard:
+    if not request.dashboard or request.folder is None:
         return None
     from neuraldbg.cli.beside import Beside  # noqa: PLC0415 (only where it is asked for)
 
@@ -219,12 +263,16 @@ def _finish(watch: Watch, ending: Ending) -> Diagnosis | None:
     try:
         return watch.finish(ending)
     except KeyboardInterrupt:  # a second Ctrl-C: the user does not want to wait
-        watch.problems.append(f"the diagnosis was interrupted; `neuraldbg explain {watch.folder}` gives it")
+        watch.problems.append(
+            f"the diagnosis was interrupted; `neuraldbg explain {watch.file or watch.folder}` gives it"
+        )
         return None
 
 
 def _show(request: Request, watch: Watch, diagnosis: Diagnosis | None, stderr: TextIO | None) -> None:
     problems = list(watch.problems)
+    if request.folder is None:
+        problems.append("the run was not saved: the folder that you are in was deleted. Give -o with a path from /")
     if diagnosis is not None and (problem := write_json(diagnosis, request.json)):
         problems.append(problem)
     out = next((s for s in (stderr, sys.stderr, sys.__stderr__) if s is not None and not s.closed), None)
@@ -234,13 +282,16 @@ def _show(request: Request, watch: Watch, diagnosis: Diagnosis | None, stderr: T
         for problem in problems:
             out.write(f"neuraldbg: {problem}\n")
         if diagnosis is not None and not request.quiet:
-            _print(diagnosis, out, watch.session.folder if watch.session else None, request.home)
+            if request.rank.secondary:
+                _print_line(diagnosis, out, watch.file, request)
+            else:
+                _print(diagnosis, out, watch.file, request)
         out.flush()
     except (OSError, ValueError):
         return
 
 
-def _print(diagnosis: Diagnosis, out: TextIO, folder: Path | None, home: Path) -> None:
+def _print(diagnosis: Diagnosis, out: TextIO, file: Path | None, request: Request) -> None:
     from rich.console import Console  # noqa: PLC0415 (only now, and never with --quiet)
 
     from neuraldbg.show.terminal.diagnosis import print_diagnosis  # noqa: PLC0415
@@ -248,9 +299,31 @@ def _print(diagnosis: Diagnosis, out: TextIO, folder: Path | None, home: Path) -
     console = Console(file=out)
     out.write("\n")
     print_diagnosis(diagnosis, console)
-    if folder is not None:
-        place = shlex.quote(str(folder.relative_to(home) if folder.is_relative_to(home) else folder))
-        out.write(f"\nSaved in {place}\nSee it with: neuraldbg report {place}\n")
+    if file is not None:
+        place, beside = _place(file, request)
+        out.write(f"\nSaved in {place}{beside}\nSee it with: neuraldbg report {place}\n")
+
+
+def _print_line(diagnosis: Diagnosis, out: TextIO, file: Path | None, request: Request) -> None:
+    """Say in one line what is wrong with a rank that rank 0 does not speak for; nothing if all is well."""
+    if diagnosis.verdict not in ("failing", "suspect"):
+        return
+    see = f" See it with: neuraldbg explain {_place(file, request)[0]}" if file is not None else ""
+    out.write(f"neuraldbg: rank {request.rank.rank} is {diagnosis.verdict}: {diagnosis.summary}{see}\n")
+
+
+def _place(file: Path, request: Request) -> tuple[str, str]:
+    """Return what to name the run by: its folder, or its file where the folder stands for another; and a remark."""
+    from neuraldbg.record import find_run  # noqa: PLC0415 (imports numpy, which is the program's to import first)
+
+    try:
+        alone = find_run(file.parent) == file
+    except OSError:
+        alone = False
+    first = file.name == f"rank{request.rank.rank}.ndbg"
+    beside = "" if first else ": the folder already held a run, which was left as it is"
+    path, home = file.parent if alone and first else file, request.home
+    return shlex.quote(str(path.relative_to(home) if home is not None and path.is_relative_to(home) else path)), beside
 
 
 def _leave(ending: Ending, code: int) -> int:

@@ -47,14 +47,6 @@ class Program:
         return (self.target, *self.args)
 
 
-def here() -> Path:
-    """Return the working directory; a relative path where it was deleted, in which nothing can be made."""
-    try:
-        return Path.cwd()
-    except OSError:
-        return Path()
-
-
 def resolve(target: str, args: tuple[str, ...] = (), *, module: bool = False) -> Program:
     """Find the program without running any of it; ScriptNotFound says what is wrong and what was perhaps meant."""
     if module:
@@ -92,7 +84,7 @@ def execute(program: Program) -> Ending:
 def _load(program: Program) -> tuple[CodeType, dict[str, Any]]:
     if program.kind == "module":
         sys.argv = ["-m", *program.args]  # what python shows to a package that is imported on the way
-        _first_on_path(_working_directory())
+        _first_on_path(_working_folder())
         spec = _module_spec(program.target)
         sys.argv[0] = spec.origin or program.target
         return _from_spec(spec)
@@ -105,18 +97,6 @@ def _load(program: Program) -> tuple[CodeType, dict[str, Any]]:
         return _from_spec(spec_of_main)
     _first_on_path(os.path.dirname(os.path.realpath(program.target)))  # noqa: PTH120
     return _from_file(_from_here(program.target))
-
-
-def _working_directory() -> str:
-    """Return the working directory as a string, which is what python puts on the path; "" where it was deleted."""
-    try:
-        return os.getcwd()  # noqa: PTH109
-    except OSError:
-        return ""
-
-
-def _from_here(path: str) -> str:
-    return os.path.join(_working_directory(), path)  # noqa: PTH118 (python does not normalise it)
 
 
 def _from_file(path: str) -> tuple[CodeType, dict[str, Any]]:
@@ -173,16 +153,29 @@ def _module_spec(name: str) -> ModuleSpec:
         raise ScriptNotFound(f"{name!r} is a package without a __main__.py: name the module in it") from None
 
 
-def _first_on_path(folder: str) -> None:
+def _working_folder() -> str | None:
+    """Return the folder in which the program runs, None if it was deleted."""
+    try:
+        return os.getcwd()  # noqa: PTH109 (a string is what python puts into its path)
+    except OSError:
+        return None
+
+
+def _from_here(target: str) -> str:
+    """Return the path of a program as python shows it, which does not normalise it."""
+    return os.path.join(_working_folder() or "", target)  # noqa: PTH118
+
+
+def _first_on_path(folder: str | None) -> None:
     """Put the program's folder where python puts it, in the place of that of our own command."""
     if not getattr(sys.flags, "safe_path", sys.flags.isolated):  # with -P or -I, neither of the two is there
-        sys.path[0:1] = [folder] if folder else []
+        sys.path[0:1] = [folder] if folder is not None else []
 
 
 def _find_top(name: str) -> ModuleSpec | None:
-    folder = _working_directory()
+    folder = _working_folder()
     try:
-        return PathFinder.find_spec(name, [folder] if folder else []) or importlib.util.find_spec(name)
+        return PathFinder.find_spec(name, [folder] if folder is not None else []) or importlib.util.find_spec(name)
     except (ImportError, ValueError):
         return None
 

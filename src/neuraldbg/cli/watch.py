@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from neuraldbg.cli.imports import when_imported
-from neuraldbg.cli.script import here
 from neuraldbg.raised import let_pass
 
 if TYPE_CHECKING:
@@ -31,12 +30,16 @@ class Session(Protocol):
     """What the command line asks of a session."""
 
     @property
-    def folder(self) -> Path | None:
-        """The run folder, None when nothing could be written."""
+    def file(self) -> Path | None:
+        """Run file, None if nothing could be written."""
 
     @property
     def problem(self) -> str | None:
-        """Why it could not be written."""
+        """Why it, or a part of it, could not be written."""
+
+    @property
+    def remark(self) -> str | None:
+        """Oddity of the place where it is written that cost nothing of it."""
 
     def start(self) -> object:
         """Begin to watch."""
@@ -55,17 +58,27 @@ class MakeSession(Protocol):
     """Builds a session; the default is ``neuraldbg.session.NeuralDbg``, imported when torch is."""
 
     def __call__(
-        self, *, out: Path, script: str, argv: tuple[str, ...], on_step: OnStep | None, **options: Any
+        self, *, out: Path | None, script: str, argv: tuple[str, ...], on_step: OnStep | None, **options: Any
     ) -> Session:
         """Return a session that has not started. ``options`` are keywords of NeuralDbg."""
 
 
-def torch_session(*, out: Path, script: str, argv: tuple[str, ...], on_step: OnStep | None, **options: Any) -> Session:
+def torch_session(
+    *, out: Path | None, script: str, argv: tuple[str, ...], on_step: OnStep | None, **options: Any
+) -> Session:
     """Return the real session, which finds models, optimizers, losses and steps by itself."""
     from neuraldbg.session import NeuralDbg  # noqa: PLC0415 (imports torch)
 
     session: Session = NeuralDbg(discover=True, out=out, script=script, argv=argv, on_step=on_step, **options)
     return session
+
+
+def working_folder() -> Path | None:
+    """Return the folder that the user's shell is in, None if it was deleted meanwhile."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return None
 
 
 class Watch:
@@ -74,7 +87,7 @@ class Watch:
     def __init__(
         self,
         program: Program,
-        folder: Path,
+        folder: Path | None,
         on_step: OnStep | None,
         make_session: MakeSession = torch_session,
         *,
@@ -86,7 +99,7 @@ class Watch:
         self.make_session = functools.partial(make_session, **(options or {}))
         self.session: Session | None = None
         self.problems: list[str] = []
-        self.home = here()
+        self.home = working_folder()
         self._process = os.getpid()
         self._starting = False
 
@@ -103,12 +116,19 @@ class Watch:
         """Return True if code of the session is at work in a frame: it must not be stopped just then."""
         return self._starting or (self.session is not None and self.session.busy(frame))
 
+    @property
+    def file(self) -> Path | None:
+        """Run file, None if there is none."""
+        return self.session.file if self.session is not None else None
+
     def finish(self, ending: Ending) -> Diagnosis | None:
         """Stop, save, and explain; None when that was not possible (see ``problems``)."""
         self._disarm()
         if self.session is None and not self.problems and _half_imported("torch"):  # a second try would fail
             self.problems.append("the import of torch did not come to its end: nothing was recorded")
-        if self.session is None and not self.problems and here() == Path():  # there torch ends the process (oneMKL)
+        if (
+            self.session is None and not self.problems and working_folder() is None
+        ):  # there torch ends the process (oneMKL)
             self.problems.append("the working directory was deleted: nothing was recorded")
         if self.session is None and not self.problems:
             self._start()  # a program without torch still gets its answer: nothing was seen, and what was looked for
@@ -121,7 +141,10 @@ class Watch:
             self._fail("the diagnosis failed", error)
             return None
         if self.session.problem:
-            self.problems.append(f"the run was not saved: {self.session.problem}")
+            much = "was not saved" if self.session.file is None else "was not wholly saved"
+            self.problems.append(f"the run {much}: {self.session.problem}")
+        if self.session.remark:
+            self.problems.append(self.session.remark)
         return diagnosis
 
     def _start(self) -> None:

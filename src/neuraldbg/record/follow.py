@@ -16,6 +16,7 @@ from neuraldbg.errors import RunDamaged, RunFileError, RunTooNew
 from neuraldbg.nouns import RunRecord
 from neuraldbg.record.reader import read_file
 from neuraldbg.record.reading import Reading
+from neuraldbg.record.run_file import written_here
 
 SILENT_S = 5.0
 """Of a run file that changed since then nobody asks whether it is still written."""
@@ -99,7 +100,7 @@ def abandoned(file: Path) -> bool:
     (https://sqlite.org/walformat.html#wal_locks: byte 128 of the shared memory). To be asked only of a file that has
     been silent: closing the shared memory here drops what locks this process itself has on it.
     """
-    if sys.platform != "linux":  # the layout of the question differs elsewhere
+    if sys.platform != "linux" or written_here(file):  # the layout of the question differs elsewhere
         return False
     import fcntl  # noqa: PLC0415 (only here)
 

@@ -5,7 +5,6 @@ Reads a file that is being written, one that a killed process left, and one on a
 
 from __future__ import annotations
 
-import re
 import shutil
 import sqlite3
 import struct
@@ -14,10 +13,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from neuraldbg.errors import RunDamaged, RunFileError, RunNotFound, RunTooNew
+from neuraldbg.errors import RunDamaged, RunFileError, RunTooNew
 from neuraldbg.raised import let_pass
 from neuraldbg.record import checked, guarded_database, schema
 from neuraldbg.record.reading import Reading, stands
+from neuraldbg.record.run_file import written_here
+from neuraldbg.record.run_names import find_run
 from neuraldbg.record.session_file import read_session
 
 if TYPE_CHECKING:
@@ -25,14 +26,13 @@ if TYPE_CHECKING:
 
     from neuraldbg.nouns import RunInfo, RunRecord
 T = TypeVar("T")
-_RANK_FILE = re.compile(r"rank(\d+)\.ndbg")
 _MAGIC = b"SQLite format 3\x00"
 _DAMAGE = (sqlite3.Error, ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError,
            ValueError, struct.error)  # fmt: skip
 """What reading makes of bytes that are not ours, or not any more: a checksum can be right and all else wrong."""
 
 
-def read_run(path: str | Path, rank: int = 0) -> RunRecord:
+def read_run(path: str | Path, rank: int | None = None) -> RunRecord:
     """Read a run: a run folder, a folder above it that holds a single run, a ``.ndbg`` file, or an exported ``.json``.
 
     Raises RunNotFound, RunDamaged or RunTooNew, each with what to do. The file may be written at the moment, or be
@@ -61,43 +61,6 @@ def _read(file: Path, take: Callable[[sqlite3.Connection], T]) -> T:
         raise RunFileError(f"{file} cannot be read: {error.strerror or error}.") from error
 
 
-def find_run(path: Path, rank: int = 0) -> Path:
-    """Return the run file that a path stands for; RunNotFound says what there is instead."""
-    if path.is_file():
-        return path
-    if not path.is_dir():
-        raise RunNotFound(f"there is no run at {path}: no such file or folder.")
-    name = schema.FILE_NAME.format(rank=rank)
-    if (path / name).is_file():
-        return path / name
-    ranks = rank_files(path)
-    if ranks:
-        raise RunNotFound(f"{path} holds no rank {rank}; it has rank {', '.join(map(str, ranks))}.")
-    runs = sorted((*path.glob(f"*/{name}"), *path.glob(f"*/*/{name}")), key=_age)
-    if len(runs) == 1:
-        return runs[0]
-    if not runs:
-        raise RunNotFound(f"there is no run in {path}: neither it nor a folder below holds a {name}.")
-    listed = "\n".join(f"  {run.parent}" for run in runs[:10])
-    more = f"\n  and {len(runs) - 10} more" if len(runs) > 10 else ""
-    raise RunNotFound(f"{path} holds {len(runs)} runs: name one of them, newest first:\n{listed}{more}")
-
-
-def rank_files(folder: Path) -> dict[int, Path]:
-    """Return the run files of a run folder by rank; none where it is no run folder."""
-    found = {int(match[1]): file for file in folder.iterdir() if (match := _RANK_FILE.fullmatch(file.name))}
-    return dict(sorted(found.items()))
-
-
-def run_folders(path: Path) -> list[Path]:
-    """Return the run folders that a folder stands for: itself, or else those one or two levels below."""
-    if rank_files(path):
-        return [path]
-    found = {file.parent for pattern in ("*/rank*.ndbg", "*/*/rank*.ndbg") for file in path.glob(pattern)
-             if _RANK_FILE.fullmatch(file.name)}  # fmt: skip
-    return sorted(found)
-
-
 def glance(file: Path) -> tuple[RunInfo, int]:
     """Return what a run is and how many steps it has, without its tables; raises what ``read_run`` does."""
     if file.suffix == ".json":
@@ -106,12 +69,9 @@ def glance(file: Path) -> tuple[RunInfo, int]:
     return _read(file, stands)
 
 
-def _age(run: Path) -> float:
-    # Steps go to the log first.
-    return -max(file.stat().st_mtime for file in (run, Path(f"{run}-wal")) if file.exists())
-
-
 def _check_head(file: Path) -> None:
+    if written_here(file):
+        return
     try:
         with file.open("rb") as opened:
             head = opened.read(len(_MAGIC))

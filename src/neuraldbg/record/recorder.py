@@ -1,29 +1,24 @@
 """The recorder: steps enter on the training thread, one background thread writes them, a RunRecord leaves.
 
-On the training thread: ``put`` -> Backlog. On the writer thread, or of whoever flushes: Backlog -> Writer ->
-``rank0.ndbg``, or a database in memory where there is no such file.
+On the training thread: ``put`` -> Backlog. On the writer thread, or of whoever flushes: Backlog -> Store -> the run
+file, or a database in memory where there is no such file.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
-import sqlite3
 import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from neuraldbg.errors import RunFileError
 from neuraldbg.forks import tell_children
 from neuraldbg.nouns import RunInfo, RunRecord
-from neuraldbg.raised import let_pass, swallowing
-from neuraldbg.record import schema
+from neuraldbg.raised import let_pass
 from neuraldbg.record.backlog import Backlog, Batch
 from neuraldbg.record.budget import queue_bytes
-from neuraldbg.record.codec import BlobDamaged
-from neuraldbg.record.reader import load, read_run
-from neuraldbg.record.writer import Writer
+from neuraldbg.record.signal_masks import start_thread, without_size_signal
+from neuraldbg.record.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,11 +28,17 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Event, Fact, Layout, Step
 
 _JOIN_S = 30.0
-"""How long ``close`` waits for a writer that hangs on its disk."""
+"""Seconds that ``close`` waits for a writer that hangs on its disk."""
+_LOCK_END_S = 5.0
+"""Seconds that ``close`` waits for another program to give up its lock on the run file."""
+_MOST_PROBLEMS = 4
+"""Different sentences of one run about its writer: a fault that comes back at every write is said once."""
 
 
 class Recorder:
     """Records a run to ``folder/rank0.ndbg``, or in memory where ``folder`` is None or cannot be written.
+
+    A folder that has a run already gets a second file beside it, ``rank0-2.ndbg``.
 
     Nothing here raises into the training. In a forked child (a DataLoader worker) it does nothing. ``pull`` is called
     by the writer's thread before it looks for steps: whoever holds some back can put them then.
@@ -53,46 +54,54 @@ class Recorder:
         pull: Callable[[], None] | None = None,
     ) -> None:
         self._pull = pull
-        self.path: Path | None = None
-        """The run file; None while the run is kept in memory only."""
         self.dropped = 0
         """Steps that were recorded as part of a bin, because the writer did not keep up, or not at all."""
         self.cpu_s = 0.0
         """Seconds of the processor that the writer's thread has taken."""
-        self.problem: str | None = None
-        """Why the run is not, or not wholly, on disk: one sentence to show once."""
+        self._problems: list[str] = []
+        self._remarks: list[str] = []
         self._info = info
         self._settings = settings
         self._closed = False
         self._forked = False
-        """Whether this is a forked child's copy: a flag, since asking for the process id costs a system call."""
+        """True in a forked child's copy: a flag, since asking for the process id costs a system call."""
         self._backlog = Backlog(settings.queue, queue_bytes(settings))
         self._backlog.inform(info)
         self._backlog_lock = threading.Lock()
         self._db_lock = threading.RLock()
         self._unwritten: Batch | None = None
-        self._db: sqlite3.Connection | None = self._open(folder, rank)
-        self._writer = Writer(self._db, settings)
+        tell_children(self)
+        with without_size_signal():
+            self._store = Store(folder, rank, settings, lambda: self._info)
         self._wake = threading.Event()
         self._stop = False
-        self._thread = threading.Thread(target=self._run, name="neuraldbg-writer", daemon=True)
-        tell_children(self)
         self._drain()
-        self._thread.start()
+        self._thread = threading.Thread(target=self._run, name="neuraldbg-writer", daemon=True)
+        self._alone = not start_thread(self._thread)
+        """True if there is no writer's thread: then the training's own writes, when much waits."""
+        if self._alone:
+            self._remarks.append("the thread that writes the run file could not be started: the training wrote it.")
 
-    def _open(self, folder: Path | None, rank: int) -> sqlite3.Connection:
-        if folder is not None:
-            try:
-                db, self.path = schema.create_file(folder, rank)
-            except Exception as error:  # noqa: BLE001 (whatever is wrong with the place, the run goes on)
-                let_pass(error)
-                self.problem = (
-                    f"the run cannot be saved in {folder} ({_words(error)}): it is kept in memory only. "
-                    "Choose another folder."
-                )
-            else:
-                return db
-        return schema.create_memory()
+    @property
+    def path(self) -> Path | None:
+        """The run file; None while the run is kept in memory only."""
+        return self._store.path
+
+    @property
+    def problem(self) -> str | None:
+        """Sentences on why the run is not, or not wholly, on disk; None if it is."""
+        said = [*([self._store.problem] if self._store.problem else []), *self._problems]
+        return " Later, ".join(said) or None
+
+    @property
+    def remark(self) -> str | None:
+        """Sentences on an oddity that cost nothing of the run; None if there was none."""
+        return " ".join([*([self._store.remark] if self._store.remark else []), *self._remarks]) or None
+
+    def trouble(self, problem: str) -> None:
+        """Add a sentence to ``problem``, once."""
+        if problem not in self._problems and len(self._problems) < _MOST_PROBLEMS:
+            self._problems.append(problem)
 
     def put(self, step: Step, layout: Layout, events: Sequence[Event] = ()) -> None:
         """Record a step and the events that it began or changed. Takes microseconds; keeps the arrays it is given."""
@@ -102,7 +111,9 @@ class Recorder:
             if not self._backlog.put(step, layout, events):
                 self.dropped += 1
             hurry = self._backlog.half_full
-        if hurry and not self._wake.is_set():
+        if hurry and self._alone:
+            self._drain()
+        elif hurry and not self._wake.is_set():
             self._wake.set()
 
     def tell(self, events: Sequence[Event]) -> None:
@@ -129,11 +140,15 @@ class Recorder:
 
     def _noted(self, info: RunInfo) -> RunInfo:
         """Say in the coverage that steps were recorded coarsely: a diagnosis must not look sharper than its record."""
-        if not self.dropped:
+        notes = list(self._store.notes)
+        coverage = dict(info.coverage)
+        if self.dropped:
+            steps = f"{self.dropped:,} steps are recorded in bins, or not at all"
+            notes.append(f"the writer of the run file did not keep up: {steps}")
+            coverage["coarse"] = self.dropped
+        if not notes:
             return info
-        note = f"the writer of the run file did not keep up: {self.dropped:,} steps are recorded in bins, or not at all"
-        notes = [*info.coverage.get("notes", ()), note]
-        return replace(info, coverage={**info.coverage, "notes": notes, "coarse": self.dropped})
+        return replace(info, coverage={**coverage, "notes": [*info.coverage.get("notes", ()), *notes]})
 
     def flush(self) -> None:
         """Store all that was put so far; returns when it is stored."""
@@ -147,15 +162,19 @@ class Recorder:
         self._closed = True
         self._stop = True
         self._wake.set()
-        self._thread.join(_JOIN_S)
-        if self._thread.is_alive():
-            self._tell(f"the disk of {self.path} does not answer: the last steps of the run may not be saved.")
-            return
-        self._drain()
-        with self._db_lock:
-            if self.path is not None and self._db is not None:
-                self._leave_file(self._db)
-                self._db = None
+        if not self._alone:
+            self._thread.join(_JOIN_S)
+            if self._thread.is_alive():
+                self.trouble(f"the disk of {self.path} does not answer: the last steps of the run may not be saved.")
+                return
+        until = time.monotonic() + _LOCK_END_S
+        self._drain(last=True)
+        while self._store.locked and time.monotonic() < until:
+            time.sleep(0.1)
+            self._drain(last=True)
+        self._drain(at_once=True)
+        with self._db_lock, without_size_signal():
+            self._store.finish()
 
     def record(self) -> RunRecord:
         """Return the run as recorded so far, read in the same way as a file is.
@@ -164,107 +183,75 @@ class Recorder:
         """
         if self._forked:
             return RunRecord(info=self._info)
-        self.flush()
-        with self._db_lock:
-            if self._db is None:
-                assert self.path is not None
-                return read_run(self.path)
-            try:
-                return load(self._db, str(self.path or "the run in memory"))
-            except RunFileError as error:
-                if self.path is None:
-                    raise
-                self._fall_back(error)
-                return load(self._db, "the run in memory")
+        if not self._closed:
+            self._drain(at_once=True)
+        with self._db_lock, without_size_signal():
+            return self._store.load()
 
     def _run(self) -> None:
         # Half of the promised time: a step that comes just after a look is written at the next.
         pause = self._settings.flush_s / 2
-        while not self._stop:
-            self._wake.wait(pause)
-            self._wake.clear()
+        try:
+            while not self._stop:
+                self._wake.wait(pause)
+                self._wake.clear()
+                self._turn()
+                self.cpu_s = time.thread_time()
+        except BaseException as error:  # noqa: BLE001 (above is the program's threading.excepthook alone)
+            self._caught("the thread that writes the run file ended, the training writes it from there on", error)
+        finally:
+            self._alone = not self._stop  # whatever ended the thread early, the training writes from now on
+
+    def _turn(self) -> None:
+        """Fetch what others hold back, and write what waits. A fault is told, and the next turn tries again."""
+        try:
             if self._pull is not None and not self._stop:
                 self._pull()
-            self._drain()
-            self.cpu_s = time.thread_time()
+        except Exception as error:  # noqa: BLE001 (told, and raised under our own tests)
+            let_pass(error)
+            self._caught("steps that were held back could not be fetched", error)
+        self._drain()
 
-    def _drain(self) -> None:
-        """Write what waits. Whoever calls, one at a time; a batch is given up only once it is stored."""
-        with self._db_lock:
-            if self._unwritten is not None:  # what an interrupt left
-                self._store(self._unwritten)
-            with self._backlog_lock:
-                self._unwritten = self._backlog.take()
-            self._store(self._unwritten)
+    def _drain(self, *, at_once: bool = False, last: bool = False) -> None:
+        """Write what waits. Whoever calls, one at a time; a batch is given up only once it is stored.
 
-    def _store(self, batch: Batch) -> None:
+        ``at_once`` stores it in memory where the file cannot be had at the moment; ``last`` tries to return from there.
+        """
+        with self._db_lock, without_size_signal():
+            self._tend(last=last)
+            if self._unwritten is not None:  # what an interrupt left, or a lock keeps
+                self._write(self._unwritten, at_once=at_once)
+            if self._unwritten is None:
+                with self._backlog_lock:
+                    self._unwritten = self._backlog.take()
+                self._write(self._unwritten, at_once=at_once)
+
+    def _tend(self, *, last: bool) -> None:
         try:
-            if batch:
-                self._write(batch)
-        except Exception as error:
+            self._store.tend(at_once=last)
+        except Exception as error:  # noqa: BLE001 (as above)
+            let_pass(error)
+            self._caught("the run file could not be written again", error)
+
+    def _write(self, batch: Batch, *, at_once: bool) -> None:
+        try:
+            if batch and not self._store.write(batch, at_once=at_once):
+                return
+        except Exception as error:  # noqa: BLE001 (as above)
             let_pass(error)  # the batch is stored later
             self.dropped += len(batch.steps)
             self._unwritten = None
-            self._tell(f"some steps could not be recorded ({type(error).__name__}: {error}).")
-            # A debugger must not take the training down; in its own tests it must not hide its bugs.
-            if os.environ.get("NEURALDBG_STRICT"):
-                raise
+            self._caught("some steps could not be recorded", error)
         self._unwritten = None
+        for misfit in self._store.misfits[:1]:
+            self._caught("a fact could not be recorded", ValueError(misfit))
 
-    def _write(self, batch: Batch) -> None:
-        try:
-            self._writer.write(batch)
-        except (sqlite3.Error, OSError, BlobDamaged) as error:
-            let_pass(error)
-            if self.path is None:
-                raise
-            self._fall_back(error)
-            self._writer.write(batch)
-        for misfit in self._writer.misfits[:1]:
-            self._tell(f"a fact could not be recorded ({misfit}).")
-            if os.environ.get("NEURALDBG_STRICT"):
-                raise ValueError(misfit)
-
-    def _fall_back(self, error: Exception) -> None:
-        """Go on in memory, with all that was recorded."""
-        assert self._db is not None
-        where, old = self.path, self._db
-        self._db, whole = schema.rescue(old)
-        self._writer = Writer(self._db, self._settings)
-        self._writer.write(Batch(info=self._info))
-        self.path = None
-        lost = "" if whole else " Part of what was recorded before could not be read back from it."
-        self._tell(
-            f"the run file {where} cannot be written any more ({_words(error)}): from here on the run is kept in "
-            f"memory only.{lost} Free some space, or choose another folder."
-        )
-        _close_quietly(old)
-
-    def _leave_file(self, db: sqlite3.Connection) -> None:
-        """Make the file one that can be read anywhere: without companions, also on a read-only disk."""
-        with swallowing():  # somebody may read it just now: the file is whole with its log, too
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            db.execute("PRAGMA journal_mode = DELETE")
-        _close_quietly(db)
+    def _caught(self, what: str, error: BaseException) -> None:
+        """Tell of an error of ours: a debugger must not take the training down; in its own tests it must not hide."""
+        self.trouble(f"{what} ({type(error).__name__}: {error}).")
+        if os.environ.get("NEURALDBG_STRICT") and isinstance(error, Exception):
+            raise error
 
     def in_child(self) -> None:
-        """Do nothing more in a forked child, and keep the parent's connection from ever being closed there.
-
-        A child that closes an inherited connection can remove the parent's locks and log
-        (https://sqlite.org/howtocorrupt.html#_carrying_an_open_database_file_across_a_fork).
-        """
+        """Do nothing more in a forked child. Its connection is never closed there (see run_file.py)."""
         self._forked = True
-        if self._db is not None:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
-
-    def _tell(self, problem: str) -> None:
-        self.problem = problem if self.problem is None else f"{self.problem} Later, {problem}"
-
-
-def _words(error: Exception) -> str:
-    return str(error) or type(error).__name__
-
-
-def _close_quietly(db: sqlite3.Connection) -> None:
-    with swallowing():  # it may be left because it failed
-        db.close()

@@ -8,11 +8,11 @@ the file is strict.
 from __future__ import annotations
 
 import json
-import os
 import re
 import sqlite3
+import time
+from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.nouns import STATS, Edge, Event, Fact, Layer, Outcome, RunInfo, Site, jsonable
@@ -20,7 +20,8 @@ from neuraldbg.record import checked
 from neuraldbg.record.fact_shapes import fitting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     from neuraldbg.record.checked import Check
 
@@ -36,8 +37,11 @@ _PAGE = 32_768
 """Bytes. A run is read back in half of the time that pages of 8 KiB take: its tables span hundreds of those."""
 _LOG = 8 << 20
 """Bytes of the log (WAL) from which on it is moved into the file."""
+_BUSY_MS = 100
+"""How long a write waits for the lock of another program: it is tried again soon, and the training may be waiting."""
+_BACKUP_S = 5.0
+_LOCKED = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED; sqlite3 names them from Python 3.11 on
 APPLICATION_ID = 0x4E444247  # "NDBG", so that `file` and we know the database for ours
-FILE_NAME = "rank{rank}.ndbg"
 ROWS, TABLES = "rows", "tables"
 SQL_TABLES = ("meta", "site", "block", "fact", "event", "histogram")
 """The last one since version 3."""
@@ -80,65 +84,133 @@ OLDER = re.sub(r" +part .*\n", "", CREATE)
 """The tables as older versions of the run file have them: version 1 had no parts of blocks."""
 
 
-def create_file(folder: Path, rank: int) -> tuple[sqlite3.Connection, Path]:
-    """Make a new run file and open it for writing; OSError or sqlite3.Error if that cannot be.
-
-    A run file that is already there is kept under another name (``rank0.1.ndbg``).
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / FILE_NAME.format(rank=rank)
-    _move_aside(path)
-    # A reader must never meet a file without its tables.
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
-    fresh.unlink(missing_ok=True)
+def new_file(path: Path) -> None:
+    """Write a database with its tables and without rows."""
+    db = connect(path)
     try:
-        db = _connect(str(fresh))
-        try:
-            db.executescript(CREATE)
-        finally:
-            db.close()
-        fresh.replace(path)
+        db.executescript(CREATE)
+        db.execute("PRAGMA journal_mode = WAL")
     finally:
-        fresh.unlink(missing_ok=True)
-    db = _connect(str(path))
+        db.close()
+
+
+def open_file(path: Path) -> sqlite3.Connection:
+    """Open a run file for writing, with all descriptors that SQLite will ever have on it.
+
+    Nothing is written to it but by COMMIT: a cache that spilled would write in the middle of a transaction.
+    """
+    db = connect(path)
     # NORMAL syncs at checkpoints only: a killed process loses nothing, a power cut the last moments.
     db.executescript(
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; "
+        "PRAGMA synchronous = NORMAL; PRAGMA cache_spill = OFF; PRAGMA temp_store = MEMORY; "
         f"PRAGMA wal_autocheckpoint = {_LOG // _PAGE}; PRAGMA journal_size_limit = {2 * _LOG};"
+        f"PRAGMA busy_timeout = {_BUSY_MS};"
     )
-    return db, path
+    # A first write opens the log, and for a moment the folder and /dev/urandom.
+    db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    return db
 
 
 def create_memory() -> sqlite3.Connection:
     """Make the same database in memory."""
-    db = _connect(":memory:")
+    db = connect(":memory:")
     db.executescript(CREATE)
     return db
 
 
-def _connect(name: str) -> sqlite3.Connection:
-    # The recorder hands the connection between threads under its own lock, and begins transactions itself.
-    return sqlite3.connect(name, timeout=5.0, isolation_level=None, check_same_thread=False)
+def connect(place: Path | str) -> sqlite3.Connection:
+    """Open a database. The recorder hands it between threads under its own lock, and begins transactions itself."""
+    return sqlite3.connect(str(place), timeout=5.0, isolation_level=None, check_same_thread=False)
 
 
-def _move_aside(path: Path) -> None:
-    if not path.exists():
-        return
-    number = 1
-    while (other := path.with_name(f"{path.stem}.{number}{path.suffix}")).exists():
-        number += 1
-    path.replace(other)
-    for suffix in ("-wal", "-shm"):
-        companion = Path(f"{path}{suffix}")
-        if companion.exists():
-            companion.replace(f"{other}{suffix}")
+def settle(path: Path, *, to_memory: bool = False) -> sqlite3.Connection:
+    """Move the log of a database into it, and look whether it is whole; sqlite3.Error if it is not.
+
+    Returns a copy in memory, or the connection, closed.
+    """
+    db = connect(path)
+    try:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        if (said := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise sqlite3.DatabaseError(said)
+        if to_memory:
+            copy = create_memory()
+            backup(db, copy)
+            return copy
+    finally:
+        db.close()
+    return db
+
+
+def write_copy(source: sqlite3.Connection, path: Path) -> None:
+    """Write a database to a new file, which needs no log to be read."""
+    db = connect(path)
+    try:
+        backup(source, db)
+        db.execute("PRAGMA journal_mode = DELETE")
+    finally:
+        db.close()
+
+
+def overwrite(source: sqlite3.Connection, target: sqlite3.Connection, check: Callable[[], None]) -> None:
+    """Make a database hold the rows of another, in one transaction; sqlite3.Error if it cannot take them."""
+    check()
+    target.execute("BEGIN IMMEDIATE")
+    with committed(target, check):
+        for table in SQL_TABLES:
+            target.execute(f"DELETE FROM {table}")  # noqa: S608 (a name from the tuple above)
+            for row in source.execute(f"SELECT * FROM {table}"):  # noqa: S608
+                target.execute(f"INSERT INTO {table} VALUES ({','.join('?' * len(row))})", row)  # noqa: S608
+
+
+@contextmanager
+def committed(db: sqlite3.Connection, check: Callable[[], None]) -> Iterator[None]:
+    """Commit what the body does in a transaction that was begun, or roll it back where the body raises.
+
+    Where ``check`` raises neither is done, since both would use the descriptors; its error is raised in place of any
+    other, but for one that is not an Exception, such as an interrupt.
+    """
+    try:
+        yield
+        check()
+        db.execute("COMMIT")
+    except BaseException as error:
+        try:
+            check()
+        except Exception as lost:
+            if isinstance(error, Exception):
+                raise lost from error
+        else:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+        raise
+
+
+def backup(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
+    """Copy a database; sqlite3.OperationalError if it stays locked: sqlite3's own ``backup`` would try for ever."""
+    until = time.monotonic() + _BACKUP_S
+
+    def progress(status: int, remaining: int, total: int) -> None:
+        del remaining, total
+        if status in _LOCKED and time.monotonic() > until:
+            raise sqlite3.OperationalError("database is locked")
+
+    source.backup(target, progress=progress, sleep=0.05)
+
+
+def locked(error: BaseException) -> bool:
+    """Return True if another program holds a lock on the database, and all is well otherwise."""
+    code = getattr(error, "sqlite_errorcode", None)  # from Python 3.11 on
+    if code is not None:
+        return code & 0xFF in _LOCKED
+    return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
 
 
 def rescue(db: sqlite3.Connection) -> tuple[sqlite3.Connection, bool]:
     """Copy a database that can no longer be written to memory; the second value is whether all of it came along."""
     try:
         copy = create_memory()
-        db.backup(copy)
+        backup(db, copy)
         if copy.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok":
             return copy, True
     except sqlite3.Error:

@@ -13,7 +13,7 @@ from neuraldbg.record.retention import place_of
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from neuraldbg.config import RecordSettings
     from neuraldbg.nouns import Event, Fact, Layout
@@ -26,8 +26,12 @@ MAX_FACTS = 4096
 class Writer:
     """Writes to one database. After any failure its state is read back from there, so a batch may be written again."""
 
-    def __init__(self, db: sqlite3.Connection, settings: RecordSettings) -> None:
+    def __init__(
+        self, db: sqlite3.Connection, settings: RecordSettings, check: Callable[[], None] = lambda: None
+    ) -> None:
         self._db = db
+        self._check = check
+        """Raises where the database must not be used."""
         self._settings = settings
         self._whole = False
         """Whether the fields below say what is in the database."""
@@ -39,12 +43,13 @@ class Writer:
         """What was wrong with the first fact that was not written."""
 
     def write(self, batch: Batch) -> None:
-        """Store a batch, all of it or nothing; sqlite3.Error if the database cannot take it."""
+        """Store a batch, all of it or nothing; sqlite3.Error if that cannot be, or what ``check`` raises."""
+        self._check()
         if not self._whole:
             self._reload()
         self._whole = False
         self._db.execute("BEGIN IMMEDIATE")
-        try:
+        with schema.committed(self._db, self._check):
             if batch.info is not None:
                 self._put_meta("info", schema.dumps(batch.info))
             if batch.layout is not None:
@@ -57,11 +62,6 @@ class Writer:
             self._rows.put(rows, scalar_limits(self._settings), self._places)
             self._tables.put(tables, table_limits(self._settings, self._sites), self._places)
             histograms.store(self._db, batch.histograms, histogram_bytes(self._settings))
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
         self._whole = True
 
     def _reload(self) -> None:

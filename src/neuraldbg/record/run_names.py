@@ -1,0 +1,137 @@
+"""The names of run files in their folder, and the run file that a path stands for.
+
+A folder holds one file a rank and run: ``rank0.ndbg``, and ``rank0-2.ndbg`` of the second run that was saved there. No
+file is ever renamed for the sake of a later run: a live one would be taken from under its writer. A folder stands for
+its newest run, of the lowest rank that it has.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from neuraldbg.errors import RunNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_NAME = re.compile(r"rank(\d+)(?:-(\d+))?\.ndbg", re.ASCII)
+_COMPANIONS = ("", "-wal", "-shm", "-journal")
+_LISTED = 4
+
+
+@dataclass(frozen=True, order=True)
+class RunName:
+    """What the name of a run file says: of which rank it is, and of which run in that folder."""
+
+    rank: int = 0
+    number: int = 1
+
+    @classmethod
+    def of(cls, file: Path) -> RunName | None:
+        """Read a file's name; None for a file that is called otherwise."""
+        match = _NAME.fullmatch(file.name)
+        return cls(int(match[1]), int(match[2] or 1)) if match else None
+
+    def __str__(self) -> str:
+        return f"rank{self.rank}{self._number}.ndbg"
+
+    @property
+    def first(self) -> bool:
+        """True for rank 0 of the first run of its folder: nothing has to be told apart from it."""
+        return self == RunName()
+
+    def beside(self, stem: str) -> str:
+        """Return the name of a JSON file that belongs to the run file: ``diagnosis.json``, ``diagnosis-rank1.json``."""
+        return f"{stem}{f'-rank{self.rank}' if self.rank else ''}{self._number}.json"
+
+    @property
+    def _number(self) -> str:
+        return f"-{self.number}" if self.number > 1 else ""
+
+
+def free_names(folder: Path, rank: int) -> Iterator[Path]:
+    """Give names for a new run file, none of which is taken now, nor has companions of a file that was deleted."""
+    for number in itertools.count(1):
+        path = folder / str(RunName(rank, number))
+        # A log that a deleted file left would be taken for that of the new one.
+        if not any(path.with_name(f"{path.name}{end}").exists() for end in _COMPANIONS) and not path.is_symlink():
+            yield path
+
+
+def run_files(folder: Path) -> dict[RunName, Path]:
+    """Return the run files of a run folder in order of rank and run; none where it is no run folder."""
+    found = {name: file for file in folder.iterdir() if (name := RunName.of(file)) is not None}
+    return dict(sorted(found.items()))
+
+
+def rank_files(folder: Path) -> dict[int, Path]:
+    """Return the newest run file of each rank of a run folder; none where it is no run folder."""
+    return {name.rank: file for name, file in run_files(folder).items()}
+
+
+def run_folders(path: Path) -> list[Path]:
+    """Return the run folders that a folder stands for: itself, or else those one or two levels below."""
+    if rank_files(path):
+        return [path]
+    found = {file.parent for pattern in ("*/rank*.ndbg", "*/*/rank*.ndbg") for file in path.glob(pattern)
+             if RunName.of(file) is not None}  # fmt: skip
+    return sorted(found)
+
+
+def find_run(path: Path, rank: int | None = None) -> Path:
+    """Return the run file that a path stands for; RunNotFound says what there is instead.
+
+    A folder stands for its newest run: of ``rank``, or of the lowest rank that it has.
+    """
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        raise RunNotFound(f"there is no run at {path}: no such file or folder.")
+    own = {number: file for number, file in rank_files(path).items() if file.is_file()}
+    if own:
+        if rank is not None and rank not in own:
+            raise RunNotFound(f"{path} holds no rank {rank}; it has rank {', '.join(map(str, own))}.")
+        return own[min(own) if rank is None else rank]
+    runs = [file for folder in run_folders(path) if (file := _of(folder, rank)) is not None]
+    runs.sort(key=_age)
+    if len(runs) == 1:
+        return runs[0]
+    if not runs:
+        name = RunName(rank or 0)
+        raise RunNotFound(f"there is no run in {path}: neither it nor a folder below holds a {name}.")
+    listed = "\n".join(f"  {run.parent}" for run in runs[:10])
+    more = f"\n  and {len(runs) - 10} more" if len(runs) > 10 else ""
+    raise RunNotFound(f"{path} holds {len(runs)} runs: name one of them, newest first:\n{listed}{more}")
+
+
+def others(path: Path, file: Path) -> str:
+    """Say which run files a folder holds beside the one that it stands for, and how to ask for them; "" if none."""
+    name = RunName.of(file)
+    if path.is_file() or name is None:
+        return ""
+    found = [each for own, each in run_files(file.parent).items() if own != name and each.is_file()]
+    if not found:
+        return ""
+    names = ", ".join(each.name for each in found[:_LISTED])
+    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+    return (
+        f"This is {file.name}; the folder also holds {names}{more}. "
+        f"Name a file for another one: {shlex.quote(str(found[0]))}"
+    )
+
+
+def _of(folder: Path, rank: int | None) -> Path | None:
+    files = {number: file for number, file in rank_files(folder).items() if file.is_file()}
+    if rank is not None:
+        return files.get(rank)
+    return files[min(files)] if files else None
+
+
+def _age(run: Path) -> float:
+    # Steps go to the log first.
+    return -max(file.stat().st_mtime for file in (run, run.with_name(f"{run.name}-wal")) if file.exists())

@@ -1,0 +1,62 @@
+"""kill -9 at random moments: what is left is whole but for the last second, and the folder can be used again."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from tests.record.helpers import INFO, assert_same, covered, layout, step
+
+from neuraldbg.config import RecordSettings
+from neuraldbg.explain import diagnose
+from neuraldbg.record import Recorder, read_run
+
+PROGRAM = Path(__file__).parent / "killed" / "endless.py"
+SEED = 20261125
+LOST_S = 2.0
+"""Seconds before the kill of which steps may be lost: one second, and another for a machine that is busy."""
+FAST, ALL = 5, 50
+
+
+def moments():
+    draw = random.Random(SEED)
+    return [draw.uniform(0.2, 3.5) for _ in range(ALL)]
+
+
+@pytest.mark.parametrize(
+    ("number", "after_s"),
+    [
+        pytest.param(number, after_s, marks=[] if number < FAST else [pytest.mark.slow], id=str(number))
+        for number, after_s in enumerate(moments())
+    ],
+)
+def test_what_is_left_is_whole(guests, tmp_path, record_property, number, after_s):
+    (tmp_path / "cwd").mkdir()
+    request = {"program": str(PROGRAM), "mode": ("default", "full")[number % 2], "folder": str(tmp_path)}
+    reply = guests._servers["watched"].run({**request, "timeout": after_s})  # at which it gets SIGKILL
+    assert reply["status"] is None
+    said = (tmp_path / "stdout").read_text().splitlines(keepends=True)
+    told = [(int(one.split()[0]), float(one.split()[1])) for one in said if one.endswith("\n")]
+    due = max((number for number, at in told if at < told[-1][1] - LOST_S), default=-1)
+    run = tmp_path / "run"
+    record_property("guest killed", {"kills": 1, "with steps": int(bool(told)), "due": int(due >= 0)})
+    if not (run / "rank0.ndbg").exists():  # before there was anything to record
+        assert due < 0
+        return
+
+    names = {file.name for file in run.iterdir()}
+    assert names <= {"rank0.ndbg", "rank0.ndbg-wal", "rank0.ndbg-shm"}
+    left = read_run(run)
+    assert due <= left.steps - 1 <= (told[-1][0] + 1 if told else 0)
+    assert covered(left.history) == list(range(left.steps))
+    diagnose(left)
+
+    second = Recorder(run, RecordSettings(), INFO)
+    for i in range(7):
+        second.put(step(i), layout(), ())
+    second.close()
+    assert second.path == run / "rank0-2.ndbg"
+    assert {file.name for file in run.iterdir()} - names <= {"rank0-2.ndbg", "rank0.ndbg-shm", "rank0.ndbg-wal"}
+    assert read_run(run).steps == 7
+    assert_same(read_run(run / "rank0.ndbg"), left)
