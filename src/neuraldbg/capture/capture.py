@@ -103,6 +103,7 @@ class Capture:
         self.losses = Losses(self.hooks, self.models, self._before_backward, tell)
         self.scene.models, self.scene.optimizers, self.scene.losses = self.models, self.optimizers, self.losses
         self.learning, self.unhooked = Learning(self.scene), Unhooked(self.scene)
+        self.losses.ended = self.unhooked.after_backward
         self.layouts = Layouts(self.hooks, self.losses)
         self.light = Light(self.hooks, self.optimizers, self.losses, self.models, self.layouts, self.settle)
         self.hooks.table.grows, self.light.reopen = self.light.leave, self._reopen
@@ -192,13 +193,13 @@ class Capture:
         """Steps that are over."""
         return self.scene.step
 
-    def _before_pass(self) -> None:
+    def _before_pass(self, calling: bool = True) -> None:
         self.light.leave()
-        self._close_open()
+        self._close_open(calling)
 
-    def _close_open(self) -> None:
+    def _close_open(self, calling: bool = False) -> None:
         self._patches.follow_imports()
-        if self._pending:
+        if self._pending or self.unhooked.ended(calling=calling):
             self._close()
 
     def _close_unstepped(self) -> None:
@@ -243,7 +244,8 @@ class Capture:
 
     def _before_backward(self, accumulates: bool) -> bool:
         """Called at every backward. Returns whether gradients left by an earlier one were cleared before this."""
-        self._before_pass()
+        self._before_pass(calling=False)
+        self.unhooked.before_backward()
         if not self.switch:
             return False
         if self.losses.backwards >= _READ_BACKWARDS:

@@ -32,11 +32,16 @@ def coverage(capture: Capture, *, recompiled: bool, packed: bool) -> dict[str, A
         "cost": capture.pace.cost(),
         "backwards": capture.losses.total,
         "models": len(models.found),
-        "optimizers": len(capture.optimizers.streams) or sum(1 for _ in made()),
+        "optimizers": len(capture.optimizers.streams) or _made(capture),
         "passes": hooks.passes,
         "graded": models.graded,
         "reached": models.committed,
     }
+
+
+def _made(capture: Capture) -> int:
+    """Count the optimizers that exist where nothing has stepped: to find them takes a walk over all objects."""
+    return 0 if capture.steps else sum(1 for _ in made())
 
 
 def _notes(hooks: HookManager, *, recompiled: bool, packed: bool) -> list[str]:

@@ -30,7 +30,7 @@ class Learning:
     def __init__(self, scene: Scene) -> None:
         self.hooks, self.params, self.models = scene.hooks, scene.params, scene.models
         self.optimizers, self.losses = scene.optimizers, scene.losses
-        self._log = scene.log
+        self._scene, self._log = scene, scene.log
         self._until = -1
         self._refined = 0
 
@@ -60,9 +60,11 @@ class Learning:
         self.models.follow_changes()
         self._read_unstepped()
         fact = program.parameters(self.params, self.optimizers.rates(), self.hooks.called)
-        if fact["not_in_optimizer"]:
+        if fact["not_in_optimizer"] and not self._scene.by_hand:
             self.optimizers.find_unstepped()
             fact = program.parameters(self.params, self.optimizers.rates(), self.hooks.called)
+        if self._scene.by_hand and not self.losses.values:
+            fact["no_grad"] = []  # torch.autograd.grad leaves none at a parameter
         self._log(FactKey.PARAMS, fact)
         scaled = self.optimizers.loss_scale is not None
         self._log(FactKey.PRECISION, program.precision(self.params, scaler=scaled))

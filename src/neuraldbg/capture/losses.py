@@ -85,6 +85,8 @@ class Losses:
         self.asides: list[Kept] = []
         """The same of each ``autograd.grad``: a gradient penalty, or all there is if a loop sets ``.grad`` itself."""
         self.edges: dict[tuple[str, str], Edge] = {}
+        self.ended: Callable[[], None] = lambda: None
+        """Called after each backward pass of a full step that has reached a watched model."""
         self.terms: dict[str, Any] | None = None
         """The LOSS fact of this step without its stream, if a graph was read."""
         self.scale_of: tuple[weakref.ref[Tensor], float] | None = None
@@ -250,6 +252,7 @@ class Losses:
         kept = self.values if accumulates else self.asides
         if len(kept) < _LOSSES:
             kept.append(loss[:2])
+        self.ended()
         self._tell("backward_ends", loss[2])
 
     @property

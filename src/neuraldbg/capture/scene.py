@@ -44,6 +44,8 @@ class Scene:
         self.facts: list[Fact] = []
         """What was learnt since the last step was closed."""
         self._logged: dict[tuple[str, ...], dict[str, Any]] = {}
+        self.by_hand = False
+        """Whether the program updates weights without an optimizer of torch."""
         self.idle = False
         """Whether an optimizer holds the watched tensors that was cleared, or found, before it ever stepped."""
 

@@ -1,17 +1,39 @@
-"""Steps that no hook of an optimizer sees: of one that is not torch's, and of a loop that never steps."""
+"""Steps that no hook of an optimizer sees: by hand, of an optimizer that is not torch's, or none at all.
+
+A loop that updates weights by itself is told by the weights: where the program has no optimizer of torch, a backward
+pass has run, and they are not what they were, a step is over. That is looked for as a model is called, before a
+backward pass, and when somebody asks, at a few weights: their identity, their count of changes in place, and some
+values. Two looks of the same kind are compared: within ``functional_call`` a model holds other tensors than before the
+backward.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import torch
+
+from neuraldbg.capture.bulk import plain
+from neuraldbg.capture.guest import guarded
+from neuraldbg.capture.sampling import elements
 from neuraldbg.capture.stream import made
 
 if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from neuraldbg.capture.guest import Tally
     from neuraldbg.capture.losses import Kept
     from neuraldbg.capture.scene import Scene
 
 _UNSTEPPED = 10
 """Backward passes without any optimizer step from which a run is one that forgot to step."""
+_WEIGHTS = 8
+"""Weights of one model that are looked at."""
+
+Slot: TypeAlias = "tuple[nn.Module, str]"
+"""A module, and a parameter's name in it."""
+Mark: TypeAlias = dict[str, tuple[Any, ...]]
+"""What some weights of each model are, by its name."""
 
 
 class Unhooked:
@@ -20,6 +42,102 @@ class Unhooked:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self._by_hand: bool | None = None
+        self._off = False
+        """Whether steps by hand are not looked for: the program tells of its steps, or has an optimizer of torch."""
+        self._seen: dict[bool, Mark] = {}
+        """What the weights were, as a model was called (True) and elsewhere, when they were first looked at in this
+        step."""
+        self._backward = False
+        """Whether a backward pass has begun in this step."""
+        self._anchor: frozenset[str] = frozenset()
+        """The models that the first step by hand moved: of two that are stepped by turns, one ends the steps."""
+        self._slots: dict[str, list[Slot]] = {}
+        self._known = 0
+        """Layers of which they were chosen."""
+        self._read = False
+        """Whether weights and gradients of this step were read, after a backward pass."""
+
+    @property
+    def tally(self) -> Tally:
+        """Where errors and time are counted."""
+        return self.scene.tally
+
+    # -- steps by hand ------------------------------------------------------------------------------------------
+
+    def ended(self, *, calling: bool) -> bool:
+        """Return True if weights were updated by hand since a backward pass: the step is over, and what it has changed
+        is read. ``calling``: as a model is called.
+        """
+        if self._off or self.scene.optimizers.streams:
+            return False
+        return bool(self._ended(calling=calling))
+
+    @guarded
+    def _ended(self, *, calling: bool) -> bool:
+        if not self._backward:
+            if torch.is_grad_enabled():  # predictions are none of a step
+                self._seen[calling] = self._weights()
+            return False
+        now = self._weights()
+        before = self._seen.setdefault(calling, now)
+        moved = frozenset(name for name, weights in now.items() if before.get(name) not in (None, weights))
+        if not moved or (self._anchor and not moved & self._anchor):
+            return False
+        if not self.scene.by_hand and any(True for _ in made()):
+            self._off = True  # the optimizer has not stepped yet: what moved the weights was no step
+            return False
+        if self._read and self.scene.switch:
+            self.scene.params.read_after(list(self.scene.optimizers.watched.values()))
+        self._anchor = self._anchor or moved
+        self.scene.by_hand = True
+        self._begin()
+        self._seen[calling] = now
+        return True
+
+    def _begin(self) -> None:
+        self._seen.clear()
+        self._backward = self._read = False
+
+    def before_backward(self) -> None:
+        """Note that a backward pass begins."""
+        self._backward = True
+
+    @guarded
+    def after_backward(self) -> None:
+        """Read weights and gradients of a loop that is known to update by hand: it may clear gradients at once."""
+        scene = self.scene
+        if not scene.by_hand or self._off or scene.optimizers.streams or not scene.switch:
+            return
+        scene.params.refresh()
+        watched = [w for w in scene.params.by_id.values() if w.ref.requires_grad]
+        if all(w.ref.grad is None for w in watched):  # torch.autograd.grad, or tensors that no module holds
+            return
+        scene.optimizers.watched.update({id(w.ref): w for w in watched})
+        if self._seen.get(False) == self._weights():
+            scene.params.read_before(watched, again=self._read)
+            self._read = True
+        else:  # hooks of the program have updated them within the backward pass
+            scene.params.read_gradients(watched, again=self._read)
+
+    def _weights(self) -> Mark:
+        """Return what tells whether some weights of each model are what they were."""
+        modules = self.scene.hooks.modules
+        if self._known != len(modules):
+            self._known, self._slots = len(modules), self._chosen()
+        return {
+            name: tuple(_state(module._parameters.get(own)) for module, own in slots)  # noqa: SLF001 (as they are now)
+            for name, slots in self._slots.items()
+        }
+
+    def _chosen(self) -> dict[str, list[Slot]]:
+        """Choose weights of each model, evenly spaced over its layers."""
+        found: dict[str, list[Slot]] = {}
+        for w in self.scene.params.by_id.values():
+            if w.ref.requires_grad and w.layer in self.scene.hooks.modules:
+                found.setdefault(w.model, []).append((self.scene.hooks.modules[w.layer], w.name.rpartition(".")[2]))
+        return {name: slots[:: -(-len(slots) // _WEIGHTS)] for name, slots in found.items()}
+
+    # -- steps that the program tells of ------------------------------------------------------------------------
 
     def ends(self) -> bool:
         """The program says that a step is over: whether it is one that no hook has seen. Then it is read here.
@@ -29,14 +147,18 @@ class Unhooked:
         scene = self.scene
         if not (scene.losses.backwards or scene.models.forwards) or self._has_optimizer():
             return False
+        self._off = True
         if scene.switch:
             params, optimizers = scene.params, scene.optimizers
             for w in params.by_id.values():
                 optimizers.watched[id(w.ref)] = w
             watched = list(optimizers.watched.values())
             params.read_after(watched)
-            params.read_before(watched)
+            params.read_before(watched, again=self._read)
+        self._read = False
         return True
+
+    # -- none at all --------------------------------------------------------------------------------------------
 
     def unstepped(self, steps: int) -> list[Kept]:
         """Return the losses of a run that is over after so many steps, if backwards ran and an optimizer of torch holds
@@ -56,3 +178,13 @@ class Unhooked:
         if not scene.optimizers.streams and self._by_hand is None:
             self._by_hand = not any(scene.params.in_optimizer(opt) for opt in made())
         return bool(scene.optimizers.streams) or not self._by_hand
+
+
+def _state(weight: Tensor | None) -> tuple[Any, ...]:
+    """Return what changes when a weight does: an update under ``no_grad`` counts as a version, one of ``.data`` not."""
+    if weight is None:
+        return ()
+    told = (id(weight), weight._version)  # noqa: SLF001 (torch's own word for it)
+    if not plain(weight):  # on a device to look at values is to wait
+        return told
+    return (*told, weight.data_ptr(), elements(weight.detach())[:_WEIGHTS].float().numpy().tobytes())

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from neuraldbg.explain.case import Case
     from neuraldbg.nouns import Hypothesis
 
+PASSES = 10
+"""Backward passes without a step from which it is said why steps may not be seen."""
 MANY = 2000
 """Steps after which a loss that has hardly fallen is no longer just slow to start."""
 UNTOLD = ("label_noise", "target_misaligned")
@@ -208,6 +210,7 @@ def _ending(case: Case) -> str:
 def _nothing_seen(case: Case) -> str:
     """Say what was looked for and what of it was found."""
     info, seen = case.run.info, case.run.info.coverage
+    backwards = int(seen.get("backwards", 0))
     made, passes = int(seen.get("optimizers", 0)), int(seen.get("passes", 0))
     models = f"{plural(len(info.models), 'model')} ({', '.join(info.models[:3])})" if info.models else "no model"
     if info.models or passes:
@@ -215,10 +218,16 @@ def _nothing_seen(case: Case) -> str:
     found = [
         "0 optimizer steps",
         f"{plural(made, 'optimizer')} made" if made else "no optimizer",
-        f"{'a loss' if case.run.facts_of('loss') else 'no backward pass'}",
+        f"{backwards or 'no'} backward pass{'es' if backwards > 1 else ''}",
         models,
     ]
+    by_hand = ""
+    if backwards >= PASSES and not made:
+        by_hand = (
+            " No parameter of a module that is called was changed. Either nothing updates the weights, or the program "
+            "does it by hand, on tensors that no module holds: call capture_step() after each step to have those seen."
+        )
     return (
         "No training step was seen. Looked for: steps of any torch optimizer, backward passes, calls of torch modules. "
-        f"Found: {'; '.join(found)}.{_ending(case)}"
+        f"Found: {'; '.join(found)}.{by_hand}{_ending(case)}"
     )
