@@ -63,8 +63,8 @@ class Learning:
         if fact["not_in_optimizer"] and not self._scene.by_hand:
             self.optimizers.find_unstepped()
             fact = program.parameters(self.params, self.optimizers.rates(), self.hooks.called)
-        if self._scene.by_hand and not self.losses.values:
-            fact["no_grad"] = []  # torch.autograd.grad leaves none at a parameter
+        if self._scene.by_hand and not any(w.had_grad for w in self.params.by_id.values()):
+            fact["no_grad"] = []  # torch.autograd.grad leaves none at a parameter, or the program clears them at once
         self._log(FactKey.PARAMS, fact)
         scaled = self.optimizers.loss_scale is not None
         self._log(FactKey.PRECISION, program.precision(self.params, scaler=scaled))

@@ -86,7 +86,10 @@ class Unhooked:
         if not self.scene.by_hand and any(True for _ in made()):
             self._off = True  # the optimizer has not stepped yet: what moved the weights was no step
             return False
-        if self._read and self.scene.switch:
+        replaced = any(a[:1] != b[:1] for name in moved for a, b in zip(before[name], now[name], strict=False))
+        if replaced:  # what was kept is of tensors that nobody updated
+            self.scene.params.forget_samples()
+        elif self._read and self.scene.switch:
             self.scene.params.read_after(list(self.scene.optimizers.watched.values()))
         self._anchor = self._anchor or moved
         self.scene.by_hand = True
