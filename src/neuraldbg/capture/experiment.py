@@ -172,6 +172,8 @@ def rebuilt(value: Any, put: Callable[[str, Tensor], Tensor], name: str = "", de
     if depth > 4:
         raise Unfit("its arguments are nested too deeply")
     inner = f"{name}." if name else ""
+    if kind is dict and not all(type(key) in (str, int) for key in value):
+        raise Unfit("it is given a dict with keys of a class of their own")
     if kind is dict:
         return {key: rebuilt(item, put, f"{inner}{label(key)}", depth + 1) for key, item in value.items()}
     if kind in (tuple, list):

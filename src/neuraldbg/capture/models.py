@@ -309,10 +309,8 @@ class Models:
         return self.owner.asks("call", ours=front, new=True)
 
     def _known(self, module: nn.Module) -> Model | None:
-        try:
-            return self._of.get(module)
-        except TypeError:  # a module that cannot be hashed
-            return None
+        found: Model | None = self._of.get(module)
+        return found
 
     @guarded
     def leave(self, output: Any) -> None:
@@ -405,7 +403,7 @@ class Models:
             self.params.forget({id(module) for module in self.hooks.drop(model.name)})
             for module in [module for module, known in self._of.items() if known is model]:
                 self._of[module] = None
-            self.outermost = {module: known for module, known in self.outermost.items() if known is not model}
+            self.outermost = {at: pair for at, pair in self.outermost.items() if pair[1] is not model}
 
     def _discover(self, module: nn.Module) -> Model:
         root, name, others = find_root(module)
