@@ -227,15 +227,12 @@ def checkpoints(watch: Any) -> list[Tensor]:
             loss = F.cross_entropy(model(x), y)
             step(loss, opt)
             losses.append(loss.detach())
+        state = {"model": Dict(model.state_dict()), "optimizer": Dict(opt.state_dict()), "epoch": 3}
         file = io.BytesIO()
-        torch.save({"model": model.state_dict(), "optimizer": opt.state_dict(), "epoch": 3}, file)
-        original = torch.load(io.BytesIO(file.getvalue()))
-        kept = torch.serialization.load
-        found = Dict(original, model=Dict(original["model"]), extra=Object(), optimizer=opt)
+        torch.save(Dict(state, extra=Object(), whole=List([opt])), file)
         CALLS.clear()
-        with contextlib.suppress(TypeError):
-            model.load_state_dict(dict(dict.items(dict.get(found, "model"))))
-        assert kept is torch.serialization.load
+        found = torch.load(io.BytesIO(file.getvalue()), weights_only=False)
+        model.load_state_dict(dict(dict.items(dict.get(found, "model"))))
         for _ in range(8):
             x, y = features()
             step(F.cross_entropy(model(x), y), opt)

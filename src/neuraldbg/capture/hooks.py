@@ -19,6 +19,7 @@ from neuraldbg.capture.names import layer_of, strip, wraps
 from neuraldbg.capture.probe import Probe, inert
 from neuraldbg.capture.program_objects import class_member, is_a, name_of, note_closed
 from neuraldbg.capture.table import Table
+from neuraldbg.capture.tensor_kinds import silently
 from neuraldbg.capture.traced import Edge, Graph
 from neuraldbg.config import CaptureSettings
 from neuraldbg.errors import AttachError
@@ -55,6 +56,7 @@ class HookManager:
     logged steps. ``layers`` limits what is *reported* to these module types; None reports every layer.
     """
 
+    @silently
     def __init__(
         self,
         log_every: int = 1,
@@ -110,6 +112,7 @@ class HookManager:
         self._compiles = False
         """Whether the program was ever seen to have compiled something: it may do so again at any time."""
 
+    @silently
     def attach(self, model: nn.Module, prefix: str = "", name: str = "") -> HookManager:
         """Hook every layer of a model. AttachError if it is attached already or is not a module."""
         if not is_a(model, nn.Module):
@@ -241,6 +244,7 @@ class HookManager:
             own(root)[hooks][handle.id] = edge
         return anything_compiled()
 
+    @silently
     def detach(self) -> None:
         """Remove every hook that this manager has set."""
         for handle in (*self._handles, *(edge[2] for edge in self._edges)):

@@ -23,7 +23,7 @@ from neuraldbg.capture.names import find_root, wraps
 from neuraldbg.capture.passes import Model, Pass
 from neuraldbg.capture.program_objects import Identities, name_of
 from neuraldbg.capture.reader import Call
-from neuraldbg.capture.tensor_kinds import node_of, readable
+from neuraldbg.capture.tensor_kinds import node_of, readable, silently
 from neuraldbg.capture.unseen import passed_through
 from neuraldbg.nouns import Site
 
@@ -102,6 +102,7 @@ class Models:
         self._inside = False
         self._call = self._current = self._seen = None
 
+    @silently
     @collecting_later()
     def watch(self, module: nn.Module, name: str = "", *, prefix: str = "") -> Model:
         """Attach to a model: hooks on its layers, its parameters in the table."""
