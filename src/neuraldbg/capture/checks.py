@@ -9,9 +9,11 @@ from torch.optim import Optimizer
 
 from neuraldbg.capture.module_tree import parameters, tensors
 from neuraldbg.capture.program_objects import is_a, kind_name, name_of
+from neuraldbg.capture.tensor_kinds import silently
 from neuraldbg.errors import AttachError
 
 
+@silently
 def check(model: object, optimizer: object = None) -> None:
     """Raise AttachError unless the model can be watched and the optimizer, if one is given, trains it."""
     if not is_a(model, nn.Module):

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.own_code import installed
-from neuraldbg.capture.program_objects import bases, class_member, kind_name, label, members
+from neuraldbg.capture.program_objects import bases, class_member, kind_name, label, members, package_of
 from neuraldbg.capture.purity import TRUSTED, TooLong, Unfit
 from neuraldbg.capture.tensor_kinds import heard
 from neuraldbg.raised import let_pass
@@ -172,6 +172,8 @@ def rebuilt(value: Any, put: Callable[[str, Tensor], Tensor], name: str = "", de
     if depth > 4:
         raise Unfit("its arguments are nested too deeply")
     inner = f"{name}." if name else ""
+    if kind is dict and not all(type(key) in (str, int) for key in value):
+        raise Unfit("it is given a dict with keys of a class of their own")
     if kind is dict:
         return {key: rebuilt(item, put, f"{inner}{label(key)}", depth + 1) for key, item in value.items()}
     if kind in (tuple, list):
@@ -188,8 +190,10 @@ def _named(kind: type) -> bool:
     """Whether a class is a named tuple without methods of the program's."""
     if type(class_member(kind, "_fields")) is not tuple:
         return False
-    methods = (m for base in bases(kind) for m in members(base).values() if type(m) is types.FunctionType)
-    return all(installed(method, TRUSTED) for method in methods)
+    every = [member for base in bases(kind) if base is not tuple for member in members(base).values()]
+    methods = [m.__func__ if type(m) in (staticmethod, classmethod) else m for m in every if type(m) is not property]
+    own = any(type(m) is types.FunctionType and not installed(m, TRUSTED) for m in methods)
+    return not own and (len(methods) == len(every) or package_of(kind) in TRUSTED)
 
 
 def _seed(seed: int) -> None:

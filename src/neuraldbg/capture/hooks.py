@@ -14,11 +14,12 @@ from neuraldbg.capture import device_op, op
 from neuraldbg.capture.compiled import anything_compiled
 from neuraldbg.capture.graph import Marks
 from neuraldbg.capture.guest import Tally, guarded
-from neuraldbg.capture.module_tree import add_hook, children, modules, own, own_parameters, walk
+from neuraldbg.capture.module_tree import add_hook, children, hookable, modules, own, own_parameters, walk
 from neuraldbg.capture.names import layer_of, strip, wraps
 from neuraldbg.capture.probe import Probe, inert
-from neuraldbg.capture.program_objects import class_member, is_a, name_of
+from neuraldbg.capture.program_objects import class_member, is_a, name_of, note_closed
 from neuraldbg.capture.table import Table
+from neuraldbg.capture.tensor_kinds import silently
 from neuraldbg.capture.traced import Edge, Graph
 from neuraldbg.config import CaptureSettings
 from neuraldbg.errors import AttachError
@@ -55,6 +56,7 @@ class HookManager:
     logged steps. ``layers`` limits what is *reported* to these module types; None reports every layer.
     """
 
+    @silently
     def __init__(
         self,
         log_every: int = 1,
@@ -110,6 +112,7 @@ class HookManager:
         self._compiles = False
         """Whether the program was ever seen to have compiled something: it may do so again at any time."""
 
+    @silently
     def attach(self, model: nn.Module, prefix: str = "", name: str = "") -> HookManager:
         """Hook every layer of a model. AttachError if it is attached already or is not a module."""
         if not is_a(model, nn.Module):
@@ -120,7 +123,7 @@ class HookManager:
             message = f"{name_of(root)} is attached already; detach() it first"
             raise AttachError(message)
         self._attached.add(id(root))
-        scripted = is_a(root, torch.jit.ScriptModule)  # takes no hooks
+        scripted = is_a(root, torch.jit.ScriptModule) or not hookable(type(root))  # takes no hooks
         if not scripted:
             opens = Edge(self.graph, opens=True)
             self._edges.append((root, "_forward_pre_hooks", add_hook(root, "_forward_pre_hooks", opens), opens))
@@ -241,6 +244,7 @@ class HookManager:
             own(root)[hooks][handle.id] = edge
         return anything_compiled()
 
+    @silently
     def detach(self) -> None:
         """Remove every hook that this manager has set."""
         for handle in (*self._handles, *(edge[2] for edge in self._edges)):
@@ -298,6 +302,10 @@ class HookManager:
         if is_a(module, _CONTAINERS) or (not path and children(module)):
             return
         if is_a(module, torch.jit.ScriptModule):  # takes no hooks: parameters and gradients are read all the same
+            self.called.setdefault(path)
+            return
+        if not hookable(type(module)):
+            note_closed(type(module))
             self.called.setdefault(path)
             return
         probe = self.probes[path] = Probe(self, path, module)

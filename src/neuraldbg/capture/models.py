@@ -23,7 +23,7 @@ from neuraldbg.capture.names import find_root, wraps
 from neuraldbg.capture.passes import Model, Pass
 from neuraldbg.capture.program_objects import Identities, name_of
 from neuraldbg.capture.reader import Call
-from neuraldbg.capture.tensor_kinds import node_of, readable
+from neuraldbg.capture.tensor_kinds import node_of, readable, silently
 from neuraldbg.capture.unseen import passed_through
 from neuraldbg.nouns import Site
 
@@ -102,6 +102,7 @@ class Models:
         self._inside = False
         self._call = self._current = self._seen = None
 
+    @silently
     @collecting_later()
     def watch(self, module: nn.Module, name: str = "", *, prefix: str = "") -> Model:
         """Attach to a model: hooks on its layers, its parameters in the table."""
@@ -309,10 +310,8 @@ class Models:
         return self.owner.asks("call", ours=front, new=True)
 
     def _known(self, module: nn.Module) -> Model | None:
-        try:
-            return self._of.get(module)
-        except TypeError:  # a module that cannot be hashed
-            return None
+        found: Model | None = self._of.get(module)
+        return found
 
     @guarded
     def leave(self, output: Any) -> None:
@@ -405,7 +404,7 @@ class Models:
             self.params.forget({id(module) for module in self.hooks.drop(model.name)})
             for module in [module for module, known in self._of.items() if known is model]:
                 self._of[module] = None
-            self.outermost = {module: known for module, known in self.outermost.items() if known is not model}
+            self.outermost = {at: pair for at, pair in self.outermost.items() if pair[1] is not model}
 
     def _discover(self, module: nn.Module) -> Model:
         root, name, others = find_root(module)

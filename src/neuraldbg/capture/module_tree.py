@@ -11,7 +11,17 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from neuraldbg.capture.program_objects import attribute, attributes, is_a, item, items, label, number, sequence
+from neuraldbg.capture.program_objects import (
+    attribute,
+    attributes,
+    class_member,
+    is_a,
+    item,
+    items,
+    label,
+    number,
+    sequence,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -121,6 +131,13 @@ def set_training(root: nn.Module, *, on: bool) -> None:
     """Put a module and all below it into train or eval mode, whatever ``train`` of their classes does."""
     for module in modules(root):
         own(module)["training"] = on
+
+
+def hookable(kind: type) -> bool:
+    """Return True if torch can look for the hooks of a module without running code of its class: one that has a
+    ``__getattribute__`` of its own hears of every look, and there are more where there are hooks.
+    """
+    return class_member(kind, "__getattribute__") is object.__getattribute__
 
 
 def add_hook(module: nn.Module, store: str, hook: Callable[..., Any], *, kwargs: bool = False) -> RemovableHandle:

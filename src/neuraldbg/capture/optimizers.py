@@ -381,15 +381,21 @@ class Optimizers:
         if found is not None and limit is not None:
             self.clipped = found, limit
 
+    @guarded
+    def _note_scale(self, scaler: Any, scaled: Tensor, note: Callable[[Tensor, float], None]) -> None:
+        factor = scale_of(scaler)
+        if factor is not None:
+            self.loss_scale = factor
+            note(scaled, factor)
+
     def wrap_scaler_scale(self, note: Callable[[Tensor, float], None]) -> Callable[[Any], Any]:
         """Make what stands in for ``GradScaler.scale``: it remembers which tensor was scaled, and by how much."""
 
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             def scale(scaler: Any, outputs: Any) -> Any:
                 scaled = original(scaler, outputs)
-                if self.switch.here() and is_a(scaled, Tensor) and (factor := scale_of(scaler)) is not None:
-                    self.loss_scale = factor
-                    note(scaled, factor)
+                if self.switch.here() and is_a(scaled, Tensor):
+                    self._note_scale(scaler, scaled, note)
                 return scaled
 
             return scale

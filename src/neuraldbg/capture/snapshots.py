@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from neuraldbg.capture.guest import hook_of
 from neuraldbg.capture.kernel import set_hook
 from neuraldbg.capture.leaves import leaves
-from neuraldbg.capture.module_tree import add_hook, walk
+from neuraldbg.capture.module_tree import add_hook, hookable, walk
 from neuraldbg.capture.names import strip, wraps
 from neuraldbg.capture.program_objects import name_of
 from neuraldbg.capture.tensor_kinds import unheard
@@ -68,7 +68,11 @@ class Snapshots:
 
     def attach(self, path: str, module: nn.Module) -> None:
         """Hook a layer if it matches, once."""
-        if path not in self._attached and any(fnmatch.fnmatchcase(path, pattern) for pattern in self.patterns):
+        if (
+            path not in self._attached
+            and hookable(type(module))
+            and any(fnmatch.fnmatchcase(path, pattern) for pattern in self.patterns)
+        ):
             self._attached.add(path)
             self._handles.append(add_hook(module, "_forward_hooks", _Taker(self, path)))
 
@@ -94,8 +98,9 @@ class Snapshots:
         self._trim()
 
     def _gradient(self, snapshot: Snapshot, grad: Tensor) -> None:
-        snapshot.gradient = grad.detach().clone().cpu()
-        self._trim()
+        with unheard():
+            snapshot.gradient = grad.detach().clone().cpu()
+            self._trim()
 
     def _trim(self) -> None:
         held = sum(snapshot.bytes for snapshot in self._held.values())

@@ -8,8 +8,9 @@ the program. ``unheard`` switches both off for as long as our own code runs. Wha
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -31,6 +32,7 @@ _UNUSED = frozenset({
 })  # fmt: skip
 """Attributes of ``Tensor`` that are never asked of a tensor of the program: a copy of it is a plain tensor's."""
 _READ = frozenset(dir(Tensor)) - _UNUSED | {"__getattr__", "__getattribute__", "__torch_dispatch__"}
+F = TypeVar("F", bound="Callable[..., Any]")
 _known: dict[int, tuple[type, bool]] = {}
 """What is known of classes, by identity: a class may compare itself with others in its own way."""
 _CLASSES = 256
@@ -73,6 +75,17 @@ def unheard() -> contextlib.AbstractContextManager[Any]:
     those are ours.
     """
     return _without_modes() if _modes() else _function_off()
+
+
+def silently(function: F) -> F:
+    """Have all that a function does go unheard."""
+
+    @functools.wraps(function)
+    def silent(*args: Any, **kwargs: Any) -> Any:
+        with unheard():
+            return function(*args, **kwargs)
+
+    return cast("F", silent)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import torch
 
 from neuraldbg.capture import op
 from neuraldbg.capture.compiled import compiled_parts
-from neuraldbg.capture.module_tree import add_hook
+from neuraldbg.capture.module_tree import add_hook, hookable
 from neuraldbg.capture.program_objects import is_a
 from neuraldbg.capture.reader import Reader
 from neuraldbg.capture.tensor_kinds import unheard
@@ -86,7 +86,7 @@ class Visits(Reader, ABC):
         known = (len(modules), id(next(reversed(modules.values()), None)))
         if known != self._known:
             self._known = known
-            ours = {path: m for path, m in modules.items() if not is_a(m, torch.jit.ScriptModule)}
+            ours = {path: m for path, m in modules.items() if hookable(type(m)) and not is_a(m, torch.jit.ScriptModule)}
             self._chosen = self.chosen(ours)
         return self._chosen
 
@@ -114,7 +114,7 @@ class _Hook:
         if owner is None or not owner.listens():
             return
         try:
-            with torch.no_grad(), unheard():
+            with unheard(), torch.no_grad():
                 getattr(owner, moment)(self.path, *args)
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
             owner.scene.tally.caught("following calls of layers")

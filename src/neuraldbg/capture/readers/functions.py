@@ -114,7 +114,7 @@ class Functions(Reader):
             self._log(cls, Judgement(False, alone), place)
             return
         try:
-            with sessions_paused(), undisturbed(), torch.no_grad(), torch.autocast("cpu", enabled=False):
+            with sessions_paused(), torch.no_grad(), torch.autocast("cpu", enabled=False), undisturbed():
                 found = compare(cls, args)
         finally:
             self._spent += time.perf_counter() - began

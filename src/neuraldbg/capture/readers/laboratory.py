@@ -144,7 +144,7 @@ class Laboratory(Reader):
             held.reason = held.reason or alone
             self._experiment(name, held, targets, checked)
             return
-        with sessions_paused(), undisturbed(), torch.no_grad():  # the twin is no model of the program
+        with sessions_paused(), torch.no_grad(), undisturbed():  # the twin is no model of the program
             self._experiment(name, held, targets, checked)
 
     def _experiment(self, name: str, held: _Held, targets: tuple[Target, ...], checked: set[str]) -> None:

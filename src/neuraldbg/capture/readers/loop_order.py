@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 from neuraldbg.capture.module_tree import parameters, rates, state, tensors, training
 from neuraldbg.capture.program_objects import Identities, filled, is_a, items, name_of
 from neuraldbg.capture.reader import Reader
+from neuraldbg.capture.tensor_kinds import unheard
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -129,13 +130,17 @@ class LoopOrder(Reader):
         if not is_a(owner, Optimizer) or owner in self._stepped:
             return
         try:
-            idle = self._watch(owner)
-            if idle is not None:
-                idle.zeroed += 1
-                if idle.zeroed & (idle.zeroed - 1) == 0:
-                    self._describe(owner, idle)
+            with unheard():
+                self._count(owner)
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
             self.scene.tally.caught("reading loop order")
+
+    def _count(self, opt: Optimizer) -> None:
+        idle = self._watch(opt)
+        if idle is not None:
+            idle.zeroed += 1
+            if idle.zeroed & (idle.zeroed - 1) == 0:
+                self._describe(opt, idle)
 
     def _watch(self, opt: Optimizer) -> Idle | None:
         idle: Idle | None = self._idle.get(opt)

@@ -20,6 +20,7 @@ from neuraldbg.capture.branches import layer_of, meetings, terms
 from neuraldbg.capture.graph import op_name
 from neuraldbg.capture.reader import Backward, Reader
 from neuraldbg.capture.sampling import cosine, elements, joined
+from neuraldbg.capture.tensor_kinds import unheard
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -171,7 +172,8 @@ class _Listener:
     def __call__(self, sent: tuple[Tensor | None, ...], got: tuple[Tensor | None, ...]) -> None:
         try:
             if self.owner.scene.switch:
-                self.owner.hear(self.ways, sent)
+                with unheard():
+                    self.owner.hear(self.ways, sent)
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
             self.owner.scene.tally.caught("reading loss branches")
 

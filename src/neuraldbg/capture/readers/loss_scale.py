@@ -13,6 +13,7 @@ from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.module_tree import scales
 from neuraldbg.capture.program_objects import Identities
 from neuraldbg.capture.reader import Reader
+from neuraldbg.capture.tensor_kinds import node_of
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class LossScale(Reader):
             if self._on(scaler):
                 self._counts["scaled"] += 1
                 for _, x in leaves(scaled):
-                    node: Node = x.grad_fn
+                    node: Node = node_of(x)
                     if node is not None:
                         node.metadata[self] = True  # lives and dies with the graph
                         self._made += 1

@@ -109,7 +109,10 @@ class Schedule(Reader):
             if not self.scene.switch:
                 return original(scheduler, *args, **kwargs)
             waits = is_a(scheduler, lr_scheduler.ReduceLROnPlateau)
-            rate = _rate(scheduler) if waits else math.nan
+            rate = math.nan
+            if waits:
+                with unheard():
+                    rate = _rate(scheduler)
             self._inside += 1
             try:
                 return original(scheduler, *args, **kwargs)
