@@ -39,6 +39,7 @@ from neuraldbg.capture.readers import Readers
 from neuraldbg.capture.scalars import scalars
 from neuraldbg.capture.scene import Scene
 from neuraldbg.capture.stretches import SETTLED, Stretches
+from neuraldbg.capture.tensor_kinds import silently
 from neuraldbg.capture.unhooked import Unhooked
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Capture:
     ``background`` tells the seconds of the processor that our own threads have taken so far.
     """
 
+    @silently
     def __init__(
         self,
         settings: CaptureSettings,
@@ -128,6 +130,7 @@ class Capture:
 
     # -- lifecycle ----------------------------------------------------------------------------------------------
 
+    @silently
     def start(self) -> None:
         """Begin to listen."""
         self.owner.follow(get_ident())
@@ -142,6 +145,7 @@ class Capture:
         self.stretches.forget_compiled()
         self._prepare()
 
+    @silently
     def stop(self) -> None:
         """Close the last step, and leave torch as it was found."""
         try:
@@ -164,6 +168,7 @@ class Capture:
             self.hooks.graph.close()
             self.stretches.forget_compiled()
 
+    @silently
     def flush(self) -> None:
         """Close the step that is open, and hand on all that are closed: whoever asks wants to see them, and waits.
 
@@ -177,6 +182,7 @@ class Capture:
             finally:
                 self.delivery.deliver(wait=still)  # no device is asked but by the thread that trains
 
+    @silently
     def summarise(self) -> None:
         """Hand on what only the whole run so far can tell."""
         facts: tuple[Fact, ...] = ()
@@ -207,6 +213,7 @@ class Capture:
             self._close()
         self.delivery.deliver(wait=True)
 
+    @silently
     def manual_step(self) -> None:
         """End a step that no hook can see: see ``Unhooked.ends``."""
         if self.switch.here() and (self._pending or self.unhooked.ends()):

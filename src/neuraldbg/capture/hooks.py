@@ -19,6 +19,7 @@ from neuraldbg.capture.names import layer_of, strip, wraps
 from neuraldbg.capture.probe import Probe, inert
 from neuraldbg.capture.program_objects import class_member, is_a, name_of
 from neuraldbg.capture.table import Table
+from neuraldbg.capture.tensor_kinds import silently
 from neuraldbg.capture.traced import Edge, Graph
 from neuraldbg.config import CaptureSettings
 from neuraldbg.errors import AttachError
@@ -55,6 +56,7 @@ class HookManager:
     logged steps. ``layers`` limits what is *reported* to these module types; None reports every layer.
     """
 
+    @silently
     def __init__(
         self,
         log_every: int = 1,
@@ -110,6 +112,7 @@ class HookManager:
         self._compiles = False
         """Whether the program was ever seen to have compiled something: it may do so again at any time."""
 
+    @silently
     def attach(self, model: nn.Module, prefix: str = "", name: str = "") -> HookManager:
         """Hook every layer of a model. AttachError if it is attached already or is not a module."""
         if not is_a(model, nn.Module):
@@ -313,8 +316,8 @@ class HookManager:
 
     @guarded
     def _accumulated(self, row: int, parameter: Tensor) -> None:
-        grad = parameter.grad
-        if grad is not None and op.observable(grad):
+        grad = op.shown(parameter.grad)
+        if grad is not None:
             self.table.reset([row])  # .grad is a running sum over micro-batches: the last reading counts
             self.table.observe(grad, row)
 
@@ -329,8 +332,9 @@ class HookManager:
 
     @guarded
     def _observe_grad(self, row: int, grad: Tensor) -> None:
-        if op.observable(grad):
-            self.table.observe(grad, row)
+        held = op.shown(grad)
+        if held is not None:
+            self.table.observe(held, row)
 
     def refine(self, following: dict[str, frozenset[str]], sources: frozenset[str]) -> None:
         """Use what the loss graph told: the functional activation behind each layer that it reached."""

@@ -13,6 +13,7 @@ from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.module_tree import scales
 from neuraldbg.capture.program_objects import Identities
 from neuraldbg.capture.reader import Reader
+from neuraldbg.capture.tensor_kinds import node_of
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class LossScale(Reader):
             if self._on(scaler):
                 self._counts["scaled"] += 1
                 for _, x in leaves(scaled):
-                    node: Node = x.grad_fn
+                    node: Node = node_of(x)
                     if node is not None:
                         node.metadata[self] = True  # lives and dies with the graph
                         self._made += 1
@@ -155,7 +156,7 @@ class LossScale(Reader):
         return grad is not None and grad._version == self._left[1]  # noqa: SLF001
 
     def _in_graph(self, root: Tensor) -> bool:
-        queue: list[Node] = [root.grad_fn]
+        queue: list[Node] = [node_of(root)]
         for count, node in enumerate(queue):
             if count == _NEAR or node is None:
                 return False
