@@ -17,6 +17,8 @@ typedef void *Handle;
     X(int32_t, aoti_torch_get_dim, (Handle, int64_t *))                                                                \
     X(int32_t, aoti_torch_get_sizes, (Handle, int64_t **))                                                             \
     X(int32_t, aoti_torch_get_strides, (Handle, int64_t **))                                                           \
+    X(int32_t, aoti_torch_get_storage_size, (Handle, int64_t *))                                                       \
+    X(int32_t, aoti_torch_get_storage_offset, (Handle, int64_t *))                                                     \
     X(int32_t, aoti_torch_empty_strided,                                                                               \
       (int64_t, const int64_t *, const int64_t *, int32_t, int32_t, int32_t, Handle *))                                \
     X(int32_t, aoti_torch_delete_tensor_object, (Handle))                                                              \
@@ -80,14 +82,16 @@ static int fills(int64_t dim, const int64_t *sizes, const int64_t *strides) {
     return 1;
 }
 
+/* As memory_of says it of a tensor of Python's. */
 static void read_handle(Handle x, double *row, int64_t total, double bound, double centre) {
     void *data;
-    int64_t dim, *sizes, *strides, numel = 1, code = code_of_handle(x);
-    if (code < 0 || aoti_torch_get_data_ptr(x, &data) || aoti_torch_get_dim(x, &dim) ||
-        aoti_torch_get_sizes(x, &sizes) || aoti_torch_get_strides(x, &strides))
+    int64_t dim, *sizes, *strides, bytes, begins, numel = 1, extent = 1, code = code_of_handle(x);
+    if (code < 0 || aoti_torch_get_dim(x, &dim) || aoti_torch_get_sizes(x, &sizes) ||
+        aoti_torch_get_strides(x, &strides) || aoti_torch_get_storage_size(x, &bytes) ||
+        aoti_torch_get_storage_offset(x, &begins) || aoti_torch_get_data_ptr(x, &data))
         return;
-    for (int64_t i = 0; i < dim; i++) numel *= sizes[i];
-    if (numel <= 0) return;
+    for (int64_t i = 0; i < dim; i++) numel *= sizes[i], extent += (sizes[i] - 1) * strides[i];
+    if (numel <= 0 || !data || extent > bytes / SIZE[code] - begins) return;
     Stats s;
     begin(&s);
     if (fills(dim, sizes, strides))

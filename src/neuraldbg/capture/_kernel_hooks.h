@@ -79,17 +79,14 @@ static PyObject *loss(PyObject *self, PyObject *x) {
 
 /* ---------------------------------------------------------------- tensors of a plan */
 
-/* Whether n tensors of a tuple lie where a plan over them says, at that size. */
+/* Whether n tensors of a tuple lie where a plan over them says, at that size, and their memory is still there. */
 static int stand_all(const Entry *plan, PyObject *tensors, Py_ssize_t n) {
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *x = PyTuple_GetItem(tensors, i);
         Memory memory;
-        if (!memory_of(x, &memory)) memory.address = number(x, torch.pointer), memory.numel = number(x, torch.numel);
-        if (PyErr_Occurred()) { /* it has no memory any more */
-            forgive();
+        if (!memory_at(x, &memory) || memory.address != plan[i].address || memory.numel != plan[i].numel ||
+            memory.code != plan[i].dtype)
             return 0;
-        }
-        if (memory.address != plan[i].address || memory.numel != plan[i].numel) return 0;
     }
     return 1;
 }
@@ -119,7 +116,7 @@ static int64_t gradient_of(PyObject *x, int64_t numel, int64_t dtype, PyObject *
         return -1;
     }
     int64_t address = grad == Py_None ? 0 : -1;
-    if (address && memory_of(grad, &memory) && memory.code == dtype && memory.numel == numel && memory.contiguous &&
+    if (address && memory_at(grad, &memory) && memory.code == dtype && memory.numel == numel && memory.contiguous &&
         memory.address)
         address = memory.address;
     return address;
@@ -133,8 +130,8 @@ static PyObject *finite_gradient(PyObject *self, PyObject *x) {
     PyObject *grad = PyObject_GetAttr(x, torch.grad);
     Memory memory;
     (void)self;
-    int readable = grad && memory_of(grad, &memory) && memory.contiguous && memory.numel > 0 && memory.address;
-    if (!readable) {
+    int found = grad && plainly() && memory_at(grad, &memory) && memory.contiguous && memory.numel > 0;
+    if (!found) {
         Py_XDECREF(grad);
         if (!forgive()) return NULL;
         Py_RETURN_NONE;
@@ -338,12 +335,22 @@ static PyObject *meet(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 }
 
 static int add_hooks(PyObject *module) {
-    PyObject **names[] = {&torch.dtype, &torch.layout, &torch.is_cpu, &torch.is_leaf, &torch.grad, &torch.grad_fn, &torch.hooks,
-                          &torch.contiguous, &torch.numel, &torch.pointer, &torch.adopt, &torch.negative};
-    const char *said[] = {"dtype", "layout", "is_cpu", "is_leaf", "grad", "grad_fn", "_backward_hooks",
-                          "is_contiguous", "numel", "data_ptr", "_register_hook_dict", "is_neg"};
-    for (int i = 0; i < 12; i++)
-        if (!(*names[i] = PyUnicode_InternFromString(said[i]))) return -1;
+    static const struct { PyObject **name; const char *said; } names[] = {
+        {&torch.dtype, "dtype"},           {&torch.layout, "layout"},
+        {&torch.is_cpu, "is_cpu"},         {&torch.is_leaf, "is_leaf"},
+        {&torch.grad, "grad"},             {&torch.grad_fn, "grad_fn"},
+        {&torch.hooks, "_backward_hooks"}, {&torch.contiguous, "is_contiguous"},
+        {&torch.numel, "numel"},           {&torch.pointer, "data_ptr"},
+        {&torch.adopt, "_register_hook_dict"}, {&torch.negative, "is_neg"},
+        {&torch.nested, "is_nested"},      {&torch.impl, "_cdata"},
+        {&torch.storage, "untyped_storage"}, {&torch.bytes, "nbytes"},
+        {&torch.begins, "storage_offset"}, {&torch.shape, "shape"},
+        {&torch.strides, "stride"},        {&torch.spec, "_spec"},
+        {&torch.placements, "placements"}, {&torch.partial, "is_partial"},
+        {&torch.shard, "_local_tensor"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!(*names[i].name = PyUnicode_InternFromString(names[i].said))) return -1;
     PyObject *gradient = PyType_FromSpec(&gradient_spec), *output = PyType_FromSpec(&output_spec);
     /* whoever saves a tensor with this hook need not be warned that the hook is not saved */
     int failed = !gradient || !output || PyObject_SetAttrString(gradient, "__torch_unserializable__", Py_True) ||

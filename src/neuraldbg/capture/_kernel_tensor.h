@@ -1,4 +1,4 @@
-/* Where the memory of a tensor lies: included by _kernel.c.
+/* Where the memory of a tensor lies, and whether it is there: included by _kernel.c. memory.py says the same in Python.
 
    torch hands that out to C by the exchange table of DLPack, one call for all there is to know of an ordinary tensor
    (https://dmlc.github.io/dlpack/latest/python_spec.html; torch 2.10 and later). Without it the same is asked for as any
@@ -9,9 +9,11 @@ typedef struct {
     PyObject *codes;              /* dtype -> code */
     PyObject *strided;            /* torch.strided */
     PyObject *transforming;       /* tells whether function transforms are active */
+    PyObject *sharded;            /* DTensor, NULL as long as nobody has seen one */
     PyObject *ordered;            /* OrderedDict */
     PyObject *heard;              /* tells whether a TorchFunctionMode hears of operations */
-    PyObject *dtype, *layout, *is_cpu, *is_leaf, *grad, *grad_fn, *hooks, *contiguous, *numel, *pointer, *adopt, *negative; /* names */
+    PyObject *dtype, *layout, *is_cpu, *is_leaf, *grad, *grad_fn, *hooks, *contiguous, *numel, *pointer, *adopt, *negative, *nested, *impl,
+        *storage, *bytes, *begins, *shape, *strides, *spec, *placements, *partial, *shard; /* names */
 } Torch;
 
 static Torch torch;
@@ -36,6 +38,7 @@ static int ordinary(PyObject *x) {
     return (PyObject *)Py_TYPE(x) == torch.tensor || (PyObject *)Py_TYPE(x) == torch.parameter;
 }
 
+/* Whether a function of torch's says no. */
 static int says_no(PyObject *function) {
     PyObject *said = PyObject_CallObject(function, NULL);
     Py_XDECREF(said);
@@ -79,11 +82,67 @@ static void meet_exchange(PyObject *capsule) {
     if (PyErr_Occurred()) PyErr_Clear();
 }
 
+/* ---------------------------------------------------------------- storages
+
+   A storage may be given back, or made smaller, while views of it are alive: offloading and FSDP do so between two uses.
+   The views know nothing of it: an address is computed from where the storage is, which is nowhere, and an offset. How
+   many bytes there are, torch's C interface for compiled programs says of a tensor, that is a pointer to what Python calls
+   `_cdata`; kernel.py tries it out before it is trusted. Without it Python is asked. */
+
+static int32_t (*storage_bytes)(void *const *, int64_t *), (*storage_begins)(void *const *, int64_t *);
+
+static int storage_lent(PyObject *x, int64_t *bytes, int64_t *begins) {
+    PyObject *impl = PyObject_GetAttr(x, torch.impl);
+    void *at = impl ? PyLong_AsVoidPtr(impl) : NULL;
+    Py_XDECREF(impl);
+    return at && !storage_bytes(&at, bytes) && !storage_begins(&at, begins);
+}
+
+static int storage_asked(PyObject *x, int64_t *bytes, int64_t *begins) {
+    PyObject *storage = PyObject_CallMethodObjArgs(x, torch.storage, NULL);
+    *bytes = storage ? number(storage, torch.bytes) : -1;
+    Py_XDECREF(storage);
+    *begins = *bytes >= 0 ? number(x, torch.begins) : -1;
+    return *begins >= 0;
+}
+
+/* Whether the storage of an ordinary tensor holds so many elements of so many bytes, from where the tensor begins. */
+static int covered(PyObject *x, int64_t elements, int64_t size) {
+    int64_t bytes, begins;
+    if (!(storage_bytes ? storage_lent : storage_asked)(x, &bytes, &begins)) return 0;
+    return size > 0 && elements <= bytes / size - begins;
+}
+
+PyDoc_STRVAR(covers_doc, "covers(x, elements, size)\n--\n\n"
+"Return True if the storage of an ordinary tensor holds so many elements of so many bytes, from where the tensor begins.");
+
+static PyObject *covers(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    if (wrong(nargs, 3, "covers")) return NULL;
+    int64_t elements = whole(args[1]), size = whole(args[2]);
+    int found = !PyErr_Occurred() && ordinary(args[0]) && covered(args[0], elements, size);
+    if (PyErr_Occurred()) return NULL;
+    return PyBool_FromLong(found);
+}
+
+PyDoc_STRVAR(meet_storages_doc, "meet_storages(bytes, begins)\n--\n\n"
+"Take the addresses of `aoti_torch_get_storage_size` and `aoti_torch_get_storage_offset`; 0 to ask Python instead.");
+
+static PyObject *meet_storages(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    if (wrong(nargs, 2, "meet_storages")) return NULL;
+    int64_t bytes = whole(args[0]), begins = whole(args[1]);
+    if (PyErr_Occurred()) return NULL;
+    storage_bytes = (int32_t(*)(void *const *, int64_t *))(intptr_t)bytes;
+    storage_begins = (int32_t(*)(void *const *, int64_t *))(intptr_t)begins;
+    Py_RETURN_NONE;
+}
+
 /* ---------------------------------------------------------------- memory */
 
-/* Of a tensor. `address` is 0 where it has no memory. */
+/* Of a tensor. `address` is 0 where it has no memory; `extent` are the elements from its first to its last in memory. */
 typedef struct {
-    int64_t code, numel, address;
+    int64_t code, numel, address, extent;
     int contiguous;
 } Memory;
 
@@ -97,9 +156,10 @@ static int64_t code_lent(const Lent *lent) {
 
 /* As Tensor.is_contiguous says it, where there is any element. */
 static int fill_lent(const Lent *lent, Memory *memory) {
-    memory->numel = 1, memory->contiguous = 1;
+    memory->numel = 1, memory->contiguous = 1, memory->extent = 1;
     for (int32_t i = lent->axes - 1; i >= 0; i--) {
         if (lent->shape[i] != 1 && lent->strides && lent->strides[i] != memory->numel) memory->contiguous = 0;
+        memory->extent += (lent->shape[i] - 1) * (lent->strides ? lent->strides[i] : memory->numel);
         memory->numel *= lent->shape[i];
     }
     memory->address = lent->data ? (int64_t)(intptr_t)lent->data + (int64_t)lent->offset : 0;
@@ -107,11 +167,23 @@ static int fill_lent(const Lent *lent, Memory *memory) {
     return memory->code >= 0;
 }
 
+/* The elements from the first to the last in memory of a tensor with holes; -1 for an error of Python's. */
+static int64_t extent_asked(PyObject *x) {
+    int64_t extent = 1;
+    PyObject *shape = PyObject_GetAttr(x, torch.shape);
+    PyObject *strides = shape ? PyObject_CallMethodObjArgs(x, torch.strides, NULL) : NULL;
+    for (Py_ssize_t i = 0; strides && i < PyTuple_Size(shape); i++)
+        extent += (whole(PyTuple_GetItem(shape, i)) - 1) * whole(PyTuple_GetItem(strides, i));
+    Py_XDECREF(shape);
+    Py_XDECREF(strides);
+    return strides && !PyErr_Occurred() ? extent : -1;
+}
+
 /* The same by attributes. */
 static int fill_asked(PyObject *x, Memory *memory) {
     PyObject *dtype = NULL, *code = NULL;
-    if (has(x, torch.is_cpu, Py_True) != 1 || !(dtype = PyObject_GetAttr(x, torch.dtype)) ||
-        !(code = PyDict_GetItemWithError(torch.codes, dtype))) {
+    if (has(x, torch.is_cpu, Py_True) != 1 || has(x, torch.nested, Py_False) != 1 ||
+        !(dtype = PyObject_GetAttr(x, torch.dtype)) || !(code = PyDict_GetItemWithError(torch.codes, dtype))) {
         Py_XDECREF(dtype);
         return 0;
     }
@@ -121,8 +193,9 @@ static int fill_asked(PyObject *x, Memory *memory) {
     Py_XDECREF(contiguous);
     memory->contiguous = contiguous == Py_True;
     memory->numel = contiguous ? number(x, torch.numel) : -1;
+    memory->extent = memory->contiguous ? memory->numel : extent_asked(x);
     memory->address = memory->numel >= 0 ? number(x, torch.pointer) : -1;
-    return 1;
+    return memory->address >= 0;
 }
 
 /* What DLPack says of ordinary memory: 1 or 0, -1 where it says nothing. */
@@ -135,14 +208,16 @@ static int fill(PyObject *x, Memory *memory) {
     return -1;
 }
 
-/* 1 for an ordinary tensor whose memory lies on the CPU in a dtype that is read; 0 for any other. To be asked outside of
-   function transforms. What is said to be negated when it is read, as the imaginary part of a conjugate, is not in
-   memory as it is; such a view of more than one element has holes. */
+/* The predicate before every reading of memory: 1 for an ordinary tensor on the CPU in a dtype that is read, whose storage
+   holds all of it; 0 for any other. To be asked outside of function transforms. What is said to be negated when it is
+   read, as the imaginary part of a conjugate, is not in memory as it is; such a view of more than one element has
+   holes. */
 static int memory_of(PyObject *x, Memory *memory) {
     if (!ordinary(x)) return 0;
     int found = has(x, torch.layout, torch.strided) == 1;
     int told = found ? fill(x, memory) : -1;
     found = found && (told < 0 ? fill_asked(x, memory) : told);
+    if (found && memory->numel > 0) found = memory->address && covered(x, memory->extent, SIZE[memory->code]);
     if (found && memory->numel == 1) {
         PyObject *negative = PyObject_CallMethodObjArgs(x, torch.negative, NULL);
         Py_XDECREF(negative);
@@ -153,4 +228,57 @@ static int memory_of(PyObject *x, Memory *memory) {
         return 0;
     }
     return found;
+}
+
+/* ---------------------------------------------------------------- shards
+
+   A DTensor has a shape and no memory: this rank's part lies in an ordinary tensor inside of it. Where a sum over the
+   ranks is still to be made, that part is no part of it. */
+
+/* The part of this rank, a new reference; NULL for any other tensor. */
+static PyObject *shard_of(PyObject *x) {
+    if (!torch.sharded || (PyObject *)Py_TYPE(x) != torch.sharded) return NULL;
+    PyObject *spec = PyObject_GetAttr(x, torch.spec);
+    PyObject *placements = spec ? PyObject_GetAttr(spec, torch.placements) : NULL;
+    int settled = placements && PyTuple_Check(placements);
+    for (Py_ssize_t i = 0; settled && i < PyTuple_Size(placements); i++) {
+        PyObject *partial = PyObject_CallMethodObjArgs(PyTuple_GetItem(placements, i), torch.partial, NULL);
+        Py_XDECREF(partial);
+        settled = partial == Py_False;
+    }
+    Py_XDECREF(spec);
+    Py_XDECREF(placements);
+    PyObject *part = settled ? PyObject_GetAttr(x, torch.shard) : NULL;
+    return forgive() ? part : (Py_XDECREF(part), NULL);
+}
+
+/* As memory_of, and of a DTensor where this rank's part lies. */
+static int memory_at(PyObject *x, Memory *memory) {
+    if (ordinary(x)) return memory_of(x, memory);
+    PyObject *part = shard_of(x);
+    int found = part && memory_of(part, memory);
+    Py_XDECREF(part); /* the DTensor holds it */
+    return found;
+}
+
+PyDoc_STRVAR(meet_shards_doc, "meet_shards(type)\n--\n\nSay what DTensor is, once there is one.");
+
+static PyObject *meet_shards(PyObject *self, PyObject *type) {
+    PyObject *old = torch.sharded;
+    (void)self;
+    Py_INCREF(type);
+    torch.sharded = type;
+    Py_XDECREF(old);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(readable_doc, "readable(x)\n--\n\n"
+"Return True if native code reads this tensor, or this rank's part of a DTensor: an ordinary one on the CPU in a dtype that\n"
+"is read, whose storage holds all of it.");
+
+static PyObject *readable(PyObject *self, PyObject *x) {
+    Memory memory;
+    (void)self;
+    int found = plainly() && memory_at(x, &memory);
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(found);
 }

@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neuraldbg.capture import elsewhere, op
+from neuraldbg.capture import elsewhere, memory, op
 from neuraldbg.capture.kernel import CODES, dense, native
-from neuraldbg.raised import let_pass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,8 +35,21 @@ class Item(NamedTuple):
 
 
 def plain(x: Tensor) -> bool:
-    """Whether the memory of ``x`` can be read as it lies: an ordinary, dense CPU tensor of a dtype that we read."""
-    return type(x) in op.ORDINARY and not elsewhere.lies(x) and op.observable(x) and dense(x)
+    """Return True if the memory of ``x`` can be read as it lies: an ordinary, dense CPU tensor of a dtype that we read,
+    or this rank's part of a DTensor that is one.
+    """
+    if type(x) not in memory.ORDINARY and not memory.is_sharded(x):
+        return False
+    held = op.shown(x)
+    return held is not None and not elsewhere.lies(held) and dense(held)
+
+
+def _held(x: Tensor) -> Tensor:
+    """Return what was ``plain`` of ``x``. RuntimeError where it is so no more."""
+    held = memory.local(x)
+    if held is None:
+        raise RuntimeError("its memory cannot be looked at any more")
+    return held
 
 
 class Samples:
@@ -77,17 +89,14 @@ class Samples:
         """
         if native is not None and native.stand(self._addresses[0][0], self._tensors):
             return True
-        try:
-            places = self._where()
-        except RuntimeError as error:  # one has no memory any more
-            let_pass(error)
+        if not all(plain(tensor) for tensor in self._tensors):
             return False
+        places = self._where()
         if places == self._places:
             return True
         n = len(self._tensors)
         dtypes = [CODES.get(tensor.dtype, -1) for tensor in self._tensors]
-        alike = places[n:] == self._places[n:] and dtypes == self._before[0][:, 1].tolist()
-        if not alike or not all(plain(tensor) for tensor in self._tensors):
+        if places[n:] != self._places[n:] or dtypes != self._before[0][:, 1].tolist():
             return False
         self._places = places
         for plan in (*self._before, *self._after):
@@ -103,7 +112,7 @@ class Samples:
             return
         for at, item in zip(self._offsets, self._items, strict=True):
             flat = _sample(item)
-            self._view(at, flat)[:] = flat.numpy()
+            self._view(at, flat)[:] = op.numbers(flat)
             _replace(flat, item, self._rows)
 
     def compare(self) -> bool:
@@ -121,7 +130,7 @@ class Samples:
             flat = _sample(item)
             kept = self._view(at, flat)
             _replace(flat - torch.from_numpy(kept), item, self._rows)
-            kept[:] = flat.numpy()
+            kept[:] = op.numbers(flat)
         return True
 
     def resume(self, turn: int) -> None:
@@ -143,12 +152,13 @@ class Samples:
             return float(native.changed(now, before, len(self._items), most))
         before_, now_ = self._buffers[1 - self._turn], self._buffers[self._turn]
         every = zip(self._offsets, self._items, strict=True)
-        small = [(at, i) for at, i in every if i.tensor.numel() <= most and not 0 < i.cap < i.tensor.numel()]
+        small = [(at, i) for at, i in every if _held(i.tensor).numel() <= most and _count(i) == _held(i.tensor).numel()]
         shares = [_change(before_[at:], now_[at:], item) for at, item in small]
         return max((share for share in shares if np.isfinite(share)), default=0.0)
 
     def _where(self) -> list[int]:
-        return [t.data_ptr() for t in self._tensors] + [t.numel() for t in self._tensors]
+        held = [_held(tensor) for tensor in self._tensors]
+        return [x.data_ptr() for x in held] + [x.numel() for x in held]
 
     def _view(self, at: int, flat: Tensor) -> npt.NDArray[np.floating]:
         kind = np.float64 if flat.dtype is torch.float64 else np.float32
@@ -170,7 +180,7 @@ class Gradients:
         self._plan = np.zeros((len(self.tensors), 6), np.int64)
         if self.tensors:
             self._plan[:, 1] = [CODES[tensor.dtype] for tensor in self.tensors]
-            self._plan[:, 2] = [tensor.numel() for tensor in self.tensors]
+            self._plan[:, 2] = [_held(tensor).numel() for tensor in self.tensors]
             self._plan[:, 3] = cap
             self._plan[:, 4] = addresses
         self._address = int(self._plan.ctypes.data)
@@ -203,8 +213,8 @@ class Gradients:
 
     def outdated(self) -> bool:
         """Whether a tensor is of another size or dtype than it was."""
-        now = [[CODES.get(tensor.dtype, -1), tensor.numel()] for tensor in self.tensors]
-        return bool(self._plan[:, 1:3].tolist() != now)
+        now = [(memory.local(tensor), CODES.get(tensor.dtype, -1)) for tensor in self.tensors]
+        return bool(self._plan[:, 1:3].tolist() != [[code, x.numel() if x is not None else -1] for x, code in now])
 
     def missing(self) -> list[int]:
         """Return which tensors had no gradient when they were last read."""
@@ -215,7 +225,10 @@ def _address(grad: Tensor | None, code: int, numel: int) -> int:
     """Return where a gradient lies, 0 for none, -1 where it does not fill its memory or is of another size or dtype."""
     if grad is None:
         return 0
-    return grad.data_ptr() if plain(grad) and CODES[grad.dtype] == code and grad.numel() == numel else -1
+    if not plain(grad):
+        return -1
+    held = _held(grad)
+    return held.data_ptr() if CODES[held.dtype] == code and held.numel() == numel else -1
 
 
 def observe_many(items: Sequence[Item], rows: op.Rows) -> tuple[float, float]:
@@ -236,9 +249,10 @@ def observe_many(items: Sequence[Item], rows: op.Rows) -> tuple[float, float]:
 def _plan(items: Sequence[Item], rows: op.Rows, kept: list[int]) -> npt.NDArray[np.int64]:
     """Return what the kernel reads: address, dtype, numel, cap, address of the row, where to keep what was read."""
     plan = np.empty((len(items), 6), np.int64)
-    plan[:, 0] = [item.tensor.data_ptr() for item in items]
-    plan[:, 1] = [CODES[item.tensor.dtype] for item in items]
-    plan[:, 2] = [item.tensor.numel() for item in items]
+    held = [_held(item.tensor) for item in items]
+    plan[:, 0] = [x.data_ptr() for x in held]
+    plan[:, 1] = [CODES[x.dtype] for x in held]
+    plan[:, 2] = [x.numel() for x in held]
     plan[:, 3] = [item.cap for item in items]
     plan[:, 4] = [rows.address + item.row * op.ROW for item in items]
     plan[:, 5] = kept
@@ -246,7 +260,7 @@ def _plan(items: Sequence[Item], rows: op.Rows, kept: list[int]) -> npt.NDArray[
 
 
 def _count(item: Item) -> int:
-    numel = item.tensor.numel()
+    numel = _held(item.tensor).numel()
     return numel if not 0 < item.cap < numel else max(item.cap // op.BLOCK, 1) * min(op.BLOCK, item.cap)
 
 
@@ -256,7 +270,7 @@ def _kept(item: Item) -> int:
 
 
 def _sample(item: Item) -> Tensor:
-    x = item.tensor.detach()
+    x = _held(item.tensor).detach()
     flat = op.sample(op.in_memory_order(x), item.cap or x.numel())
     return flat if x.dtype in (torch.float32, torch.float64) else flat.float()
 
@@ -264,7 +278,7 @@ def _sample(item: Item) -> Tensor:
 def _replace(flat: Tensor, item: Item, rows: op.Rows) -> None:
     rows.values[item.row] = op.BLANK
     op.observe_cpu(flat, rows, item.row, 0)
-    rows.values[item.row, op.TOTAL] = item.tensor.numel()
+    rows.values[item.row, op.TOTAL] = _held(item.tensor).numel()
 
 
 def _change(before: npt.NDArray[np.uint8], now: npt.NDArray[np.uint8], item: Item) -> float:

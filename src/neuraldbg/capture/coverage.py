@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from neuraldbg.capture import memory
 from neuraldbg.capture.program_objects import closed, is_a
 from neuraldbg.capture.stream import made
 
@@ -25,8 +26,8 @@ def coverage(capture: Capture, *, recompiled: bool, packed: bool) -> dict[str, A
         "layers": len(hooks.probes),
         "seen": len(hooks.probes) - len(silent),
         "never_fired": silent,
-        "notes": _notes(hooks, recompiled=recompiled, packed=packed),
-        "unread": capture.owner.unread(),
+        "notes": [*_notes(hooks, recompiled=recompiled, packed=packed), *_of_memory(capture)],
+        "unread": {**capture.owner.unread(), **_unread(capture)},
         "errors": hooks.tally.errors,
         "failed": dict(hooks.tally.failed),
         "cost": capture.pace.cost(),
@@ -62,3 +63,30 @@ def _notes(hooks: HookManager, *, recompiled: bool, packed: bool) -> list[str]:
     if hooks.tally.errors:
         notes.append(f"{hooks.tally.errors} internal errors, the first: {hooks.tally.first.strip().splitlines()[-1]}")
     return notes
+
+
+def _unread(capture: Capture) -> dict[str, str]:
+    """Return what could not be read again and again, and may hold a fault that shows nowhere else.
+
+    A fault in an output shows in the outputs after it and in the loss, unless none was read. Losses of a dry run beside
+    the training hide nothing.
+    """
+    table = capture.hooks.table
+    kinds = ["parameters", "gradients"]
+    if not any(site.kind == "activation" and site.dtype for site in table.sites):
+        kinds.append("outputs")
+    if table.unread.times("losses") >= capture.losses.total:
+        kinds.append("losses")
+    return table.unread.told(kinds, least=2)
+
+
+def _of_memory(capture: Capture) -> list[str]:
+    """Say which tensors are read by part, and which could not be read."""
+    hooks, params = capture.hooks, capture.params
+    parts = sum(1 for w in params.by_id.values() if memory.is_part(w.ref))
+    known = _unread(capture)
+    rest = hooks.table.unread.told(("parameters", "gradients", "outputs", "losses"))
+    return [
+        *([f"read by shard: this rank's part of {parts} of {len(params.by_id)} parameters"] if parts else []),
+        *(f"{what} {reason}" for what, reason in rest.items() if what not in known),
+    ]

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from neuraldbg.capture import device_plan, op
-from neuraldbg.capture.program_objects import class_member, package_of
+from neuraldbg.capture import device_plan, memory, op
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,15 +23,7 @@ def lies(x: Tensor) -> bool:
 
 def plain(x: Tensor) -> bool:
     """Whether one launch can read ``x`` together with others as it lies: ordinary, dense, of a dtype that we read."""
-    return type(x) in op.ORDINARY and lies(x) and op.observable(x) and device_plan.dense(x)
-
-
-def local(x: Tensor) -> Tensor:
-    """Return this rank's shard of a distributed tensor, any other tensor as it is."""
-    if type(x) in op.ORDINARY:
-        return x
-    to_local = class_member(type(x), "to_local") if package_of(type(x)) == "torch" else None
-    return to_local(x) if to_local is not None else x
+    return type(x) in memory.ORDINARY and lies(x) and op.observable(x) and device_plan.dense(x)
 
 
 def gradients(tensors: Sequence[Tensor]) -> tuple[list[Tensor | None], list[int]]:
@@ -54,7 +45,8 @@ def gradients(tensors: Sequence[Tensor]) -> tuple[list[Tensor | None], list[int]
 def _usual(grad: Tensor, tensor: Tensor) -> bool:
     """Whether a gradient is what nearly all are. There are hundreds of them at each step, and this costs little."""
     strided = type(grad) is Tensor and grad.layout is torch.strided
-    return strided and grad.dtype is tensor.dtype and grad.is_contiguous() and not grad.is_neg()
+    alike = strided and grad.dtype is tensor.dtype and grad.is_contiguous() and not grad.is_neg()
+    return alike and memory.covers(grad)
 
 
 def _plain_too(grad: Tensor, tensor: Tensor) -> bool:

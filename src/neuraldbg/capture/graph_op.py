@@ -10,7 +10,6 @@ import ctypes
 import math
 import pkgutil
 import zlib
-from pathlib import Path
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,8 @@ import torch
 from torch import Tensor
 
 from neuraldbg.capture import elsewhere, op
-from neuraldbg.capture.kernel import native
+from neuraldbg.capture.kernel import native, torch_library
+from neuraldbg.capture.tensor_kinds import unheard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -211,9 +211,9 @@ def _served() -> bool:
     if native is None:
         return False
     try:
-        library = ctypes.CDLL(str(next(Path(torch.__file__).with_name("lib").glob("*torch_cpu.*"))))
+        library = torch_library()
         native.serve({name: ctypes.cast(library[name], ctypes.c_void_p).value for name in native.functions()})
-    except (StopIteration, OSError, AttributeError, RuntimeError):  # a torch before 2.10, or another build of it
+    except (LookupError, OSError, AttributeError, RuntimeError):  # a torch before 2.10, or another build of it
         return False
     return True
 
@@ -234,7 +234,8 @@ def _shorten() -> None:
             operator._op = shortcut(slow, modes, result, size, handle)  # noqa: SLF001
 
 
-_ZERO = torch.zeros((), dtype=torch.float32, device="cpu")
+with unheard():  # whoever imports this under FakeTensorMode would have a zero without memory
+    _ZERO = torch.zeros((), dtype=torch.float32, device="cpu")
 _CALLS: tuple[tuple[Any, int, int, Callable[[], Tensor] | None], ...] = (
     (observe, 6, 2, None),
     (observe_at, 5, 2, None),

@@ -84,7 +84,7 @@ class Binning:
 
     def add(self, row: int, x: Tensor) -> None:
         """Count the elements of a tensor that can be read, or of a sample of it, for a site."""
-        if type(x) in op.ORDINARY and not op.transforming():
+        if not op.transforming():
             counts = _count(op.sample(x, self._cap))
             known = self._counts.get(row)
             self._counts[row] = counts if known is None else known + counts
@@ -99,8 +99,9 @@ class Binning:
         if not self.on:
             return
         for w in watched:
-            if w.param is not None and w.update is not None and _here(w.ref):
-                flat = op.sample(w.ref.detach(), self._cap)
+            held = _here(w.ref) if w.param is not None and w.update is not None else None
+            if held is not None and w.param is not None and w.update is not None:
+                flat = op.sample(held.detach(), self._cap)
                 self._counts[w.param] = _count(flat)
                 self._before[w.update] = flat.clone()
 
@@ -109,9 +110,9 @@ class Binning:
         if not self.on or not isinstance(scale, float) or scale != 1.0:
             return
         for w in watched:
-            grad = w.ref.grad
-            if w.grad is not None and grad is not None and _here(grad):
-                self._counts[w.grad] = _count(op.sample(grad.detach(), self._cap))
+            held = _here(w.ref.grad)
+            if w.grad is not None and held is not None:
+                self._counts[w.grad] = _count(op.sample(held.detach(), self._cap))
 
     def updates(self, watched: Sequence[Watched]) -> None:
         """Count what a step has changed."""
@@ -122,9 +123,10 @@ class Binning:
         if not self.on:
             return
         for w in watched:
-            if w.update is None or w.update not in self._before or not _here(w.ref):
+            held = _here(w.ref) if w.update in self._before else None
+            if held is None or w.update is None:
                 continue
-            before, now = self._before.pop(w.update), op.sample(w.ref.detach(), self._cap)
+            before, now = self._before.pop(w.update), op.sample(held.detach(), self._cap)
             if now.shape == before.shape:
                 self._counts[w.update] = _count(_wide(now) - _wide(before))
 
@@ -148,9 +150,10 @@ class Binning:
         self._counts, self._before = {}, {}
 
 
-def _here(x: Tensor) -> bool:
-    """Whether a tensor is an ordinary one on the CPU that can be read now."""
-    return type(x) in op.ORDINARY and op.observable(x) and not elsewhere.lies(x) and not op.transforming()
+def _here(x: Tensor | None) -> Tensor | None:
+    """Return the tensor on the CPU whose numbers can be read now for ``x``, None for none."""
+    held = op.shown(x)
+    return held if held is not None and not elsewhere.lies(held) and not op.transforming() else None
 
 
 def _wide(flat: Tensor) -> Tensor:
@@ -159,7 +162,7 @@ def _wide(flat: Tensor) -> Tensor:
 
 def _count(flat: Tensor) -> npt.NDArray[np.int64]:
     """Count the values of a 1-D tensor by sign and exponent, shape (_CODES,)."""
-    values = _wide(flat).resolve_neg().numpy()
+    values = op.numbers(_wide(flat))
     if values.dtype == np.float64:
         return np.bincount(_NARROWED[(values.view(np.int64) >> 52) & 4095], minlength=_CODES)
     return np.bincount(values.view(np.uint32) >> 23, minlength=_CODES)

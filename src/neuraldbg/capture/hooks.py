@@ -321,8 +321,8 @@ class HookManager:
 
     @guarded
     def _accumulated(self, row: int, parameter: Tensor) -> None:
-        grad = parameter.grad
-        if grad is not None and op.observable(grad):
+        grad = op.shown(parameter.grad)
+        if grad is not None:
             self.table.reset([row])  # .grad is a running sum over micro-batches: the last reading counts
             self.table.observe(grad, row)
 
@@ -337,8 +337,9 @@ class HookManager:
 
     @guarded
     def _observe_grad(self, row: int, grad: Tensor) -> None:
-        if op.observable(grad):
-            self.table.observe(grad, row)
+        held = op.shown(grad)
+        if held is not None:
+            self.table.observe(held, row)
 
     def refine(self, following: dict[str, frozenset[str]], sources: frozenset[str]) -> None:
         """Use what the loss graph told: the functional activation behind each layer that it reached."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from neuraldbg.capture import elsewhere, op
 from neuraldbg.capture.label_fit import FEATURES
-from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.leaves import seen
 from neuraldbg.capture.token_targets import SHORT
 
 SAMPLE = 256
@@ -29,8 +29,8 @@ def features(inputs: Any, *, on_device: bool) -> tuple[np.ndarray[Any, Any] | No
     tokens: Tensor | None = None
     size: int | None = None
     with torch.no_grad():
-        for name, x in leaves(inputs):
-            if op.wrapped(x) or x.dim() == 0 or x.numel() == 0 or x.is_complex() or x.is_sparse:
+        for name, x in seen(inputs):
+            if x.dim() == 0 or x.numel() == 0 or x.is_complex():
                 continue
             if any(word in name for word in _NO_INPUT):
                 continue
@@ -47,9 +47,9 @@ def features(inputs: Any, *, on_device: bool) -> tuple[np.ndarray[Any, Any] | No
             if len(found) > 4:
                 return None, None
     if not found or any(len(f) != len(found[0]) for f in found):
-        return None, tokens.numpy() if tokens is not None else None
+        return None, op.numbers(tokens) if tokens is not None else None
     table = torch.cat(found, 1)[:, :FEATURES].cpu().numpy().astype(np.float32)
-    return table, tokens.numpy() if tokens is not None else None
+    return table, op.numbers(tokens) if tokens is not None else None
 
 
 def _reduced(x: Tensor) -> Tensor:

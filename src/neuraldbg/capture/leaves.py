@@ -1,4 +1,4 @@
-"""The tensors inside a nested input or output, each with a name."""
+"""The tensors inside a nested input or output, each with a name; and those of them that can be looked at."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from neuraldbg.capture import memory
 from neuraldbg.capture.program_objects import label, opened
 from neuraldbg.capture.tensor_kinds import readable
 
@@ -15,6 +16,14 @@ if TYPE_CHECKING:
 _DEPTH = 4
 _WIDTH = 64
 _SIMPLE = (str, int, float)
+
+
+def seen(value: Any) -> Iterator[tuple[str, Tensor]]:
+    """Go through the tensors of a value whose numbers can be looked at, each as the ordinary tensor that holds them."""
+    for name, x in leaves(value):
+        held = memory.readable(x)
+        if held is not None:
+            yield name, held
 
 
 def leaves(value: Any, name: str = "", depth: int = 0, *, closed: bool = False) -> Iterator[tuple[str, Tensor]]:

@@ -90,8 +90,8 @@ class Ledger:
         self.floating = True
         self.shape: list[int] = []
 
-    def take(self, step: int, x: Tensor, call: Call, source: int = 0) -> None:
-        """Note a pass."""
+    def take(self, step: int, given: Tensor, x: Tensor, call: Call, source: int = 0) -> None:
+        """Note a pass. ``x`` is the ordinary tensor that holds the numbers of what was ``given``."""
         size = int(x.shape[0])
         evaluating = call.evaluating
         if evaluating:
@@ -118,13 +118,13 @@ class Ledger:
             every = EVERY if self.trained <= SETTLED else RARELY
             if self.trained > FIRST and (self.trained * _SCATTER >> 8) % every:
                 return
-        if not observable(x) and (x.is_floating_point() or not x.numel() or x.is_quantized or x.is_meta):
+        if not observable(x) and (x.is_floating_point() or not x.numel() or x.is_quantized):
             return
         if not evaluating:
             self.floating, self.shape = x.is_floating_point(), list(x.shape)
-        fresh = self._last is None or self._last() is not x
+        fresh = self._last is None or self._last() is not given
         if not evaluating:
-            self._last = weakref.ref(x)
+            self._last = weakref.ref(given)
         # Every other evaluation is read at the same rows, so that one that comes again is known for it.
         turn = 0 if evaluating and self.bursts % 2 else self.trained + self.evaluated
         self.pending.append(Pass(step, size, evaluating, self.bursts, fresh, source, excerpt(x, turn)))

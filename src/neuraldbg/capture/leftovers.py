@@ -6,13 +6,22 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from neuraldbg.capture import elsewhere
+from neuraldbg.capture import elsewhere, memory
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _STALE_HEAD = 4096
 """Elements of a gradient that are looked at first."""
+
+
+def values(grad: Tensor) -> Tensor | None:
+    """Return the tensor that holds the numbers of a gradient, of a sparse one its values, of a DTensor this rank's
+    part; None where they cannot be looked at.
+    """
+    if type(grad) in memory.ORDINARY and grad.is_sparse:
+        grad = grad.coalesce().values()
+    return memory.readable(grad)
 
 
 def stale_share(tensors: list[Tensor]) -> float:
@@ -25,9 +34,10 @@ def stale_share(tensors: list[Tensor]) -> float:
         grad = tensor.grad
         if grad is None:
             continue
-        if grad.is_sparse:
-            grad = grad.coalesce().values()
-        flat = elsewhere.local(grad).detach().reshape(-1)
+        held = values(grad)
+        if held is None:  # nobody can tell what it holds
+            continue
+        flat = held.detach().reshape(-1)
         if elsewhere.lies(flat):
             there.setdefault(flat.device, []).append(flat)
         else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch import Tensor
 
-from neuraldbg.capture import elsewhere, op
+from neuraldbg.capture import elsewhere, memory, op
 from neuraldbg.capture.divergences import gaussian_kl
 from neuraldbg.capture.graph import follow, op_name, walk
 from neuraldbg.capture.guest import guarded
@@ -20,7 +20,7 @@ from neuraldbg.capture.loss_terms import loss_terms
 from neuraldbg.capture.packed import saved
 from neuraldbg.capture.program_objects import is_a, number, sequence, uses_up
 from neuraldbg.capture.reader import Backward
-from neuraldbg.capture.tensor_kinds import readable
+from neuraldbg.capture.tensor_kinds import node_of, readable
 from neuraldbg.capture.unseen import passed_through
 from neuraldbg.nouns import Edge, Site
 
@@ -62,8 +62,8 @@ _WHAT = {"self": "input", "result": "result", "other": "divisor", "x1": "input"}
 _LOSSES = 4096
 _READ_IN_STEP = 8
 """Backward passes of one step whose graphs are read: a loop without an optimizer that we know never ends its step."""
-Kept: TypeAlias = "tuple[Tensor | float, float]"
-"""A loss and the scale by which it was multiplied."""
+Kept: TypeAlias = "tuple[Tensor | float | None, float]"
+"""A loss, None for one that cannot be looked at, and the scale by which it was multiplied."""
 Operand = tuple[str, tuple[int, ...], int]
 """(operation, path from the loss's node, row)"""
 
@@ -175,15 +175,15 @@ class Losses:
             return original(*args, **kwargs)
 
     @guarded
-    def before(self, roots: Any, accumulates: bool) -> tuple[Tensor | float, float, Backward] | None:
+    def before(self, roots: Any, accumulates: bool) -> tuple[Tensor | float | None, float, Backward] | None:
         """Read what is about to be differentiated. Returns the loss, kept if the backward reaches a watched model."""
         if op.transforming():
             return None
         single = is_a(roots, Tensor)
-        if accumulates and single and readable(roots) and roots.is_leaf:
+        if accumulates and type(roots) in memory.ORDINARY and roots.is_leaf:
             self._tell("backward_of_leaf", roots)
         tensors = [t for t in ([roots] if single else sequence(roots)) if is_a(t, Tensor) and readable(t)]
-        tensors = [t for t in tensors if t.grad_fn is not None and not op.wrapped(t)]
+        tensors = [t for t in tensors if node_of(t) is not None and not memory.wrapped(t)]
         if not tensors:
             return None
         self.models.reached = False
@@ -196,7 +196,7 @@ class Losses:
             self.values.clear()
         found = self._read_graph(tensors[0]) if accumulates or not self.values else None
         terms = self.terms["terms"] if self.terms is not None and found is not None else None
-        value = _value(tensors[0])
+        value = self._value(tensors[0])
         backward = Backward(tensors[0], value if type(value) is float else None, accumulates, found, terms)
         self._tell("backward_begins", backward)
         backward.walk = None  # its nodes must not outlive the graph
@@ -218,10 +218,10 @@ class Losses:
                     kept.append(loss)
 
     @guarded
-    def _glimpse(self, root: Tensor, accumulates: bool) -> tuple[Tensor | float, float] | None:
+    def _glimpse(self, root: Tensor, accumulates: bool) -> Kept | None:
         """Take the loss of a light step. What looks odd is shown to who looks for the birth of a NaN."""
         value: Tensor | float | None = native.loss(root) if native is not None else None
-        if value is None and (not readable(root) or not root.requires_grad or root.is_leaf or op.transforming()):
+        if value is None and (not readable(root) or node_of(root) is None or op.transforming()):
             return None
         self.models.reached = False
         self._cleared(accumulates)
@@ -230,7 +230,7 @@ class Losses:
             if self._number == self._clear_at:
                 self.values.clear()
             self._number += 1
-        value = _value(root) if value is None else value
+        value = self._value(root) if value is None else value
         if type(value) is float and not -self.usual < value < self.usual:  # false for NaN
             self.odd = True
             self.models.tell_of_glimpse()
@@ -239,7 +239,7 @@ class Losses:
         return value, self._scale(root) if scaled else 1.0
 
     @guarded
-    def after(self, loss: tuple[Tensor | float, float, Backward] | None, accumulates: bool) -> None:
+    def after(self, loss: tuple[Tensor | float | None, float, Backward] | None, accumulates: bool) -> None:
         """Keep the loss if the backward reached a watched model."""
         if loss is None:
             return
@@ -298,6 +298,12 @@ class Losses:
         self.scale_in_step = 0.0
         self.terms = None
 
+    def _value(self, root: Tensor) -> Tensor | float | None:
+        value = value_of(root)
+        if value is None:
+            self.hooks.table.unread.note("losses", root, "")
+        return value
+
     def _scale(self, root: Tensor) -> float:
         if self.scale_of is not None and self.scale_of[0]() is root:
             return self.scale_of[1]
@@ -309,10 +315,11 @@ class Losses:
 
     def _read_graph(self, root: Tensor) -> Walk | None:
         nodes = self.hooks.nodes if self.backwards < _READ_IN_STEP else None
-        signature = root.grad_fn.name() if root.grad_fn is not None else ""
+        node = node_of(root)
+        signature = node.name() if node is not None else ""
         found: Walk | None = None
         if nodes is not None:
-            found = walk(root.grad_fn, nodes, frozenset(_RISKY))
+            found = walk(node, nodes, frozenset(_RISKY))
             for edge in found.as_edges():
                 self.edges.setdefault((edge.source, edge.target), edge)
             terms = loss_terms(found.loss_nodes, nodes)
@@ -321,9 +328,9 @@ class Losses:
             divergence = gaussian_kl(found.loss_nodes)
             if divergence:
                 self.terms["gaussian_kl"] = divergence
-            self._risky[signature] = self._watch_operands(root.grad_fn, found.risky)
+            self._risky[signature] = self._watch_operands(node, found.risky)
         for name, path, row in self._risky.get(signature, ()):
-            operand = _operand(root.grad_fn, name, path)
+            operand = _operand(node, name, path)
             if op.observable(operand):
                 self.hooks.table.observe(operand, row)
         return found
@@ -350,7 +357,9 @@ def mean_loss(kept: list[Kept], *, closure: bool) -> tuple[float, int] | None:
     """Return a step's loss, and how many of its losses were not finite; see ``Losses.loss``."""
     if not kept:
         return None
-    values = [float(value) / scale for value, scale in kept]  # of a device, this waits
+    values = [float(value) / scale for value, scale in kept if value is not None]  # of a device, this waits
+    if not values:
+        return None
     bad = sum(1 for value in values if not math.isfinite(value))
     return (values[0] if closure else sum(values) / len(values)), bad
 
@@ -360,7 +369,7 @@ def loss_of(kept: list[Kept], *, closure: bool) -> tuple[dict[str, float], Await
     if not awaits(kept):
         return _told(kept, closure=closure), None
     there = tuple(value for value, _ in kept if is_a(value, Tensor))
-    scales = [(is_a(value, Tensor), value, scale) for value, scale in kept]
+    scales = [(is_a(value, Tensor), value, scale) for value, scale in kept if value is not None]
 
     def land(values: list[Any], taken: object) -> dict[str, float]:
         arrived = iter(values)
@@ -393,13 +402,19 @@ def _operand(root: Any, name: str, path: tuple[int, ...]) -> Tensor | None:
     return saved(node, _RISKY[name])
 
 
-def _value(root: Tensor) -> Tensor | float:
-    """Return a number where that waits for no device, else a small tensor that the end of the step reads."""
-    if not elsewhere.lies(root) and root.dim() == 0 and root.is_floating_point() and root.layout is torch.strided:
-        return float(root.item())
-    value = root.detach()
+def value_of(root: Tensor) -> Tensor | float | None:
+    """Return a number where that waits for no device, else a small tensor that the end of the step reads; None where
+    the loss cannot be looked at. Of a DTensor whose parts differ that is so, too: each rank would have another mean.
+    """
+    if type(root) in memory.ORDINARY and root.layout is not torch.strided:
+        root = root.detach().to_dense()
+    held = memory.readable(root)
+    if held is None or held.shape != root.shape:
+        return None
+    if not elsewhere.lies(held) and held.dim() == 0 and held.is_floating_point():
+        return float(held.item())
+    value = held.detach()
     value = value.real if value.is_complex() else value
-    value = value.to_dense() if value.layout is not torch.strided else value
     if value.dim():
         return value.double().mean()
     return value.clone() if elsewhere.lies(value) else float(value.item())
@@ -407,7 +422,7 @@ def _value(root: Tensor) -> Tensor | float:
 
 def _by_hand(root: Tensor) -> float:
     """Return the power of two by which a program multiplies its loss itself, for half precision; 1 if it does not."""
-    node = root.grad_fn
+    node = node_of(root)
     if node is None or type(node).__name__ != "MulBackward0":
         return 1.0
     other = saved(node, "other")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from neuraldbg.capture import op, program
+from neuraldbg.capture import memory, op, program
 from neuraldbg.capture.guest import collecting_later, guarded, hook_of
 from neuraldbg.capture.kernel import set_hook
 from neuraldbg.capture.leaves import leaves
@@ -423,18 +423,26 @@ class Models:
         for count, (leaf, x) in enumerate(every):
             if count == _INPUTS:
                 break
-            size = size or (int(x.shape[0]) if x.dim() else 1)
-            if not op.observable(x):
+            held = op.shown(x)
+            size = size or _samples(x if held is None else held)
+            if held is None:
                 continue
             key = (model.name, leaf)
             if key not in self._input_rows:
                 self._input_rows[key] = self.hooks.table.add(Site("input", model.prefix, 0, leaf))
             row = self._input_rows[key]
             if row is not None:
-                self.hooks.table.observe(x, row)
+                self.hooks.table.observe(held, row)
         if self.describe and self.latest is None:
             self.latest = (model, program.batch(model.name, inputs))
         return size
+
+
+def _samples(x: Tensor) -> int:
+    """Return the size of the first axis of an input, 0 where only code of the program's could tell."""
+    if type(x) not in memory.ORDINARY and not memory.is_sharded(x):
+        return 0
+    return int(x.shape[0]) if x.dim() else 1
 
 
 def _stands_for(call: Callable[..., Any]) -> bool:

@@ -15,9 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from neuraldbg.capture import memory
 from neuraldbg.capture.kernel import CODES, dense, native
-from neuraldbg.capture.program_objects import is_a
-from neuraldbg.capture.tensor_kinds import readable
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -85,25 +84,21 @@ def sample(x: Tensor, cap: int) -> Tensor:
 
 
 _READABLE = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
-ORDINARY = (Tensor, torch.nn.Parameter)
 
 
 def observable(x: Any) -> TypeGuard[Tensor]:
-    """Whether the statistics of ``x`` can be read: a dense, real, non-empty tensor with storage."""
-    return (
-        is_a(x, Tensor)
-        and readable(x)
-        and x.dtype in _READABLE
-        and x.layout is torch.strided
-        and x.numel() > 0
-        and not x.is_meta
-        and (type(x) in ORDINARY or not x.is_quantized)
-        and not wrapped(x)
-    )
+    """Return True if the statistics of ``x`` can be read: a strided, real, non-empty tensor of torch's own class, whose
+    memory is there.
+    """
+    return memory.present(x) and x.dtype in _READABLE and x.numel() > 0
 
 
-# Tensors inside vmap, grad and jvp stand for many values and have no storage of their own.
-wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001 (no public name)
+def shown(x: object) -> Tensor | None:
+    """Return the tensor whose statistics can be read for ``x``: itself, this rank's part of it, or a view of a
+    subclass; None where there is none.
+    """
+    held = memory.readable(x)
+    return held if held is not None and held.dtype in _READABLE and held.numel() else None
 
 
 transforming = torch._C._are_functorch_transforms_active  # noqa: SLF001 (no public name)
@@ -139,7 +134,7 @@ def _observe(x: Tensor, row: npt.NDArray[np.float64], cap: int, bound: float, ce
     flat = flat.resolve_neg()
     if bound:
         row[SATURATED] += int(torch.count_nonzero((flat - centre).abs() > bound))
-    wide = flat.double().numpy()
+    wide = numbers(flat.double())
     size = np.abs(wide)
     finite = np.isfinite(wide)
     row[TOTAL] += x.numel()
@@ -155,6 +150,13 @@ def _observe(x: Tensor, row: npt.NDArray[np.float64], cap: int, bound: float, ce
         row[SQUARES] += np.dot(wide, wide)
         row[MIN] = min(row[MIN], np.minimum.reduce(wide))
         row[MAX] = max(row[MAX], np.maximum.reduce(wide))
+
+
+def numbers(x: Tensor) -> npt.NDArray[Any]:
+    """Return a copy of a tensor as a numpy array. Never ``numpy()`` on memory of the program: torch then forbids for
+    ever to resize that storage, and a program that offloads its weights ends with an error.
+    """
+    return x.detach().clone().resolve_neg().numpy()
 
 
 def in_memory_order(x: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from neuraldbg.capture import elsewhere, program
+from neuraldbg.capture import elsewhere, memory, program
 from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.leftovers import stale_share
 from neuraldbg.capture.module_tree import rates, scale_of, scales, tensors
@@ -72,7 +72,7 @@ class Optimizers:
         self.loss_scale: float | None = None
         self.skipped = 0
         self.clipped: tuple[Any, float] | None = None
-        """(total norm found, limit) of the last clip_grad_norm_ of the step."""
+        """(total norm found, None if it cannot be looked at; limit) of the last clip_grad_norm_ of the step."""
         self.judging = False
         """Whether the gradients of each step are judged before it is applied."""
         self.norms_every = 1
@@ -377,8 +377,10 @@ class Optimizers:
 
     @guarded
     def _note_clip(self, total_norm: Any, max_norm: Any) -> None:
-        found, limit = total_norm.detach() if is_a(total_norm, Tensor) else number(total_norm), number(max_norm)
-        if found is not None and limit is not None:
+        limit = number(max_norm)
+        held = memory.readable(total_norm) if is_a(total_norm, Tensor) else None
+        found = held.detach() if held is not None else number(total_norm)
+        if limit is not None:
             self.clipped = found, limit
 
     @guarded

@@ -13,14 +13,14 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
-from neuraldbg.capture.program_objects import is_a
-from neuraldbg.capture.tensor_kinds import readable
+from neuraldbg.capture import memory
 from neuraldbg.raised import let_pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from torch import Tensor
 
     from neuraldbg.capture.graph import Node
 
@@ -110,7 +110,9 @@ REGIONS = Regions()
 
 
 def saved(node: Node | None, name: str) -> Tensor | None:
-    """Return a saved tensor; None if there is none, it is gone (freed, or changed in place), or it is packed."""
+    """Return a saved tensor; None if there is none, it is gone (freed, or changed in place), it is packed, or its
+    numbers cannot be looked at.
+    """
     if node is None or REGIONS.hold(node):
         return None
     try:
@@ -118,7 +120,7 @@ def saved(node: Node | None, name: str) -> Tensor | None:
     except RuntimeError as error:
         let_pass(error)
         return None
-    return value if is_a(value, Tensor) and readable(value) else None
+    return memory.readable(value)
 
 
 def wrap_enter(original: Callable[[Any], Any]) -> Callable[[Any], Any]:

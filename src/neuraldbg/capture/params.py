@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-from neuraldbg.capture import elsewhere, op
+from neuraldbg.capture import elsewhere, memory, op
 from neuraldbg.capture.bulk import Item, observe_many, plain
 from neuraldbg.capture.module_tree import groups, own, own_parameters
 from neuraldbg.capture.program_objects import is_a, item, items, name_of, sequence
@@ -218,15 +218,22 @@ class Params:
 
     def _read_other_weight(self, w: Watched, *, again: bool = False) -> Tensor | None:
         """Read a weight that does not lie in the CPU's memory as it is. Returns what was read."""
-        value = elsewhere.local(w.ref.detach())
-        if not op.observable(value):
+        value = self._shown("parameters", w.ref, w.name)
+        if value is None:
             return None
         row = row_of(w.param)
         if again:
             self.table.reset([row])
-        before = op.sample(value, cap_of(w, self.table.cap) or value.numel()).clone()
+        before = op.sample(value.detach(), cap_of(w, self.table.cap) or value.numel()).clone()
         self.table.observe(before, row, total=value.numel(), whole=w.whole)
         return before
+
+    def _shown(self, kind: str, x: Tensor, name: str) -> Tensor | None:
+        """Return the tensor whose statistics can be read for one of the program's. Notes one that cannot be read."""
+        value = op.shown(x)
+        if value is None and memory.readable(x) is None and memory.floating(x):
+            self.table.unread.note(kind, x, name)
+        return value
 
     def _stepped(self, watched: list[Watched]) -> Stepped:
         """Return the plans for some parameters, made anew where they are others or lie elsewhere than before."""
@@ -256,8 +263,7 @@ class Params:
         squares, bad = found
         stepped.note_gradients()
         for w in stepped.lookups:
-            if w.ref.grad is not None:
-                self._keep_touched(w, w.ref.grad)
+            self._keep_touched(w, w.ref.grad)
         self._sum_up(squares, bad, alone=isinstance(scale, float) and scale == 1.0)
         if not (isinstance(scale, float) and scale == 1.0):
             missing = set(stepped.gradients.missing())
@@ -315,8 +321,9 @@ class Params:
         """Read gradients that are sparse, spread or expanded: of one on another device a sample."""
         self.table.reset([row for _, _, row in readings])
         for w, grad, row in readings:
-            value = elsewhere.local(grad.coalesce().values() if grad.is_sparse else grad).detach()
-            if not op.observable(value):
+            sparse = type(grad) in memory.ORDINARY and grad.is_sparse
+            value = self._shown("gradients", grad.coalesce().values() if sparse else grad, w.name)
+            if value is None:
                 continue
             here = not elsewhere.lies(value)
             self.awaits |= not here
@@ -324,14 +331,18 @@ class Params:
             self._unscale([row], scale, here=here)
             self._keep_touched(w, grad)
 
-    def _keep_touched(self, w: Watched, grad: Tensor) -> None:
+    def _keep_touched(self, w: Watched, grad: Tensor | None) -> None:
         """Of a large embedding keep the rows that have a gradient: blocks that hit a frequent row say nothing of the
         others.
         """
-        if w.rows and not elsewhere.lies(grad) and not grad.is_sparse and grad.numel() > self.table.cap:
-            rows = torch.linalg.vector_norm(grad.detach(), dim=-1).nonzero().squeeze(-1)
-            if rows.numel() * grad.shape[-1] <= _TOUCHED:
-                w.touched = (rows, w.ref.detach()[rows])
+        if not w.rows:
+            return
+        grad, weight = op.shown(grad), op.shown(w.ref)
+        if grad is None or weight is None or elsewhere.lies(grad) or grad.numel() <= self.table.cap:
+            return
+        rows = torch.linalg.vector_norm(grad.detach(), dim=-1).nonzero().squeeze(-1)
+        if rows.numel() * grad.shape[-1] <= _TOUCHED and grad.shape == weight.shape:
+            w.touched = (rows, weight.detach()[rows])
 
     def read_after(self, watched: list[Watched]) -> None:
         """Read what the step changed."""
@@ -347,16 +358,17 @@ class Params:
             if old is not None:
                 self._read_other_update(w, old)
             if w.touched is not None:
-                rows, before_rows = w.touched
-                norm = torch.linalg.vector_norm(w.ref.detach()[rows] - before_rows, dtype=torch.float32)
-                self.table.set_norm(row_of(w.update), float(norm))
+                (rows, before_rows), weight = w.touched, op.shown(w.ref)
                 w.touched = None
+                if weight is not None:
+                    norm = torch.linalg.vector_norm(weight.detach()[rows] - before_rows, dtype=torch.float32)
+                    self.table.set_norm(row_of(w.update), float(norm))
 
     def _read_other_update(self, w: Watched, old: Tensor) -> None:
-        value = elsewhere.local(w.ref.detach())
-        if not op.observable(value):
+        value = op.shown(w.ref)
+        if value is None:
             return
-        new = op.sample(value, cap_of(w, self.table.cap) or value.numel())
+        new = op.sample(value.detach(), cap_of(w, self.table.cap) or value.numel())
         if new.shape == old.shape and new.device == old.device:
             self.table.observe(new.sub(old), row_of(w.update), total=value.numel(), whole=w.whole)
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from neuraldbg.capture import kinds, op, traced
+from neuraldbg.capture import kinds, memory, op, traced
 from neuraldbg.capture.guest import Tally, guarded, hook_of
 from neuraldbg.capture.kernel import native, set_hook
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.program_objects import is_a
+from neuraldbg.capture.tensor_kinds import node_of
 from neuraldbg.nouns import Site
 
 if TYPE_CHECKING:
@@ -146,17 +147,28 @@ class Probe:
         self.calls += 1
         owner.called.setdefault(self.path)
         for leaf, x in (("", output),) if type(output) is Tensor else leaves(output):
-            if not op.observable(x):
+            held = op.shown(x)
+            if held is None and not self._missed(x):
                 continue
             slot = self.slot(call, leaf)
             if slot.activation is None:
                 continue
-            owner.table.observe(x, slot.activation, self.bound, self.centre)
-            if self.counts_units and owner.reads_units:
-                self.read_units(module, x, slot.activation)
+            if held is not None:
+                owner.table.observe(held, slot.activation, self.bound, self.centre)
+                if self.counts_units and owner.reads_units:
+                    self.read_units(module, held, slot.activation)
             self.follow(x, slot)
         if self.quick is None and native is not None and self.row >= 0 and output is not None:
             self.quick = self.quick_reader()
+
+    def _missed(self, x: Tensor) -> bool:
+        """Note an output of floating-point numbers that cannot be read. Returns True if it can have a gradient that may
+        be read all the same, as that of an AsyncCollectiveTensor is an ordinary tensor.
+        """
+        if memory.readable(x) is not None or not memory.floating(x):
+            return False
+        self.owner.table.unread.note("outputs", x, self.path or type(x).__name__)
+        return type(x) in memory.ORDINARY or type(x).__module__.partition(".")[0] == "torch"
 
     def quick_reader(self) -> Callable[[Any], int]:
         """Return what does the same as ``read`` for the ordinary first output of a pass."""
@@ -174,12 +186,12 @@ class Probe:
         self.recalls += 1
         for leaf, x in leaves(output):
             slot = self.slots.get((call, leaf))
-            if slot is not None and slot.hooked != self.owner.passes and op.observable(x):
+            if slot is not None and slot.hooked != self.owner.passes:
                 self.follow(x, slot)
 
     def follow(self, x: Tensor, slot: Slot) -> None:
         """Hook the gradient at an output, and remember its node while the loss graph is to be read."""
-        node = x.grad_fn
+        node = node_of(x)
         if node is None:  # a leaf would keep the hook for ever
             return
         hook = slot.hook(self.owner, binned=self.owner.binned)

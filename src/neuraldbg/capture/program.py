@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from neuraldbg.capture import op
+from neuraldbg.capture import memory
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.module_tree import group_tensors, groups, tensors, training
 from neuraldbg.capture.op import observable
@@ -47,7 +47,11 @@ def modes(model: str, root: nn.Module, layers: Mapping[str, nn.Module]) -> dict[
 def batch(model: str, inputs: Any) -> dict[str, Any]:
     """Return the BATCH fact: shape and dtype of every input, and how the columns of 2-D ones differ in scale."""
     described: dict[str, Any] = {}
-    for leaf, x in leaves(inputs):
+    for leaf, given in leaves(inputs):
+        held = memory.readable(given)
+        if held is None and (type(given) not in memory.ORDINARY or memory.wrapped(given)):
+            continue
+        x = given if held is None else held
         entry: dict[str, Any] = {"shape": list(x.shape), "dtype": str(x.dtype).removeprefix("torch.")}
         entry["image"] = x.dim() == _IMAGE_DIMS
         if observable(x) and x.dim() == 2 and x.shape[0] > 1 and x.numel() <= _COLUMN_CAP:
@@ -57,9 +61,7 @@ def batch(model: str, inputs: Any) -> dict[str, Any]:
             entry["column_std_min"] = float(moving.min()) if moving.numel() else 0.0
             entry["column_std_max"] = float(moving.max()) if moving.numel() else 0.0
             entry["column_mean_absmax"] = float(mean.abs().max())
-        elif op.wrapped(x):
-            continue
-        elif not x.dtype.is_floating_point and not x.dtype.is_complex and x.numel():
+        elif held is not None and not x.dtype.is_floating_point and not x.dtype.is_complex and x.numel():
             low, high = torch.aminmax(x.detach().reshape(-1).long()[:_COLUMN_CAP])
             entry["min"], entry["max"] = int(low), int(high)
         described[leaf] = entry
@@ -183,7 +185,7 @@ def precision(params: Params, *, scaler: bool) -> dict[str, Any]:
     """Return the PRECISION fact."""
     devices = {w.ref.device.type for w in params.by_id.values()} or {"cpu"}
     device = max(devices)
-    on = torch.is_autocast_enabled(device)
+    on = device != "meta" and torch.is_autocast_enabled(device)
     dtypes = sorted({str(w.ref.dtype).removeprefix("torch.") for w in params.by_id.values()})
     autocast = str(torch.get_autocast_dtype(device)).removeprefix("torch.") if on else None
     return {"autocast": autocast, "param_dtypes": dtypes, "scaler": scaler}

@@ -130,9 +130,11 @@ def number(value: object) -> float | None:
     if issubclass(kind, (np.floating, np.integer)) and package_of(kind) == "numpy":
         return float(value)  # type: ignore[arg-type]
     if issubclass(kind, Tensor):
-        tensor: Any = value
-        single = tensor.numel() == 1 and not tensor.is_complex()
-        return float(tensor.detach()) if single else None
+        from neuraldbg.capture import memory  # noqa: PLC0415 (it looks at classes by what is here)
+
+        held = memory.readable(value)  # never `float` of a DTensor: that is a collective, and other ranks may not come
+        single = held is not None and held.numel() == 1 and not held.is_complex() and held.shape == Tensor.size(value)
+        return float(held.detach()) if held is not None and single else None
     return None
 
 

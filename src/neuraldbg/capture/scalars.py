@@ -69,7 +69,7 @@ def _clipped(optimizers: Optimizers) -> tuple[dict[str, float], Awaited | None]:
     norm, limit = optimizers.clipped
     if is_a(norm, Tensor) and elsewhere.lies(norm):
         return {"clip_limit": limit}, Awaited((norm,), lambda values, _: {"unclipped_norm": float(values[0])})
-    return {"unclipped_norm": float(norm), "clip_limit": limit}, None
+    return {"clip_limit": limit, **({} if norm is None else {"unclipped_norm": float(norm)})}, None
 
 
 def _optimizers(optimizers: Optimizers, stream: Stream | None) -> dict[str, float]:

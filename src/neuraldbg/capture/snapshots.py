@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from neuraldbg.capture import memory
 from neuraldbg.capture.guest import hook_of
 from neuraldbg.capture.kernel import set_hook
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.module_tree import add_hook, hookable, walk
 from neuraldbg.capture.names import strip, wraps
 from neuraldbg.capture.program_objects import name_of
-from neuraldbg.capture.tensor_kinds import unheard
+from neuraldbg.capture.tensor_kinds import node_of, unheard
 from neuraldbg.errors import UnknownLayer
 
 if TYPE_CHECKING:
@@ -92,14 +93,14 @@ class Snapshots:
         snapshot = Snapshot(step, path, _first(args), _first(output))
         self._held[step, path] = snapshot
         for _, x in leaves(output):
-            if x.requires_grad and x.grad_fn is not None:
+            if node_of(x) is not None:
                 set_hook(x, hook_of(self._gradient, snapshot))
             break
         self._trim()
 
     def _gradient(self, snapshot: Snapshot, grad: Tensor) -> None:
         with unheard():
-            snapshot.gradient = grad.detach().clone().cpu()
+            snapshot.gradient = _first(grad)
             self._trim()
 
     def _trim(self) -> None:
@@ -128,4 +129,6 @@ class _Taker:
 
 
 def _first(value: Any) -> Tensor | None:
-    return next((x.detach().clone().cpu() for _, x in leaves(value)), None)
+    x = next((x for _, x in leaves(value)), None)
+    held = memory.readable(x)
+    return held.detach().clone().cpu() if held is not None else None

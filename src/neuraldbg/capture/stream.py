@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.optim.optimizer import Optimizer
 
+from neuraldbg.capture import memory
 from neuraldbg.capture.governor import Usual
 from neuraldbg.capture.module_tree import tensors
 from neuraldbg.capture.program_objects import name_of
@@ -79,5 +80,6 @@ def made() -> Iterator[Optimizer]:
 
 def place(tensors: list[Tensor]) -> tuple[int, int] | None:
     """Return where the first gradient lies and how often it was written to; a sparse one is made anew by each sum."""
-    grad = next((t.grad for t in tensors if t.grad is not None and not t.grad.is_sparse), None)
+    held = (memory.readable(t.grad) for t in tensors if t.grad is not None)
+    grad = next((grad for grad in held if grad is not None), None)
     return (grad.data_ptr(), grad._version) if grad is not None else None  # noqa: SLF001

@@ -17,6 +17,7 @@ from neuraldbg.capture import elsewhere, op
 from neuraldbg.capture.device import DeviceTable
 from neuraldbg.capture.histograms import Binning
 from neuraldbg.capture.late import Awaited, Late, sent
+from neuraldbg.capture.memory import Unread
 from neuraldbg.capture.units import Units
 from neuraldbg.nouns import STATS, Site, column
 
@@ -73,6 +74,8 @@ class Table:
         self._numpy[:] = op.BLANK
         self._blank = self._numpy[:0].copy()
         """As many blank rows as there are sites."""
+        self.unread = Unread()
+        """What could not be read."""
         self.units = Units(window)
         self.binning = Binning(cap)
         self.clear()

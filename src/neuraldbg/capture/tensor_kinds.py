@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from neuraldbg.capture.program_objects import bases, kind_name, members, note_cl
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+P, R = ParamSpec("P"), TypeVar("R")
 _TRUSTED = ("torch", "torchvision")
 """Packages whose tensors draw no numbers and keep no count when they are read."""
 _UNUSED = frozenset({
@@ -77,15 +78,15 @@ def unheard() -> contextlib.AbstractContextManager[Any]:
     return _without_modes() if _modes() else _function_off()
 
 
-def silently(function: F) -> F:
-    """Have all that a function does go unheard."""
+def silently(function: Callable[P, R]) -> Callable[P, R]:
+    """Have a function of ours run in ``unheard``."""
 
     @functools.wraps(function)
-    def silent(*args: Any, **kwargs: Any) -> Any:
+    def alone(*args: P.args, **kwargs: P.kwargs) -> R:
         with unheard():
             return function(*args, **kwargs)
 
-    return cast("F", silent)
+    return alone
 
 
 @contextlib.contextmanager

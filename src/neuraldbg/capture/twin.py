@@ -11,9 +11,10 @@ import types
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from neuraldbg.capture.copied import COPIES, HOOKS, TENSORS, copied, of_torch
+from neuraldbg.capture import memory
+from neuraldbg.capture.copied import COPIES, HOOKS, copied, of_torch
 from neuraldbg.capture.module_tree import modules, own, registered, set_training
 from neuraldbg.capture.own_code import not_its_own, torch_is_heard
 from neuraldbg.capture.probe import inert
@@ -78,7 +79,7 @@ def _fit(root: nn.Module) -> None:
         for _, x in (*registered(module, "_parameters"), *registered(module, "_buffers")):
             if x is None:
                 continue
-            if not is_a(x, Tensor) or type(x) not in TENSORS or x.is_meta or x.layout is not torch.strided:
+            if not memory.present(x):
                 raise Unfit("it holds tensors of a special kind")
             size += x.numel()
         _check_class(kind, seen)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from neuraldbg.capture import elsewhere
+from neuraldbg.capture import elsewhere, op
 from neuraldbg.capture.kernel import native
 from neuraldbg.capture.late import Awaited
 from neuraldbg.nouns import column
@@ -88,13 +88,13 @@ class Units:
         }
 
     def observe(self, row: int, x: Tensor, axis: int, cap: int) -> None:
-        """Keep each unit's highest output of the step. ``axis`` is the unit axis of ``x``."""
+        """Keep each unit's highest output of the step. ``axis`` is the unit axis of ``x``, which is ``observable``."""
         view = self._views.get(row)
         if view is None or x.shape[axis] != len(view):
             return
         self._touched = True
         axis %= x.dim()
-        if native is not None and not elsewhere.lies(x) and x.dtype is torch.float32:
+        if native is not None and not elsewhere.lies(x) and x.dtype is torch.float32 and native.readable(x):
             shape = _as_units(x, axis)
             if shape is not None:
                 outer, inner = shape
@@ -110,7 +110,7 @@ class Units:
             before = self._there.get(row)
             self._there[row] = highest.float() if before is None else torch.fmax(before, highest.float())
             return
-        np.fmax(view, highest.float().cpu().numpy(), out=view)
+        np.fmax(view, op.numbers(highest.float()), out=view)
 
     def take(self) -> npt.NDArray[np.float32] | None:
         """Return each unit's highest output of the step, None if none was read, and start the next."""
@@ -185,6 +185,8 @@ class Units:
 
 def _as_units(x: Tensor, axis: int) -> tuple[int, int] | None:
     """Return (outer, inner) if the memory of ``x`` is that of a tensor (outer, units, inner), else None."""
+    if x.is_neg():
+        return None
     if x.is_contiguous():
         return math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
     if axis == 1 and x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last):

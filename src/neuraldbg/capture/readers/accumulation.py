@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from neuraldbg.capture import elsewhere
+from neuraldbg.capture import elsewhere, memory
 from neuraldbg.capture.graph import op_name
 from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.leftovers import values
 from neuraldbg.capture.module_tree import is_parameter
 from neuraldbg.capture.packed import saved
 from neuraldbg.capture.program_objects import is_a
 from neuraldbg.capture.reader import Reader
-from neuraldbg.capture.tensor_kinds import readable
+from neuraldbg.capture.tensor_kinds import node_of, readable
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -124,9 +125,9 @@ class Accumulation(Reader):
         if not self._many and self.scene.step >= _FIRST:
             return  # a loop with one backward a step so far
         for w, before in zip(self._probes, self._before, strict=False):
-            now = _state(w.ref)
-            if now is not None and now != before:
-                self._filled.append((w, now, w.ref.detach().reshape(-1)[:_HEAD].clone()))
+            now, weight = _state(w.ref), memory.readable(w.ref)
+            if now is not None and now != before and weight is not None:
+                self._filled.append((w, now, weight.detach().reshape(-1)[:_HEAD].clone()))
 
     def step_begins(self, stream: Stream, opt: Optimizer) -> None:
         """Close the count; gradients that were replaced by hand were used by hand."""
@@ -179,13 +180,16 @@ class Accumulation(Reader):
     def _look_back(self) -> None:
         gone = 0
         for w, left, head in self._filled:
-            grad = w.ref.grad
+            grad = None if w.ref.grad is None else values(w.ref.grad)
+            if grad is None and w.ref.grad is not None:
+                return  # nobody can tell
             if grad is not None and elsewhere.lies(grad) and _state(w.ref) == left:
                 return  # nobody has touched it, which needs no wait to know
-            if grad is not None and (grad.is_sparse or bool(torch.count_nonzero(grad.detach()))):
+            if grad is not None and bool(torch.count_nonzero(grad.detach())):
                 return  # still there: it accumulates
             gone += 1
-            if head is not None and not torch.equal(w.ref.detach().reshape(-1)[:_HEAD], head):
+            weight = memory.readable(w.ref)
+            if head is not None and weight is not None and not torch.equal(weight.detach().reshape(-1)[:_HEAD], head):
                 self._by_hand = True  # the weights were moved along it
         self._wiped += gone > 0
         self._filled.clear()
@@ -195,11 +199,12 @@ class Accumulation(Reader):
 
     def _foreign(self, x: Tensor) -> bool:
         """Whether a tensor that requires gradients comes from a leaf that is no parameter: x, or x plus a delta."""
-        if x.grad_fn is None:
+        made = node_of(x)
+        if made is None:
             return id(x) not in self.scene.params.by_id
         if not self.scene.models.discover:
             return True  # another model, whose optimizer is not seen either
-        queue: list[Node] = [x.grad_fn]
+        queue: list[Node] = [made]
         for count, node in enumerate(queue):
             if count == _NEAR:
                 return False
@@ -214,7 +219,8 @@ def _state(tensor: Tensor) -> State:
     grad = tensor.grad
     if grad is None:
         return None
-    return (0, grad._version) if grad.is_sparse else (grad.data_ptr(), grad._version)  # noqa: SLF001
+    held = memory.readable(grad)
+    return (0 if held is None else held.data_ptr(), grad._version)  # noqa: SLF001
 
 
 def _root(loss: Tensor, scaled: bool) -> tuple[str, float]:
@@ -224,7 +230,7 @@ def _root(loss: Tensor, scaled: bool) -> tuple[str, float]:
     """
     found = 1.0
     kind = ""
-    queue: list[tuple[Node, float, bool]] = [(loss.grad_fn, 1.0, scaled)]
+    queue: list[tuple[Node, float, bool]] = [(node_of(loss), 1.0, scaled)]
     for count, (node, by, scale) in enumerate(queue):
         if count == _CHAIN or node is None:
             break

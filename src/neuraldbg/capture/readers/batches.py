@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from neuraldbg.capture import memory
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.ledger import Ledger
 from neuraldbg.capture.names import wraps
 from neuraldbg.capture.program_objects import attribute
 from neuraldbg.capture.reader import Reader
+from neuraldbg.capture.tensor_kinds import silently
 from neuraldbg.capture.worker_seeds import alike
 from neuraldbg.nouns import FactKey
 
@@ -58,6 +60,7 @@ class Batches(Reader):
 
         return deliver
 
+    @silently
     def _deliver(self, iterator: Any) -> None:
         self._source = id(attribute(iterator, "_dataset"))
         self._delivered += 1
@@ -80,13 +83,14 @@ class Batches(Reader):
                 return
             ledger = self._of[call.model.name] = Ledger(call.model.name)
         x = call.args[0] if call.args and type(call.args[0]) is torch.Tensor else _first(call)
-        if x is None or not x.dim() or x.layout is not torch.strided or x.is_complex():
+        held = memory.readable(x)
+        if x is None or held is None or not held.dim() or held.is_complex():
             return
         source = self._source if ledger.delivered != self._delivered else 0
         ledger.delivered = self._delivered
         if source and not call.evaluating and ledger.alike is None:
             ledger.alike = self._alike.get(source)
-        ledger.take(self.scene.step, x, call, source)
+        ledger.take(self.scene.step, x, held, call, source)
 
     def summarise(self) -> None:
         """Say what the run so far has shown."""

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from neuraldbg.capture.leftovers import values
+from neuraldbg.capture.memory import is_sharded
 from neuraldbg.capture.module_tree import scales, tensors
 from neuraldbg.capture.program_objects import is_a, number, sequence, uses_up
 from neuraldbg.capture.reader import Reader
@@ -237,9 +239,11 @@ class Clipping(Reader):
         count.measured += 1
         if count.measured > _MEASURED and count.measured % 16:
             return
-        grads = [t.grad for t in tensors(opt) if t.grad is not None]
-        grads = [g.detach() for g in grads if not g.is_sparse and g.numel()]
-        if not grads:
+        given = [t.grad for t in tensors(opt) if t.grad is not None]
+        held = [values(grad) for grad in given]
+        grads = [grad.detach() for grad in held if grad is not None and grad.numel()]
+        whole = not any(grad is None or is_sharded(g) for grad, g in zip(held, given, strict=True))
+        if not grads or not whole:  # of a part nobody can say how large the whole is
             return
         if clip.kind == "norm":
             found = float(torch.stack([g.norm(dtype=torch.float32) for g in grads]).norm())

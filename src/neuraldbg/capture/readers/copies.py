@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+from neuraldbg.capture import memory
 from neuraldbg.capture.module_tree import module_attribute, modules, named_parameters, parameters, training, walk
 from neuraldbg.capture.names import known_as
 from neuraldbg.capture.program_objects import is_a, number
@@ -98,7 +99,8 @@ class Copies(Reader):
         if len(self._first) < len(self.scene.models.found):
             for model in self.scene.models.found:
                 if model.name not in self._first:
-                    self._first[model.name] = _sample(model.root) if not self._blind else torch.zeros(0)
+                    began = _sample(model.root) if not self._blind else None
+                    self._first[model.name] = torch.zeros(0) if began is None else began
         self._blind = False
 
     def call_begins(self, call: Call) -> None:
@@ -128,6 +130,8 @@ class Copies(Reader):
     def _look(self, one: Copy, call: Call, trained: Model) -> None:
         now, beside = _sample(call.model.root), _sample(trained.root)
         began = self._first.get(trained.name)
+        if now is None or beside is None:
+            return
         if began is None or began.shape != beside.shape or now.shape != beside.shape:
             return
         one.last = self.scene.step
@@ -161,8 +165,8 @@ class Copies(Reader):
         versions = sum(p._version for p in parameters(root))  # noqa: SLF001
         if training(root):
             one.own_passes = True
-        means = (module_attribute(module, "running_mean") for module in modules(root))
-        running = [b for b in means if is_a(b, Tensor)][:1]
+        means = (memory.readable(module_attribute(module, "running_mean")) for module in modules(root))
+        running = [b for b in means if b is not None][:1]
         statistics = running[0].detach().to("cpu", torch.float64, copy=True) if running else torch.zeros(0)
         if one.versions is not None:
             one.written += versions != one.versions[0]
@@ -194,7 +198,8 @@ class Copies(Reader):
         for model in self.scene.models.found:
             one = self._copies.get(model.name)
             if one is not None and one.swapped and not one.moved:
-                one.moved = not torch.equal(_sample(model.root), self._first[model.name])
+                now = _sample(model.root)
+                one.moved = now is not None and not torch.equal(now, self._first[model.name])
         self._tell()
 
     def summarise(self) -> None:
@@ -208,11 +213,14 @@ class Copies(Reader):
 
     def _look_back(self, one: Copy, model: Model) -> None:
         now = _sample(model.root)
+        if now is None:
+            return
         average = one.average() if one.average is not None else None
         beside = next((m for m in self.scene.models.found if m.name == one.of), None)
         one.constant = one.constant and one.began is not None and torch.equal(now, one.began)
         one.averaged = _averaged(average) if average is not None else one.averaged
-        one.apart = beside is not None and not torch.equal(now, _sample(beside.root))
+        other = _sample(beside.root) if beside is not None else None
+        one.apart = other is not None and not torch.equal(now, other)
 
     def _tell(self) -> None:
         for one in self._copies.values():
@@ -240,13 +248,16 @@ def _averaged(average: AveragedModel) -> int:
     return int(number(module_attribute(average, "n_averaged")) or 0)
 
 
-def _sample(root: nn.Module) -> Tensor:
-    """Return some values of a model's first weights, as float64 on the CPU."""
+def _sample(root: nn.Module) -> Tensor | None:
+    """Return some values of a model's first weights, as float64 on the CPU; None where one cannot be looked at."""
     weights = parameters(root)
     chosen = [p for p in weights if p.dim() > 1][:_WEIGHTS] or weights[:_WEIGHTS]
     values = []
     for parameter in chosen:
-        flat = parameter.detach().reshape(-1)
+        held = memory.readable(parameter)
+        if held is None:
+            return None
+        flat = held.detach().reshape(-1)
         some = flat[:: max(1, flat.numel() // _VALUES)][:_VALUES]
         values.append((torch.view_as_real(some).flatten() if some.is_complex() else some).to("cpu", torch.float64))
     return torch.cat(values) if values else torch.zeros(0)

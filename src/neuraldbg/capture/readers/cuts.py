@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from neuraldbg.capture import memory
 from neuraldbg.capture.frames import user_place
 from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.module_tree import modules, own_parameters, training
 from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
-from neuraldbg.raised import let_pass
 
 if TYPE_CHECKING:
     from torch import nn
@@ -142,10 +142,11 @@ class Cuts(Reader):
     def _note(self, path: str, module: nn.Module, args: Any, output: Any) -> None:
         if len(self._calls) >= _CALLS or not own_parameters(module):
             return
-        given = [x for _, x in leaves(args) if x.is_floating_point()]
+        given = [x for _, x in leaves(args) if memory.floating(x)]
         made = next((x for _, x in leaves(output)), None)
         grad = torch.is_grad_enabled()
-        graph_in, graph_out = any(x.requires_grad for x in given), made is not None and made.requires_grad
+        graph_in = any(x.requires_grad for x in given)
+        graph_out = made is not None and made.requires_grad
         shape = tuple(made.shape) if made is not None else ()
         ref = weakref.ref(made) if made is not None else None
         one = Called(path, grad, graph_in, graph_out, shape, ref)
@@ -250,11 +251,8 @@ def _kinship(before: Called, given: Tensor, adjacent: bool) -> str:
 
 
 def _storage(x: Tensor) -> int:
-    try:
-        return x.untyped_storage().data_ptr()
-    except (RuntimeError, NotImplementedError) as error:  # sparse, meta and wrapped tensors have none
-        let_pass(error)
-        return id(x)
+    held = memory.readable(x)
+    return id(x) if held is None else held.untyped_storage().data_ptr()
 
 
 def _told(place: Place | None) -> list[Any] | None:

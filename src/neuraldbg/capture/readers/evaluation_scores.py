@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from neuraldbg.capture import elsewhere, op
+from neuraldbg.capture import elsewhere, memory
 from neuraldbg.capture.guest import guarded
-from neuraldbg.capture.program_objects import is_a
 from neuraldbg.capture.reader import Reader
-from neuraldbg.capture.tensor_kinds import readable
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -80,13 +78,8 @@ class Evaluation(Reader):
 
     @guarded
     def _note(self, name: str, value: Any, args: Any, kwargs: Any) -> None:
-        if (
-            not is_a(value, Tensor)
-            or not readable(value)
-            or op.wrapped(value)
-            or value.numel() == 0
-            or len(self._losses) >= _BATCHES
-        ):
+        value = memory.readable(value)
+        if value is None or value.numel() == 0 or len(self._losses) >= _BATCHES:
             return
         mean = value.detach() if value.dim() == 0 else value.detach().float().mean()
         self._losses.append(mean.clone() if elsewhere.lies(mean) else float(mean))
@@ -139,7 +132,8 @@ class Evaluation(Reader):
 
 def _accuracy(given: Any, target: Any) -> float | None:
     """Return the share of rows whose largest score is the label's; None where there are no labels of classes."""
-    if not all(is_a(x, Tensor) and readable(x) for x in (given, target)) or op.wrapped(given):
+    given, target = memory.readable(given), memory.readable(target)
+    if given is None or target is None:
         return None
     if given.dim() != 2 or target.dim() != 1 or target.is_floating_point() or len(target) == 0:
         return None

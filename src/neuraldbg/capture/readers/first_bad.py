@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from neuraldbg.capture import elsewhere
+from neuraldbg.capture import elsewhere, memory, op
 from neuraldbg.capture.birth import backward_birth, bad_input, bad_target, forward_birth, loss_birth
 from neuraldbg.capture.company import company
 from neuraldbg.capture.experiment import Bench, rebuilt, undisturbed
 from neuraldbg.capture.guest import sessions_paused
 from neuraldbg.capture.kernel import native
-from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.leaves import seen
 from neuraldbg.capture.module_tree import modules, own, own_parameters, training
 from neuraldbg.capture.names import wraps
 from neuraldbg.capture.purity import Unfit
 from neuraldbg.capture.reader import Reader
+from neuraldbg.capture.tensor_kinds import node_of
 from neuraldbg.capture.twin import twin
 from neuraldbg.nouns import FactKey
 from neuraldbg.raised import let_pass
@@ -129,8 +130,8 @@ class FirstBad(Reader):
 
     def _fresh(self) -> bool:
         """Whether what is bad was made in this step: after a gap the weights may have been bad before it."""
-        weights = [w.ref for w in self.scene.params.by_id.values() if self._gaps and w.ref.is_floating_point()]
-        return all(bool(x.detach().isfinite().all()) for x in weights if x.layout is torch.strided and not x.is_meta)
+        weights = [op.shown(w.ref) for w in self.scene.params.by_id.values() if self._gaps]
+        return all(bool(x.detach().isfinite().all()) for x in weights if x is not None)
 
     def _front(self, model: Model) -> Tensor | None:
         """Return a small parameter of the layer that is called first: what goes wrong in a backward gets there."""
@@ -147,7 +148,8 @@ class FirstBad(Reader):
 
     def _forward(self, root: Tensor) -> None:
         rows = self._rows()
-        target = bad_target(root.grad_fn, rows)
+        node = node_of(root)
+        target = bad_target(node, rows)
         inside = False
 
         def search(bench: Bench) -> dict[str, Any] | None:
@@ -159,7 +161,7 @@ class FirstBad(Reader):
             return found
 
         if not self._replay(search) and not inside:
-            found = target or loss_birth(root.grad_fn, rows)
+            found = target or loss_birth(node, rows)
             if found is not None:
                 self._log(found)
 
@@ -199,7 +201,7 @@ class FirstBad(Reader):
     def _rows(self) -> int:
         if self._pass is None:
             return 0
-        for _, x in leaves(_alive(self._pass[2:])):
+        for _, x in seen(_alive(self._pass[2:])):
             return int(x.shape[0]) if x.dim() else 0
         return 0
 
@@ -207,7 +209,7 @@ class FirstBad(Reader):
         """Log which sample of the newest batch stands out, if one does."""
         if self._pass is None:
             return
-        for name, x in leaves(_alive(self._pass[2:])):
+        for name, x in seen(_alive(self._pass[2:])):
             if not x.is_floating_point() or x.dim() < 2 or x.shape[0] < 4 or x.numel() > _SMALL * 256:
                 continue
             size = x.detach().abs().reshape(x.shape[0], -1).amax(1)
@@ -232,8 +234,8 @@ def _finite(x: Tensor) -> bool | None:
     found: bool | None = native.finite_gradient(x) if native is not None else None
     if found is not None:
         return found
-    grad = x.grad
-    if grad is None or elsewhere.lies(grad) or grad.layout is not torch.strided:
+    grad = memory.readable(x.grad)
+    if grad is None or elsewhere.lies(grad):
         return None
     return math.isfinite(grad.sum().item())
 
@@ -243,7 +245,7 @@ def _held(value: Any) -> Any:
 
     def copy(ref: Any) -> Any:
         x = ref()
-        if x is None:
+        if not memory.present(x):
             raise Unfit("its arguments are gone")
         return x.detach().clone()
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from neuraldbg.capture import memory
 from neuraldbg.capture.company import company
 from neuraldbg.capture.differences import Judgement, compare
 from neuraldbg.capture.experiment import undisturbed
@@ -145,7 +146,7 @@ def _small(args: tuple[Any, ...]) -> list[Any] | None:
     """Return copies of the arguments with few elements; None if there is anything that cannot be copied safely."""
     for x in args:
         plain = type(x) in _PLAIN or (type(x) in (tuple, list) and all(type(v) in _PLAIN for v in x))
-        if not plain and (type(x) not in (Tensor, torch.nn.Parameter) or x.layout != torch.strided or x.is_complex()):
+        if not plain and (not memory.present(x) or x.is_complex()):
             return None
     tensors = [x for x in args if is_a(x, Tensor)]
     rows = next((x.shape[0] for x in tensors if x.dim() > 1 and type(x) is not torch.nn.Parameter), 0)

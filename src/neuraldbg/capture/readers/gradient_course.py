@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuraldbg.capture import elsewhere
+from neuraldbg.capture import elsewhere, op
 from neuraldbg.capture.reader import Reader
 from neuraldbg.capture.sampling import STREAMS, chosen, cosine, joined
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    from torch import Tensor
     from torch.optim import Optimizer
 
     from neuraldbg.capture.params import Watched
@@ -135,8 +136,11 @@ class GradientCourse(Reader):
         if not members or not (self.scene.reading or not elsewhere.lies(members[0].ref)):  # to read is to wait
             course.gradient = course.before = None
             return
-        weights = [w.ref.detach() for w in members]
-        gradients = [w.ref.grad.detach() for w in members if w.ref.grad is not None]
+        held = _held(members)
+        if held is None:
+            course.gradient = course.before = None
+            return
+        weights, gradients = held
         new = joined(gradients, weights)
         if second:
             self._compare(course, stream.steps, new)
@@ -177,10 +181,10 @@ class GradientCourse(Reader):
         if course is None or course.before is None or course.gradient is None:
             return
         before, course.before = course.before, None
-        if any(w.ref.grad is None for w in course.members):
+        held = _held(course.members)
+        if held is None:
             return
-        weights = [w.ref.detach() for w in course.members]
-        after = joined(weights, [w.ref.grad.detach() for w in course.members if w.ref.grad is not None])
+        after = joined(*held)
         if len(after) == len(before):
             with np.errstate(all="ignore"):
                 self._note("descent", cosine(before - after, course.gradient[1]))
@@ -200,6 +204,13 @@ class GradientCourse(Reader):
     def stop(self) -> None:
         """Let go of the parameters."""
         self.courses.clear()
+
+
+def _held(members: list[Watched]) -> tuple[list[Tensor], list[Tensor]] | None:
+    """Return weights and gradients of some parameters; None where the memory of one was given back meanwhile."""
+    pairs = [(op.shown(w.ref), op.shown(w.ref.grad)) for w in members]
+    found = [(weight.detach(), grad.detach()) for weight, grad in pairs if weight is not None and grad is not None]
+    return ([one for one, _ in found], [other for _, other in found]) if len(found) == len(pairs) else None
 
 
 READER = GradientCourse

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from neuraldbg.capture import op
+from neuraldbg.capture import memory
 from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.holders import Held, Search
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.module_tree import is_parameter
 from neuraldbg.capture.program_objects import is_a, name_of, package_of, sequence
 from neuraldbg.capture.reader import Reader
-from neuraldbg.capture.tensor_kinds import readable
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -104,24 +103,21 @@ class Hidden(Reader):
             for count, x in enumerate(sequence(given)):
                 if count == _INPUTS:
                     break
-                if not is_a(x, Tensor) or not readable(x):
-                    continue
-                if x.requires_grad and x.is_leaf and not is_parameter(x):
+                if type(x) is Tensor and x.requires_grad and x.is_leaf:
                     self._inputs[id(x)] = weakref.ref(x)
 
     def call_begins(self, call: Call) -> None:
         """What a model is given is no weight of it."""
         if self.scene.reading:
             for _, x in leaves((call.args, call.kwargs)):
-                if x.requires_grad and x.is_leaf:
-                    self._not_weights(x)
+                self._not_weights(x)
 
     def backward_begins(self, backward: Backward) -> None:
         """Note the leaves of the graph; whether an optimizer holds them is known when the step is over."""
         if backward.walk is None:
             return
         for key, (leaf, feeds) in backward.walk.leaves.items():
-            if leaf.requires_grad and not op.wrapped(leaf):
+            if memory.present(leaf) and leaf.requires_grad:
                 known = self._leaves.setdefault(key, (weakref.ref(leaf), set()))
                 known[1].update(feeds)
 
@@ -192,7 +188,7 @@ class Hidden(Reader):
             elif key in alive:
                 one.seen += 1
                 one.feeds |= {layer if self._trains(layer) else "loss" for layer in alive[key][1]}
-                one.moved = one.moved or not torch.equal(_sample(leaf), one.before)
+                one.moved = one.moved or (memory.present(leaf) and not torch.equal(_sample(leaf), one.before))
         self._tell()
 
     def _trains(self, layer: str) -> bool:
@@ -212,7 +208,7 @@ class Hidden(Reader):
             self._follow({}, held)
             for one in self._known.values():
                 leaf = one.ref()
-                one.moved = one.moved or (leaf is not None and not torch.equal(_sample(leaf), one.before))
+                one.moved = one.moved or (memory.present(leaf) and not torch.equal(_sample(leaf), one.before))
             self._tell()
 
     def _tell(self) -> None:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from neuraldbg.capture import memory
 from neuraldbg.capture.company import company
 from neuraldbg.capture.experiment import SECONDS, Bench, Target, rebuilt, undisturbed
 from neuraldbg.capture.experiments import experiments
 from neuraldbg.capture.graph import op_name
 from neuraldbg.capture.guest import sessions_paused
-from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.leaves import leaves, seen
 from neuraldbg.capture.names import wraps
 from neuraldbg.capture.packed import saved
 from neuraldbg.capture.purity import Unfit
@@ -101,6 +102,9 @@ class Laboratory(Reader):
             held.reason = "the program calls its parts by themselves"
             return
         tensors = [x for _, x in leaves((call.args, call.kwargs))]
+        if not all(memory.present(x) for x in tensors):
+            held.reason = "its batch holds tensors of a special kind"
+            return
         if sum(x.numel() for x in tensors) > _INPUT_CAP:
             held.reason = "its batch is too large to copy"
             return
@@ -189,8 +193,8 @@ def _target(node: Any) -> Target | None:
 
 def _checksum(call: Call) -> tuple[tuple[int, ...], float]:
     """Return shape and a weighted sum of the first input: enough to tell one batch from the next."""
-    x: Tensor | None = next((x for _, x in leaves((call.args, call.kwargs))), None)
-    if x is None or x.is_complex() or x.layout is not torch.strided or x.is_quantized:
+    x: Tensor | None = next((x for _, x in seen((call.args, call.kwargs))), None)
+    if x is None or x.is_complex() or x.is_quantized:
         return (), 0.0
     flat = x.detach().reshape(-1)[:4096].double().nan_to_num()
     weights = torch.arange(1, flat.numel() + 1, dtype=torch.float64, device=flat.device)

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from neuraldbg.capture import memory
 from neuraldbg.capture.module_tree import parameters, rates, state, tensors, training
 from neuraldbg.capture.program_objects import Identities, filled, is_a, items, name_of
 from neuraldbg.capture.reader import Reader
-from neuraldbg.capture.tensor_kinds import unheard
+from neuraldbg.capture.tensor_kinds import silently, unheard
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Idle:
         opt = self.opt()
         now = tensors(opt) if opt is not None else []  # no reference to a tensor is kept: torch could not swap it
         pairs = [(now[place], old) for place, old in self.before if place < len(now)]
+        pairs = [(t, old) for t, old in pairs if memory.present(t)]
         return any(t.shape != old.shape or not torch.equal(t.detach(), old) for t, old in pairs)
 
 
@@ -123,6 +125,7 @@ class LoopOrder(Reader):
 
         return step
 
+    @silently
     def _zeroed(self, owner: Any) -> None:
         self.scene.did("zero_grad")
         if is_a(owner, nn.Module) and (owner in self._modules or len(self._modules) < _MOST):
@@ -229,7 +232,7 @@ class LoopOrder(Reader):
 def _smallest(opt: Optimizer) -> list[tuple[int, Tensor]]:
     """Return the smallest tensors of an optimizer that are trained, with their places: cheap to copy."""
     places = enumerate(tensors(opt))
-    trained = [(i, t) for i, t in places if t.requires_grad and 0 < t.numel() <= _SMALL and not t.is_sparse]
+    trained = [(i, t) for i, t in places if memory.present(t) and t.requires_grad and 0 < t.numel() <= _SMALL]
     return sorted(trained, key=lambda pair: pair[1].numel())[:2]
 
 

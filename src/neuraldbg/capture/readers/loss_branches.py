@@ -20,7 +20,7 @@ from neuraldbg.capture.branches import layer_of, meetings, terms
 from neuraldbg.capture.graph import op_name
 from neuraldbg.capture.reader import Backward, Reader
 from neuraldbg.capture.sampling import cosine, elements, joined
-from neuraldbg.capture.tensor_kinds import unheard
+from neuraldbg.capture.tensor_kinds import node_of, silently, unheard
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class LossBranches(Reader):
         self._release()
         if not (backward.accumulates and backward.walk is not None):
             return
-        self._listen(backward.root.grad_fn)
+        self._listen(node_of(backward.root))
         if len(self._passes) < _BACKWARDS:
             self._members = self._members or self._choose()
             self._before = self._gradients()
@@ -98,6 +98,7 @@ class LossBranches(Reader):
                 by_node.setdefault(node, []).append((place, term, index))
         self._handles = [node.register_hook(_Listener(self, ways)) for node, ways in by_node.items()]
 
+    @silently
     def hear(self, ways: list[tuple[int, int, int]], sent: tuple[Tensor | None, ...]) -> None:
         """Take a sample of the gradients that a node sends on."""
         for place, term, index in ways:

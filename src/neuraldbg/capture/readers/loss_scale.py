@@ -156,7 +156,7 @@ class LossScale(Reader):
         return grad is not None and grad._version == self._left[1]  # noqa: SLF001
 
     def _in_graph(self, root: Tensor) -> bool:
-        queue: list[Node] = [root.grad_fn]
+        queue: list[Node] = [node_of(root)]
         for count, node in enumerate(queue):
             if count == _NEAR or node is None:
                 return False

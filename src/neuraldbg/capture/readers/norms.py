@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from neuraldbg.capture import op
+from neuraldbg.capture import memory, op
 from neuraldbg.capture.module_tree import module_attribute, own_parameters, training
 from neuraldbg.capture.program_objects import attribute, is_a, number
-from neuraldbg.capture.tensor_kinds import readable
 from neuraldbg.capture.visits import Visits
 from neuraldbg.nouns import FactKey
 
@@ -69,7 +68,7 @@ class Norms(Visits):
 
     def arrives(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
         """Copy the running statistics as they are before the call."""
-        mean, var = (module_attribute(module, name) for name in ("running_mean", "running_var"))
+        mean, var = _running(module)
         frozen, first = self._frozen(path, module), self._first.get(path)
         if first is None or (frozen and not first.frozen):  # what was trained before and is frozen now begins anew
             fresh = mean is not None and var is not None and bool((mean == 0).all()) and bool((var == 1).all())
@@ -77,14 +76,14 @@ class Norms(Visits):
             self._first[path] = _First(copy, fresh, self._weight(path), frozen)
         else:
             first.frozen = frozen
-        if is_a(mean, Tensor) and is_a(var, Tensor) and training(module):
+        if mean is not None and var is not None and training(module):
             self._before[path] = (mean.clone(), var.clone())
 
     def leaves(self, path: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         """Compare them with those after it. Of several calls in a step the one with the fewest values counts."""
-        x = args[0] if args and is_a(args[0], Tensor) else output
+        x = memory.readable(args[0] if args and is_a(args[0], Tensor) else output)
         before, first = self._before.pop(path, None), self._first.get(path)
-        if not is_a(x, Tensor) or not readable(x) or x.dim() < 2 or x.is_meta or first is None:
+        if x is None or x.dim() < 2 or first is None:
             return
         elements = x.numel() // max(1, x.shape[1])
         known, frozen = self._seen.get(path), self._frozen(path, module)
@@ -123,6 +122,12 @@ class Norms(Visits):
         return op.sample(weight.detach(), _SAMPLE).clone() if weight is not None and op.observable(weight) else None
 
 
+def _running(module: nn.Module) -> tuple[Tensor | None, Tensor | None]:
+    """Return the running statistics of a layer, None for what it does not keep or cannot be looked at."""
+    mean, var = (module_attribute(module, name) for name in ("running_mean", "running_var"))
+    return memory.readable(mean), memory.readable(var)
+
+
 def _tracks(module: nn.Module) -> bool:
     return is_a(module_attribute(module, "running_mean"), Tensor)
 
@@ -130,8 +135,8 @@ def _tracks(module: nn.Module) -> bool:
 def _gaps(module: nn.Module, before: tuple[Tensor, Tensor] | None, first: Tensor | None) -> dict[str, Any]:
     """Return how far batch, running and first statistics lie apart: medians over the channels."""
     found: dict[str, Any] = {"mean_gap": None, "var_gap": None, "drift": 0.0, "moved": False}
-    mean, var = (module_attribute(module, name) for name in ("running_mean", "running_var"))
-    if not is_a(mean, Tensor) or not is_a(var, Tensor):
+    mean, var = _running(module)
+    if mean is None or var is None:
         return found
     spread = var.clamp_min(1e-12).sqrt()
     numbers = [((mean - first).abs() / spread).median() if first is not None else mean.new_zeros(())]

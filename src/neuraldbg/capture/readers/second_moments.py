@@ -18,7 +18,6 @@ from neuraldbg.capture.module_tree import group_tensors, groups, state_of
 from neuraldbg.capture.program_objects import filled, is_a, item, number, sequence
 from neuraldbg.capture.reader import Reader
 from neuraldbg.capture.sampling import ELEMENTS, STREAMS, chosen, joined
-from neuraldbg.capture.tensor_kinds import readable
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -127,9 +126,7 @@ def _moment(opt: Optimizer, w: Watched, group: dict[str, Any]) -> Moment | None:
         return None
     key = KEYS[0] if item(known, KEYS[0]) is not None else KEYS[1]
     state = item(known, key)
-    if not is_a(state, Tensor) or not readable(state) or state.shape != gradient.shape:
-        return None
-    if not op.observable(state) or not op.observable(gradient):
+    if not op.observable(state) or not op.observable(gradient) or state.shape != gradient.shape:
         return None
     correction = 1.0
     betas, count = list(sequence(item(group, "betas"))), item(known, "step")

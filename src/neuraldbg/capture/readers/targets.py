@@ -23,6 +23,7 @@ from neuraldbg.capture.module_tree import groups
 from neuraldbg.capture.packed import saved
 from neuraldbg.capture.program_objects import item
 from neuraldbg.capture.reader import Reader
+from neuraldbg.capture.tensor_kinds import node_of
 from neuraldbg.capture.token_targets import SHORT, TokenTargets
 from neuraldbg.nouns import FactKey
 
@@ -119,7 +120,7 @@ class TargetsReader(Reader):
         return not every or any(slot.paired and not slot.reservoir.full for slot in every) or self.scene.reading
 
     def backward_begins(self, backward: Backward) -> None:
-        root, scene = backward.root.grad_fn, self.scene
+        root, scene = node_of(backward.root), self.scene
         if scene.step >= _LATE and scene.step % _RARELY and not scene.reading:
             return
         if root is None or not backward.accumulates:
@@ -176,7 +177,7 @@ class TargetsReader(Reader):
     def _read(self, slot: Slot, node: Node) -> None:
         target = saved(node, "target")
         step = self.scene.step
-        if target is None or target.numel() == 0 or op.wrapped(target):
+        if target is None or target.numel() == 0:
             return
         if slot not in self._touched:
             self._touched.append(slot)
@@ -188,7 +189,7 @@ class TargetsReader(Reader):
         if some.numel() > limit:
             some = heads.spread(some.reshape(-1), limit)
         if not elsewhere.lies(some):
-            slot.course.add(step, (some if some.dtype != torch.bfloat16 else some.float()).numpy().flatten())
+            slot.course.add(step, op.numbers(some if some.dtype != torch.bfloat16 else some.float()).flatten())
         elif len(slot.waiting) < _KEPT_ON_DEVICE:
             slot.waiting.append((step, some.flatten().clone()))
         if self._features is not None and not slot.reservoir.full and self._calls == 1:
@@ -261,7 +262,7 @@ def _keep(slot: Slot, features: np.ndarray[Any, Any], target: Tensor) -> bool:
         y = y.reshape(len(y), -1)[:, :4].float()
     if len(y) < len(features):
         return False
-    slot.reservoir.add(features, y[: len(features)].cpu().numpy())
+    slot.reservoir.add(features, op.numbers(y[: len(features)].cpu()))
     return True
 
 
@@ -274,7 +275,7 @@ def _compare(slot: Slot, tokens: np.ndarray[Any, Any], target: Tensor, mask: Ten
     if not (SHORT <= length <= width and width - length <= 2):
         return
     slot.tokens = slot.tokens or TokenTargets()
-    y = target.detach().reshape(rows, length).cpu().numpy()
+    y = op.numbers(target.reshape(rows, length).cpu())
     ignore = slot.course.ignore if isinstance(slot.course, Classes) else -100
     weights = mask.detach().reshape(rows, length).double().cpu().numpy() if mask is not None else None
     slot.tokens.add(tokens.astype(np.int64), y, ignore, slot.weightless, weights)
@@ -296,7 +297,7 @@ def _predict(slot: Slot, node: Node, target: Tensor, step: int) -> None:
     labels = target.detach()
     if said.shape == labels.shape:
         labels = labels if slot.classes else labels.float()
-        slot.course.predicted(step, said.flatten().cpu().numpy(), labels.flatten().cpu().numpy())
+        slot.course.predicted(step, said.flatten().cpu().numpy(), op.numbers(labels.flatten().cpu()))
 
 
 READER = TargetsReader

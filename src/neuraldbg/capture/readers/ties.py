@@ -172,6 +172,8 @@ class Ties(Reader):
         rates = self.scene.optimizers.rates()
         told = []
         for pair in self._pairs:
+            if not (op.observable(pair.a.ref) and op.observable(pair.b.ref)):
+                continue  # they are sharded, or their memory was given back
             a, b = pair.values()
             if a.shape != b.shape or pair.a.ref is pair.b.ref or _one_storage(a, b):
                 continue  # tied meanwhile
@@ -258,7 +260,7 @@ def _constant(x: Tensor) -> bool:
 
 
 def _one_storage(a: Tensor, b: Tensor) -> bool:
-    if not (op.observable(a.detach()) and op.observable(b.detach())):
+    if not (op.observable(a) and op.observable(b)):
         return True  # distributed and other odd tensors: nothing is said about them
     return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
 

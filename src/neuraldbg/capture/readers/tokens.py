@@ -53,7 +53,8 @@ class Tokens(Visits):
         self._note(path, next(iter(sequence(output)), None) if is_a(output, (tuple, list)) else output)
 
     def _note(self, path: str, x: Any) -> None:
-        if not op.observable(x) or x.dim() != 3 or x.shape[1] < _FEWEST:
+        x = op.shown(x)
+        if x is None or x.dim() != 3 or x.shape[1] < _FEWEST:
             return
         cosine = _cosine(x.detach())
         self._cosines[path] = {"layer": path, "tokens": int(x.shape[1]), "cosine": round(cosine, 4)}

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from neuraldbg.capture import op
-from neuraldbg.capture.leaves import leaves
+from neuraldbg.capture.leaves import seen
 from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
 
@@ -79,10 +79,10 @@ class Outputs(Reader):
 
 def _readable(value: Any, *, ids: bool) -> list[tuple[str, Tensor]]:
     found: list[tuple[str, Tensor]] = []
-    for leaf, x in leaves(value):
+    for leaf, x in seen(value):
         if len(found) == _LEAVES:
             break
-        if x.dim() < 2 or x.shape[0] < _FEWEST or x.is_meta or op.wrapped(x) or x.is_sparse:
+        if x.dim() < 2 or x.shape[0] < _FEWEST:
             continue
         if op.observable(x) or (ids and not x.is_floating_point() and not x.is_complex() and x.numel()):
             found.append((leaf, x))
