@@ -101,7 +101,7 @@ class Capture:
             tell,
             self.models.tell_of_glimpse,
         )
-        self.optimizers.judging = judge is not None
+        self.optimizers.judging, self.optimizers.discovers = judge is not None, discover
         self.losses = Losses(self.hooks, self.models, self._before_backward, tell)
         self.scene.models, self.scene.optimizers, self.scene.losses = self.models, self.optimizers, self.losses
         self.learning, self.unhooked = Learning(self.scene), Unhooked(self.scene)

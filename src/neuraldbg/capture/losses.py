@@ -138,6 +138,7 @@ class Losses:
             if not owner.claims() and not self._asks():
                 return self._beside(original, args, kwargs)
             if self._depth:
+                owner.claiming = False
                 return original(*args, **kwargs)
             if not switch and args and is_a(args[0], Tensor):
                 return self._lightly(original, args, kwargs, accumulates)
@@ -159,6 +160,7 @@ class Losses:
         wrapped.__wrapped__ = original  # type: ignore[attr-defined]
         return wrapped
 
+    @guarded
     def _asks(self) -> bool:
         """Whether the backward pass of another thread than was followed is followed."""
         owner = self.models.owner
@@ -171,7 +173,7 @@ class Losses:
     @passed_through
     def _beside(self, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run a backward pass of a thread that is not followed."""
-        with self.models.owner.differentiates_beside():
+        with self.models.owner.differentiates_beside(counts=self.models.discover):
             return original(*args, **kwargs)
 
     @guarded
@@ -241,7 +243,7 @@ class Losses:
     @guarded
     def after(self, loss: tuple[Tensor | float | None, float, Backward] | None, accumulates: bool) -> None:
         """Keep the loss if the backward reached a watched model."""
-        if loss is None:
+        if loss is None or not self.models.switch.here():
             return
         if self.models.entered and not self.models.reached:
             self.models.must_be_reached = True

@@ -234,7 +234,7 @@ class Models:
     def _glimpse(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
         """Begin a call in a light step: nobody is told of it unless its loss looks odd."""
         switch = self.switch
-        model = self._known(module) if switch.on else None
+        model = self._of.get(module) if switch.on else None
         if (model is None and not switch.full) or _graph_task() != -1:
             return False
         if not self.owner.claims() and not self._asks(module, model):
@@ -242,6 +242,7 @@ class Models:
         if switch:  # in a thread that was not followed until now
             return bool(self.enter(module, args, kwargs))
         if model is None:
+            self.owner.claiming = False
             return False
         self._before_pass()
         if self.switch:  # the step that this has closed was the last light one
@@ -301,25 +302,26 @@ class Models:
         A program may train in a thread of its own while the one that imported torch shows a window; another may serve
         predictions while the first trains, and that must not end a step.
         """
-        if not torch.is_grad_enabled() or _tracing() is not None or op.transforming():
+        if not torch.is_grad_enabled() or (model is None and not self.discover):
             return False
-        if model is None and not (self.discover and has_parameters(module)):
-            return False
-        trained = model is not None and (model.trained_in_train_mode or model.trained_in_eval_mode)
-        front = trained and model is not None and (model.entry is None or model.entry() is wraps(module))
-        return self.owner.asks("call", ours=front, new=True)
+        front = model is not None and model.trained and (model.entry is None or model.entry() is wraps(module))
+        return (front or not self.owner.waits()) and bool(self._asks_in_earnest(module, model, front=front))
 
-    def _known(self, module: nn.Module) -> Model | None:
-        found: Model | None = self._of.get(module)
-        return found
+    @guarded
+    def _asks_in_earnest(self, module: nn.Module, model: Model | None, *, front: bool) -> bool:
+        if _tracing() is not None or op.transforming() or (model is None and not has_parameters(module)):
+            return False
+        return self.owner.asks("call", ours=front, new=True)
 
     @guarded
     def leave(self, output: Any) -> None:
         """End an outermost call: arrange to be told when a backward reaches its output."""
         call, self._call = self._call, None
+        current, self._current = self._current, None
+        if not self.switch.here():  # the session has ended meanwhile, or another thread goes on with it
+            return
         if call is not None:
             self._tell("call_ends", call, output)
-        current, self._current = self._current, None
         self.hooks.active = self.hooks.sampled and bool(self.switch)
         if current is None:
             return
@@ -398,7 +400,7 @@ class Models:
         """Give up models that were found as several threads began to train at once, and another thread calls."""
         mine = self.switch.thread
         for model in [model for model in self.found if self.discover and model.thread not in (0, mine)]:
-            if model.trained_in_train_mode or model.trained_in_eval_mode:
+            if model.trained:
                 continue
             self.found.remove(model)
             self.params.forget({id(module) for module in self.hooks.drop(model.name)})

@@ -73,6 +73,8 @@ class Optimizers:
         self.skipped = 0
         self.clipped: tuple[Any, float] | None = None
         """(total norm found, None if it cannot be looked at; limit) of the last clip_grad_norm_ of the step."""
+        self.discovers = False
+        """Whether any optimizer is to be followed, and not those of given models alone."""
         self.judging = False
         """Whether the gradients of each step are judged before it is applied."""
         self.norms_every = 1
@@ -86,6 +88,8 @@ class Optimizers:
         self._relevant = relevant
         self._begin, self._ready, self._end = begin, ready, end
         self._by_opt: Identities[Optimizer, Stream] = Identities()
+        self._near: Identities[Optimizer, bool] = Identities()
+        """Whether the tensors of an optimizer that other threads step lie where watched parameters do."""
         self._unstepped: dict[int, float] = {}
         self._fresh = False
         """Whether parameters that were replaced have been looked for since the last backward."""
@@ -149,6 +153,7 @@ class Optimizers:
         self.owner.claiming = False  # what is under way stands in ``_running``
         return given
 
+    @guarded
     def _asks(self, opt: Optimizer) -> bool:
         """Whether a step in another thread than was followed is followed."""
         if self.owner.lends():
@@ -280,10 +285,17 @@ class Optimizers:
             return
         if self.switch.here():
             self._ends(opt)
-            return
+        else:
+            self._ends_beside(opt)
+
+    @guarded
+    def _ends_beside(self, opt: Optimizer) -> None:
+        """Note a step of a thread that is not followed."""
         shared = self.params.in_optimizer(opt)
-        self.params.beside |= shared or self.params.lie_in(opt)
-        self.owner.steps_beside(shared=shared)
+        if opt not in self._near:
+            self._near[opt] = shared or self.params.lie_in(opt)
+        self.params.beside |= shared or self._near[opt]
+        self.owner.steps_beside(counts=self.discovers, shared=shared)
 
     @guarded
     def _ends(self, opt: Optimizer) -> None:

@@ -24,13 +24,16 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import weakref
 from threading import get_ident
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from neuraldbg.capture.guest import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from neuraldbg.capture.guest import Switch
+    from neuraldbg.capture.guest import Switch, Tally
     from neuraldbg.capture.hooks import HookManager
     from neuraldbg.capture.light import Light
 
@@ -41,8 +44,11 @@ _QUESTION_S = 1.0
 _POLL_S = 0.0005
 _NAMES = 4
 """Threads that are named."""
+_KEPT = 64
+"""Threads that have ended and are remembered by name."""
 _FEW = 2
 """Steps of a thread that may go by before it is known to have a part in what is followed."""
+_AGAIN_S = 0.002
 
 Operation = Literal["call", "backward", "step"]
 
@@ -50,9 +56,10 @@ Operation = Literal["call", "backward", "step"]
 class Stranger:
     """A thread that is not the owner, and what it has trained meanwhile."""
 
-    def __init__(self, thread: threading.Thread | None, ident: int) -> None:
-        self.thread = thread
-        self.name = thread.name if thread is not None else f"thread {ident}"
+    def __init__(self, ident: int) -> None:
+        thread = _thread(ident)
+        self._thread = weakref.ref(thread) if thread is not None else None
+        self.name = _name(thread, ident)
         self.apart = False
         """Whether its newest operation that was not followed belongs to a training of its own."""
         self.helps = False
@@ -63,11 +70,30 @@ class Stranger:
         """Backward passes that are under way."""
         self.backwards = self.steps = 0
         """Backward passes and optimizer steps that were not followed."""
+        self.again = 0.0
+        """When its calls are worth another look, by ``perf_counter``."""
 
     @property
     def ended(self) -> bool:
         """Whether the thread has ended: another may have its number by now."""
-        return self.thread is not None and not self.thread.is_alive()
+        return self._thread is not None and not _alive(self._thread())
+
+
+class Missed(NamedTuple):
+    """How much of a thread's training was not followed."""
+
+    steps: int
+    backwards: int
+
+    def plus(self, other: Missed) -> Missed:
+        """Return both together."""
+        return Missed(self.steps + other.steps, self.backwards + other.backwards)
+
+
+def _missed(one: Stranger) -> Missed | None:
+    """Return what is worth telling: not the first steps of a thread that then was followed."""
+    joined = one.joins or one.helps
+    return Missed(one.steps, one.backwards) if max(one.steps, one.backwards) > (_FEW if joined else 0) else None
 
 
 class Owner:
@@ -93,15 +119,24 @@ class Owner:
         self.names: dict[str, None] = {}
         """Names of the threads that have been the owner and trained, in order."""
         self.strangers: dict[int, Stranger] = hooks.table.strangers
-        self._past: list[Stranger] = []
+        self._past: dict[str, Missed] = {}
         self._trainers: set[int] = set()
         """Threads that have been the owner when a backward pass reached the model."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a handler of signals may run a model while this thread holds it
+        self._wanted = False
+        """Whether another thread looks whether it can be the owner."""
         self._asking = False
+        self._before = 0
+        """Whose place the thread has that asks a question."""
         self._silent: tuple[object, float] = (None, 0.0)
-        self._thread: threading.Thread | None = None
+        self._thread: Callable[[], threading.Thread | None] = lambda: None
         switch.lends = hooks.lends = self.lends
         self.follow(get_ident())
+
+    @property
+    def tally(self) -> Tally:
+        """Where errors and time are counted."""
+        return self.hooks.tally
 
     # -- the owner ----------------------------------------------------------------------------------------------
 
@@ -111,7 +146,12 @@ class Owner:
         if me != self.switch.thread:
             return False
         self.claiming = True
-        return me == self.switch.thread
+        return (not self._wanted and me == self.switch.thread) or self._claims_still(me)
+
+    def _claims_still(self, me: int) -> bool:
+        """Wait until another thread has found out that an operation begins, or has become the owner just before."""
+        with self._lock:
+            return me == self.switch.thread
 
     def lends(self) -> bool:
         """Return True in a thread of autograd's own during a backward pass of the owner: it works for the owner."""
@@ -120,14 +160,15 @@ class Owner:
     def trains(self) -> None:
         """Note that a backward pass of the owner has reached a watched model: other threads no longer displace it."""
         self.trained = True
-        self.names.setdefault(_name(self._thread, self.switch.thread))
+        self.names.setdefault(_name(self._thread(), self.switch.thread))
         self._trainers.add(self.switch.thread)
         self.hooks.tally.follow(self.switch.thread)
 
     def follow(self, thread: int) -> None:
         """Follow a thread from now on. Native hooks read in any thread until it has trained."""
         self.switch.thread = self.hooks.thread = thread
-        self._thread = _thread(thread)
+        found = _thread(thread)
+        self._thread = weakref.ref(found) if found is not None else lambda: None
         self.hooks.tally.follow(thread if self.trained else 0)
 
     # -- other threads ------------------------------------------------------------------------------------------
@@ -137,8 +178,8 @@ class Owner:
         is followed, ``new`` if it could begin a training that is not followed yet.
         """
         me = get_ident()
-        self._wait_for_answer()
-        with self._lock:
+        self._wait_for_answer(me)
+        with self._deciding():
             if me == self.switch.thread:  # it was, before a question
                 self.claiming = True
                 return True
@@ -149,8 +190,9 @@ class Owner:
             anew = new and (gone or begins or self._idle())
             stranger.called |= ours and not within
             goes_on = ours and (not stranger.apart if within else (stranger.joins or me in self._trainers))
-            if not (anew or goes_on) or not self._free(me, gone=gone, within=within or anew):
+            if not (anew or goes_on) or not (self._at_rest(within=within or anew) or gone):
                 stranger.apart |= not within
+                stranger.again = time.perf_counter() + _AGAIN_S
                 return False
             if anew:
                 self._trainers.clear()
@@ -161,22 +203,39 @@ class Owner:
             if self.trained:
                 self.names.setdefault(stranger.name)
             self.claiming = True
-        self.light.leave()
-        return True
-
-    def _free(self, me: int, *, gone: bool, within: bool) -> bool:
-        """Say that this thread wants to be the owner, then look whether the owner is at rest; else take that back."""
-        before = self.switch.thread
-        self.switch.thread = me
-        taken = self.claiming or self.busy() or (self.open and not within) or not self.light.lends(within=within)
-        if taken and not gone:
-            self.switch.thread = before
-            return False
+        self._begin()
         return True
 
     @contextlib.contextmanager
-    def differentiates_beside(self) -> Iterator[None]:
-        """Surround a backward pass of another thread that is not followed."""
+    def _deciding(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                yield
+            finally:
+                self._wanted = False
+
+    @guarded
+    def _begin(self) -> None:
+        """Have Python's hooks go on with a light step that native code has begun to take in another thread."""
+        self.light.leave()
+
+    def waits(self) -> bool:
+        """Return True if this thread has asked in vain a moment ago: to ask at each layer would slow it down."""
+        stranger = self.strangers.get(get_ident())
+        return stranger is not None and time.perf_counter() < stranger.again
+
+    def _at_rest(self, *, within: bool, asks: bool = False) -> bool:
+        """Return True if the owner is between two steps, or ``within`` one between two operations. It begins none
+        before the lock is free. ``asks``: light steps that native code takes can go on.
+        """
+        self._wanted = True
+        if self.claiming or self.busy() or (self.open and not within):
+            return False
+        return not self.light.stepping if asks else self.light.lends(within=within)
+
+    @contextlib.contextmanager
+    def differentiates_beside(self, *, counts: bool) -> Iterator[None]:
+        """Surround a backward pass of another thread that is not followed. It ``counts`` if all are to be followed."""
         with self._lock:
             stranger = self._stranger(get_ident())
             stranger.running += 1
@@ -185,7 +244,7 @@ class Owner:
             yield
         finally:
             stranger.running -= 1
-            stranger.backwards += 1
+            stranger.backwards += counts or stranger.called or stranger.helps
             stranger.apart = not stranger.helps
             stranger.helps |= helped
 
@@ -194,24 +253,25 @@ class Owner:
         for ident, stranger in list(self.strangers.items()):
             stranger.helps |= stranger.running > 0 and ident != thread
 
-    def steps_beside(self, *, shared: bool) -> None:
-        """Count an optimizer step of another thread, ``shared`` if it changed watched parameters."""
+    def steps_beside(self, *, counts: bool, shared: bool) -> None:
+        """Note an optimizer step of another thread, ``shared`` if it changed watched parameters. As above."""
         with self._lock:
             stranger = self._stranger(get_ident())
-            stranger.steps += 1
+            stranger.steps += counts or shared
             stranger.apart = True
             stranger.joins |= shared and stranger.called
 
     def _stranger(self, ident: int) -> Stranger:
         known = self.strangers.get(ident)
         if known is None or known.ended:
-            if known is not None:
-                self._past.append(known)
-            known = self.strangers[ident] = Stranger(_thread(ident), ident)
+            if known is not None and (missed := _missed(known)):
+                name = known.name if len(self._past) < _KEPT else "others"
+                self._past[name] = self._past.get(name, Missed(0, 0)).plus(missed)
+            known = self.strangers[ident] = Stranger(ident)
         return known
 
     def _gone(self) -> bool:
-        return self._thread is None or not self._thread.is_alive()
+        return not _alive(self._thread())
 
     def _idle(self) -> bool:
         """Return True if the owner has done nothing for long."""
@@ -228,30 +288,32 @@ class Owner:
         between two steps, or ``within`` one, in ``patience`` seconds.
         """
         me, until = get_ident(), time.perf_counter() + patience
-        before = self.switch.thread
-        lent = me == before or self._lent(me, within=within)
+        lent = me == self.switch.thread
+        if lent:
+            yield True
+            return
         while not lent and time.perf_counter() < until:
-            time.sleep(_POLL_S)
             lent = self._lent(me, within=within)
+            if not lent:
+                time.sleep(_POLL_S)
         try:
             yield lent
         finally:
-            if self._asking and me == self.switch.thread:
-                with self._lock:
+            with self._lock:
+                if lent and self._asking:
                     self.claiming = self._asking = False
                     self.switch.thread = self._before
 
     def _lent(self, me: int, *, within: bool) -> bool:
-        with self._lock:
+        with self._deciding():
             if self._gone():
                 self.release()
+                self.trained = self.open = False  # who trains next comes before who has asked
                 self.follow(me)
                 return True
-            self._before = self.switch.thread
-            self.switch.thread = me
-            if self._asking or self.claiming or self.busy() or (self.open and not within) or self.light.stepping:
-                self.switch.thread = self._before
+            if self._asking or not self._at_rest(within=within, asks=True):
                 return False
+            self._before, self.switch.thread = self.switch.thread, me
             self._asking = self.claiming = True
             return True
 
@@ -261,8 +323,10 @@ class Owner:
             self._asking = False
             self.follow(get_ident())
 
-    def _wait_for_answer(self) -> None:
-        until = time.perf_counter() + _QUESTION_S if self._asking else 0.0
+    def _wait_for_answer(self, me: int) -> None:
+        if not self._asking or me != self._before:
+            return
+        until = time.perf_counter() + _QUESTION_S
         while self._asking and time.perf_counter() < until:
             time.sleep(_POLL_S)
 
@@ -270,26 +334,32 @@ class Owner:
 
     def unread(self) -> dict[str, str]:
         """Return which threads trained and were not followed, and by how much: what, and the rest of the sentence."""
-        every = [one for one in (*self._past, *self.strangers.values()) if one.steps > _FEW or one.backwards > _FEW]
-        if not every:
+        missed = dict(self._past)
+        for one in list(self.strangers.values()):
+            if now := _missed(one):
+                missed[one.name] = missed.get(one.name, Missed(0, 0)).plus(now)
+        if not missed:
             return {}
-        steps = sum(one.steps for one in every)
-        unit = "optimizer steps" if steps else "backward passes"
-        missed = f"({steps or sum(one.backwards for one in every):,} {unit} were not read)"
-        names = list(dict.fromkeys(one.name for one in every))
-        others = [name for name in names if name not in self.names]
+        steps, backwards = (sum(each) for each in zip(*missed.values(), strict=True))
+        unread = f"({_counted(steps, 'step') if steps else _counted(backwards, 'backward pass', 'es')} not read)"
+        did = "trained" if steps else "ran backward passes"
+        others = [name for name in missed if name not in self.names]
         if not others:
-            return {_listed(names): f"also trained while another thread was followed {missed}"}
-        followed = list(self.names)
+            return {_listed(list(missed)): f"also {did} while another thread was followed {unread}"}
+        followed = list(self.names) or ["none"]
         only = f"only the first, {followed[0]}, was" if len(followed) == 1 else f"only {_listed(followed)} were"
         threads = "1 other thread" if len(others) == 1 else f"{len(others)} other threads"
-        return {threads: f"trained ({_listed(others)}): {only} followed {missed}"}
+        return {threads: f"{did} ({_listed(others)}): {only} followed {unread}"}
 
 
 def in_autograd() -> bool:
     """Return True in a thread that Python has not started: during a backward pass, one of autograd's own."""
     thread = threading._active.get(get_ident())  # type: ignore[attr-defined]  # noqa: SLF001 (asking makes a dummy)
     return thread is None or isinstance(thread, threading._DummyThread)  # noqa: SLF001
+
+
+def _alive(thread: threading.Thread | None) -> bool:
+    return thread is not None and thread.is_alive()
 
 
 def _thread(ident: int) -> threading.Thread | None:
@@ -302,3 +372,7 @@ def _name(thread: threading.Thread | None, ident: int) -> str:
 
 def _listed(names: list[str]) -> str:
     return ", ".join(names[:_NAMES]) + (f" and {len(names) - _NAMES} more" if len(names) > _NAMES else "")
+
+
+def _counted(number: int, what: str, plural: str = "s") -> str:
+    return f"1 {what} was" if number == 1 else f"{number:,} {what}{plural} were"

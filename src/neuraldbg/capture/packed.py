@@ -8,6 +8,7 @@ are numbered as they are made, so that the numbers at which a region begins and 
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,9 @@ class Regions:
     """Where the threads of this process have packed saved tensors since a session first began."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._unlock)
         self._open: dict[int, list[int]] = {}
         """Thread -> the numbers at which its open regions began."""
         self._first: list[int] = []
@@ -43,6 +46,10 @@ class Regions:
         self._sessions = 0
         self.entered = 0
         """How many have begun: a session sees by it whether there were any in its time."""
+
+    def _unlock(self) -> None:
+        """Be free in a forked child: who held the lock is not there."""
+        self._lock = threading.RLock()
 
     def enter(self) -> None:
         """A region begins in this thread."""

@@ -165,7 +165,7 @@ class Params:
 
     def lie_in(self, opt: Optimizer) -> bool:
         """Whether an optimizer that holds no watched parameter holds one that lies in the memory of one."""
-        mine = {w.ref.data_ptr() for w in self.by_id.values() if plain(w.ref)}
+        mine = {w.ref.data_ptr() for w in list(self.by_id.values()) if plain(w.ref)}
         return any(t.data_ptr() in mine for group in opt.param_groups for t in group["params"] if plain(t))
 
     def owned(self, tensors: Iterable[Tensor]) -> list[Watched]:

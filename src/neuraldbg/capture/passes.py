@@ -26,6 +26,11 @@ class Model:
     thread: int = 0
     """The thread that has called it last with gradients and was followed, 0 if none has."""
 
+    @property
+    def trained(self) -> bool:
+        """Whether a backward pass has ever reached it."""
+        return self.trained_in_train_mode or self.trained_in_eval_mode
+
 
 @dataclass(eq=False)
 class Pass:
