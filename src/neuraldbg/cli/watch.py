@@ -115,7 +115,10 @@ class Watch:
         """Stop, save, and explain; None when that was not possible (see ``problems``)."""
         self._disarm()
         if self.session is None and not self.problems:
-            self._start()  # a program without torch still gets its answer: nothing was seen, and what was looked for
+            if self.home is None:  # MKL ends a process that imports torch in a folder that was deleted
+                self.problems.append("the program did not import torch: nothing was watched")
+            else:
+                self._start()  # a program without torch still gets its answer: nothing was seen, what was looked for
         if self.session is None:
             return None
         try:
