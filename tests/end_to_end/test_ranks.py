@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 from tests.end_to_end.place import DATA, HEAD, MODEL, TRAIN, Place, healthy
 
@@ -63,12 +62,11 @@ def test_a_second_run_in_a_folder_says_what_it_is_called(place: Place) -> None:
 
 
 def test_a_working_folder_that_was_deleted(place: Place) -> None:
-    script = place.write("train.py", healthy(20) + "print('trained')\n")
+    # MKL ends a process that imports torch there, with or without us: this program imports none, and nor may we.
+    script = place.write("train.py", "print('trained')\n")
     gone = place.path / "gone"
     gone.mkdir()
-    code = "import os, subprocess, sys; os.rmdir('.'); sys.exit(subprocess.call(sys.argv[1:]))".replace(
-        "os.rmdir('.')", "os.rmdir(os.getcwd())"
-    )
+    code = "import os, subprocess, sys; os.rmdir(os.getcwd()); sys.exit(subprocess.call(sys.argv[1:]))"
     outcomes = []
     for options in ((), ("-o", str(place.path / "run"))):
         gone.mkdir(exist_ok=True)
@@ -79,4 +77,4 @@ def test_a_working_folder_that_was_deleted(place: Place) -> None:
         assert "Traceback" not in done.stderr
         outcomes.append("the folder that you are in was deleted" in done.stderr)
     assert outcomes == [True, False]
-    assert Path(place.path / "run" / "rank0.ndbg").exists()
+    assert "did not import torch" in done.stderr

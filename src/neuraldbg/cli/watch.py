@@ -131,7 +131,10 @@ class Watch:
         ):  # there torch ends the process (oneMKL)
             self.problems.append("the working directory was deleted: nothing was recorded")
         if self.session is None and not self.problems:
-            self._start()  # a program without torch still gets its answer: nothing was seen, and what was looked for
+            if self.home is None:  # MKL ends a process that imports torch in a folder that was deleted
+                self.problems.append("the program did not import torch: nothing was watched")
+            else:
+                self._start()  # a program without torch still gets its answer: nothing was seen, what was looked for
         if self.session is None:
             return None
         try:
