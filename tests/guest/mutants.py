@@ -75,12 +75,12 @@ class Base:
         self.document = json.loads(self.text)
 
 
-def make(bases: list[Base], seed: int, number: int, folder: Path) -> tuple[Path, str]:
-    """Write one mutant into a folder; return the file to read and how it was made."""
+def make(bases: list[Base], seed: int, number: int, folder: Path) -> tuple[Path, str, Base]:
+    """Write one mutant into a folder; return the file to read, how it was made, and of which run."""
     draw = random.Random(f"{seed}:{number}")
     base, how = draw.choice(bases), draw.choices(list(KINDS), [weight for weight, _ in KINDS.values()])[0]
     made = KINDS[how][1](base, draw, folder)
-    return made, f"{how} of {base.file.parent.name}"
+    return made, f"{how} of {base.file.parent.name}", base
 
 
 # ---------------------------------------------------------------- below SQLite
