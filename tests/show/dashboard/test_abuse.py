@@ -324,7 +324,7 @@ def test_who_sends_a_byte_now_and_then_is_cut_off(target, monkeypatch, begin):
     with target.connected() as slow:
         slow.sendall(target.post(b"{", Content_Length=1000) if begin is None else begin)
         began = time.monotonic()
-        with pytest.raises(OSError):  # noqa: PT011 (closed, or reset)
+        with pytest.raises(OSError):
             while time.monotonic() < began + 10:
                 slow.sendall(b"a")
                 time.sleep(0.02)
