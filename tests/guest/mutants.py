@@ -61,7 +61,7 @@ class Base:
     """A whole run: its run file with every kind of fact in it, and the same as a JSON document."""
 
     def __init__(self, file: Path) -> None:
-        from neuraldbg.saved import Run  # noqa: PLC0415 (the generator itself reads nothing)
+        from neuraldbg.saved import Run
 
         with closing(sqlite3.connect(file, isolation_level=None)) as db:
             own = {key for (key,) in db.execute("SELECT DISTINCT key FROM fact")}
@@ -75,12 +75,12 @@ class Base:
         self.document = json.loads(self.text)
 
 
-def make(bases: list[Base], seed: int, number: int, folder: Path) -> tuple[Path, str]:
-    """Write one mutant into a folder; return the file to read and how it was made."""
+def make(bases: list[Base], seed: int, number: int, folder: Path) -> tuple[Path, str, Base]:
+    """Write one mutant into a folder; return the file to read, how it was made, and of which run."""
     draw = random.Random(f"{seed}:{number}")
     base, how = draw.choice(bases), draw.choices(list(KINDS), [weight for weight, _ in KINDS.values()])[0]
     made = KINDS[how][1](base, draw, folder)
-    return made, f"{how} of {base.file.parent.name}"
+    return made, f"{how} of {base.file.parent.name}", base
 
 
 # ---------------------------------------------------------------- below SQLite
@@ -186,7 +186,9 @@ def _json_row(base: Base, draw: random.Random, folder: Path, table: str, key: st
             rows = [row for row in rows if row[0] in chosen]
         if rows:
             number, text = draw.choice(rows)
-            db.execute(f"UPDATE {table} SET value = ? WHERE {key} = ?", (_text(changed(json.loads(text), draw), draw), number))
+            db.execute(
+                f"UPDATE {table} SET value = ? WHERE {key} = ?", (_text(changed(json.loads(text), draw), draw), number)
+            )
     return made
 
 
@@ -257,7 +259,9 @@ def rewritten(base: Base, draw: random.Random, folder: Path) -> Path:
     """Change the text of the document."""
     made, text = folder / "run.json", base.text
     at = draw.randrange(len(text))
-    odd = draw.choice(("", "NaN", "[" * 5000, "{}", '"', ",", "9" * 5000, "-", "\\ud800", "\x00", "1e999", '{"a":1,"a":2}'))
+    odd = draw.choice(
+        ("", "NaN", "[" * 5000, "{}", '"', ",", "9" * 5000, "-", "\\ud800", "\x00", "1e999", '{"a":1,"a":2}')
+    )
     text = text[:at] + odd + text[at + draw.choice((0, 1, 5, len(text))) :]
     made.write_bytes(draw.choice(("", "", "", "\ufeff", "[", "{")).encode() + text.encode("utf-8", "surrogatepass")
                      + draw.choice((b"", b"", b"x", b"\xff")))  # fmt: skip
@@ -286,7 +290,9 @@ KINDS: dict[str, tuple[int, Callable[[Base, random.Random, Path], Path]]] = {
 
 def changed(value: Any, draw: random.Random, depth: int = 99) -> Any:
     """Return a value with one thing in it changed: another value, one missing, one more, one name, or twice."""
-    inner = list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+    inner = (
+        list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+    )
     if inner and depth and draw.random() < 0.85:
         key, item = draw.choice(inner)
         copy = dict(value) if isinstance(value, dict) else list(value)

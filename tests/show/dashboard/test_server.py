@@ -190,7 +190,7 @@ def test_an_exposed_server_is_known_by_its_addresses_and_its_own_name():
 def test_a_post_comes_from_the_page_itself(client):
     own = f"http://127.0.0.1:{client.place.port}"
     wanted = {"output": "no.such", "inputs": [], "changedPropIds": []}
-    for origin in (None, "null", "", "http://example.org", f"http://localhost:{client.place.port}", own + "1",
+    for origin in (None, "null", "", "http://example.org", f"http://localhost:{client.place.port}", own[:-1],
                    f"ftp://127.0.0.1:{client.place.port}"):  # fmt: skip
         headers = {**JSON, "Cookie": client.cookie, **({} if origin is None else {"Origin": origin})}
         answer = client.ask("/_dash-update-component", "POST", json.dumps(wanted).encode(), **headers)

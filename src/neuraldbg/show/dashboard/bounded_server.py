@@ -188,7 +188,10 @@ class _Body:
     def read(self, size: int = -1) -> bytes:
         """Return some of it, b"" at its end."""
         size = min(size if size >= 0 else self._left, self._left, _PIECE)
-        data: bytes = self._file.read1(size) if size else b""
+        try:
+            data: bytes = self._file.read1(size) if size else b""
+        except OSError:  # the client is gone: werkzeug would leave the selector open with which it waits for more
+            data = b""
         self._left -= len(data)
         return data
 

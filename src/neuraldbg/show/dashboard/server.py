@@ -90,7 +90,9 @@ def _same(given: Any, wanted: list[dict[str, Any]]) -> bool:
     if not isinstance(given, list) or len(given) != len(wanted):
         return False
     return all(
-        _is_named(one) and (isinstance(one, list) or all(one[key] == own[key] for key in ("id", "property")))
+        _is_named(one)
+        and isinstance(one, list) == own["id"].startswith("{")  # a pattern stands for as many as there are
+        and (isinstance(one, list) or all(one[key] == own[key] for key in ("id", "property")))
         for one, own in zip(given, wanted, strict=True)
     )
 
