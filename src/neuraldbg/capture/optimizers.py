@@ -387,17 +387,28 @@ class Optimizers:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             def scale(scaler: Any, outputs: Any) -> Any:
                 scaled = original(scaler, outputs)
-                if self.switch.here() and is_a(scaled, Tensor) and (factor := scale_of(scaler)) is not None:
-                    self.loss_scale = factor
-                    note(scaled, factor)
+                if self.switch.here():
+                    self._scaled(scaler, scaled, note)
                 return scaled
 
             return scale
 
         return make
 
+    @guarded
+    def _scaled(self, scaler: Any, scaled: Any, note: Callable[[Tensor, float], None]) -> None:
+        if is_a(scaled, Tensor) and (factor := scale_of(scaler)) is not None:
+            self.loss_scale = factor
+            note(scaled, factor)
+
+    @guarded
     def _steps_of(self, optimizer: Any) -> int:
         return next((stream.steps for stream in self.streams if stream.opt() is optimizer), 0)
+
+    @guarded
+    def _tried(self, scaler: Any, optimizer: Any, before: int | None) -> None:
+        if before is not None and scales(scaler) and self._steps_of(optimizer) == before:
+            self.skipped += 1
 
     def wrap_scaler_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Make what stands in for ``GradScaler.step``: it counts steps that the scaler skipped."""
@@ -405,9 +416,8 @@ class Optimizers:
         def step(scaler: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
             before = self._steps_of(optimizer)
             result = original(scaler, optimizer, *args, **kwargs)
-            after = self._steps_of(optimizer)
-            if self.switch and scales(scaler) and after == before:
-                self.skipped += 1
+            if self.switch:
+                self._tried(scaler, optimizer, before)
             return result
 
         return step
