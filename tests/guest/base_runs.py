@@ -67,7 +67,9 @@ def sequence(folder: Path) -> None:
 def regression(folder: Path) -> None:
     """Two optimizers, gradients that are never cleared, a sigmoid before the loss, and an error at the end."""
     torch.manual_seed(2)
-    model = nn.Sequential(nn.Linear(5, 12), nn.Sigmoid(), nn.Linear(12, 12), nn.Sigmoid(), nn.Linear(12, 1), nn.Sigmoid())
+    model = nn.Sequential(
+        nn.Linear(5, 12), nn.Sigmoid(), nn.Linear(12, 12), nn.Sigmoid(), nn.Linear(12, 1), nn.Sigmoid()
+    )
     critic = nn.Linear(1, 1)
     optimizers = torch.optim.SGD(model.parameters(), 0.5), torch.optim.RMSprop(critic.parameters(), 0.01)
     x = torch.randn(48, 5) * 100

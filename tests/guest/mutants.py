@@ -186,7 +186,9 @@ def _json_row(base: Base, draw: random.Random, folder: Path, table: str, key: st
             rows = [row for row in rows if row[0] in chosen]
         if rows:
             number, text = draw.choice(rows)
-            db.execute(f"UPDATE {table} SET value = ? WHERE {key} = ?", (_text(changed(json.loads(text), draw), draw), number))
+            db.execute(
+                f"UPDATE {table} SET value = ? WHERE {key} = ?", (_text(changed(json.loads(text), draw), draw), number)
+            )
     return made
 
 
@@ -257,7 +259,9 @@ def rewritten(base: Base, draw: random.Random, folder: Path) -> Path:
     """Change the text of the document."""
     made, text = folder / "run.json", base.text
     at = draw.randrange(len(text))
-    odd = draw.choice(("", "NaN", "[" * 5000, "{}", '"', ",", "9" * 5000, "-", "\\ud800", "\x00", "1e999", '{"a":1,"a":2}'))
+    odd = draw.choice(
+        ("", "NaN", "[" * 5000, "{}", '"', ",", "9" * 5000, "-", "\\ud800", "\x00", "1e999", '{"a":1,"a":2}')
+    )
     text = text[:at] + odd + text[at + draw.choice((0, 1, 5, len(text))) :]
     made.write_bytes(draw.choice(("", "", "", "\ufeff", "[", "{")).encode() + text.encode("utf-8", "surrogatepass")
                      + draw.choice((b"", b"", b"x", b"\xff")))  # fmt: skip
@@ -286,7 +290,9 @@ KINDS: dict[str, tuple[int, Callable[[Base, random.Random, Path], Path]]] = {
 
 def changed(value: Any, draw: random.Random, depth: int = 99) -> Any:
     """Return a value with one thing in it changed: another value, one missing, one more, one name, or twice."""
-    inner = list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+    inner = (
+        list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+    )
     if inner and depth and draw.random() < 0.85:
         key, item = draw.choice(inner)
         copy = dict(value) if isinstance(value, dict) else list(value)

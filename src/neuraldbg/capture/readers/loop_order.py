@@ -123,12 +123,12 @@ class LoopOrder(Reader):
         return step
 
     def _zeroed(self, owner: Any) -> None:
-        self.scene.did("zero_grad")
-        if is_a(owner, nn.Module) and (owner in self._modules or len(self._modules) < _MOST):
-            self._modules[owner] = self._modules.get(owner, 0) + 1
-        if not is_a(owner, Optimizer) or owner in self._stepped:
-            return
         try:
+            self.scene.did("zero_grad")
+            if is_a(owner, nn.Module) and (owner in self._modules or len(self._modules) < _MOST):
+                self._modules[owner] = self._modules.get(owner, 0) + 1
+            if not is_a(owner, Optimizer) or owner in self._stepped:
+                return
             idle = self._watch(owner)
             if idle is not None:
                 idle.zeroed += 1
