@@ -42,8 +42,41 @@ TRAININGS = (
 """Programs that between them call most of the functions there are."""
 ALLOWANCE_S = 0.05
 """In the default mode a session begins with so much time, so that a short training has light steps, too."""
-KEPT_EVEN = ("capture/guest.py", "record/checked.py")
-"""The guards themselves: a fault in what keeps faults away cannot be kept away."""
+GUARDS = ("capture/guest.py", "record/checked.py")
+"""Files of the guards themselves: a fault in what keeps faults away cannot be kept away."""
+ENTRIES = frozenset(
+    """
+    capture/graph_op.py of_another_thread
+    capture/hooks.py here
+    capture/hooks.py observe_grad
+    capture/losses.py _lightly
+    capture/models.py _reached
+    capture/optimizers.py begins
+    capture/optimizers.py ends
+    capture/optimizers.py evaluated
+    capture/owner.py claims
+    capture/packed.py enter
+    capture/packed.py leave
+    capture/packed.py _doubting
+    capture/probe.py __call__
+    capture/readers/clipping.py _clipped
+    capture/readers/loop_order.py _zeroed
+    capture/readers/loss_branches.py __call__
+    capture/readers/loss_scale.py _on
+    capture/readers/optimizer_state.py _guarded
+    capture/readers/schedule.py _guarded
+    capture/readers/ties.py _part
+    capture/readers/ties.py _tied
+    capture/traced.py __call__
+    capture/traced.py close
+    capture/visits.py __call__
+    capture/visits.py listens
+    capture/visits.py told
+    record/recorder.py _run
+    """.strip().split("\n    ")
+)
+"""What torch or a thread calls directly, and what is asked before a guard is entered: a few comparisons, then a guard. What
+they call is injected, they are not."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +148,10 @@ class Faults:
                 continue
             found.append(Fault(place, kind, program, mode))
         return found
+
+    def _can_hold(self, place: str) -> bool:
+        file, name = place.partition(":")[0], place.rpartition(" ")[2]
+        return place in self._able and not place.startswith(GUARDS) and f"{file} {name}" not in ENTRIES
 
     def inject(self, faults: Iterable[Fault]) -> Iterator[Finding]:
         """Run all of them."""

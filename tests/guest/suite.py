@@ -39,9 +39,9 @@ _BANNER = re.compile(
     r"\n\S (?:HEALTHY|FAILING|SUSPECT|INCONCLUSIVE) \S+\n.*?(?:\nSee it with: neuraldbg report [^\n]*\n|\Z)", re.DOTALL
 )
 _SAID = re.compile(r"^neuraldbg: .*\n", re.MULTILINE)
+_STARTERS = r"tests/guest/(?:server|child)\.py|neuraldbg/(?:cli/[^\"]*|__main__\.py)|torch/nn/modules/module\.py"
 _FRAME = re.compile(
-    r'^ *File "(?:[^"]*/tests/guest/(?:server|child)\.py|[^"]*/neuraldbg/(?:cli/[^"]*|__main__\.py)|<frozen runpy>|[^"]*/torch/nn/modules/module\.py)"'
-    r", line \d+, in .*\n(?:    .*\n)?(?: *[\^~]+ *\n)?",
+    rf'^ *File "(?:[^"]*/(?:{_STARTERS})|<frozen runpy>)", line \d+, in .*\n(?:    .*\n)?(?: *[\^~]+ *\n)?',
     re.MULTILINE,
 )
 """A frame of what has started the program, where all of the stack is shown (anomaly mode, faulthandler), and those of

@@ -24,9 +24,7 @@ from neuraldbg.capture.packed import saved
 from neuraldbg.capture.program_objects import is_a
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from typing_extensions import Self
+    from collections.abc import Callable, Iterator
 
     from neuraldbg.capture.experiment import Bench
     from neuraldbg.capture.graph import Node
@@ -74,24 +72,19 @@ class _Watch(TorchDispatchMode):
         self.rows, self.module = rows, module
         self.found: dict[str, Any] | None = None
         self._inside: list[str] = []
-        self._handles: list[Any] = []
 
-    def __enter__(self) -> Self:
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Know in which layer an operation is. The module is a copy of ours."""
+        handles = []
         for path, each in walk(self.module):
-            self._handles.append(
-                add_hook(each, "_forward_pre_hooks", lambda _m, _a, path=path: self._inside.append(path))
-            )
-            self._handles.append(add_hook(each, "_forward_hooks", lambda _m, _a, _o: self._inside.pop() and None))
-        super().__enter__()  # type: ignore[no-untyped-call]
-        return self
-
-    def _enters(self, path: str, *_: object) -> None:
-        self._inside.append(path)
-
-    def __exit__(self, *error: object) -> None:
-        super().__exit__(*error)  # type: ignore[no-untyped-call]
-        for handle in self._handles:
-            handle.remove()
+            handles.append(add_hook(each, "_forward_pre_hooks", lambda _m, _a, path=path: self._inside.append(path)))
+            handles.append(add_hook(each, "_forward_hooks", lambda _m, _a, _o: self._inside.pop() and None))
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -128,7 +121,7 @@ def forward_birth(bench: Bench) -> tuple[dict[str, Any] | None, bool]:
     whether the pass ended in finite outputs.
     """
     watch = _Watch(bench.module, bench.rows)
-    with contextlib.suppress(_Done), watch, torch.no_grad():
+    with contextlib.suppress(_Done), watch.listening(), watch, torch.no_grad():
         output = bench.module(*bench.args, **bench.kwargs)
         return None, all(bool(x.isfinite().all()) for _, x in leaves(output) if x.is_floating_point())
     return watch.found, False

@@ -427,10 +427,13 @@ class Capture:
 
     def deliver_late(self) -> None:
         """Hand on steps that have waited too long: called by the writer's thread."""
-        with self.delivery.lock:  # to leave takes it, too: meanwhile no step is taken by Python's hooks
-            if self.pace.now() - self.light.since() > BACKLOG_S:
-                self._tell_light()
-        self.delivery.deliver_late(self.pace.now())
+        try:
+            with self.delivery.lock:  # to leave takes it, too: meanwhile no step is taken by Python's hooks
+                if self.pace.now() - self.light.since() > BACKLOG_S:
+                    self._tell_light()
+            self.delivery.deliver_late(self.pace.now())
+        except Exception:  # noqa: BLE001 (the writer's thread has steps to write)
+            self.tally.caught("handing on steps that have waited")
 
     def _prepare(self, *, full: bool = True, next_step: bool = False) -> None:
         """Clear what the step gathered, and get ready for the next."""

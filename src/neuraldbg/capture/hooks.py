@@ -70,7 +70,9 @@ class HookManager:
         self.tally = tally or Tally()
         self.table = Table(ROWS, self.settings.block_cap, self.settings.window)
         seen = self.settings.compiled == "observe"
-        self.graph = Graph(self.table.raw, self.tally.clock, self.settings.block_cap, reads=seen)
+        self.graph = Graph(
+            self.table.raw, self.tally.clock, self.settings.block_cap, reads=seen, caught=self.tally.caught
+        )
         device_op.register(self.graph.handle, self.table)
         weakref.finalize(self, self.graph.close)
         self.step = 0

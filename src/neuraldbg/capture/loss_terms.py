@@ -316,7 +316,10 @@ def _both_grew(shapes: list[list[int]]) -> bool:
 
 
 def _stats(x: Tensor) -> dict[str, float]:
-    flat = sample(x.detach(), _TARGET_CAP).double()
+    flat = sample(x.detach(), _TARGET_CAP)
+    if flat.is_complex():  # has no least value, and torch warns of a cast to real ones
+        return {"count": x.numel(), "nonfinite": flat.numel() - int(flat.isfinite().sum())}
+    flat = flat.double()
     finite = flat[flat.isfinite()]
     stats: dict[str, float] = {"count": x.numel(), "nonfinite": flat.numel() - finite.numel()}
     if finite.numel():

@@ -231,6 +231,7 @@ class Models:
         self._begin_call(Call(model, module, args, kwargs, True, evaluating, first))
         return True
 
+    @guarded
     def _glimpse(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
         """Begin a call in a light step: nobody is told of it unless its loss looks odd."""
         switch = self.switch

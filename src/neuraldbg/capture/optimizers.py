@@ -416,8 +416,14 @@ class Optimizers:
 
         return make
 
+    @guarded
     def _steps_of(self, optimizer: Any) -> int:
         return next((stream.steps for stream in self.streams if stream.opt() is optimizer), 0)
+
+    @guarded
+    def _tried(self, scaler: Any, optimizer: Any, before: int | None) -> None:
+        if before is not None and scales(scaler) and self._steps_of(optimizer) == before:
+            self.skipped += 1
 
     def wrap_scaler_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Make what stands in for ``GradScaler.step``: it counts steps that the scaler skipped."""
@@ -425,9 +431,8 @@ class Optimizers:
         def step(scaler: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
             before = self._steps_of(optimizer)
             result = original(scaler, optimizer, *args, **kwargs)
-            after = self._steps_of(optimizer)
-            if self.switch and scales(scaler) and after == before:
-                self.skipped += 1
+            if self.switch:
+                self._tried(scaler, optimizer, before)
             return result
 
         return step

@@ -7,6 +7,7 @@ are numbered as they are made, so that the numbers at which a region begins and 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
@@ -19,7 +20,7 @@ from neuraldbg.capture import memory
 from neuraldbg.raised import let_pass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor
 
@@ -46,6 +47,8 @@ class Regions:
         self._sessions = 0
         self.entered = 0
         """How many have begun: a session sees by it whether there were any in its time."""
+        self._unsure = False
+        """Whether one has begun or ended unseen: then any node may be of one."""
 
     def _unlock(self) -> None:
         """Be free in a forked child: who held the lock is not there."""
@@ -53,9 +56,17 @@ class Regions:
 
     def enter(self) -> None:
         """A region begins in this thread."""
-        with self._lock:
+        with self._lock, self._doubting():
             self.entered += 1
             self._open.setdefault(threading.get_ident(), []).append(_number())
+
+    @contextlib.contextmanager
+    def _doubting(self) -> Iterator[None]:
+        """Take every node for one of a region from now on if what is done here fails."""
+        try:
+            yield
+        except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
+            self._unsure = True
 
     def watch(self) -> None:
         """A session begins; this thread may be in a region already."""
@@ -74,7 +85,7 @@ class Regions:
 
     def leave(self) -> None:
         """The innermost region of this thread ends."""
-        with self._lock:
+        with self._lock, self._doubting():
             begun = self._open.get(threading.get_ident())
             first = begun.pop() if begun else 0
             if begun is not None and not begun:
@@ -99,8 +110,10 @@ class Regions:
 
     def hold(self, node: Node) -> bool:
         """Whether a node may have been made in one. A node that has no number is taken to be."""
-        if not (self._first or self._open):
+        if not (self._first or self._open or self._unsure):
             return False
+        if self._unsure:
+            return True
         number = getattr(node, "_sequence_nr", None)
         if number is None:
             return True

@@ -103,7 +103,12 @@ class Probe:
             return None
         first = self.quick is not None and self.seen_pass != owner.passes and not again
         plain = first and owner.nodes is None and not owner.binned
-        if not (plain and self.read_quickly(module, output)):
+        try:
+            done = plain and self.read_quickly(module, output)
+        except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
+            done = False
+            owner.tally.caught("reading layers")
+        if not done:
             self.read(module, output, again=again)
         if owner.trail is not None:
             owner.trail(self.path, module, args, output)

@@ -54,8 +54,12 @@ class Graph:
     this by its ``handle``, all in the same way: what they find in several ways they would compare at every call.
     """
 
-    def __init__(self, table: Tensor, clock: npt.NDArray[np.float64], cap: int, *, reads: bool) -> None:
+    def __init__(
+        self, table: Tensor, clock: npt.NDArray[np.float64], cap: int, *, reads: bool, caught: Callable[[str], None]
+    ) -> None:
         self.table, self.cap, self.kept = table, cap, min(cap, KEPT)
+        self.caught = caught
+        """Notes an error of ours, see ``Tally``."""
         self.reads = reads
         """Whether layers in a graph are read at all."""
         self.handle = next(_handles)
@@ -84,8 +88,9 @@ class Graph:
             graph_op.rest(self.handle)
 
     def close(self) -> None:
-        """Take nothing any more."""
-        self.rest(resting=True)
+        """Take nothing any more. It may be the end of the process that calls this: above it is nobody to tell."""
+        with contextlib.suppress(Exception):
+            self.rest(resting=True)
         _graphs.pop(self.handle, None)
 
 
@@ -262,15 +267,22 @@ class Edge:
         graph = _graphs.get(self.handle)
         if graph is None or torch.compiler.is_exporting():
             return
-        if not torch.compiler.is_compiling() and graph_op.of_another_thread(self.handle):
+        if torch.compiler.is_compiling():
+            self._passed(graph)
+            _quieten(self.handle)
             return
+        try:
+            if not graph_op.of_another_thread(self.handle):
+                self._passed(graph)
+        except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
+            graph.caught("reading compiled layers")
+
+    def _passed(self, graph: Graph) -> None:
         if graph.reads and self.opens:
             graph.samples.clear()
             graph.samples.append(_OPENED)
         elif graph.reads:
             _have_read(graph)
-        if torch.compiler.is_compiling():
-            _quieten(self.handle)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (getattr, (contextlib.nullcontext(), "__exit__"))  # as of a Probe

@@ -86,6 +86,7 @@ class Functions(Reader):
         self._watched[cls] = members(cls).get("forward")
         cls.forward = staticmethod(forward)
 
+    @guarded
     def _restore(self, cls: Any) -> None:
         before = self._watched.pop(cls)
         if before is not None:

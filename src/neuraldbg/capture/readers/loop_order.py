@@ -18,7 +18,7 @@ from neuraldbg.capture import memory
 from neuraldbg.capture.module_tree import parameters, rates, state, tensors, training
 from neuraldbg.capture.program_objects import Identities, filled, is_a, items, name_of
 from neuraldbg.capture.reader import Reader
-from neuraldbg.capture.tensor_kinds import silently, unheard
+from neuraldbg.capture.tensor_kinds import silently
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -127,14 +127,13 @@ class LoopOrder(Reader):
 
     @silently
     def _zeroed(self, owner: Any) -> None:
-        self.scene.did("zero_grad")
-        if is_a(owner, nn.Module) and (owner in self._modules or len(self._modules) < _MOST):
-            self._modules[owner] = self._modules.get(owner, 0) + 1
-        if not is_a(owner, Optimizer) or owner in self._stepped:
-            return
         try:
-            with unheard():
-                self._count(owner)
+            self.scene.did("zero_grad")
+            if is_a(owner, nn.Module) and (owner in self._modules or len(self._modules) < _MOST):
+                self._modules[owner] = self._modules.get(owner, 0) + 1
+            if not is_a(owner, Optimizer) or owner in self._stepped:
+                return
+            self._count(owner)
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
             self.scene.tally.caught("reading loop order")
 
