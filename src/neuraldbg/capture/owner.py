@@ -327,7 +327,9 @@ class Owner:
         if not self._asking or me != self._before:
             return
         until = time.perf_counter() + _QUESTION_S
-        while self._asking and time.perf_counter() < until:
+        while time.perf_counter() < until:
+            if not self._asking:  # another thread sets it
+                return
             time.sleep(_POLL_S)
 
     # -- what was not followed ----------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ def number(value: object) -> float | None:
         from neuraldbg.capture import memory  # noqa: PLC0415 (it looks at classes by what is here)
 
         held = memory.readable(value)  # never `float` of a DTensor: that is a collective, and other ranks may not come
-        single = held is not None and held.numel() == 1 and not held.is_complex() and held.shape == Tensor.size(value)
+        single = held is not None and held.numel() == 1 and not held.is_complex() and held.shape == Tensor.size(value)  # type: ignore[call-overload]
         return float(held.detach()) if held is not None and single else None
     return None
 

@@ -21,7 +21,8 @@ from neuraldbg.capture.program_objects import bases, kind_name, members, note_cl
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 _TRUSTED = ("torch", "torchvision")
 """Packages whose tensors draw no numbers and keep no count when they are read."""
 _UNUSED = frozenset({
@@ -33,7 +34,6 @@ _UNUSED = frozenset({
 })  # fmt: skip
 """Attributes of ``Tensor`` that are never asked of a tensor of the program: a copy of it is a plain tensor's."""
 _READ = frozenset(dir(Tensor)) - _UNUSED | {"__getattr__", "__getattribute__", "__torch_dispatch__"}
-F = TypeVar("F", bound="Callable[..., Any]")
 _known: dict[int, tuple[type, bool]] = {}
 """What is known of classes, by identity: a class may compare itself with others in its own way."""
 _CLASSES = 256

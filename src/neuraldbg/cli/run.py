@@ -7,6 +7,7 @@ import shlex
 import sys
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -22,7 +23,6 @@ from neuraldbg.ranks import Rank, launched_at, own_rank
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
     from types import FrameType
 
     from neuraldbg.cli.beside import Beside

@@ -14,7 +14,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 try:
-    from neuraldbg.cli import _signals
+    from neuraldbg.cli import _signals  # type: ignore[attr-defined]
 except ImportError:  # built without a compiler, or for Windows: then such a signal ends the program at once
     _signals: Any = None  # type: ignore[no-redef]
 

@@ -10,14 +10,13 @@ import json
 import re
 import reprlib
 import sys
-from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from neuraldbg.nouns.run import OUTCOMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     Name: TypeAlias = "str | tuple[Name, str | int]"
     Check = Callable[[Any, Name], Any]
@@ -427,5 +426,5 @@ def _of(kind: type[T], value: Any, name: Name) -> T:
     return value
 
 
-def _wrong(value: Any, name: str, expected: str) -> ValueError:
+def _wrong(value: Any, name: Name, expected: str) -> ValueError:
     return ValueError(f"{spelled(name)} is {short(value)}, not {expected}")

@@ -135,7 +135,8 @@ _fit = of(
 _targets = of(
     {"kind": text, "batches": count, "samples": count},
     {
-        "slot": count, "stream": count, "alone": flag, "single": flag, "maximised": flag, "classes": count, "distinct": count, "histogram": _classes,
+        "slot": count, "stream": count, "alone": flag, "single": flag, "maximised": flag, "classes": count,
+        "distinct": count, "histogram": _classes,
         "ignore": wide, "empty": count, "first_empty": _first, "switches": each(integer), "period": count,
         "integral": flag, "values": named_by(numeric, count), "predicted": _predicted, "mask_zeros": real,
         "tokens": _tokens, "fit": _fit,
@@ -188,8 +189,8 @@ _tried = of({"name": text, "judged": flag}, {"id": text, "model": text, "reason"
 
 def _experiment(value: Any, name: Name) -> dict[str, Any]:
     """What a judged experiment holds beside its name depends on the name."""
-    found = _tried(value, name)
-    own = _experiments.get(found["name"])
+    found: dict[str, Any] = _tried(value, name)
+    own: Check | None = _experiments.get(found["name"])
     return own(found, name) if own is not None and found["judged"] else found
 
 
