@@ -10,7 +10,7 @@ import json
 import re
 import reprlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping  # noqa: TC003 (of a constant)
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 

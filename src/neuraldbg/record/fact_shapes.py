@@ -135,7 +135,8 @@ _fit = of(
 _targets = of(
     {"kind": text, "batches": count, "samples": count},
     {
-        "slot": count, "stream": count, "alone": flag, "single": flag, "maximised": flag, "classes": count, "distinct": count, "histogram": _classes,
+        "slot": count, "stream": count, "alone": flag, "single": flag, "maximised": flag,
+        "classes": count, "distinct": count, "histogram": _classes,
         "ignore": wide, "empty": count, "first_empty": _first, "switches": each(integer), "period": count,
         "integral": flag, "values": named_by(numeric, count), "predicted": _predicted, "mask_zeros": real,
         "tokens": _tokens, "fit": _fit,
