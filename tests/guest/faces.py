@@ -1,5 +1,6 @@
 """Every reader of a saved run, each called as a user calls it: a file in, what went wrong out."""
 
+# ruff: noqa: TRY301
 from __future__ import annotations
 
 import contextlib

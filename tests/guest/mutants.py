@@ -4,6 +4,7 @@ Whatever is changed below SQLite (bytes, pages, lengths) is changed blindly. Abo
 field of every fact and every number of a block's header gets values that it may not have, under right checksums.
 """
 
+# ruff: noqa: E501, ISC002, ISC004
 from __future__ import annotations
 
 import json

@@ -5,6 +5,7 @@ a crash, is found by the number that it began with and did not end. A mutant is 
 ``mutants.make(bases, SEED, number, folder)``.
 """
 
+# ruff: noqa: PT017
 from __future__ import annotations
 
 import json

@@ -3,6 +3,7 @@
 Each is read by a process of its own that may take no more; what it takes beyond a whole run is measured there.
 """
 
+# ruff: noqa: E501, PTH123
 from __future__ import annotations
 
 import json

@@ -146,7 +146,7 @@ def test_the_time_of_a_step_is_a_number_or_damaged(file, document, time):
     whole["steps"][3]["time"] = jsonable(time)
     path.write_text(json.dumps(whole), encoding="utf-8")
     for one in (file, path):
-        with pytest.raises(RunDamaged, match="time of a step|steps.time"):
+        with pytest.raises(RunDamaged, match=r"time of a step|steps\.time"):
             read_run(one)
 
 

@@ -140,10 +140,8 @@ def _check(found: Blob, header: dict[str, Any], arrays: dict[str, _Array]) -> No
     rows, tabled = found.length, "mean" in arrays
     table = (rows, found.sites, found.stats)
     if not 0 <= found.stats <= _MOST_STATS or any(type(size) is not int or not 0 <= size < 1 << 32 for size in table):
-        raise BlobDamaged(
-            f"a block's header claims {checked.short(found.stats)} statistics "
-            f"of as many sites as {checked.short(found.sites)}"
-        )
+        said = f"{checked.short(found.stats)} statistics of as many sites as {checked.short(found.sites)}"
+        raise BlobDamaged(f"a block's header claims {said}")
     shapes: dict[str, tuple[int, ...]] = {"mean": table, "low": table, "high": table, "seen": table[:2]}
     if found.old:
         shapes |= dict.fromkeys(_PLAIN, (rows,)) | dict.fromkeys(("scalars", "measured"), (rows, len(names)))

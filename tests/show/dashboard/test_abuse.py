@@ -4,6 +4,7 @@ Raw sockets against the real page of a real run file. Whatever is sent: an answe
 terminal, and the next visitor finds the page.
 """
 
+# ruff: noqa: E501, PT012, PTH208
 from __future__ import annotations
 
 import json
