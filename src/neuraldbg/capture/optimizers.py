@@ -292,9 +292,10 @@ class Optimizers:
     def _ends_beside(self, opt: Optimizer) -> None:
         """Note a step of a thread that is not followed."""
         shared = self.params.in_optimizer(opt)
-        if opt not in self._near:
-            self._near[opt] = shared or self.params.lie_in(opt)
-        self.params.beside |= shared or self._near[opt]
+        near = self._near.get(opt)
+        if near is None:
+            near = self._near[opt] = shared or self.params.lie_in(opt)
+        self.params.beside |= shared or near
         self.owner.steps_beside(counts=self.discovers, shared=shared)
 
     @guarded
