@@ -1,0 +1,75 @@
+"""Programs that train in several threads: one is followed, the others pass through, and coverage names them.
+
+Each runs in a process of its own, so that a crash is a failed assertion.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from neuraldbg.saved import Run
+
+PROGRAMS = Path(__file__).parents[1] / "guest" / "programs" / "threads"
+
+
+def watched(tmp_path: Path, program: str, *options: str, switching: bool = False) -> Run:
+    """Run a program of the standing suite under ``neuraldbg run`` and load what was recorded."""
+    path = PROGRAMS / f"{program}.py"
+    if switching:  # threads change places at nearly every instruction
+        text = path.read_text(encoding="utf-8")
+        path = tmp_path / path.name
+        path.write_text("import sys\nsys.setswitchinterval(1e-6)\n" + text, encoding="utf-8")
+    out = tmp_path / "run.ndbg"
+    command = [sys.executable, "-m", "neuraldbg", "run", *options, "-o", str(out), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, (done.returncode, done.stderr[-2000:])
+    assert "Traceback" not in done.stderr, done.stderr[-2000:]
+    run = Run.load(out)
+    assert run.info.coverage["errors"] == 0
+    return run
+
+
+@pytest.mark.parametrize("options", [(), ("--overhead", "full")])
+@pytest.mark.parametrize("switching", [False, True])
+def test_one_of_four_trainings_is_followed_and_the_others_are_named(tmp_path, options, switching):
+    run = watched(tmp_path, "four_trainings", *options, switching=switching)
+    (said,) = (f"{what} {rest}" for what, rest in run.info.coverage["unread"].items())
+    diagnosis = run.diagnose()
+
+    assert len(run.info.models) == len(run.info.optimizers) == 1
+    assert 130 <= run.steps <= 150
+    assert said.startswith("3 other threads trained (trainer-")
+    assert "only the first, trainer-" in said
+    assert diagnosis.verdict == "inconclusive"
+    assert "3 other threads" in diagnosis.summary
+    assert not diagnosis.hypotheses
+
+
+@pytest.mark.parametrize(
+    ("program", "steps", "losses"),
+    [
+        ("scored_meanwhile", 300, 300),
+        ("one_after_another", 240, 240),
+        ("thread_for_each_step", 150, 150),
+        ("only_backward", 120, 119),
+        ("only_steps", 120, 120),
+        ("pool_turns", 197, 197),
+    ],
+)
+def test_a_training_that_several_threads_share_is_one_run(tmp_path, program, steps, losses):
+    run = watched(tmp_path, program)
+
+    assert (run.steps, len(run.scalar("loss"))) == (steps, losses)
+    assert run.info.coverage["unread"] == {}
+    assert run.diagnose().verdict == "healthy"
+
+
+def test_no_experiment_runs_beside_a_thread_that_draws(tmp_path):
+    run = watched(tmp_path, "loads_ahead")
+    reasons = {fact.value.get("reason") for fact in run.facts if fact.key == "experiment"}
+
+    assert "another thread of the program runs (loader)" in reasons
