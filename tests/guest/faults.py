@@ -75,8 +75,8 @@ ENTRIES = frozenset(
     record/recorder.py _run
     """.strip().split("\n    ")
 )
-"""What torch or a thread calls directly, and what is asked before a guard is entered: a few comparisons, then a guard. What
-they call is injected, they are not."""
+"""What torch or a thread calls directly, and what is asked before a guard is entered: a few comparisons, then a guard.
+What they call is injected, they are not."""
 
 
 @dataclass(frozen=True)
@@ -140,11 +140,7 @@ class Faults:
         """Return a fault for each function that is called, or for one in so many of them."""
         found = []
         for place, (_, program, mode) in sorted(self.reached.items()):
-            if (
-                place not in self._able
-                or place.startswith(KEPT_EVEN)
-                or zlib.crc32(f"{kind} {place}".encode()) % one_in
-            ):
+            if place not in self._able or not self._can_hold(place) or zlib.crc32(f"{kind} {place}".encode()) % one_in:
                 continue
             found.append(Fault(place, kind, program, mode))
         return found
