@@ -151,7 +151,8 @@ class Ties(Reader):
 
     def _search(self, model: str, root: nn.Module) -> list[Pair]:
         modules = self.scene.hooks.modules
-        matrices = [w for w in self.scene.params.by_id.values() if w.model == model and w.ref.dim() == 2]
+        known = [w for w in self.scene.params.by_id.values() if w.model == model]
+        matrices = [w for w in known if op.observable(w.ref) and w.ref.dim() == 2]
         embeddings = [w for w in matrices if is_a(modules.get(w.layer), nn.Embedding)]
         linears = [w for w in matrices if is_a(modules.get(w.layer), nn.Linear)]
         declared = _declaration(root)

@@ -1,0 +1,252 @@
+"""Which tensors are read: those whose numbers lie in memory that is there, by the same rule in C and in Python."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from neuraldbg import NeuralDbg
+from neuraldbg.capture import bulk, kernel, memory, op
+from neuraldbg.capture.kernel import CODES
+from neuraldbg.capture.memory import Unread
+from neuraldbg.capture.tensor_kinds import unheard
+
+needs_native = pytest.mark.skipif(kernel.native is None, reason="built without a compiler")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Wrapper(Tensor):
+    """Has a shape, and its numbers in a tensor inside of it."""
+
+    calls = 0
+
+    @staticmethod
+    def __new__(cls, inner: Tensor) -> Any:
+        return Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, device=inner.device)
+
+    def __init__(self, inner: Tensor) -> None:
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        Wrapper.calls += 1
+        return func(*(a.inner if isinstance(a, Wrapper) else a for a in args), **(kwargs or {}))
+
+
+class Named(Tensor):
+    """Keeps its numbers where Tensor does."""
+
+
+def resized(x: Tensor, size: int) -> Tensor:
+    x.untyped_storage().resize_(size)
+    return x
+
+
+def fake() -> Tensor:
+    with FakeTensorMode():
+        return torch.randn(4, 4)
+
+
+def leaked() -> Tensor:
+    kept: list[Tensor] = []
+
+    def keep(x: Tensor) -> Tensor:
+        kept.append(x)
+        return x.sin()
+
+    torch.func.vmap(keep)(torch.randn(3, 4))
+    return kept[0]
+
+
+READ = {
+    "plain": lambda: torch.randn(4, 4),
+    "parameter": lambda: nn.Parameter(torch.randn(4, 4)),
+    "buffer": lambda: nn.Buffer(torch.randn(3)),
+    "double": lambda: torch.randn(3, dtype=torch.float64),
+    "half": lambda: torch.randn(3).half(),
+    "bfloat16": lambda: torch.randn(3).bfloat16(),
+    "view with an offset": lambda: torch.randn(10)[4:],
+    "holes": lambda: torch.randn(8, 8)[:, ::3],
+    "expanded": lambda: torch.randn(4, 1).expand(4, 300),
+    "overlapping": lambda: torch.randn(8).as_strided((5, 4), (1, 1)),
+    "transposed": lambda: torch.randn(4, 5).t(),
+    "negated": lambda: torch.complex(torch.randn(4), torch.randn(4)).conj().imag,
+    "scalar": lambda: torch.tensor(2.0),
+    "just large enough": lambda: resized(torch.randn(10)[4:8], 32),
+}
+NOT_READ = {
+    "given back": lambda: resized(torch.randn(10), 0),
+    "given back under an offset": lambda: resized(torch.randn(10)[4:], 0),
+    "given back, with holes": lambda: resized(torch.randn(8, 8)[:, ::3], 0),
+    "shrunk": lambda: resized(torch.randn(10), 36),
+    "shrunk under an offset": lambda: resized(torch.randn(10)[4:], 36),
+    "shrunk under holes": lambda: resized(torch.randn(8, 8)[:, ::3], 8 * 8 * 4 - 8),
+    "expanded from nothing": lambda: resized(torch.randn(4, 1), 0).expand(4, 300),
+    "zero without memory": lambda: torch._efficientzerotensor((3,)),
+    "meta": lambda: torch.randn(3, device="meta"),
+    "fake": fake,
+    "wrapper": lambda: Wrapper(torch.randn(3)),
+    "inside of vmap, leaked": leaked,
+    "sparse": lambda: torch.randn(3, 3).to_sparse(),
+    "csr": lambda: torch.randn(3, 3).to_sparse_csr(),
+    "nested": lambda: torch.nested.nested_tensor([torch.randn(2), torch.randn(3)]),
+    "jagged": lambda: torch.nested.nested_tensor([torch.randn(2), torch.randn(3)], layout=torch.jagged),
+    "mkldnn": lambda: torch.randn(3, 3).to_mkldnn(),
+    "quantised": lambda: torch.quantize_per_tensor(torch.randn(3), 0.1, 0, torch.quint8),
+    "complex": lambda: torch.randn(3, dtype=torch.complex64),
+    "integers": lambda: torch.arange(3),
+}
+
+
+def made(make: Any) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x: Tensor = make()
+    return x
+
+
+@pytest.fixture(params=["lent", "asked"])
+def way(request):
+    """Both ways in which native code finds memory: by torch's C interfaces, and by asking Python."""
+    if kernel.native is None:
+        pytest.skip("built without a compiler")
+    kernel.meet(kernel.native, lends=request.param == "lent")
+    yield request.param
+    kernel.meet(kernel.native)
+
+
+@pytest.mark.parametrize("name", [*READ, *NOT_READ])
+def test_c_and_python_say_the_same(name, way):
+    x = made({**READ, **NOT_READ}[name])
+    with unheard():
+        shown = op.shown(x)
+        python = shown is not None and shown.is_cpu and shown.dtype in CODES
+
+    assert python == (name in READ)
+    assert kernel.native.readable(x) == python
+
+
+@pytest.mark.parametrize("name", [name for name in NOT_READ if name not in ("complex", "integers", "quantised")])
+def test_what_has_no_memory_is_said_by_its_kind_and_none_of_its_code_runs(name):
+    x, before = made(NOT_READ[name]), Wrapper.calls
+    with unheard():
+        assert memory.readable(x) is None
+        assert bulk.plain(x) is False
+        reason = memory.why_not(x)
+
+    assert reason.startswith(("are ", "had "))
+    assert before == Wrapper.calls
+
+
+def test_integers_are_present_but_no_statistics():
+    with unheard():
+        assert memory.present(torch.arange(3))
+        assert not op.observable(torch.arange(3))
+        assert not memory.present(resized(torch.arange(3), 0))
+
+
+def test_a_subclass_that_keeps_its_numbers_where_tensor_does_is_read_as_a_view():
+    x = torch.randn(5).as_subclass(Named)
+    with unheard():
+        shown = op.shown(x)
+
+    assert type(shown) is Tensor
+    assert shown.data_ptr() == x.data_ptr()
+
+
+@needs_native
+def test_a_freed_output_is_not_read_and_an_ordinary_one_is():
+    table = torch.zeros(1, op.WIDTH, dtype=torch.float64)
+    table[:] = torch.from_numpy(op.BLANK)
+    clock = np.zeros(2)
+    read = kernel.native.Output(table.data_ptr(), clock.ctypes.data, 0, 0.0, 0.0, (table, clock), None).read
+
+    assert read(resized(torch.randn(10)[4:], 0)) == 0
+    assert read(resized(torch.randn(10), 20)) == 0
+    assert table[0, op.COUNT] == 0
+    assert read(torch.ones(6)) == 1
+    assert table[0, op.SUM] == 6
+
+
+@pytest.mark.parametrize("size", [0, 64])
+def test_a_plan_falls_when_the_memory_under_it_goes(size, monkeypatch):
+    for native in (kernel.native, None):
+        monkeypatch.setattr(bulk, "native", native)
+        rows = op.rows_of(torch.zeros(4, op.WIDTH, dtype=torch.float64))
+        tensors = [torch.randn(30), torch.randn(40)]
+        for x in tensors:
+            x.grad = torch.randn_like(x)
+        samples = bulk.Samples([bulk.Item(x, i, 0) for i, x in enumerate(tensors)], [2, 3], rows)
+        addresses = [rows.address + i * op.ROW for i in range(2)]
+        gradients = bulk.Gradients(tensors, addresses, 0)
+        samples.take()
+        assert samples.follows()
+        assert native is None or gradients.read() is not None
+
+        held = tensors[1].clone()
+        resized(tensors[1], size)
+        assert not samples.follows()
+        assert not samples.compare()
+        resized(tensors[1].grad, size)
+        assert gradients.read() is None
+
+        resized(tensors[1], held.numel() * 4).copy_(held)
+        assert samples.follows()
+
+
+def test_what_was_watched_can_still_be_resized():
+    """``Tensor.numpy`` forbids that for ever, and a program that offloads would end with an error."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+    optimizer = torch.optim.Adam(model.parameters(), foreach=False)
+    held: list[Tensor] = []
+    with NeuralDbg(model, snapshots=["*"], overhead=None):
+        for _ in range(12):
+            x, y = torch.randn(8, 4), torch.randint(0, 3, (8,))
+            optimizer.zero_grad()
+            out = model(x)
+            loss = nn.functional.cross_entropy(out, y)
+            loss.backward()
+            optimizer.step()
+            held += [x, y, out.detach(), loss.detach()]
+    held += [*model.parameters(), *(p.grad for p in model.parameters() if p.grad is not None)]
+    held += [v for state in optimizer.state.values() for v in state.values() if isinstance(v, Tensor)]
+
+    assert all(x.untyped_storage().resizable() for x in held)
+
+
+def test_a_session_inside_fake_tensor_mode_reads_nothing_and_says_so():
+    with FakeTensorMode():
+        model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with NeuralDbg(model, optimizer, snapshots=["0"]) as dbg:
+            for _ in range(5):
+                optimizer.zero_grad()
+                model(torch.randn(8, 4)).square().mean().backward()
+                optimizer.step()
+        assert dbg.run.info.coverage["errors"] == 0
+    unread = dbg.run.info.coverage["unread"]
+
+    assert any(what.startswith("parameters of 0.weight") for what in unread)
+    assert all("FakeTensor" in reason for reason in unread.values())
+    assert dbg.diagnose().verdict != "healthy"
+
+
+def test_unread_names_what_it_was_and_how_often():
+    unread = Unread()
+    for _ in range(3):
+        unread.note("parameters", Wrapper(torch.randn(2)), "a.weight")
+    unread.note("outputs", resized(torch.randn(2), 0), "b")
+
+    assert unread.told(["parameters", "outputs"]) == {
+        "parameters of a.weight": "are of the class Wrapper: not read 3 times",
+        "outputs of b": "had given their memory back: not read in one step",
+    }
+    assert unread.told(["outputs"], least=2) == {}
+    assert unread.times("parameters") == 3
