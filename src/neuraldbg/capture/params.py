@@ -12,7 +12,7 @@ from torch.nn.parameter import is_lazy
 
 from neuraldbg.capture import elsewhere, memory, op
 from neuraldbg.capture.bulk import Item, observe_many, plain
-from neuraldbg.capture.module_tree import groups, own, own_parameters
+from neuraldbg.capture.module_tree import group_tensors, groups, own, own_parameters
 from neuraldbg.capture.program_objects import is_a, item, items, name_of, sequence
 from neuraldbg.capture.stepped import Stepped, cap_of, row_of
 from neuraldbg.nouns import Site
@@ -166,7 +166,8 @@ class Params:
     def lie_in(self, opt: Optimizer) -> bool:
         """Whether an optimizer that holds no watched parameter holds one that lies in the memory of one."""
         mine = {w.ref.data_ptr() for w in list(self.by_id.values()) if plain(w.ref)}
-        return any(t.data_ptr() in mine for group in opt.param_groups for t in group["params"] if plain(t))
+        held = (t for group in groups(opt) for t in group_tensors(group))
+        return any(t.data_ptr() in mine for t in held if plain(t))
 
     def owned(self, tensors: Iterable[Tensor]) -> list[Watched]:
         """Return the watched ones among some tensors."""
