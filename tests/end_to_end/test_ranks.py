@@ -67,14 +67,10 @@ def test_a_working_folder_that_was_deleted(place: Place) -> None:
     gone = place.path / "gone"
     gone.mkdir()
     code = "import os, subprocess, sys; os.rmdir(os.getcwd()); sys.exit(subprocess.call(sys.argv[1:]))"
-    outcomes = []
     for options in ((), ("-o", str(place.path / "run"))):
         gone.mkdir(exist_ok=True)
         command = [sys.executable, "-c", code, *place.command("run", *options, str(script))]
         done = subprocess.run(command, cwd=gone, env=place.env(), capture_output=True, text=True, timeout=180,
                               check=False)  # fmt: skip
         assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
-        assert "Traceback" not in done.stderr
-        outcomes.append("the folder that you are in was deleted" in done.stderr)
-    assert outcomes == [True, False]
-    assert "did not import torch" in done.stderr
+        assert done.stderr == "neuraldbg: the working directory was deleted: nothing was recorded\n"

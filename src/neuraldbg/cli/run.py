@@ -271,7 +271,7 @@ def _finish(watch: Watch, ending: Ending) -> Diagnosis | None:
 
 def _show(request: Request, watch: Watch, diagnosis: Diagnosis | None, stderr: TextIO | None) -> None:
     problems = list(watch.problems)
-    if request.folder is None:
+    if request.folder is None and diagnosis is not None:
         problems.append("the run was not saved: the folder that you are in was deleted. Give -o with a path from /")
     if diagnosis is not None and (problem := write_json(diagnosis, request.json)):
         problems.append(problem)

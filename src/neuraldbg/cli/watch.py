@@ -126,15 +126,11 @@ class Watch:
         self._disarm()
         if self.session is None and not self.problems and _half_imported("torch"):  # a second try would fail
             self.problems.append("the import of torch did not come to its end: nothing was recorded")
-        if (
-            self.session is None and not self.problems and working_folder() is None
-        ):  # there torch ends the process (oneMKL)
+        if self.session is None and not self.problems and working_folder() is None:
+            # There oneMKL ends a process that imports torch.
             self.problems.append("the working directory was deleted: nothing was recorded")
         if self.session is None and not self.problems:
-            if self.home is None:  # MKL ends a process that imports torch in a folder that was deleted
-                self.problems.append("the program did not import torch: nothing was watched")
-            else:
-                self._start()  # a program without torch still gets its answer: nothing was seen, what was looked for
+            self._start()  # a program without torch still gets its answer: nothing was seen, and what was looked for
         if self.session is None:
             return None
         try:
