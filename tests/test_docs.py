@@ -137,7 +137,7 @@ def test_every_public_name_is_documented():
 
 
 def test_every_question_is_in_the_changelog():
-    plumbing = {"start", "stop", "record", "folder", "problem", "steps"}
+    plumbing = {"start", "stop", "record", "folder", "file", "problem", "remark", "busy", "steps"}
     public = {name for name in vars(NeuralDbg) if not name.startswith("_")} - plumbing
     assert [name for name in sorted(public) if f"`{name}`" not in CHANGELOG] == []
 

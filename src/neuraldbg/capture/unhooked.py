@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
+from neuraldbg.capture import op
 from neuraldbg.capture.bulk import plain
 from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.sampling import elements
@@ -190,4 +191,4 @@ def _state(weight: Tensor | None) -> tuple[Any, ...]:
     told = (id(weight), weight._version)  # noqa: SLF001 (torch's own word for it)
     if not plain(weight):  # on a device to look at values is to wait
         return told
-    return (*told, weight.data_ptr(), elements(weight.detach())[:_WEIGHTS].float().numpy().tobytes())
+    return (*told, weight.data_ptr(), op.numbers(elements(weight.detach())[:_WEIGHTS].float()).tobytes())
