@@ -374,7 +374,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[Tensor], Any], str]] 
     "__reduce_ex__ of a list": (HoldsRows, same, "copies itself|holds a Rows"),
     "a function in a layer of torch's": (Encoder, same, "NOISE"),
     "a parametrization": (parametrized, same, "NOISE"),
-    "tensors of a class": (Net, lambda x: x.as_subclass(Own), "class of their own"),
+    "tensors of a class": (Net, lambda x: x.as_subclass(Own), "class of their own|tensors of a special kind"),
     "a named tuple": (TakesPair, lambda x: Pair(x, 0), "given a Pair"),
     "a setting of torch": (SetsFlag, same, "changes a setting|NOISE"),
 }

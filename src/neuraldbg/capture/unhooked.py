@@ -16,6 +16,7 @@ import torch
 from neuraldbg.capture import op
 from neuraldbg.capture.bulk import plain
 from neuraldbg.capture.guest import guarded
+from neuraldbg.capture.module_tree import own_parameters
 from neuraldbg.capture.sampling import elements
 from neuraldbg.capture.stream import made
 
@@ -129,7 +130,7 @@ class Unhooked:
         if self._known != len(modules):
             self._known, self._slots = len(modules), self._chosen()
         return {
-            name: tuple(_state(module._parameters.get(own)) for module, own in slots)  # noqa: SLF001 (as they are now)
+            name: tuple(_state(dict(own_parameters(module)).get(own)) for module, own in slots)  # as they are now
             for name, slots in self._slots.items()
         }
 
