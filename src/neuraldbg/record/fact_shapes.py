@@ -33,7 +33,6 @@ from neuraldbg.record.checked import (
     revived,
     row,
     text,
-    texts,
     wide,
     word,
 )
@@ -43,6 +42,8 @@ if TYPE_CHECKING:
 
 Lacking = checked.Lacking
 
+texts = each(text)
+"""An array of texts, as a list: that is what causes compare it with."""
 _shape = each(count)
 _layer = perhaps(text)
 _place = perhaps(line)
