@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import os
 import pytest
 from tests.guest.suite import Guests
 
