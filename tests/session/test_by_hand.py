@@ -191,3 +191,14 @@ def test_what_moves_weights_before_an_optimizer_of_torch_steps_is_no_step() -> N
             task.loss().backward()
             optimizer.step()
     assert dbg.steps == 5
+
+
+def test_an_optimizer_of_another_model_does_not_hide_steps_by_hand() -> None:
+    """One that an earlier cell of a notebook has left, say."""
+    other = torch.optim.SGD(nn.Linear(4, 4).parameters(), lr=RATE)
+    task = Task()
+    with NeuralDbg(discover=True) as dbg:
+        for _ in range(12):
+            under_no_grad(task)
+    assert dbg.steps == 12
+    assert not other.state

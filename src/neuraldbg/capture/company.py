@@ -9,10 +9,12 @@ from __future__ import annotations
 import threading
 
 _QUIET = frozenset((
-    "IPython", "debugpy", "ipykernel", "neuraldbg", "pydevd", "sentry_sdk", "tensorboard", "tensorboardX", "torch",
-    "tornado", "tqdm", "wandb", "zmq",
+    "IPython", "asyncio", "debugpy", "ipykernel", "neuraldbg", "pydevd", "sentry_sdk", "tensorboard", "tensorboardX",
+    "torch", "tornado", "tqdm", "wandb", "zmq",
 ))  # fmt: skip
-"""Packages whose own threads draw nothing: they pin memory, write logs, show progress or serve a notebook."""
+"""Packages whose own threads draw nothing: they pin memory, write logs, show progress, wait for a child process or
+serve a notebook.
+"""
 
 
 def company() -> str:

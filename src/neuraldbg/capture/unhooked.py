@@ -85,7 +85,7 @@ class Unhooked:
         moved = frozenset(name for name, weights in now.items() if before.get(name) not in (None, weights))
         if not moved or (self._anchor and not moved & self._anchor):
             return False
-        if not self.scene.by_hand and any(True for _ in made()):
+        if not self.scene.by_hand and any(self.scene.params.in_optimizer(opt) for opt in made()):
             self._off = True  # the optimizer has not stepped yet: what moved the weights was no step
             return False
         replaced = any(a[:1] != b[:1] for name in moved for a, b in zip(before[name], now[name], strict=False))
