@@ -69,6 +69,8 @@ class Probe:
     """The forward hook of one module. A copy or a pickle of it does nothing, so models stay copyable and loadable."""
 
     unseen: ClassVar[bool] = True
+    arrives: Callable[[nn.Module, Any], None] | None = None
+    """Told of a call of the module before it is made, where outputs are read without hooks."""
 
     def __init__(self, owner: HookManager, path: str, module: nn.Module) -> None:
         self.owner = owner
