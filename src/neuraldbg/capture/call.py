@@ -87,10 +87,12 @@ def _in_place(
                 begun = False
                 tally.first = tally.first or deep
                 tally.failed[reading] = tally.failed.get(reading, 0) + 1
-        probe = direct(id(self))
+        probe = direct(id(self))  # after the call has begun: the model may have been found just now
         if begun:
             try:
                 models.inside = True
+                if probe is not None and probe.arrives is not None:
+                    probe.arrives(self, args)
                 if self._compiled_call_impl is not None:
                     output = self._compiled_call_impl(*args, **kwargs)
                 else:
@@ -100,14 +102,18 @@ def _in_place(
                 raise
             finally:
                 models.inside = False
-            probe = direct(id(self))  # a model that was found just now
+            probe = direct(id(self))
         elif probe is None:  # a layer of a model: there may be hundreds, and each nanosecond counts for all
             if self._compiled_call_impl is not None:
                 return self._compiled_call_impl(*args, **kwargs)
             return self._call_impl(*args, **kwargs)
         else:
             if probe.arrives is not None:
-                probe.arrives(self, args)
+                try:
+                    probe.arrives(self, args)
+                except RecursionError:
+                    tally.first = tally.first or deep
+                    tally.failed[reading] = tally.failed.get(reading, 0) + 1
             if self._compiled_call_impl is not None:
                 output = self._compiled_call_impl(*args, **kwargs)
             else:

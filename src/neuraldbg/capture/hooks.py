@@ -16,8 +16,8 @@ from neuraldbg.capture.graph import Marks
 from neuraldbg.capture.guest import Tally, guarded
 from neuraldbg.capture.module_tree import add_hook, children, modules, own, own_parameters, walk
 from neuraldbg.capture.names import layer_of, strip, wraps
-from neuraldbg.capture.probe import Probe, inert
-from neuraldbg.capture.program_objects import class_member, is_a, name_of
+from neuraldbg.capture.probe import Probe, Visit, inert
+from neuraldbg.capture.program_objects import is_a, name_of
 from neuraldbg.capture.table import Table
 from neuraldbg.capture.traced import Edge, Graph
 from neuraldbg.config import CaptureSettings
@@ -96,7 +96,7 @@ class HookManager:
         self.layers: dict[str, Layer] = {}
         self.modules: dict[str, nn.Module] = {}
         self.probes: dict[str, Probe] = {}
-        self.direct: dict[int, Probe] = {}
+        self.direct: dict[int, Probe | Visit] = {}
         """Whom the stand-in for ``Module.__call__`` tells of an output, by the identity of the module, in the place of
         hooks: torch takes longer to call one than it takes to read."""
         self._handles: list[RemovableHandle] = []
@@ -211,6 +211,17 @@ class HookManager:
                 self._take_off(path, probe)
                 self.direct[id(self.modules[path])] = probe
         return False
+
+    def visit(
+        self,
+        module: nn.Module,
+        arrives: Callable[[nn.Module, Any], None],
+        leaves: Callable[[nn.Module, Any, Any], None],
+    ) -> Visit | None:
+        """Have calls of a module told without a hook, until the visit is removed; None where hooks are in use."""
+        if not self._listens:
+            return None
+        return Visit(self.direct, module, arrives, leaves)
 
     def compiles(self) -> bool:
         """Return True if the program was ever seen to compile something, or to ask for it: it may do so at any time."""

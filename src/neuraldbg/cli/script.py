@@ -17,7 +17,7 @@ import zipfile
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 from neuraldbg.cli.ending import Ending, without_our_frames
@@ -94,9 +94,10 @@ def _at_the_bottom() -> Iterator[None]:
     A module nested 248 times runs under Python's default limit of 1,000 calls, and did not with our six below. As of
     Python 3.12 the count of a thread's Python calls is out of reach.
     """
-    calls, frame = 1, sys._getframe(2)  # noqa: SLF001 (``exec`` counts, too)
-    while frame.f_back is not None:
-        calls, frame = calls + 1, frame.f_back
+    calls = 0
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001
+    while frame is not None:  # ``exec``, in which the program runs, counts too, as does that of ``python -m``
+        calls, frame = calls + 1 + (frame.f_code.co_name in ("execute", "_run_code")), frame.f_back
     counted = ctypes.pythonapi if sys.version_info < (3, 12) else None
     if counted is not None:
         for _ in range(calls):
