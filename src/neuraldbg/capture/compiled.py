@@ -22,6 +22,15 @@ def anything_compiled() -> bool:
     return frames is not None and bool(frames.FRAME_COUNTER)
 
 
+def asked_to_compile() -> bool:
+    """Return True if the program has called torch.compile: its models may be traced at their next call."""
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    if frames is None:
+        return False
+    # Dynamo keeps None or False for a function that it is to leave alone: torch's optimizers have several.
+    return any(callable(backend) for backend in list(getattr(frames, "cached_backends", {}).values()))
+
+
 def compiled_parts(module: nn.Module) -> set[int]:
     """Return the identities of those parts of a module whose calls run in a compiled graph: all below one that was
     compiled. A hook that comes and goes there would have the graph compiled anew.

@@ -188,7 +188,7 @@ _PARTS = {
     "_observe_grad": "layers",
     "enter": "calls of models",
     "leave": "calls of models",
-    "_look": "calls of models",
+    "look": "calls of models",
     "settle": "light steps",
     "commit": "calls of models",
     "before": "losses and facts",

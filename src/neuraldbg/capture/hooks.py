@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.capture import device_op, op
-from neuraldbg.capture.compiled import anything_compiled
+from neuraldbg.capture.compiled import anything_compiled, asked_to_compile
 from neuraldbg.capture.graph import Marks
 from neuraldbg.capture.guest import Tally, guarded
 from neuraldbg.capture.module_tree import add_hook, children, hookable, modules, own, own_parameters, walk
 from neuraldbg.capture.names import layer_of, strip, wraps
-from neuraldbg.capture.probe import Probe, inert
-from neuraldbg.capture.program_objects import class_member, is_a, name_of, note_closed
+from neuraldbg.capture.probe import Probe, Visit, inert
+from neuraldbg.capture.program_objects import is_a, name_of, note_closed
 from neuraldbg.capture.table import Table
 from neuraldbg.capture.tensor_kinds import silently
 from neuraldbg.capture.traced import Edge, Graph
@@ -100,11 +100,11 @@ class HookManager:
         self.layers: dict[str, Layer] = {}
         self.modules: dict[str, nn.Module] = {}
         self.probes: dict[str, Probe] = {}
-        self.direct: dict[int, Probe] = {}
+        self.direct: dict[int, Probe | Visit] = {}
         """Whom the stand-in for ``Module.__call__`` tells of an output, by the identity of the module, in the place of
         hooks: torch takes longer to call one than it takes to read."""
         self._handles: list[RemovableHandle] = []
-        self._edges: list[tuple[nn.Module, str, RemovableHandle, Edge]] = []
+        self._edges: list[_Placed] = []
         self._report = layers
         self._param_grads = param_grads
         self._attached: set[int] = set()
@@ -112,7 +112,8 @@ class HookManager:
         self._listens = False
         """Whether outputs are read directly."""
         self._compiles = False
-        """Whether the program was ever seen to have compiled something: it may do so again at any time."""
+        self.hooked: Callable[[], None] = lambda: None
+        """Called before hooks are set on modules of the program that had none of ours."""
 
     @silently
     def attach(self, model: nn.Module, prefix: str = "", name: str = "") -> HookManager:
@@ -126,18 +127,18 @@ class HookManager:
             raise AttachError(message)
         self._attached.add(id(root))
         scripted = is_a(root, torch.jit.ScriptModule) or not hookable(type(root))  # takes no hooks
-        if not scripted:
-            opens = Edge(self.graph, opens=True)
-            self._edges.append((root, "_forward_pre_hooks", add_hook(root, "_forward_pre_hooks", opens), opens))
+        edges = [] if scripted else [_Placed(root, Edge(self.graph, opens=opens)) for opens in (True, False)]
+        self._edges += edges
+        if edges and not self._lifted:
+            edges[0].put()
         name = name or name_of(root)
         for path, module in walk(root):
             self._add(_joined(prefix, strip(path)) or (name if not children(module) else ""), module, name)
         if self._param_grads:
             for path, module in self.modules.items():
                 self._hook_gradients(path, module)
-        if not scripted:  # behind the hook of a lone layer
-            closes = Edge(self.graph, opens=False)
-            self._edges.append((root, "_forward_hooks", add_hook(root, "_forward_hooks", closes), closes))
+        if edges and not self._lifted:  # behind the hook of a lone layer
+            edges[1].put()
         return self
 
     def sync(self, root: nn.Module, prefix: str, name: str) -> tuple[dict[str, nn.Module], list[nn.Module]]:
@@ -163,8 +164,8 @@ class HookManager:
         for path, module in zip(mine, modules, strict=True):
             self._forget(path, module)
         roots = {id(module) for module in modules}
-        for edge in [edge for edge in self._edges if id(edge[0]) in roots]:
-            edge[2].remove()
+        for edge in [edge for edge in self._edges if id(edge.root) in roots]:
+            edge.take_off()
             self._edges.remove(edge)
         self._attached -= roots
         return modules
@@ -194,35 +195,50 @@ class HookManager:
         self._listens = False
 
     def _take_edges_off(self) -> None:
-        for root, hooks, handle, _ in self._edges:
-            own(root)[hooks].pop(handle.id, None)
+        for edge in self._edges:
+            edge.take_off()
 
     def _take_off(self, path: str, probe: Probe) -> None:
         if probe.removable is not None:
             own(self.modules[path])["_forward_hooks"].pop(probe.removable.id, None)
 
     def listen(self, *, directly: bool) -> bool:
-        """Read the steps to come: by hooks, or ``directly``, where nothing was compiled. Returns whether something was
+        """Read the steps to come: by hooks, or ``directly``, where nothing is compiled: then the program's modules hold
+        nothing of ours, and are saved, copied and nested as if nobody watched. Returns whether something was compiled
         while there were no hooks, and is without them.
         """
-        self._compiles = self._compiles or anything_compiled()
-        if not directly or self._compiles:
+        if not directly or self.compiles():
             return self.put_back()
         if not self._listens:
-            self.put_back()
             self._lifted = self._listens = True
             self._take_edges_off()
-            paths = [path for path in self.probes if self._speaks_alone(self.modules[path])]
-            self.direct.update((id(self.modules[path]), self.probes[path]) for path in paths)
-            for path in paths:
-                self._take_off(path, self.probes[path])
+            for path, probe in self.probes.items():
+                self._take_off(path, probe)
+                self.direct[id(self.modules[path])] = probe
         return False
 
-    def _speaks_alone(self, module: nn.Module) -> bool:
-        """Whether a module is called as torch calls one, and has no hook but ours, which may stand between others."""
-        called = class_member(type(module), "__call__") is nn.Module.__dict__["__call__"]
-        held = own(module)
-        return called and len(held["_forward_hooks"]) == 1 and not held["_forward_hooks_with_kwargs"]
+    def visit(
+        self,
+        module: nn.Module,
+        arrives: Callable[[nn.Module, Any], None],
+        leaves: Callable[[nn.Module, Any, Any], None],
+    ) -> Visit | None:
+        """Have calls of a module told without a hook, until the visit is removed; None where hooks are in use."""
+        if not self._listens:
+            return None
+        return Visit(self.direct, module, arrives, leaves)
+
+    def compiles(self) -> bool:
+        """Return True if the program was ever seen to compile something, or to ask for it: it may do so at any time."""
+        self._compiles = self._compiles or anything_compiled() or asked_to_compile()
+        return self._compiles
+
+    def expect_compiling(self) -> None:
+        """Set hooks where the program has asked to compile something since: a graph that is made without does not
+        notice those that are set later.
+        """
+        if self._listens and self.compiles():
+            self.put_back()
 
     def rest(self, *, resting: bool) -> None:
         """Take nothing from compiled graphs in the steps to come, or begin anew."""
@@ -239,18 +255,29 @@ class HookManager:
         if not self._lifted:
             return False
         self._lifted = False
+        self.hooked()
+        for edge in self._edges[::2]:
+            edge.put()
         for path, probe in self.probes.items():
-            if probe.removable is not None:
-                own(self.modules[path])["_forward_hooks"][probe.removable.id] = probe
-        for root, hooks, handle, edge in self._edges:
-            own(root)[hooks][handle.id] = edge
+            self._put(path, probe)
+        for edge in self._edges[1::2]:
+            edge.put()
         return anything_compiled()
+
+    def _put(self, path: str, probe: Probe) -> None:
+        module = self.modules[path]
+        if probe.removable is None:
+            probe.removable = add_hook(module, "_forward_hooks", probe)
+            self._handles.append(probe.removable)
+        else:
+            own(module)["_forward_hooks"][probe.removable.id] = probe
 
     @silently
     def detach(self) -> None:
         """Remove every hook that this manager has set."""
-        for handle in (*self._handles, *(edge[2] for edge in self._edges)):
+        for handle in self._handles:
             handle.remove()
+        self._take_edges_off()
         self._handles.clear()
         self._edges.clear()
         self._attached.clear()
@@ -311,8 +338,10 @@ class HookManager:
             self.called.setdefault(path)
             return
         probe = self.probes[path] = Probe(self, path, module)
-        probe.removable = add_hook(module, "_forward_hooks", probe)
-        self._handles.append(probe.removable)
+        if self._listens:
+            self.direct[id(module)] = probe
+        elif not self._lifted:
+            self._put(path, probe)
 
     def _hook_gradients(self, path: str, module: nn.Module) -> None:
         for name, parameter in own_parameters(module):
@@ -373,6 +402,27 @@ class HookManager:
     def never_fired(self) -> list[str]:
         """Hooked layers that have not been called."""
         return [path for path in list(self.probes) if path not in self.called]
+
+
+class _Placed:
+    """An edge of a watched model, and the hook by which it hears of its calls."""
+
+    def __init__(self, root: nn.Module, edge: Edge) -> None:
+        self.root, self._edge = root, edge
+        self._handle: RemovableHandle | None = None
+
+    def put(self) -> None:
+        """Set the hook, behind those that the program has set."""
+        hooks = "_forward_pre_hooks" if self._edge.opens else "_forward_hooks"
+        if self._handle is None:
+            self._handle = add_hook(self.root, hooks, self._edge)
+        else:
+            own(self.root)[hooks][self._handle.id] = self._edge
+
+    def take_off(self) -> None:
+        """Remove the hook."""
+        if self._handle is not None:
+            self._handle.remove()
 
 
 def _joined(prefix: str, path: str) -> str:

@@ -6,7 +6,6 @@ A pass counts as training once a backward reached its output. Evaluation with gr
 
 from __future__ import annotations
 
-import functools
 import weakref
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.capture import memory, op, program
+from neuraldbg.capture.call import stand_in
 from neuraldbg.capture.guest import collecting_later, guarded, hook_of
 from neuraldbg.capture.kernel import set_hook
 from neuraldbg.capture.leaves import leaves
@@ -24,7 +24,6 @@ from neuraldbg.capture.passes import Model, Pass
 from neuraldbg.capture.program_objects import Identities, name_of
 from neuraldbg.capture.reader import Call
 from neuraldbg.capture.tensor_kinds import node_of, readable, silently
-from neuraldbg.capture.unseen import passed_through
 from neuraldbg.nouns import Site
 
 if TYPE_CHECKING:
@@ -88,18 +87,14 @@ class Models:
         self.describe = False
         self._of: Identities[nn.Module, Model | None] = Identities()
         self._input_rows: dict[tuple[str, str], int | None] = {}
-        self._inside = False
+        self.inside = False
+        """Whether the thread that is followed is in a call of a watched model."""
         self._seen: tuple[Model, nn.Module, Any, Any] | None = None
         """The newest call of the current light step: model, module, arguments."""
 
-    @property
-    def inside(self) -> bool:
-        """Whether the thread that is followed is in a call of a watched model."""
-        return self._inside
-
     def release(self) -> None:
         """Forget the call under way: its thread has ended."""
-        self._inside = False
+        self.inside = False
         self._call = self._current = self._seen = None
 
     @silently
@@ -135,63 +130,23 @@ class Models:
 
     def wrap_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Make the function that stands in for ``nn.Module.__call__``."""
-        is_compiling, traced, switch = torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, self.switch
-        owner = self.owner
-        light, ours = self.light, _stands_for(original)
-        glance, forget = light.glance, light.forget
-        direct = self.hooks.direct
+        return stand_in(self, original)
 
-        @passed_through
-        def heard(module: nn.Module, args: Any, kwargs: Any) -> Any:
-            output = original(module, *args, **kwargs)
-            probe = direct.get(id(module))
-            if probe is not None:
-                probe(module, args, output)
-            return output
+    def begins(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
+        """Begin an outermost call that native code has not taken; False if it is none of ours."""
+        return bool(self.enter(module, args, kwargs) if self.switch else self._glimpse(module, args, kwargs))
 
-        @functools.wraps(original)
-        def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if traced():
-                return original(module, *args, **kwargs)
-            if self._inside:  # a layer of a model: there may be hundreds, and each nanosecond counts for all
-                if not (ours and module._compiled_call_impl is None):  # noqa: SLF001
-                    return heard(module, args, kwargs)
-                probe = direct.get(id(module)) if direct else None
-                if probe is None:
-                    return module._call_impl(*args, **kwargs)  # noqa: SLF001
-                output = module._call_impl(*args, **kwargs)  # noqa: SLF001
-                probe(module, args, output)
-                return output
-            if is_compiling():
-                return original(module, *args, **kwargs)
-            if glance(module, args, kwargs):
-                if light.sighted:
-                    self._look(module, args, kwargs)
-                self._inside = True
-                try:
-                    return heard(module, args, kwargs)
-                except BaseException:
-                    forget()
-                    raise
-                finally:
-                    self._inside = False
-            if not (self.enter(module, args, kwargs) if switch else self._glimpse(module, args, kwargs)):
-                return heard(module, args, kwargs)  # also in a thread that is not followed
-            self._inside = True
-            try:
-                output = heard(module, args, kwargs)
-            except BaseException:  # out of memory, say, and the program tries again: hold nothing of the batch
-                self._call = self._current = self._seen = None
-                owner.claiming = False
-                raise
-            finally:
-                self._inside = False
-            if self._current is not None or self._call is not None:
-                self.leave(output)
-            owner.claiming = False
-            return output
+    def ends(self, output: Any) -> None:
+        """End an outermost call."""
+        if self._current is not None or self._call is not None:
+            self.leave(output)
+        self.owner.claiming = False
 
-        return call
+    def broken_off(self) -> None:
+        """Hold nothing of an outermost call that raised: it may be out of memory, and the program tries again."""
+        self.light.forget()
+        self._call = self._current = self._seen = None
+        self.owner.claiming = False
 
     @guarded
     def enter(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
@@ -206,6 +161,7 @@ class Models:
             return False
         self.entered = True
         self._before_pass()
+        self.hooks.expect_compiling()
         self._note(module, model)
         hooks = self.hooks
         if model.entry is None or wraps(module) is model.root:
@@ -250,7 +206,7 @@ class Models:
             return bool(self.enter(module, args, kwargs))
         self._note(module, model)
         if self.light.sighted:
-            self._look(module, args, kwargs)
+            self.look(module, args, kwargs)
         if torch.is_grad_enabled():
             self.owner.open = True
             self._seen = (model, module, args, kwargs)
@@ -266,7 +222,7 @@ class Models:
             self.outermost[id(module)] = (module, model)
 
     @guarded
-    def _look(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+    def look(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """Begin a call in a light step whose sites are read."""
         model = self._of.get(module)
         self.hooks.active = False
@@ -446,12 +402,3 @@ def _samples(x: Tensor) -> int:
     if type(x) not in memory.ORDINARY and not memory.is_sharded(x):
         return 0
     return int(x.shape[0]) if x.dim() else 1
-
-
-def _stands_for(call: Callable[..., Any]) -> bool:
-    """Whether a ``Module.__call__`` is torch's own, which does no more than call one of two methods: then what stands
-    for it can do that, and a layer's call is as deep as it was.
-    """
-    code = getattr(call, "__code__", None)
-    known = code is not None and code.co_names == ("_compiled_call_impl", "_call_impl")
-    return known and call is nn.Module._wrapped_call_impl  # noqa: SLF001

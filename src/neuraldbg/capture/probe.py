@@ -66,10 +66,52 @@ def _gradient_hook(owner: HookManager, row: int, slow: Callable[[Tensor], None])
     return hook
 
 
+class Visit:
+    """Tells of the calls of one module, without a hook, beside whoever reads its outputs."""
+
+    def __init__(
+        self,
+        direct: dict[int, Probe | Visit],
+        module: nn.Module,
+        arrives: Callable[[nn.Module, Any], None],
+        leaves: Callable[[nn.Module, Any, Any], None],
+    ) -> None:
+        self._direct, self._key, self._arrives, self._leaves = direct, id(module), arrives, leaves
+        self._inner = direct.get(self._key)
+        direct[self._key] = self
+
+    def arrives(self, module: nn.Module, args: Any) -> None:
+        """Tell of a call before it is made."""
+        if self._inner is not None and self._inner.arrives is not None:
+            self._inner.arrives(module, args)
+        self._arrives(module, args)
+
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
+        """Tell of a call after it was made."""
+        if self._inner is not None:
+            self._inner(module, args, output)
+        self._leaves(module, args, output)
+
+    def remove(self) -> None:
+        """Tell of no more calls."""
+        above = self._direct.get(self._key)
+        if above is self:
+            if self._inner is None:
+                del self._direct[self._key]
+            else:
+                self._direct[self._key] = self._inner
+        while isinstance(above, Visit):
+            if above._inner is self:  # noqa: SLF001
+                above._inner = self._inner  # noqa: SLF001
+            above = above._inner  # noqa: SLF001
+
+
 class Probe:
     """The forward hook of one module. A copy or a pickle of it does nothing, so models stay copyable and loadable."""
 
     unseen: ClassVar[bool] = True
+    arrives: Callable[[nn.Module, Any], None] | None = None
+    """Told of a call of the module before it is made, where outputs are read without hooks."""
 
     def __init__(self, owner: HookManager, path: str, module: nn.Module) -> None:
         self.owner = owner

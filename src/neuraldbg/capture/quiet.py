@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from neuraldbg.capture.call import stands_in
 from neuraldbg.capture.module_tree import own
 from neuraldbg.capture.program_objects import is_a
 from neuraldbg.raised import let_pass, swallowing
@@ -32,7 +33,6 @@ _KNOWN = ("G['__builtins_dict__", "G['__import_torch_")
 """How the names of conditions on those begin."""
 _TRACED = str(Path(__file__).with_name("traced.py"))
 _CALLER = nn.modules.module.__file__
-_STAND_IN = str(Path(__file__).with_name("models.py"))
 _OF_CLASS = re.compile(
     r"dict\((?P<owner>.*)\.__dict__\)\["
     r"(?:'_compiled_call_impl'\]|'__call__'\]\.__closure__\[\d+\](?:\.cell_contents(?:\.__code__)?)?)"
@@ -140,8 +140,7 @@ def _of_ours(guard: Any, output: Any) -> bool:
 
 def _is_module(expression: str, output: Any) -> bool:
     """Whether an expression of Dynamo's stands for ``nn.Module``, while what we have put there is its ``__call__``."""
-    code = getattr(vars(nn.Module)["__call__"], "__code__", None)
-    if code is None or code.co_filename != _STAND_IN:
+    if not stands_in(vars(nn.Module)["__call__"]):
         return False
     with swallowing():  # of another torch, which calls things by other names
         return eval(expression, {"L": output.local_scope, "G": output.global_scope}) is nn.Module  # noqa: S307 (as Dynamo does)

@@ -90,7 +90,7 @@ class Stretches:
     def listen(self) -> None:
         """Have outputs read, by hooks where another tool might keep the calls of modules from us."""
         hooks = self.scene.hooks
-        if hooks.listen(directly=hooks.step >= SETTLED and self.patches.hears_calls()):
+        if hooks.listen(directly=self.patches.hears_calls()):
             self.forget_compiled()
 
     def forget_compiled(self) -> None:

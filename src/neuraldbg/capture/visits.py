@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.utils.hooks import RemovableHandle
 
+    from neuraldbg.capture.probe import Visit
     from neuraldbg.capture.reader import Call
     from neuraldbg.capture.scene import Scene
 
@@ -32,7 +33,7 @@ class Visits(Reader, ABC):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._handles: list[RemovableHandle] = []
+        self._handles: list[RemovableHandle | Visit] = []
         self._chosen: dict[str, nn.Module] = {}
         self._known: tuple[int, int] = (-1, -1)
 
@@ -58,8 +59,13 @@ class Visits(Reader, ABC):
         for path, module in layers.items():
             if id(module) in unseen:
                 continue
-            self._handles.append(add_hook(module, "_forward_pre_hooks", _Arrives(self, path)))
-            self._handles.append(add_hook(module, "_forward_hooks", _Leaves(self, path)))
+            arrives, leaves = _Arrives(self, path), _Leaves(self, path)
+            visit = self.scene.hooks.visit(module, arrives, leaves)
+            if visit is not None:
+                self._handles.append(visit)
+                continue
+            self._handles.append(add_hook(module, "_forward_pre_hooks", arrives))
+            self._handles.append(add_hook(module, "_forward_hooks", leaves))
 
     def call_ends(self, call: Call, output: Any) -> None:
         """Remove them."""

@@ -7,6 +7,8 @@ this is put back afterwards, as python does not: exit handlers and threads of th
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import difflib
 import importlib.util
 import os
@@ -15,11 +17,14 @@ import zipfile
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType
-from typing import Any, Literal
+from types import CodeType, FrameType, ModuleType
+from typing import TYPE_CHECKING, Any, Literal
 
 from neuraldbg.cli.ending import Ending, without_our_frames
 from neuraldbg.errors import NeuralDbgError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class ScriptNotFound(NeuralDbgError):
@@ -73,12 +78,36 @@ def execute(program: Program) -> Ending:
         main = ModuleType("__main__")
         main.__dict__.update(namespace, __builtins__=sys.modules["builtins"])
         sys.modules["__main__"] = main
-        exec(code, main.__dict__)  # noqa: S102 (running the user's program is what was asked for)
+        with _at_the_bottom():
+            exec(code, main.__dict__)  # noqa: S102 (running the user's program is what was asked for)
     except ScriptNotFound:
         raise
     except BaseException as error:  # noqa: BLE001 (every way to end is an ending)
         return Ending(without_our_frames(error))
     return Ending()
+
+
+@contextlib.contextmanager
+def _at_the_bottom() -> Iterator[None]:
+    """Let a program nest its calls as deeply as if ours were not below it.
+
+    A module nested 248 times runs under Python's default limit of 1,000 calls, and did not with our six below. As of
+    Python 3.12 the count of a thread's Python calls is out of reach.
+    """
+    calls = 0
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001
+    while frame is not None:  # ``exec``, in which the program runs, counts too, as does that of ``python -m``
+        calls, frame = calls + 1 + (frame.f_code.co_name in ("execute", "_run_code")), frame.f_back
+    counted = ctypes.pythonapi if sys.version_info < (3, 12) else None
+    if counted is not None:
+        for _ in range(calls):
+            counted.Py_LeaveRecursiveCall()
+    try:
+        yield
+    finally:
+        if counted is not None:
+            for _ in range(calls):
+                counted.Py_EnterRecursiveCall(b"")
 
 
 def _load(program: Program) -> tuple[CodeType, dict[str, Any]]:
