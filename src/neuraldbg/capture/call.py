@@ -12,6 +12,8 @@ import ast
 import functools
 import inspect
 import textwrap
+import weakref
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,15 +24,14 @@ from neuraldbg.capture.unseen import passed_through
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FunctionType
 
     from neuraldbg.capture.models import Models
 
 _READING = "reading layers"
 _CALLS = ("_compiled_call_impl", "_call_impl")
 """The two methods that torch's function calls one of."""
-_made: set[object] = set()
-"""The code of the functions that were made here."""
+_made: weakref.WeakKeyDictionary[Any, Callable[..., Any]] = weakref.WeakKeyDictionary()
+"""What was in the place of the functions that were made here."""
 
 
 def stand_in(models: Models, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,17 +47,30 @@ def stand_in(models: Models, original: Callable[..., Any]) -> Callable[..., Any]
         _READING,
     )
     call = _moved(_in_place, original)(*parts) if _is_torchs(original) else _in_front(original, *parts)
-    if _is_torchs(original) and hasattr(original.__code__, "co_qualname"):  # as of Python 3.11
-        call.__code__ = call.__code__.replace(co_qualname=original.__code__.co_qualname)
+    if _is_torchs(original):
+        call.__code__ = _named(call.__code__, original.__code__)
     functools.update_wrapper(call, original)
     del call.__wrapped__  # torch's own has none
-    _made.add(call.__code__)
+    _made[call] = original
     return call
 
 
 def stands_in(function: object) -> bool:
     """Return True if a function was made here."""
-    return getattr(function, "__code__", None) in _made
+    return type(function) is FunctionType and function in _made
+
+
+def under(function: Any) -> Any:
+    """Return what was in the place of a function that was made here; any other value as it is."""
+    while stands_in(function):
+        function = _made[function]
+    return function
+
+
+@functools.lru_cache(maxsize=4)
+def _named(code: CodeType, like: CodeType) -> CodeType:
+    """Return code with the qualified name of other code, which it has as of Python 3.11. One object."""
+    return code.replace(co_qualname=like.co_qualname) if hasattr(like, "co_qualname") else code
 
 
 def _is_torchs(call: Callable[..., Any]) -> bool:
@@ -174,6 +188,7 @@ def _in_front(
     return call
 
 
+@functools.lru_cache(maxsize=4)
 def _moved(make: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that makes what ``make`` makes, but with the file, lines and globals of ``original``; ``make``
     itself where Python has no source of one of them.

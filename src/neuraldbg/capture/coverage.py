@@ -50,7 +50,7 @@ def _notes(hooks: HookManager, *, recompiled: bool, packed: bool) -> list[str]:
     notes = []
     if hooks.table.full:
         notes.append("more sites than the table holds: the last ones are not read")
-    if any(is_a(module, _FUSED) for module in modules):
+    if hooks.hooked and any(is_a(module, _FUSED) for module in modules):
         notes.append("hooks switch off the fused fast path of TransformerEncoderLayer in evaluation")
     if any(is_a(module, torch.jit.ScriptModule) for module in modules):
         notes.append("TorchScript modules take no hooks: of their layers only parameters and gradients are read")

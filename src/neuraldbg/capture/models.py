@@ -20,6 +20,7 @@ from neuraldbg.capture.kernel import set_hook
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.module_tree import has_parameters, modules, training
 from neuraldbg.capture.names import find_root, wraps
+from neuraldbg.capture.own_hooks import numbers_apart
 from neuraldbg.capture.passes import Model, Pass
 from neuraldbg.capture.program_objects import Identities, name_of
 from neuraldbg.capture.reader import Call
@@ -293,7 +294,8 @@ class Models:
                 if readable(x):
                     set_hook(x, hook)
                 else:
-                    node.register_prehook(hook)
+                    with numbers_apart():
+                        node.register_prehook(hook)
         self.graded += graded and current.first and call is not None and not call.evaluating
 
     def _reached(self, done: Pass, grad: object) -> None:

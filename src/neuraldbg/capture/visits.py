@@ -19,8 +19,8 @@ from neuraldbg.capture.tensor_kinds import unheard
 
 if TYPE_CHECKING:
     from torch import nn
-    from torch.utils.hooks import RemovableHandle
 
+    from neuraldbg.capture.own_hooks import OwnHook
     from neuraldbg.capture.probe import Visit
     from neuraldbg.capture.reader import Call
     from neuraldbg.capture.scene import Scene
@@ -33,7 +33,7 @@ class Visits(Reader, ABC):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._handles: list[RemovableHandle | Visit] = []
+        self._handles: list[OwnHook | Visit] = []
         self._chosen: dict[str, nn.Module] = {}
         self._known: tuple[int, int] = (-1, -1)
 
