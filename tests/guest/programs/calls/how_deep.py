@@ -29,7 +29,8 @@ class Net(nn.Module):
     def forward(self, x):
         note("forward")
         y = self.b(self.a(x))
-        y.register_hook(lambda grad: note("tensor hook"))
+        if y.requires_grad:
+            y.register_hook(lambda grad: note("tensor hook"))
         return y
 
 

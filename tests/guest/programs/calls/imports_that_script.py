@@ -18,9 +18,10 @@ def train():
         loss.backward()
         opt.step()
         if i == 3 and torch.distributed.is_available():
-            import torch.distributed.optim
+            from torch.distributed import optim as spread
             import torch.distributed.optim.functional_sgd as functional
 
+            found.append("DistributedOptimizer" in vars(spread))
             found.append(sorted(name for name in vars(functional) if name.startswith("_Functional")))
             step = torch.jit.script(functional._FunctionalSGD([net.weight.detach().clone()], lr=0.1))
             found.append(type(step).__name__)

@@ -22,11 +22,11 @@ class Tree(nn.Module):
 
 
 tree = Tree()
-opt = torch.optim.SGD([*deep.parameters(), *tree.parameters()], lr=0.01)
+opt = torch.optim.SGD([*deep.parameters(), *tree.parameters()], lr=0.001)
 losses = []
 for i in range(8):
     x = torch.randn(3, 2)
-    loss = deep(x).pow(2).mean() + tree(x, 20).pow(2).mean()
+    loss = deep(x).pow(2).mean() + tree(x, 20).div(20).pow(2).mean()
     opt.zero_grad()
     loss.backward()
     opt.step()
