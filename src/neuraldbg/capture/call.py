@@ -40,7 +40,7 @@ def stand_in(models: Models, original: Callable[..., Any]) -> Callable[..., Any]
         models,
         models.light,
         models.hooks.tally,
-        models.hooks.direct.get,
+        models.hooks.direct,
         torch.compiler.is_dynamo_compiling,
         torch.compiler.is_compiling,
         TOO_DEEP,
@@ -80,9 +80,10 @@ def _is_torchs(call: Callable[..., Any]) -> bool:
 
 
 def _in_place(
-    models: Any, light: Any, tally: Any, direct: Any, traced: Any, is_compiling: Any, deep: Any, reading: Any
+    models: Any, light: Any, tally: Any, told: Any, traced: Any, is_compiling: Any, deep: Any, reading: Any
 ) -> Any:
     glance, look, begins, ends = light.glance, models.look, models.begins, models.ends
+    direct = told.get
 
     def _wrapped_call_impl(self, *args, **kwargs):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN003, ANN202
         if traced():
@@ -101,7 +102,7 @@ def _in_place(
                 begun = False
                 tally.first = tally.first or deep
                 tally.failed[reading] = tally.failed.get(reading, 0) + 1
-        probe = direct(id(self))  # after the call has begun: the model may have been found just now
+        probe = direct(id(self)) if told else None  # after the call has begun: the model may have been found just now
         if begun:
             try:
                 models.inside = True
@@ -146,10 +147,11 @@ def _in_place(
 
 
 def _in_front(
-    original: Any, models: Any, light: Any, tally: Any, direct: Any, traced: Any, is_compiling: Any, *_: Any
+    original: Any, models: Any, light: Any, tally: Any, told: Any, traced: Any, is_compiling: Any, *_: Any
 ) -> Any:
     """Make the same where another tool has put a function of its own in the place of torch's."""
     del tally
+    direct = told.get
 
     @passed_through
     def heard(module: nn.Module, args: Any, kwargs: Any) -> Any:
