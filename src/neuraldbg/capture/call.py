@@ -193,16 +193,27 @@ def _in_front(
 @functools.lru_cache(maxsize=4)
 def _moved(make: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that makes what ``make`` makes, but with the file, lines and globals of ``original``; ``make``
-    itself where Python has no source of one of them.
+    itself where Python has no source of one of them, or another than runs: a package may be upgraded meanwhile.
     """
     try:
-        tree, theirs = _source(make), _source(original)
-    except (OSError, SyntaxError, TypeError):
+        made = _recompiled(make, original)
+    except (OSError, SyntaxError, TypeError, ValueError, AttributeError, LookupError):
         return make
+    return made if _shape(made) == _shape(make) else make
+
+
+def _shape(make: Any) -> tuple[Any, ...]:
+    """Return what code has in common with the same code at other lines."""
+    inner = next((const for const in make.__code__.co_consts if type(const) is CodeType), make.__code__)
+    return inner.co_name, inner.co_names, inner.co_varnames, inner.co_freevars, inner.co_consts
+
+
+def _recompiled(make: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    tree, theirs = _source(make), _source(original)
     home: FunctionType = original  # type: ignore[assignment]
     first = home.__code__.co_firstlineno
     places = {name: _place(theirs, name, first - theirs.lineno) for name in _CALLS}
-    inner = next(node for node in tree.body if isinstance(node, ast.FunctionDef))
+    inner = [node for node in tree.body if isinstance(node, ast.FunctionDef)][0]  # noqa: RUF015 (IndexError is caught)
     _settle(inner, [*places["_call_impl"]])
     for node in ast.walk(inner):
         if any(_calls(each, _CALLS[0]) for each in ast.iter_child_nodes(node)):
@@ -222,7 +233,8 @@ def _source(function: Any) -> ast.FunctionDef:
     text = inspect.getsource(function)
     indented = len(text) - len(text.lstrip())
     tree = ast.parse(textwrap.dedent(text)).body[0]
-    assert isinstance(tree, ast.FunctionDef)
+    if not isinstance(tree, ast.FunctionDef):
+        raise TypeError(function)
     for node in ast.walk(tree):
         if hasattr(node, "col_offset"):
             node.col_offset += indented
@@ -240,7 +252,7 @@ def _calls(node: ast.AST, name: str) -> bool:
 
 def _place(tree: ast.AST, name: str, lines: int) -> tuple[int, int, int, int]:
     """Return where a method is called: first and last line, first and last column."""
-    at: Any = next(node for node in ast.walk(tree) if _calls(node, name))
+    at: Any = [node for node in ast.walk(tree) if _calls(node, name)][0]  # noqa: RUF015
     return at.lineno + lines, at.end_lineno + lines, at.col_offset, at.end_col_offset
 
 

@@ -15,7 +15,7 @@ from neuraldbg.capture import device_op, op
 from neuraldbg.capture.compiled import anything_compiled, asked_to_compile
 from neuraldbg.capture.graph import Marks
 from neuraldbg.capture.guest import Tally, guarded
-from neuraldbg.capture.module_tree import add_hook, children, hookable, modules, own, own_parameters, walk
+from neuraldbg.capture.module_tree import add_hook, children, hookable, modules, own, own_parameters, registered, walk
 from neuraldbg.capture.names import layer_of, strip, wraps
 from neuraldbg.capture.own_hooks import OwnHook, numbers_apart
 from neuraldbg.capture.probe import Probe, Several, Told, Visit, inert
@@ -241,8 +241,10 @@ class HookManager:
         arrives: Callable[[nn.Module, Any], None],
         leaves: Callable[[nn.Module, Any, Any], None],
     ) -> Visit | None:
-        """Have calls of a module told without a hook, until the visit is removed; None where hooks are in use."""
-        if not (self._listens and _called_as_torch_does(module)):
+        """Have calls of a module told without a hook, until the visit is removed; None where hooks are in use: where the
+        program has some that come before a call, what they have made of it is to be seen (a lazy module's shapes).
+        """
+        if not self._listens or not _called_as_torch_does(module) or registered(module, "_forward_pre_hooks"):
             return None
         return Visit(self.direct, module, arrives, leaves)
 
