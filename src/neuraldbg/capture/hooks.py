@@ -241,8 +241,8 @@ class HookManager:
         arrives: Callable[[nn.Module, Any], None],
         leaves: Callable[[nn.Module, Any, Any], None],
     ) -> Visit | None:
-        """Have calls of a module told without a hook, until the visit is removed; None where hooks are in use: where the
-        program has some that come before a call, what they have made of it is to be seen (a lazy module's shapes).
+        """Have calls of a module told without a hook, until the visit is removed; None where hooks are in use. Those of
+        the program that come before a call are to have run: a lazy module gets its shapes from one.
         """
         if not self._listens or not _called_as_torch_does(module) or registered(module, "_forward_pre_hooks"):
             return None
