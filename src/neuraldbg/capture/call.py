@@ -34,7 +34,7 @@ _made: weakref.WeakKeyDictionary[Any, Callable[..., Any]] = weakref.WeakKeyDicti
 """What was in the place of the functions that were made here."""
 
 
-def stand_in(models: Models, original: Callable[..., Any]) -> Callable[..., Any]:
+def stand_in_for_call(models: Models, original: Callable[..., Any]) -> Any:
     """Return the function that is put in the place of ``original``, which is ``nn.Module.__call__`` so far."""
     parts = (
         models,
@@ -46,7 +46,7 @@ def stand_in(models: Models, original: Callable[..., Any]) -> Callable[..., Any]
         TOO_DEEP,
         _READING,
     )
-    call = _moved(_in_place, original)(*parts) if _is_torchs(original) else _in_front(original, *parts)
+    call: Any = _moved(_in_place, original)(*parts) if _is_torchs(original) else _in_front(original, *parts)
     if _is_torchs(original):
         call.__code__ = _named(call.__code__, original.__code__)
     functools.update_wrapper(call, original)

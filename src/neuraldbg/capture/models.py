@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.capture import memory, op, program
-from neuraldbg.capture.call import stand_in
+from neuraldbg.capture.call import stand_in_for_call
 from neuraldbg.capture.guest import collecting_later, guarded, hook_of
 from neuraldbg.capture.kernel import set_hook
 from neuraldbg.capture.leaves import leaves
@@ -131,7 +131,8 @@ class Models:
 
     def wrap_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Make the function that stands in for ``nn.Module.__call__``."""
-        return stand_in(self, original)
+        call: Callable[..., Any] = stand_in_for_call(self, original)
+        return call
 
     def begins(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
         """Begin an outermost call that native code has not taken; False if it is none of ours."""

@@ -58,8 +58,8 @@ class _Set:
 
     def add(self, hook: OwnHook) -> None:
         if not self._held:
-            self._before = copyreg.dispatch_table.get(OrderedDict)  # type: ignore[assignment]
-            copyreg.dispatch_table[OrderedDict] = self.reduced  # type: ignore[assignment]
+            self._before = copyreg.dispatch_table.get(OrderedDict)
+            copyreg.dispatch_table[OrderedDict] = self.reduced
         self._held.add(hook)
 
     def discard(self, hook: OwnHook) -> None:
