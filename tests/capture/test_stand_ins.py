@@ -21,7 +21,7 @@ from tests.capture.riding import ride
 from torch import nn
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture import kernel, stand_in
+from neuraldbg.capture import compiled, kernel, stand_in
 from neuraldbg.capture.call import stands_in, under
 from neuraldbg.capture.own_code import not_its_own
 from neuraldbg.capture.own_hooks import OwnHook, numbers_apart
@@ -289,6 +289,13 @@ def test_compiled_models_are_saved_without_our_hooks() -> None:
     with torch.serialization.safe_globals([nn.Sequential, nn.Linear, nn.Tanh]):
         assert torch.load(io.BytesIO(watched[-1]), weights_only=True)(torch.ones(1, 3)).shape == (1, 3)
     torch._dynamo.reset()
+
+
+def test_dynamo_that_another_thread_is_about_to_import_has_compiled_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("torch._dynamo.convert_frame", "torch._dynamo.eval_frame"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    assert not compiled.anything_compiled()
+    assert not compiled.asked_to_compile()
 
 
 def test_functions_of_the_class_that_a_script_names_are_torchs_own() -> None:
