@@ -345,9 +345,7 @@ static int add_hooks(PyObject *module) {
         {&torch.nested, "is_nested"},      {&torch.impl, "_cdata"},
         {&torch.storage, "untyped_storage"}, {&torch.bytes, "nbytes"},
         {&torch.begins, "storage_offset"}, {&torch.shape, "shape"},
-        {&torch.strides, "stride"},        {&torch.spec, "_spec"},
-        {&torch.placements, "placements"}, {&torch.partial, "is_partial"},
-        {&torch.shard, "_local_tensor"},
+        {&torch.strides, "stride"},        {&torch.shard, "_local_tensor"},
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!(*names[i].name = PyUnicode_InternFromString(names[i].said))) return -1;

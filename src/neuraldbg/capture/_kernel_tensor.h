@@ -13,7 +13,7 @@ typedef struct {
     PyObject *ordered;            /* OrderedDict */
     PyObject *heard;              /* tells whether a TorchFunctionMode hears of operations */
     PyObject *dtype, *layout, *is_cpu, *is_leaf, *grad, *grad_fn, *hooks, *contiguous, *numel, *pointer, *adopt, *negative, *nested, *impl,
-        *storage, *bytes, *begins, *shape, *strides, *spec, *placements, *partial, *shard; /* names */
+        *storage, *bytes, *begins, *shape, *strides, *shard; /* names */
 } Torch;
 
 static Torch torch;
@@ -232,23 +232,13 @@ static int memory_of(PyObject *x, Memory *memory) {
 
 /* ---------------------------------------------------------------- shards
 
-   A DTensor has a shape and no memory: this rank's part lies in an ordinary tensor inside of it. Where a sum over the
-   ranks is still to be made, that part is no part of it. */
+   A DTensor has a shape and no memory: what this rank holds of it, a part or an addend, lies in an ordinary tensor inside
+   of it. */
 
-/* The part of this rank, a new reference; NULL for any other tensor. */
+/* What this rank holds, a new reference; NULL for any other tensor. */
 static PyObject *shard_of(PyObject *x) {
     if (!torch.sharded || (PyObject *)Py_TYPE(x) != torch.sharded) return NULL;
-    PyObject *spec = PyObject_GetAttr(x, torch.spec);
-    PyObject *placements = spec ? PyObject_GetAttr(spec, torch.placements) : NULL;
-    int settled = placements && PyTuple_Check(placements);
-    for (Py_ssize_t i = 0; settled && i < PyTuple_Size(placements); i++) {
-        PyObject *partial = PyObject_CallMethodObjArgs(PyTuple_GetItem(placements, i), torch.partial, NULL);
-        Py_XDECREF(partial);
-        settled = partial == Py_False;
-    }
-    Py_XDECREF(spec);
-    Py_XDECREF(placements);
-    PyObject *part = settled ? PyObject_GetAttr(x, torch.shard) : NULL;
+    PyObject *part = PyObject_GetAttr(x, torch.shard);
     return forgive() ? part : (Py_XDECREF(part), NULL);
 }
 
