@@ -123,13 +123,13 @@ class Verdict:
 
 
 class Server:
-    """One process that forks, see ``server.py``."""
+    """One process that forks, see ``server.py``; ``modules`` are imported before, beside what each program needs."""
 
-    def __init__(self, mode: str) -> None:
+    def __init__(self, mode: str, *modules: str) -> None:
         environ = {k: v for k, v in os.environ.items() if not k.startswith(("NEURALDBG_", "PYTEST_", "COV_"))}
         environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "COLUMNS": "100"}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.guest.server", mode],
+            [sys.executable, "-m", "tests.guest.server", mode, *modules],
             cwd=ROOT,
             env=environ,
             stdin=subprocess.PIPE,
