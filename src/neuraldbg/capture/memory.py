@@ -14,7 +14,7 @@ All of it is to be asked inside of ``tensor_kinds.unheard``.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 from torch import Tensor

@@ -164,7 +164,8 @@ class Probe:
                     self.read_units(module, held, slot.activation)
             self.follow(x, slot)
         if self.quick is None and native is not None and self.row >= 0 and output is not None:
-            self.quick = self.quick_reader()
+            negated = type(output) is Tensor and output.is_neg()  # native code reads memory as it lies
+            self.quick = None if negated else self.quick_reader()
 
     def _missed(self, x: Tensor) -> bool:
         """Note an output, other than of counts or masks, that cannot be read. Returns True if it can have a gradient
