@@ -229,7 +229,7 @@ def _traced() -> Any:
 
 def _clear_names(scope: dict[str, Any]) -> None:
     for name in [name for name in list(scope) if name.startswith(("sub_neuraldbg_", "_neuraldbg_"))]:
-        del scope[name]
+        scope.pop(name, None)
 
 
 @_constant
