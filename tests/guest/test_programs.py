@@ -9,18 +9,11 @@ from tests.guest.suite import programs
 
 ALL = programs()
 OPEN = {
-    "functional/parametrize": "a parametrised weight is read",
-    "native/fully_sharded_alone": "2 internal errors of as_strided on a DTensor",
-    "native/tensor_parallel_alone": "2 internal errors of as_strided on a DTensor",
     "process/del_raises": "a model that the program lets go lives until the session ends",
     "process/exit_object": "str() of what SystemExit holds is called twice",
     "process/keyboard_interrupt": "sys.excepthook is silenced before the interrupt is raised again",
-    "process/sigalrm_in_hooks": "a time limit that falls into the end of the process",
     "process/weakrefs": "a model that the program lets go lives until the session ends",
-    "structure/compile_eager": "names of ours stay in the globals of a compiled function with a graph break",
     "structure/time_frozen": "a replaced time.perf_counter of the program is called by us",
-    "tensors/nested_jagged": "internal errors at nested tensors of the strided layout",
-    "tensors/uninitialised": "what torch.empty gives is not what it gives bare",
 }
 """What is known to differ, and is still to be mended: issue 28."""
 
