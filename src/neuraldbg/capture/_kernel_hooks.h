@@ -79,20 +79,31 @@ static PyObject *loss(PyObject *self, PyObject *x) {
 
 /* ---------------------------------------------------------------- tensors of a plan */
 
+/* A new reference to the tensor that one of a tuple of weak references names, NULL where it is gone: no plan keeps a
+   tensor alive. */
+static PyObject *named(PyObject *refs, Py_ssize_t i) {
+    PyObject *ref = PyTuple_GetItem(refs, i);
+    PyObject *x = ref ? PyWeakref_GetObject(ref) : NULL;
+    if (!x || x == Py_None) return NULL;
+    Py_INCREF(x);
+    return x;
+}
+
 /* Whether n tensors of a tuple lie where a plan over them says, at that size, and their memory is still there. */
 static int stand_all(const Entry *plan, PyObject *tensors, Py_ssize_t n) {
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *x = PyTuple_GetItem(tensors, i);
+        PyObject *x = named(tensors, i);
         Memory memory;
-        if (!memory_at(x, &memory) || memory.address != plan[i].address || memory.numel != plan[i].numel ||
-            memory.code != plan[i].dtype)
-            return 0;
+        int stands = x && memory_at(x, &memory) && memory.address == plan[i].address &&
+                     memory.numel == plan[i].numel && memory.code == plan[i].dtype;
+        Py_XDECREF(x);
+        if (!stands) return 0;
     }
     return 1;
 }
 
 PyDoc_STRVAR(stand_doc, "stand(plan, tensors)\n--\n\n"
-"Whether the tensors of a tuple lie where a plan over them says, at that size.");
+"Whether the tensors that a tuple of weak references names lie where a plan over them says, at that size.");
 
 static PyObject *stand(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     (void)self;
@@ -143,13 +154,14 @@ static PyObject *finite_gradient(PyObject *self, PyObject *x) {
     return PyBool_FromLong(s.nonfinite == 0);
 }
 
-/* Puts the addresses of the gradients of the tensors of a tuple into a plan, 0 for none. Returns a tuple that holds the
+/* Puts the addresses of the gradients of the tensors that a tuple of weak references names into a plan, 0 for none. Returns a tuple that holds the
    gradients, NULL where one is not as the plan says. */
 static PyObject *find_all(Entry *plan, PyObject *tensors, Py_ssize_t n) {
     PyObject *all = PyTuple_New(n);
     for (Py_ssize_t i = 0; all && i < n; i++) {
-        PyObject *held;
-        plan[i].address = gradient_of(PyTuple_GetItem(tensors, i), plan[i].numel, plan[i].dtype, &held);
+        PyObject *held = NULL, *x = named(tensors, i);
+        plan[i].address = x ? gradient_of(x, plan[i].numel, plan[i].dtype, &held) : -1;
+        Py_XDECREF(x);
         if (held) PyTuple_SetItem(all, i, held);
         if (plan[i].address == -1) Py_CLEAR(all);
     }
@@ -157,7 +169,7 @@ static PyObject *find_all(Entry *plan, PyObject *tensors, Py_ssize_t n) {
 }
 
 PyDoc_STRVAR(find_gradients_doc, "find_gradients(plan, tensors)\n--\n\n"
-"Put the addresses of the gradients of the tensors of a tuple into a plan, 0 for none. Returns the gradients, to be held\n"
+"Put the addresses of the gradients of the tensors that weak references name into a plan, 0 for none. Returns the gradients, to be held\n"
 "while they are read; None where one is not contiguous, or not of the size and dtype in the plan.");
 
 static PyObject *find_gradients(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {

@@ -9,6 +9,7 @@ backward.
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -16,7 +17,8 @@ import torch
 from neuraldbg.capture import op
 from neuraldbg.capture.bulk import plain
 from neuraldbg.capture.guest import guarded
-from neuraldbg.capture.module_tree import own_parameters
+from neuraldbg.capture.module_tree import own
+from neuraldbg.capture.program_objects import is_a, item
 from neuraldbg.capture.sampling import elements
 from neuraldbg.capture.stream import made
 
@@ -32,7 +34,7 @@ _UNSTEPPED = 10
 _WEIGHTS = 8
 """Weights of one model that are looked at."""
 
-Slot: TypeAlias = "tuple[nn.Module, str]"
+Slot: TypeAlias = "tuple[weakref.ref[nn.Module], str]"
 """A module, and a parameter's name in it."""
 Mark: TypeAlias = dict[str, tuple[Any, ...]]
 """What some weights of each model are, by its name."""
@@ -55,7 +57,7 @@ class Unhooked:
         """The models that the first step by hand moved: of two that are stepped by turns, one ends the steps."""
         self._slots: dict[str, list[Slot]] = {}
         self._known = 0
-        """Layers of which they were chosen."""
+        """Changes of the layers of which they were chosen."""
         self._read = False
         """Whether weights and gradients of this step were read, after a backward pass."""
 
@@ -117,7 +119,7 @@ class Unhooked:
         watched = [w for w in scene.params.by_id.values() if w.ref.requires_grad]
         if all(w.ref.grad is None for w in watched):  # torch.autograd.grad, or tensors that no module holds
             return
-        scene.optimizers.watched.update({id(w.ref): w for w in watched})
+        scene.optimizers.watched.update({w.key: w for w in watched})
         if self._seen.get(False) == self._weights():
             scene.params.read_before(watched, again=self._read)
             self._read = True
@@ -127,10 +129,10 @@ class Unhooked:
     def _weights(self) -> Mark:
         """Return what tells whether some weights of each model are what they were."""
         modules = self.scene.hooks.modules
-        if self._known != len(modules):
-            self._known, self._slots = len(modules), self._chosen()
+        if self._known != modules.changes:
+            self._known, self._slots = modules.changes, self._chosen()
         return {
-            name: tuple(_state(dict(own_parameters(module)).get(own)) for module, own in slots)  # as they are now
+            name: tuple(_state(_parameter(ref(), own)) for ref, own in slots)  # as they are now
             for name, slots in self._slots.items()
         }
 
@@ -138,8 +140,9 @@ class Unhooked:
         """Choose weights of each model, evenly spaced over its layers."""
         found: dict[str, list[Slot]] = {}
         for w in self.scene.params.by_id.values():
-            if w.ref.requires_grad and w.layer in self.scene.hooks.modules:
-                found.setdefault(w.model, []).append((self.scene.hooks.modules[w.layer], w.name.rpartition(".")[2]))
+            module = self.scene.hooks.modules.get(w.layer)
+            if module is not None and w.ref.requires_grad:
+                found.setdefault(w.model, []).append((weakref.ref(module), w.name.rpartition(".")[2]))
         return {name: slots[:: -(-len(slots) // _WEIGHTS)] for name, slots in found.items()}
 
     # -- steps that the program tells of ------------------------------------------------------------------------
@@ -156,7 +159,7 @@ class Unhooked:
         if scene.switch:
             params, optimizers = scene.params, scene.optimizers
             for w in params.by_id.values():
-                optimizers.watched[id(w.ref)] = w
+                optimizers.watched[w.key] = w
             watched = list(optimizers.watched.values())
             params.read_after(watched)
             params.read_before(watched, again=self._read)
@@ -183,6 +186,11 @@ class Unhooked:
         if not scene.optimizers.streams and self._by_hand is None:
             self._by_hand = not any(scene.params.in_optimizer(opt) for opt in made())
         return bool(scene.optimizers.streams) or not self._by_hand
+
+
+def _parameter(module: nn.Module | None, name: str) -> Tensor | None:
+    found = item(own(module).get("_parameters"), name) if module is not None else None
+    return found if is_a(found, torch.Tensor) else None
 
 
 def _state(weight: Tensor | None) -> tuple[Any, ...]:

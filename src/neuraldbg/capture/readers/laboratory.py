@@ -26,7 +26,7 @@ from neuraldbg.capture.twin import twin
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from neuraldbg.capture.reader import Backward, Call
     from neuraldbg.capture.scene import Scene
@@ -46,7 +46,7 @@ class _Held:
     """One training call of one model, held while its step lasts."""
 
     def __init__(self, call: Call) -> None:
-        self.root: nn.Module = call.model.root
+        self.model = call.model
         self.args: tuple[Any, ...] = ()
         self.kwargs: dict[str, Any] = {}
         self.reason = ""
@@ -158,10 +158,12 @@ class Laboratory(Reader):
             try:
                 if held.reason:
                     raise Unfit(held.reason)  # noqa: TRY301 (one way to say why not)
+                if held.model.gone:
+                    raise Unfit("the program has let go of it")  # noqa: TRY301
                 if held.seconds * one.forwards > SECONDS:
                     raise Unfit("a pass of it takes too long")  # noqa: TRY301
                 if bench is None:
-                    made = twin(held.root, checked)
+                    made = twin(held.model.root, checked)
                     given = name, made, held.args, held.kwargs, targets, self._steady.get(name, False)
                     bench = Bench(*given, seconds=SECONDS)
                     bench.constant = _constant(bench)
