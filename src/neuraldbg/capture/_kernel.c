@@ -380,6 +380,7 @@ static PyObject *highest(PyObject *self, PyObject *const *args, Py_ssize_t nargs
 #include "_kernel_hooks.h"
 #include "_kernel_graph.h"
 #include "_kernel_light.h"
+#include "_kernel_stand_in.h"
 
 static PyMethodDef methods[] = {
     {"observe", (PyCFunction)(void (*)(void))observe, METH_FASTCALL, observe_doc},
@@ -401,13 +402,14 @@ static PyMethodDef methods[] = {
     {"readable", readable, METH_O, readable_doc},
     {"functions", functions, METH_NOARGS, functions_doc},
     {"serve", serve, METH_O, serve_doc},
+    {"original", stood_for, METH_O, original_doc},
     {"point", (PyCFunction)(void (*)(void))point, METH_FASTCALL, point_doc},
     {NULL, NULL, 0, NULL},
 };
 
 static int start(PyObject *module) {
     choose(NULL);
-    if (add_hooks(module) || add_graph(module) || add_light(module)) return -1;
+    if (add_hooks(module) || add_graph(module) || add_light(module) || add_stand_ins(module)) return -1;
     return PyModule_AddStringConstant(module, "generation", generation);
 }
 

@@ -140,8 +140,8 @@ class Capture:
         self._packed = REGIONS.entered
         REGIONS.watch()
         self._patches.listen(self.losses, self.models, self.optimizers, self.hooks, self._scaled)
-        for owner, name, make in self.readers.patches():
-            self._patches.put(owner, name, make)
+        for owner, name, around in self.readers.patches():
+            self._patches.surround(owner, name, around)
         self.optimizers.start()
         self.stretches.forget_compiled()
         self._prepare()

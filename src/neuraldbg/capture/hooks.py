@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
 from threading import get_ident
@@ -27,7 +28,7 @@ from neuraldbg.errors import AttachError
 from neuraldbg.nouns import Layer, Site, column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from torch.utils.hooks import RemovableHandle
 
@@ -392,26 +393,24 @@ class HookManager:
             if path in sources:
                 probe.refine(following.get(path, frozenset()))
 
-    def wrap_script(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Make what stands in for ``torch.jit.script``, which compiles hooks too and cannot compile ours."""
-
-        @functools.wraps(original)
-        def script(obj: Any, *args: Any, **kwargs: Any) -> Any:
-            lifted = []
-            for module in modules(obj) if is_a(obj, nn.Module) else ():
-                stores = (own(module).get(name) for name in ("_forward_hooks", "_forward_pre_hooks"))
-                for hooks in (store for store in stores if is_a(store, dict)):  # handles change places
+    @contextlib.contextmanager
+    def off(self, root: Any) -> Iterator[None]:
+        """Take our hooks off a model for a while: ``torch.jit.script`` compiles hooks too, and cannot compile ours."""
+        lifted = []
+        for module in modules(root) if is_a(root, nn.Module) else ():
+            stores = (own(module).get(name) for name in ("_forward_hooks", "_forward_pre_hooks"))
+            for hooks in (store for store in stores if is_a(store, dict)):  # handles change places
+                mine = [key for key, hook in hooks.items() if type(hook) in (Probe, Edge) or inert(hook)]
+                if mine:
                     lifted.append((hooks, dict(hooks)))
-                    for key in [key for key, hook in hooks.items() if type(hook) in (Probe, Edge) or inert(hook)]:
-                        del hooks[key]
-            try:
-                return original(obj, *args, **kwargs)
-            finally:
-                for hooks, before in lifted:
-                    hooks.clear()
-                    hooks.update(before)
-
-        return script
+                for key in mine:
+                    del hooks[key]
+        try:
+            yield
+        finally:
+            for hooks, before in lifted:
+                hooks.clear()
+                hooks.update(before)
 
     def never_fired(self) -> list[str]:
         """Hooked layers that have not been called."""

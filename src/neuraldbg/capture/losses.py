@@ -21,7 +21,6 @@ from neuraldbg.capture.packed import saved
 from neuraldbg.capture.program_objects import is_a, number, sequence, uses_up
 from neuraldbg.capture.reader import Backward
 from neuraldbg.capture.tensor_kinds import node_of, readable
-from neuraldbg.capture.unseen import passed_through
 from neuraldbg.nouns import Edge, Site
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from neuraldbg.capture.hooks import HookManager
     from neuraldbg.capture.light import Light
     from neuraldbg.capture.models import Models
+    from neuraldbg.capture.stand_in import Around
 
 _RISKY = {
     "log": "self",
@@ -119,46 +119,50 @@ class Losses:
         """Forget the backward pass under way: its thread has ended."""
         self._depth = 0
 
-    def wrap(self, original: Callable[..., Any], roots: str) -> Callable[..., Any]:
-        """Make the function that stands in for ``torch.autograd.backward`` or ``grad``."""
+    def surrounds(self, roots: str) -> Callable[..., Around]:
+        """Return what surrounds ``torch.autograd.backward`` or ``grad``, whose first argument is named ``roots``."""
         accumulates = roots == "tensors"
         switch = self.models.switch
         take, passed, owner = self.light.take, self.light.passed, self.models.owner
 
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
+        def around(*args: Any, **kwargs: Any) -> Around:
             if accumulates and args and not self._depth and take(args[0]):
                 self._depth += 1
                 try:
-                    return original(*args, **kwargs)
+                    yield
                 finally:
                     self._depth -= 1
                     passed()
+                return
             if torch.compiler.is_compiling() or not switch.on:
-                return original(*args, **kwargs)
-            if not owner.claims() and not self._asks():
-                return self._beside(original, args, kwargs)
+                return
+            if not owner.claims() and not self._asks():  # a backward pass of a thread that is not followed
+                with owner.differentiates_beside(counts=self.models.discover):
+                    yield
+                return
             if self._depth:
                 owner.claiming = False
-                return original(*args, **kwargs)
+                return
             if not switch and args and is_a(args[0], Tensor):
-                return self._lightly(original, args, kwargs, accumulates)
+                yield from self._lightly(args[0], accumulates)
+                return
+            given = None
             if args and uses_up(args[0]):  # to look at it would use it up
                 args = (list(args[0]), *args[1:])
+                given = args, kwargs
             elif uses_up(kwargs.get(roots)):
                 kwargs[roots] = list(kwargs[roots])
+                given = args, kwargs
             before = self.before(args[0] if args else kwargs.get(roots), accumulates)
             self._depth += 1
             try:
-                return original(*args, **kwargs)
+                yield given
             finally:
                 self._depth -= 1
                 self.after(before, accumulates)
                 owner.claiming = False
 
-        wrapped.__name__ = getattr(original, "__name__", roots)
-        wrapped.__doc__ = original.__doc__
-        wrapped.__wrapped__ = original  # type: ignore[attr-defined]
-        return wrapped
+        return around
 
     @guarded
     def _asks(self) -> bool:
@@ -169,12 +173,6 @@ class Losses:
         stranger = owner.strangers.get(get_ident())
         helps = stranger is not None and stranger.helps
         return owner.asks("backward", ours=helps, new=self.models.discover)
-
-    @passed_through
-    def _beside(self, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Run a backward pass of a thread that is not followed."""
-        with self.models.owner.differentiates_beside(counts=self.models.discover):
-            return original(*args, **kwargs)
 
     @guarded
     def before(self, roots: Any, accumulates: bool) -> tuple[Tensor | float | None, float, Backward] | None:
@@ -204,13 +202,12 @@ class Losses:
         backward.walk = None  # its nodes must not outlive the graph
         return value, self._scale(tensors[0]), backward
 
-    @passed_through
-    def _lightly(self, original: Callable[..., Any], args: Any, kwargs: Any, accumulates: bool) -> Any:
-        """Run a backward pass of a light step: its loss alone is read."""
-        loss = self._glimpse(args[0], accumulates)
+    def _lightly(self, root: Tensor, accumulates: bool) -> Around:
+        """Surround a backward pass of a light step: its loss alone is read."""
+        loss = self._glimpse(root, accumulates)
         self._depth += 1
         try:
-            return original(*args, **kwargs)
+            yield
         finally:
             self._depth -= 1
             self.models.owner.claiming = False

@@ -6,7 +6,6 @@ sees final gradients while the weights are still good.
 
 from __future__ import annotations
 
-import functools
 import math
 import weakref
 from time import perf_counter
@@ -26,8 +25,8 @@ from neuraldbg.capture.module_tree import rates, scale_of, scales, tensors
 from neuraldbg.capture.norm import Norm
 from neuraldbg.capture.program_objects import Identities, attribute, is_a, name_of, number
 from neuraldbg.capture.reader import Backward
+from neuraldbg.capture.stand_in import stand_in
 from neuraldbg.capture.stream import Rates, Stream, made, place
-from neuraldbg.capture.unseen import passed_through
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from neuraldbg.capture.light import Light
     from neuraldbg.capture.owner import Owner
     from neuraldbg.capture.params import Params, Watched
+    from neuraldbg.capture.stand_in import Around
     from neuraldbg.capture.stepped import Stepped
 
 _ALWAYS_CHECKED = 16
@@ -265,12 +265,11 @@ class Optimizers:
         """Look at the gradients after each evaluation of a closure, so that a bad one can be halted in time."""
         watched = list(self.watched.values())
 
-        @passed_through
-        def evaluated() -> Any:
-            value = closure()
+        def around() -> Around:
+            yield
             self._evaluated(watched)
-            return value
 
+        evaluated = stand_in(closure, around)
         if "closure" in kwargs:
             return args, {**kwargs, "closure": evaluated}
         return (args[0], evaluated, *args[2:]), kwargs
@@ -379,16 +378,12 @@ class Optimizers:
         """
         self._unstepped = [Rates(opt) for opt in made() if opt not in self._by_opt]
 
-    def wrap_clip(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Make what stands in for the function by which ``clip_grad_norm_`` scales: it knows norm and limit."""
-
-        @functools.wraps(original)
-        def clip(parameters: Any, max_norm: float, total_norm: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.switch:
-                self._note_clip(total_norm, max_norm)
-            return original(parameters, max_norm, total_norm, *args, **kwargs)
-
-        return clip
+    def clips(self, parameters: Any, max_norm: float, total_norm: Any, *_: Any, **__: Any) -> Around:
+        """Surround the function by which ``clip_grad_norm_`` scales: it knows norm and limit."""
+        del parameters
+        if self.switch:
+            self._note_clip(total_norm, max_norm)
+        yield
 
     @guarded
     def _note_clip(self, total_norm: Any, max_norm: Any) -> None:
@@ -405,19 +400,12 @@ class Optimizers:
             self.loss_scale = factor
             note(scaled, factor)
 
-    def wrap_scaler_scale(self, note: Callable[[Tensor, float], None]) -> Callable[[Any], Any]:
-        """Make what stands in for ``GradScaler.scale``: it remembers which tensor was scaled, and by how much."""
-
-        def make(original: Callable[..., Any]) -> Callable[..., Any]:
-            def scale(scaler: Any, outputs: Any) -> Any:
-                scaled = original(scaler, outputs)
-                if self.switch.here() and is_a(scaled, Tensor):
-                    self._note_scale(scaler, scaled, note)
-                return scaled
-
-            return scale
-
-        return make
+    def scales(self, note: Callable[[Tensor, float], None], scaler: Any, outputs: Any) -> Around:
+        """Surround ``GradScaler.scale``: remember which tensor was scaled, and by how much."""
+        del outputs
+        scaled = yield
+        if self.switch.here() and is_a(scaled, Tensor):
+            self._note_scale(scaler, scaled, note)
 
     @guarded
     def _steps_of(self, optimizer: Any) -> int:
@@ -428,14 +416,9 @@ class Optimizers:
         if before is not None and scales(scaler) and self._steps_of(optimizer) == before:
             self.skipped += 1
 
-    def wrap_scaler_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Make what stands in for ``GradScaler.step``: it counts steps that the scaler skipped."""
-
-        def step(scaler: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-            before = self._steps_of(optimizer)
-            result = original(scaler, optimizer, *args, **kwargs)
-            if self.switch:
-                self._tried(scaler, optimizer, before)
-            return result
-
-        return step
+    def scaler_steps(self, scaler: Any, optimizer: Optimizer, *_: Any, **__: Any) -> Around:
+        """Surround ``GradScaler.step``: count steps that the scaler skipped."""
+        before = self._steps_of(optimizer)
+        yield
+        if self.switch:
+            self._tried(scaler, optimizer, before)

@@ -19,6 +19,7 @@ import torch
 from torch.utils._device import DeviceContext
 
 from neuraldbg.capture.program_objects import is_a, kind_name, members, package_of
+from neuraldbg.capture.stand_in import below
 from neuraldbg.capture.tensor_kinds import suspended
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class _Search:
                 ""  # those of torch's C++ part have thousands of built-in methods, which Python code does not replace
             )
         self._seen.add(id(kind))
-        for name, member in list(members(kind).items()):
+        for name, member in ((name, below(member)) for name, member in list(members(kind).items())):
             if type(member) is types.FunctionType:
                 good = self._owns_function(member, 0)
             elif type(member) is property:
@@ -150,6 +151,7 @@ class _Search:
 
     def owns(self, value: Any, depth: int = 0) -> bool:
         """Return False for a function that is another's, or made of one that is."""
+        value = below(value)
         kind = type(value)
         if kind is types.FunctionType:
             return self._owns_function(value, depth)

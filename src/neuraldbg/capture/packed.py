@@ -8,7 +8,6 @@ are numbered as they are made, so that the numbers at which a region begins and 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import threading
 from bisect import bisect_right
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from neuraldbg.capture.graph import Node
+    from neuraldbg.capture.stand_in import Around
 
 _REGIONS = 1024
 """Regions that are told apart; the oldest two then count as one, with all that lies between them."""
@@ -96,15 +96,23 @@ class Regions:
             if len(self._first) > _REGIONS:
                 del self._first[1], self._last[0]
 
-    def booked(self, book: Callable[[], None], original: Callable[..., Any], *args: Any) -> Any:
-        """Call ``original`` and book once what each of several sessions has put a function of ours in the place of."""
+    def enters(self, *_: Any) -> Around:
+        """Surround the beginning of a region."""
+        yield from self._booked(self.enter)
+
+    def leaves(self, *_: Any) -> Around:
+        """Surround the end of a region."""
+        yield from self._booked(self.leave)
+
+    def _booked(self, book: Callable[[], None]) -> Around:
+        """Book once where each of several sessions stands for the same function."""
         thread = threading.get_ident()
-        if thread in self._booking:  # the function of another session calls this one
-            return original(*args)
+        if thread in self._booking:  # what stands for it in another session calls this one
+            return
         self._booking.add(thread)
         try:
             book()
-            return original(*args)
+            yield
         finally:
             self._booking.discard(thread)
 
@@ -141,26 +149,6 @@ def saved(node: Node | None, name: str) -> Tensor | None:
         let_pass(error)
         return None
     return memory.readable(value)
-
-
-def wrap_enter(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Make what stands in for the beginning of a region."""
-
-    @functools.wraps(original)
-    def enter(region: Any) -> Any:
-        return REGIONS.booked(REGIONS.enter, original, region)
-
-    return enter
-
-
-def wrap_exit(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Make what stands in for the end of a region."""
-
-    @functools.wraps(original)
-    def leave(region: Any, *error: Any) -> Any:
-        return REGIONS.booked(REGIONS.leave, original, region, *error)
-
-    return leave
 
 
 def _number() -> int:

@@ -4,7 +4,7 @@
     torch.nn.Module.__call__                        which model is called, and whether with gradients
     torch.nn.utils.clip_grad._clip_grads_with_norm_ the gradient norm before clipping, and the limit
     torch.autograd.graph.saved_tensors_hooks        where saved tensors are packed and must not be looked at
-    torch.jit.script                                runs without our hooks, which it cannot compile
+    torch.jit.script (its inner part)               runs without our hooks, which it cannot compile
     torch.amp.GradScaler.scale, .step               the loss scale and skipped steps
     torch._dynamo.utils.nnmodule_has_hooks          for what Dynamo does otherwise, since a layer has hooks
 
@@ -14,18 +14,24 @@ stays harmless below it. Where what is above it is of another session, that one 
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import sys
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from neuraldbg.capture.packed import wrap_enter, wrap_exit
+from neuraldbg.capture.kernel import native
+from neuraldbg.capture.packed import REGIONS
+from neuraldbg.capture.program_objects import is_a
+from neuraldbg.capture.stand_in import stand_in
 from neuraldbg.capture.unseen import passed_through, wrap_has_hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor
 
@@ -33,8 +39,11 @@ if TYPE_CHECKING:
     from neuraldbg.capture.losses import Losses
     from neuraldbg.capture.models import Models
     from neuraldbg.capture.optimizers import Optimizers
+    from neuraldbg.capture.stand_in import Around
 
 
+_SCRIPT = ((torch.jit._script, "_script_impl"), (torch.jit, "script"))  # noqa: SLF001 (what script_if_tracing calls, too)
+"""What compiles for TorchScript: the first that there is."""
 _DYNAMO = ("torch._dynamo.utils", "torch._dynamo.variables.nn_module")
 _UNPATCHED = "unpatched_nn_module_call"
 """Where Dynamo keeps what ``nn.Module.__call__`` was when it was imported, and by which name."""
@@ -47,6 +56,10 @@ class Patches:
         self._saved: list[_Put] = []
         self._followed = False
         self._call: Any = None
+
+    def surround(self, owner: Any, name: str, around: Callable[..., Around]) -> None:
+        """Have each call of ``owner.name`` surrounded by a generator of ours: see ``stand_in.py``."""
+        self.put(owner, name, lambda original: stand_in(original, around))
 
     def put(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         """Replace ``owner.name`` by ``make(original)``."""
@@ -67,17 +80,43 @@ class Patches:
         scaled: Callable[[Tensor, float], None],
     ) -> None:
         """Put in place what the capture itself stands in for. ``scaled`` is told what a gradient scaler scaled."""
-        self.put(torch.autograd, "backward", lambda f: losses.wrap(f, "tensors"))
-        self.put(torch.autograd, "grad", lambda f: losses.wrap(f, "outputs"))
+        self.surround(torch.autograd, "backward", losses.surrounds("tensors"))
+        self.surround(torch.autograd, "grad", losses.surrounds("outputs"))
         self.put(nn.Module, "__call__", models.wrap_call)
         self._call = vars(nn.Module)["__call__"]
         if hasattr(torch.nn.utils.clip_grad, "_clip_grads_with_norm_"):
-            self.put(torch.nn.utils.clip_grad, "_clip_grads_with_norm_", optimizers.wrap_clip)
-        self.put(torch.autograd.graph.saved_tensors_hooks, "__enter__", wrap_enter)
-        self.put(torch.autograd.graph.saved_tensors_hooks, "__exit__", wrap_exit)
-        self.put(torch.jit, "script", hooks.wrap_script)
-        self.put(torch.amp.GradScaler, "scale", optimizers.wrap_scaler_scale(scaled))
-        self.put(torch.amp.GradScaler, "step", optimizers.wrap_scaler_step)
+            self.surround(torch.nn.utils.clip_grad, "_clip_grads_with_norm_", optimizers.clips)
+        self.surround(torch.autograd.graph.saved_tensors_hooks, "__enter__", REGIONS.enters)
+        self.surround(torch.autograd.graph.saved_tensors_hooks, "__exit__", REGIONS.leaves)
+        for owner, name in _SCRIPT:
+            if hasattr(owner, name):
+                self.surround(owner, name, functools.partial(self._scripts, hooks))
+                break
+        self.surround(torch.amp.GradScaler, "scale", functools.partial(optimizers.scales, scaled))
+        self.surround(torch.amp.GradScaler, "step", optimizers.scaler_steps)
+
+    def _scripts(self, hooks: HookManager, obj: Any, *args: Any, **kwargs: Any) -> Around:
+        """Surround ``torch.jit.script``, which compiles from source: it finds neither our hooks nor, where torch keeps
+        functions, what stands for them.
+        """
+        with hooks.off(obj), self._functions_back():
+            if native is not None:
+                yield
+            else:  # names are looked up in the caller's frame, and ours lies in between
+                yield (obj, *args), {**kwargs, "_frames_up": kwargs.get("_frames_up", 0) + 1}
+
+    @contextlib.contextmanager
+    def _functions_back(self) -> Iterator[None]:
+        """Put back for a while what lies in modules of torch."""
+        lifted = [put for put in reversed(self._saved) if is_a(put.owner, ModuleType) and put.stands()]
+        for put in lifted:
+            setattr(put.owner, put.name, put.original)
+        try:
+            yield
+        finally:
+            for put in reversed(lifted):
+                if vars(put.owner).get(put.name) is put.original:  # the session may have ended meanwhile
+                    setattr(put.owner, put.name, put.patched)
 
     def follow_imports(self) -> None:
         """Hide our hooks from Dynamo, once the program has brought it in."""
@@ -97,7 +136,7 @@ class Patches:
         while self._saved:
             put = self._saved.pop()
             _in_place.remove(put)
-            if vars(put.owner).get(put.name) is not put.patched:
+            if not put.stands():
                 put.pass_on()
                 continue
             if put.own:
@@ -117,6 +156,10 @@ class _Put:
     patched: Any
     original: Any
     own: bool
+
+    def stands(self) -> bool:
+        """Return True if it is still the one in place."""
+        return vars(self.owner).get(self.name) is self.patched
 
     def pass_on(self) -> None:
         """Let the function of a session that began later, which stands above this one, be followed by the original."""

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from neuraldbg.capture.graph import Walk
     from neuraldbg.capture.passes import Model
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stand_in import Around
     from neuraldbg.capture.stream import Stream
 
-Patch = tuple[Any, str, "Callable[[Callable[..., Any]], Callable[..., Any]]"]
-"""(owner, attribute, function that makes what stands in for the original): see ``patches.Patches.put``."""
+Patch = tuple[Any, str, "Callable[..., Around]"]
+"""(owner, attribute, generator function that surrounds each call of it): see ``stand_in.py``."""
 
 
 @dataclass(eq=False)
@@ -82,7 +83,9 @@ class Reader:
         """
 
     def patches(self) -> Iterable[Patch]:
-        """Functions of torch to stand in for while the session runs. They must test ``scene.switch`` first."""
+        """Functions of torch to stand in for while the session runs. What surrounds them tests ``scene.switch``
+        first.
+        """
         return ()
 
     def call_begins(self, call: Call) -> None:

@@ -95,6 +95,7 @@ class Stretches:
 
     def forget_compiled(self) -> None:
         """Have compiled graphs made anew, if there are any."""
+        self.scene.hooks.compiles()  # Dynamo forgets that it was asked, too
         self.recompiled |= forget_compiled(self.scene.settings)
 
     def read(self, *, on: bool) -> None:

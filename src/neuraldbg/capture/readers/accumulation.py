@@ -7,7 +7,6 @@ example), and the gradients are not set by hand afterwards (no gradient surgery)
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,7 +24,7 @@ from neuraldbg.capture.tensor_kinds import node_of, readable
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from torch.optim import Optimizer
 
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from neuraldbg.capture.params import Watched
     from neuraldbg.capture.reader import Backward, Call, Patch
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stand_in import Around
     from neuraldbg.capture.stream import Stream
 
 _PROBES = 2
@@ -69,17 +69,12 @@ class Accumulation(Reader):
 
     def patches(self) -> Iterable[Patch]:
         """A step that a gradient scaler skips has used its gradients: it found out that they overflowed."""
-        return [(torch.amp.GradScaler, "step", self._wrap_scaler_step)]
+        return [(torch.amp.GradScaler, "step", self._scaler_steps)]
 
-    def _wrap_scaler_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(scaler, optimizer, *args, **kwargs)
-            if self.scene.switch:
-                self._restart()
-            return result
-
-        return step
+    def _scaler_steps(self, *_: Any, **__: Any) -> Around:
+        yield
+        if self.scene.switch:
+            self._restart()
 
     # -- moments ------------------------------------------------------------------------------------------------
 

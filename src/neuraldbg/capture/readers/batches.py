@@ -6,7 +6,6 @@ is summarised, one for each model.
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,12 +22,13 @@ from neuraldbg.capture.worker_seeds import alike
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from torch import Tensor
 
     from neuraldbg.capture.reader import Call, Patch
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stand_in import Around
 
 _SIZES, _MODELS = 64, 8
 """Datasets and models that are told apart at most."""
@@ -45,20 +45,15 @@ class Batches(Reader):
 
     def patches(self) -> Iterable[Patch]:
         """The delivery of a batch by a DataLoader."""
-        return [(_BaseDataLoaderIter, "__next__", self._wrap)]
+        return [(_BaseDataLoaderIter, "__next__", self._delivers)]
 
-    def _wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def deliver(iterator: Any) -> Any:
-            batch = original(iterator)
-            if self.scene.switch:
-                try:
-                    self._deliver(iterator)
-                except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-                    self.scene.tally.caught("reading batches")
-            return batch
-
-        return deliver
+    def _delivers(self, iterator: Any) -> Around:
+        yield
+        if self.scene.switch:
+            try:
+                self._deliver(iterator)
+            except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
+                self.scene.tally.caught("reading batches")
 
     @silently
     def _deliver(self, iterator: Any) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,12 +21,13 @@ from neuraldbg.capture.tensor_kinds import readable, unheard
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from torch.optim import Optimizer
 
     from neuraldbg.capture.reader import Backward, Call, Patch
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stand_in import Around
     from neuraldbg.capture.stream import Stream
 
 _WAITING = 64
@@ -89,71 +89,51 @@ class Clipping(Reader):
         """The functions of torch that clip, and those of a scaler that tell whether its scale is in the gradients."""
         clips, scaler = torch.nn.utils.clip_grad, torch.amp.GradScaler
         found: list[Patch] = [
-            (clips, "clip_grad_value_", self._wrap_value),
-            (torch.nn.utils, "clip_grad_value_", self._wrap_value),
-            (scaler, "unscale_", self._wrap_unscale),
-            (scaler, "scale", self._wrap_scale),
-            (scaler, "step", self._wrap_scaler_step),
+            (clips, "clip_grad_value_", self._clips_values),
+            (torch.nn.utils, "clip_grad_value_", self._clips_values),
+            (scaler, "unscale_", self._unscales),
+            (scaler, "scale", self._scales),
+            (scaler, "step", self._scaler_steps),
         ]
         if hasattr(clips, "_clip_grads_with_norm_"):
-            found.append((clips, "_clip_grads_with_norm_", self._wrap_norm))
+            found.append((clips, "_clip_grads_with_norm_", self._clips_norm))
         return found
 
     # -- stand-ins ----------------------------------------------------------------------------------------------
 
-    def _wrap_norm(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def clip(parameters: Any, max_norm: float, *args: Any, **kwargs: Any) -> Any:
-            if uses_up(parameters):  # to look at it would use it up
-                parameters = list(parameters)
-            if self.scene.switch:
-                self._clipped("norm", parameters, max_norm)
-            return original(parameters, max_norm, *args, **kwargs)
+    def _clips_norm(self, parameters: Any, max_norm: float, *args: Any, **kwargs: Any) -> Around:
+        listed = list(parameters) if uses_up(parameters) else parameters  # to look at it would use it up
+        if self.scene.switch:
+            self._clipped("norm", listed, max_norm)
+        yield ((listed, max_norm, *args), kwargs) if listed is not parameters else None
 
-        return clip
+    def _clips_values(self, parameters: Any, clip_value: float, *args: Any, **kwargs: Any) -> Around:
+        listed = list(parameters) if uses_up(parameters) else parameters
+        if self.scene.switch:
+            self._clipped("value", listed, clip_value)
+        yield ((listed, clip_value, *args), kwargs) if listed is not parameters else None
 
-    def _wrap_value(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def clip_value(parameters: Any, clip_value: float, *args: Any, **kwargs: Any) -> Any:
-            if uses_up(parameters):
-                parameters = list(parameters)
-            if self.scene.switch:
-                self._clipped("value", parameters, clip_value)
-            return original(parameters, clip_value, *args, **kwargs)
+    def _scales(self, scaler: Any, outputs: Any) -> Around:
+        del outputs
+        yield
+        if self.scene.switch and scales(scaler):
+            self._scale = self.scene.optimizers.loss_scale or 1.0
 
-        return clip_value
+    def _unscales(self, scaler: Any, optimizer: Any) -> Around:
+        del scaler
+        if self.scene.switch and not self._by_scaler:
+            self._unscaled.add(id(optimizer))
+            self.scene.did("unscale")
+        yield
 
-    def _wrap_scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def scale(scaler: Any, outputs: Any) -> Any:
-            scaled = original(scaler, outputs)
-            if self.scene.switch and scales(scaler):
-                self._scale = self.scene.optimizers.loss_scale or 1.0
-            return scaled
-
-        return scale
-
-    def _wrap_unscale(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def unscale(scaler: Any, optimizer: Any) -> Any:
-            if self.scene.switch and not self._by_scaler:
-                self._unscaled.add(id(optimizer))
-                self.scene.did("unscale")
-            return original(scaler, optimizer)
-
-        return unscale
-
-    def _wrap_scaler_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            self._by_scaler += 1
-            try:
-                return original(scaler, optimizer, *args, **kwargs)
-            finally:
-                self._by_scaler -= 1
-                self._unscaled.discard(id(optimizer))
-
-        return step
+    def _scaler_steps(self, scaler: Any, optimizer: Any, *_: Any, **__: Any) -> Around:
+        del scaler
+        self._by_scaler += 1
+        try:
+            yield
+        finally:
+            self._by_scaler -= 1
+            self._unscaled.discard(id(optimizer))
 
     def _clipped(self, kind: str, parameters: Any, limit: float) -> None:
         try:

@@ -19,11 +19,12 @@ from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from neuraldbg.capture.guest import Tally
     from neuraldbg.capture.reader import Call, Patch
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stand_in import Around
 
 _NN = torch._C._nn  # noqa: SLF001
 _LOSSES: tuple[tuple[Any, str], ...] = (
@@ -59,22 +60,13 @@ class Evaluation(Reader):
         return self.scene.tally
 
     def patches(self) -> Iterable[Patch]:
-        """The loss functions; ``torch.jit.script`` compiles from source and gets them as they were."""
-        originals = [(owner, name, getattr(owner, name)) for owner, name in _LOSSES if hasattr(owner, name)]
-        return [
-            (torch.jit, "script", functools.partial(_with_originals, originals)),
-            *((owner, name, functools.partial(self._listen, name)) for owner, name, _ in originals),
-        ]
+        """The loss functions."""
+        return [(owner, name, functools.partial(self._loses, name)) for owner, name in _LOSSES if hasattr(owner, name)]
 
-    def _listen(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def loss(*args: Any, **kwargs: Any) -> Any:
-            value = original(*args, **kwargs)
-            if self._evaluating and not torch.compiler.is_compiling() and self.scene.switch:
-                self._note(name, value, args, kwargs)
-            return value
-
-        return loss
+    def _loses(self, name: str, *args: Any, **kwargs: Any) -> Around:
+        if self._evaluating and not torch.compiler.is_compiling() and self.scene.switch:
+            value = yield
+            self._note(name, value, args, kwargs)
 
     @guarded
     def _note(self, name: str, value: Any, args: Any, kwargs: Any) -> None:
@@ -141,23 +133,6 @@ def _accuracy(given: Any, target: Any) -> float | None:
     counted = target >= 0  # what is to be ignored has a negative label
     right = (given.argmax(1) == target) & counted
     return float(right.sum() / counted.sum()) if bool(counted.any()) else None
-
-
-def _with_originals(originals: list[tuple[Any, str, Any]], script: Callable[..., Any]) -> Callable[..., Any]:
-    """Make what stands in for ``torch.jit.script``: it compiles from source and cannot compile what stands in."""
-
-    @functools.wraps(script)
-    def compiled(*args: Any, **kwargs: Any) -> Any:
-        ours = [(owner, name, getattr(owner, name)) for owner, name, _ in originals]
-        for owner, name, original in originals:
-            setattr(owner, name, original)
-        try:
-            return script(*args, **kwargs)
-        finally:
-            for owner, name, mine in ours:
-                setattr(owner, name, mine)
-
-    return compiled
 
 
 READER = Evaluation

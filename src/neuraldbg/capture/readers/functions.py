@@ -7,7 +7,6 @@ setting ``probes`` off. Functions of installed packages are not tried.
 
 from __future__ import annotations
 
-import functools
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -23,15 +22,15 @@ from neuraldbg.capture.frames import user_place
 from neuraldbg.capture.guest import guarded, sessions_paused
 from neuraldbg.capture.program_objects import is_a, kind_name, members, module_of, package_of
 from neuraldbg.capture.reader import Reader
+from neuraldbg.capture.stand_in import stand_in
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from neuraldbg.capture.frames import Place
     from neuraldbg.capture.guest import Tally
     from neuraldbg.capture.reader import Backward
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stand_in import Around
 
 _CLASSES = 8
 """Classes that are tried at most."""
@@ -73,18 +72,16 @@ class Functions(Reader):
 
     def _observe(self, cls: Any) -> None:
         """Put a function of ours in the place of ``forward`` until it was called once."""
-        original: Callable[..., Any] = cls.forward
         with_context = cls.setup_context is torch.autograd.Function.setup_context
 
-        @functools.wraps(original)
-        def forward(*args: Any, **kwargs: Any) -> Any:
+        def around(*args: Any, **_: Any) -> Around:
             if cls in self._watched and self.scene.switch:
                 self._restore(cls)
                 self._keep(cls, args[1:] if with_context else args)
-            return original(*args, **kwargs)
+            yield
 
         self._watched[cls] = members(cls).get("forward")
-        cls.forward = staticmethod(forward)
+        cls.forward = staticmethod(stand_in(cls.forward, around))
 
     @guarded
     def _restore(self, cls: Any) -> None:

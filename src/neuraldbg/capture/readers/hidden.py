@@ -7,7 +7,6 @@ of the watched modules searched for who holds these. What the program differenti
 
 from __future__ import annotations
 
-import functools
 import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -25,11 +24,12 @@ from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from neuraldbg.capture.guest import Tally
     from neuraldbg.capture.reader import Backward, Call, Patch
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stand_in import Around
 
 _MOST = 64
 """Such tensors that are followed."""
@@ -76,17 +76,12 @@ class Hidden(Reader):
 
     def patches(self) -> Iterable[Patch]:
         """What a program asks ``autograd.grad`` for is not a forgotten weight."""
+        return [(torch.autograd, "grad", self._differentiates)]
 
-        def make(original: Callable[..., Any]) -> Callable[..., Any]:
-            @functools.wraps(original)
-            def grad(*args: Any, **kwargs: Any) -> Any:
-                if self.scene.switch and not torch.compiler.is_compiling():
-                    self._not_weights(args[1] if len(args) > 1 else kwargs.get("inputs"))
-                return original(*args, **kwargs)
-
-            return grad
-
-        return [(torch.autograd, "grad", make)]
+    def _differentiates(self, *args: Any, **kwargs: Any) -> Around:
+        if self.scene.switch and not torch.compiler.is_compiling():
+            self._not_weights(args[1] if len(args) > 1 else kwargs.get("inputs"))
+        yield
 
     @property
     def tally(self) -> Tally:

@@ -5,7 +5,6 @@ Other readers add their tokens (clip, unscale, schedule) to ``scene.order``; her
 
 from __future__ import annotations
 
-import functools
 import gc
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -22,10 +21,11 @@ from neuraldbg.capture.tensor_kinds import silently
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from neuraldbg.capture.reader import Backward, Call, Patch
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stand_in import Around
     from neuraldbg.capture.stream import Stream
 
 _VERSIONS = 6
@@ -93,37 +93,26 @@ class LoopOrder(Reader):
     def patches(self) -> Iterable[Patch]:
         """``zero_grad`` of optimizers and modules, and the steps that a gradient scaler is asked for."""
         return [
-            (Optimizer, "zero_grad", self._wrap_zero_grad),
-            (nn.Module, "zero_grad", self._wrap_zero_grad),
-            (torch.amp.GradScaler, "step", self._wrap_try),
-            (Optimizer, "__init__", self._wrap_init),
+            (Optimizer, "zero_grad", self._zeroes),
+            (nn.Module, "zero_grad", self._zeroes),
+            (torch.amp.GradScaler, "step", self._scaler_steps),
+            (Optimizer, "__init__", self._makes),
         ]
 
-    def _wrap_init(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def init(opt: Optimizer, *args: Any, **kwargs: Any) -> None:
-            original(opt, *args, **kwargs)
-            if self.scene.switch and len(self._made) < _MOST:
-                self._made.add(opt)
+    def _makes(self, opt: Optimizer, *_: Any, **__: Any) -> Around:
+        yield
+        if self.scene.switch and len(self._made) < _MOST:
+            self._made.add(opt)
 
-        return init
+    def _zeroes(self, owner: Any, *_: Any, **__: Any) -> Around:
+        if self.scene.switch:
+            self._zeroed(owner)
+        return
+        yield  # a generator, with nothing to do after the call
 
-    def _wrap_zero_grad(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def zero_grad(owner: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.scene.switch:
-                self._zeroed(owner)
-            return original(owner, *args, **kwargs)
-
-        return zero_grad
-
-    def _wrap_try(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            self._tries += bool(self.scene.switch)
-            return original(scaler, optimizer, *args, **kwargs)
-
-        return step
+    def _scaler_steps(self, *_: Any, **__: Any) -> Around:
+        self._tries += bool(self.scene.switch)
+        yield
 
     @silently
     def _zeroed(self, owner: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +16,14 @@ from neuraldbg.capture.tensor_kinds import node_of
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from torch.optim import Optimizer
 
     from neuraldbg.capture.graph import Node
     from neuraldbg.capture.reader import Backward, Patch
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stand_in import Around
     from neuraldbg.capture.stream import Stream
 
 _NEAR = 64
@@ -54,67 +54,51 @@ class LossScale(Reader):
         """The four things that are done with a scaler."""
         scaler = torch.amp.GradScaler
         return [
-            (scaler, "scale", self._wrap_scale),
-            (scaler, "unscale_", self._wrap_unscale),
-            (scaler, "step", self._wrap_step),
-            (scaler, "update", self._wrap_update),
+            (scaler, "scale", self._scales),
+            (scaler, "unscale_", self._unscales),
+            (scaler, "step", self._steps),
+            (scaler, "update", self._updates),
         ]
 
     def _on(self, scaler: Any) -> bool:
         return bool(self.scene.switch and scales(scaler))
 
-    def _wrap_scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def scale(scaler: Any, outputs: Any) -> Any:
-            scaled = original(scaler, outputs)
-            if self._on(scaler):
-                self._counts["scaled"] += 1
-                for _, x in leaves(scaled):
-                    node: Node = node_of(x)
-                    if node is not None:
-                        node.metadata[self] = True  # lives and dies with the graph
-                        self._made += 1
-            return scaled
+    def _scales(self, scaler: Any, outputs: Any) -> Around:
+        del outputs
+        scaled = yield
+        if self._on(scaler):
+            self._counts["scaled"] += 1
+            for _, x in leaves(scaled):
+                node: Node = node_of(x)
+                if node is not None:
+                    node.metadata[self] = True  # lives and dies with the graph
+                    self._made += 1
 
-        return scale
+    def _unscales(self, scaler: Any, optimizer: Any) -> Around:
+        if self._on(scaler) and not self._by_scaler:
+            self._counts["unscaled"] += 1
+            self._unscaled.add(optimizer)
+        yield
 
-    def _wrap_unscale(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def unscale(scaler: Any, optimizer: Any) -> Any:
-            if self._on(scaler) and not self._by_scaler:
-                self._counts["unscaled"] += 1
-                self._unscaled.add(optimizer)
-            return original(scaler, optimizer)
+    def _steps(self, scaler: Any, optimizer: Any, *_: Any, **__: Any) -> Around:
+        if not self._on(scaler):
+            return
+        self._by_scaler += 1
+        self._stepped = False
+        try:
+            yield
+        finally:
+            self._by_scaler -= 1
+            self._counts["steps"] += 1
+            self._counts["skipped"] += not self._stepped
+            self._unscaled.pop(optimizer)
+            self._cleared = True
 
-        return unscale
-
-    def _wrap_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            if not self._on(scaler):
-                return original(scaler, optimizer, *args, **kwargs)
-            self._by_scaler += 1
-            self._stepped = False
-            try:
-                return original(scaler, optimizer, *args, **kwargs)
-            finally:
-                self._by_scaler -= 1
-                self._counts["steps"] += 1
-                self._counts["skipped"] += not self._stepped
-                self._unscaled.pop(optimizer)
-                self._cleared = True
-
-        return step
-
-    def _wrap_update(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def update(scaler: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._on(scaler):
-                self._counts["updates"] += 1
-                self.scene.did("update")
-            return original(scaler, *args, **kwargs)
-
-        return update
+    def _updates(self, scaler: Any, *_: Any, **__: Any) -> Around:
+        if self._on(scaler):
+            self._counts["updates"] += 1
+            self.scene.did("update")
+        yield
 
     # -- moments ------------------------------------------------------------------------------------------------
 

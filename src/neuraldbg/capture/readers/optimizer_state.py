@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import statistics
 import weakref
 from collections import UserDict
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.capture.reader import Patch
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stand_in import Around
     from neuraldbg.capture.stream import Stream
 
 _DEPTH = 3
@@ -87,40 +87,28 @@ class OptimizerState(Reader):
     def patches(self) -> Iterable[Patch]:
         """Loading of files, models and optimizers."""
         return [
-            (torch, "load", self._wrap_load),
-            (nn.Module, "load_state_dict", self._wrap_model),
-            (Optimizer, "load_state_dict", self._wrap_optimizer),
+            (torch, "load", self._loads),
+            (nn.Module, "load_state_dict", self._loads_model),
+            (Optimizer, "load_state_dict", self._loads_optimizer),
         ]
 
-    def _wrap_load(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def load(*args: Any, **kwargs: Any) -> Any:
-            found = original(*args, **kwargs)
-            if self.scene.switch:
-                self._guarded(self._look_into, found)
-            return found
+    def _loads(self, *_: Any, **__: Any) -> Around:
+        found = yield
+        if self.scene.switch:
+            self._guarded(self._look_into, found)
 
-        return load
+    def _loads_model(self, module: Any, state_dict: Any, *_: Any, **__: Any) -> Around:
+        del module
+        if self.scene.switch and self._files:
+            self._guarded(self._weights_loaded, state_dict)
+        yield
 
-    def _wrap_model(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def load_state_dict(module: Any, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.scene.switch and self._files:
-                self._guarded(self._weights_loaded, state_dict)
-            return original(module, state_dict, *args, **kwargs)
-
-        return load_state_dict
-
-    def _wrap_optimizer(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def load_state_dict(opt: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.scene.switch:
-                self._gave = True
-                self._given.add(opt)
-                self._given_steps |= any(line.opt() is opt for line in self._lines)
-            return original(opt, *args, **kwargs)
-
-        return load_state_dict
+    def _loads_optimizer(self, opt: Any, *_: Any, **__: Any) -> Around:
+        if self.scene.switch:
+            self._gave = True
+            self._given.add(opt)
+            self._given_steps |= any(line.opt() is opt for line in self._lines)
+        yield
 
     def _guarded(self, act: Callable[[Any], None], subject: Any) -> None:
         try:

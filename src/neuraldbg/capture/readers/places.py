@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.capture.reader import Backward, Call, Patch
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stand_in import Around
     from neuraldbg.capture.stream import Stream
 
 _MOST = 4
@@ -41,19 +42,15 @@ class Places(Reader):
     def patches(self) -> Iterable[Patch]:
         """Optimizers and schedulers that are made while the session runs say where."""
         return [
-            (Optimizer, "__init__", functools.partial(self._wrap_init, self._made.__setitem__)),
-            (LRScheduler, "__init__", functools.partial(self._wrap_init, lambda _, at: self._keep("scheduler", at))),
+            (Optimizer, "__init__", functools.partial(self._makes, self._made.__setitem__)),
+            (LRScheduler, "__init__", functools.partial(self._makes, lambda _, at: self._keep("scheduler", at))),
         ]
 
-    def _wrap_init(self, note: Callable[[Any, Place], None], original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def init(made: Any, *args: Any, **kwargs: Any) -> None:
-            original(made, *args, **kwargs)
-            place = user_place() if self.scene.switch else None
-            if place is not None:
-                note(made, place)
-
-        return init
+    def _makes(self, note: Callable[[Any, Place], None], made: Any, *_: Any, **__: Any) -> Around:
+        yield
+        place = user_place() if self.scene.switch else None
+        if place is not None:
+            note(made, place)
 
     def call_begins(self, call: Call) -> None:
         """Where a model is called: to train it, or to evaluate it."""

@@ -6,7 +6,6 @@ settings in steps can only be told apart where it is known what an epoch is.
 
 from __future__ import annotations
 
-import functools
 import math
 import weakref
 from collections import Counter
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.capture.reader import Backward, Patch
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stand_in import Around
     from neuraldbg.capture.stream import Stream
 
 _MOST = 16
@@ -89,49 +89,37 @@ class Schedule(Reader):
     def patches(self) -> Iterable[Patch]:
         """``step`` of every scheduler class of torch, the base class's constructor, and the start of a DataLoader."""
         classes = [c for c in vars(lr_scheduler).values() if isinstance(c, type) and issubclass(c, LRScheduler)]
-        found: list[Patch] = [(c, "step", self._wrap_step) for c in dict.fromkeys(classes) if "step" in vars(c)]
-        return [*found, (LRScheduler, "__init__", self._wrap_init), (DataLoader, "__iter__", self._wrap_iter)]
+        found: list[Patch] = [(c, "step", self._step) for c in dict.fromkeys(classes) if "step" in vars(c)]
+        return [*found, (LRScheduler, "__init__", self._init), (DataLoader, "__iter__", self._iterate)]
 
     # -- stand-ins ----------------------------------------------------------------------------------------------
 
-    def _wrap_init(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def init(scheduler: LRScheduler, *args: Any, **kwargs: Any) -> None:
-            original(scheduler, *args, **kwargs)
-            if self.scene.switch:
-                self._guarded(self._get, scheduler)
+    def _init(self, scheduler: LRScheduler, *_: Any, **__: Any) -> Around:
+        yield
+        if self.scene.switch:
+            self._guarded(self._get, scheduler)
 
-        return init
-
-    def _wrap_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def step(scheduler: LRScheduler, *args: Any, **kwargs: Any) -> Any:
-            if not self.scene.switch:
-                return original(scheduler, *args, **kwargs)
-            waits = is_a(scheduler, lr_scheduler.ReduceLROnPlateau)
-            rate = math.nan
+    def _step(self, scheduler: LRScheduler, *args: Any, **kwargs: Any) -> Around:
+        if not self.scene.switch:
+            return
+        waits = is_a(scheduler, lr_scheduler.ReduceLROnPlateau)
+        rate = math.nan
+        if waits:
+            with unheard():
+                rate = _rate(scheduler)
+        self._inside += 1
+        try:
+            yield
+        finally:
+            self._inside -= 1
+            self._guarded(self._stepped, scheduler)
             if waits:
-                with unheard():
-                    rate = _rate(scheduler)
-            self._inside += 1
-            try:
-                return original(scheduler, *args, **kwargs)
-            finally:
-                self._inside -= 1
-                self._guarded(self._stepped, scheduler)
-                if waits:
-                    self._guarded(self._waited, (scheduler, args[0] if args else kwargs.get("metrics"), rate))
+                self._guarded(self._waited, (scheduler, args[0] if args else kwargs.get("metrics"), rate))
 
-        return step
-
-    def _wrap_iter(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def iterate(loader: Any) -> Any:
-            if self.scene.switch:
-                self._guarded(self._pass_begins, loader)
-            return original(loader)
-
-        return iterate
+    def _iterate(self, loader: Any) -> Around:
+        if self.scene.switch:
+            self._guarded(self._pass_begins, loader)
+        yield
 
     def _guarded(self, act: Callable[[Any], object], subject: Any) -> None:
         try:

@@ -10,7 +10,6 @@ again.
 
 from __future__ import annotations
 
-import functools
 import weakref
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -26,11 +25,12 @@ from neuraldbg.capture.reader import Reader
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from neuraldbg.capture.params import Watched
     from neuraldbg.capture.reader import Patch
     from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.stand_in import Around
     from neuraldbg.capture.stream import Stream
 
 DECLARED = (
@@ -78,30 +78,19 @@ class Ties(Reader):
 
     def patches(self) -> Iterable[Patch]:
         """Loading of weights, and the way from the meta device: they may put a new tensor under one of two names."""
-        return [(nn.Module, "load_state_dict", self._wrap), (nn.Module, "to_empty", self._wrap_empty)]
+        return [(nn.Module, "load_state_dict", self._loads), (nn.Module, "to_empty", self._empties)]
 
-    def _wrap_empty(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def to_empty(module: Any, *args: Any, **kwargs: Any) -> Any:
-            before = self._tied(module) if self.scene.switch else []
-            made = original(module, *args, **kwargs)
-            self._part(module, before, "to_empty()")
-            return made
+    def _empties(self, module: Any, *_: Any, **__: Any) -> Around:
+        before = self._tied(module) if self.scene.switch else []
+        yield
+        self._part(module, before, "to_empty()")
 
-        return to_empty
-
-    def _wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def load_state_dict(module: Any, *args: Any, **kwargs: Any) -> Any:
-            assign = kwargs.get("assign", args[2] if len(args) > 2 else False)
-            if not (assign and self.scene.switch):
-                return original(module, *args, **kwargs)
+    def _loads(self, module: Any, *args: Any, **kwargs: Any) -> Around:
+        assign = kwargs.get("assign", args[2] if len(args) > 2 else False)
+        if assign and self.scene.switch:
             before = self._tied(module)
-            loaded = original(module, *args, **kwargs)
+            yield
             self._part(module, before, "load_state_dict(assign=True)")
-            return loaded
-
-        return load_state_dict
 
     def _tied(self, module: nn.Module) -> list[tuple[str, str]]:
         """Return pairs of names that stand for one parameter."""
