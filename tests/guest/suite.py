@@ -306,8 +306,6 @@ def differences(bare: Outcome, other: Outcome) -> Iterator[tuple[str, str]]:
             yield "left", "it did not come to its last exit handler" if theirs else "it came to its last exit handler"
             continue
         for key in sorted({*ours, *theirs}):
-            if bare.status == "ended by SIGINT" and key in {"process: sys.excepthook", "torch: ours"}:
-                continue  # silenced, so that the interpreter does not tell of the interrupt a second time
             if ours.get(key) != theirs.get(key):
                 yield f"{kind} {key}", f"{key} is {ours.get(key, 'missing')}, not {theirs.get(key, 'missing')}"
 

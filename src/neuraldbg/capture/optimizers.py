@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import weakref
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -27,6 +26,7 @@ from neuraldbg.capture.program_objects import Identities, attribute, is_a, name_
 from neuraldbg.capture.reader import Backward
 from neuraldbg.capture.stand_in import stand_in
 from neuraldbg.capture.stream import Rates, Stream, made, place
+from neuraldbg.clocks import perf_counter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,8 +28,8 @@ from neuraldbg.capture.names import wraps
 from neuraldbg.capture.purity import Unfit
 from neuraldbg.capture.reader import Reader
 from neuraldbg.capture.tensor_kinds import node_of
-from neuraldbg.capture.weak_references import TensorRef, named
 from neuraldbg.capture.twin import twin
+from neuraldbg.capture.weak_references import TensorRef, named
 from neuraldbg.nouns import FactKey
 from neuraldbg.raised import let_pass
 

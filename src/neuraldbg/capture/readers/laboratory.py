@@ -6,11 +6,11 @@ Two moments of a run: an early step, when nothing has collapsed yet, and a later
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from neuraldbg import clocks
 from neuraldbg.capture import memory
 from neuraldbg.capture.company import company
 from neuraldbg.capture.experiment import SECONDS, Bench, Target, rebuilt, undisturbed
@@ -50,7 +50,7 @@ class _Held:
         self.args: tuple[Any, ...] = ()
         self.kwargs: dict[str, Any] = {}
         self.reason = ""
-        self.began = time.perf_counter()
+        self.began = clocks.perf_counter()
         self.seconds = 0.0
         self.calls = 1
 
@@ -113,12 +113,12 @@ class Laboratory(Reader):
             held.kwargs = rebuilt(call.kwargs, lambda _, x: x.detach().clone())
         except Unfit as unfit:
             held.reason = str(unfit)
-        held.began = time.perf_counter()
+        held.began = clocks.perf_counter()
 
     def call_ends(self, call: Call, output: Any) -> None:
         """Measure how long the user's own pass took."""
         if self._now and (held := self._held.get(call.model.name)) is not None and not held.seconds:
-            held.seconds = time.perf_counter() - held.began
+            held.seconds = clocks.perf_counter() - held.began
 
     def backward_begins(self, backward: Backward) -> None:
         """Read the targets of the loss."""
