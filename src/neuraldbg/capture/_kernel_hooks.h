@@ -184,6 +184,34 @@ static PyObject *find_gradients(PyObject *self, PyObject *const *args, Py_ssize_
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(mark_doc, "mark(x, count)\n--\n\n"
+"Return where a contiguous tensor lies and the bytes of some of its values, evenly spaced. None for any other.");
+
+static PyObject *mark(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    if (wrong(nargs, 2, "mark")) return NULL;
+    int64_t count = whole(args[1]);
+    char values[8 * 64];
+    Memory memory;
+    if (PyErr_Occurred()) return NULL;
+    if (!plainly() || !memory_at(args[0], &memory) || !memory.contiguous || memory.numel <= 0 || !memory.address) {
+        if (!forgive()) return NULL;
+        Py_RETURN_NONE;
+    }
+    size_t size = memory.code == FLOAT64 ? 8 : memory.code == BFLOAT16 || memory.code == FLOAT16 ? 2 : 4;
+    if (count > 64) count = 64;
+    if (count > memory.numel) count = memory.numel;
+    int64_t step = memory.numel / (count > 0 ? count : 1);
+    for (int64_t i = 0; i < count; i++)
+        memcpy(values + (size_t)i * size, (const char *)(intptr_t)memory.address + (size_t)(i * step) * size, size);
+    PyObject *at = PyLong_FromLongLong(memory.address);
+    PyObject *held = PyBytes_FromStringAndSize(values, (Py_ssize_t)((size_t)count * size));
+    PyObject *found = at && held ? PyTuple_Pack(2, at, held) : NULL;
+    Py_XDECREF(at);
+    Py_XDECREF(held);
+    return found;
+}
+
 /* ---------------------------------------------------------------- the gradient at an output */
 
 static PyObject *gradient_call(PyObject *object, PyObject *args, PyObject *kwargs) {

@@ -17,6 +17,7 @@ import torch
 from neuraldbg.capture import op
 from neuraldbg.capture.bulk import plain
 from neuraldbg.capture.guest import guarded
+from neuraldbg.capture.kernel import native
 from neuraldbg.capture.module_tree import own
 from neuraldbg.capture.program_objects import is_a, item
 from neuraldbg.capture.sampling import elements
@@ -55,6 +56,8 @@ class Unhooked:
         """Whether a backward pass has begun in this step."""
         self._anchor: frozenset[str] = frozenset()
         """The models that the first step by hand moved: of two that are stepped by turns, one ends the steps."""
+        self._by_call = False
+        """Whether the newest step by hand was seen as a model was called."""
         self._slots: dict[str, list[Slot]] = {}
         self._known = 0
         """Changes of the layers of which they were chosen."""
@@ -68,16 +71,17 @@ class Unhooked:
 
     # -- steps by hand ------------------------------------------------------------------------------------------
 
-    def ended(self, *, calling: bool) -> bool:
+    def ended(self, *, calling: bool, asked: bool = False) -> bool:
         """Return True if weights were updated by hand since a backward pass: the step is over, and what it has changed
-        is read. ``calling``: as a model is called.
+        is read. ``calling``: as a model is called; ``asked``: since somebody wants to know.
         """
         if self._off or self.scene.optimizers.streams:
             return False
-        return bool(self._ended(calling=calling))
+        once = self._by_call and not calling and not self.scene.switch  # in a light step one look is enough
+        return (asked or not once) and bool(self._ended(calling=calling or once, whole=not once))
 
     @guarded
-    def _ended(self, *, calling: bool) -> bool:
+    def _ended(self, *, calling: bool, whole: bool) -> bool:
         if not self._backward:
             if torch.is_grad_enabled():  # predictions are none of a step
                 self._seen[calling] = self._weights()
@@ -85,6 +89,8 @@ class Unhooked:
         now = self._weights()
         before = self._seen.setdefault(calling, now)
         moved = frozenset(name for name, weights in now.items() if before.get(name) not in (None, weights))
+        if not whole:  # within ``functional_call`` a model has held other tensors than it does now
+            moved = frozenset(name for name in moved if [a[:1] for a in before[name]] == [b[:1] for b in now[name]])
         if not moved or (self._anchor and not moved & self._anchor):
             return False
         if not self.scene.by_hand and any(self.scene.params.in_optimizer(opt) for opt in made()):
@@ -95,7 +101,7 @@ class Unhooked:
             self.scene.params.forget_samples()
         elif self._read and self.scene.switch:
             self.scene.params.read_after(list(self.scene.optimizers.watched.values()))
-        self._anchor = self._anchor or moved
+        self._anchor, self._by_call = self._anchor or moved, calling
         self.scene.by_hand = True
         self._begin()
         self._seen[calling] = now
@@ -198,6 +204,9 @@ def _state(weight: Tensor | None) -> tuple[Any, ...]:
     if weight is None:
         return ()
     told = (id(weight), weight._version)  # noqa: SLF001 (torch's own word for it)
+    mark = native.mark(weight, _WEIGHTS) if native is not None else None
+    if mark is not None:
+        return (*told, *mark)
     if not plain(weight):  # on a device to look at values is to wait
         return told
     return (*told, weight.data_ptr(), op.numbers(elements(weight.detach())[:_WEIGHTS].float()).tobytes())
