@@ -31,6 +31,7 @@ def coverage(capture: Capture, *, recompiled: bool, packed: bool) -> dict[str, A
         "passes": hooks.passes,
         "graded": models.graded,
         "reached": models.committed,
+        "transformed": models.transformed,
     }
 
 

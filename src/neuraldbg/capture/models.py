@@ -74,6 +74,8 @@ class Models:
         self.found: list[Model] = []
         self.evals = 0
         self.forwards = 0
+        self.transformed = 0
+        """Calls of modules inside of a function transform: torch.func.grad, vmap."""
         self.entered = False
         """Whether any watched model was ever called eagerly (a function compiled as a whole calls none)."""
         self.reached = False
@@ -155,9 +157,10 @@ class Models:
     @guarded
     def enter(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
         """Begin an outermost call; False if it is none of ours."""
-        if _graph_task() != -1 or _tracing() is not None or op.transforming():
+        if op.transforming():
+            self.transformed += 1
             return False
-        if not self.owner.claims():
+        if _graph_task() != -1 or _tracing() is not None or not self.owner.claims():
             return False
         model = self._model_of(module)
         if model is None:
