@@ -148,8 +148,9 @@ class NeuralDbg(Shown):
         self._running = True
         try:
             self._capture.start()
-            if self._model is not None:
-                self._capture.models.watch(self._model)
+            model, self._model = self._model, None  # it lives as long as the program holds it
+            if model is not None:
+                self._capture.models.watch(model)
                 self._attach_snapshots()
         except BaseException:
             self.stop()

@@ -22,7 +22,7 @@ from neuraldbg.capture.unseen import passed_through
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FunctionType
+    from types import CodeType, FunctionType
 
     from neuraldbg.capture.models import Models
 
@@ -47,7 +47,7 @@ def stand_in(models: Models, original: Callable[..., Any]) -> Callable[..., Any]
     )
     call = _moved(_in_place, original)(*parts) if _is_torchs(original) else _in_front(original, *parts)
     if _is_torchs(original) and hasattr(original.__code__, "co_qualname"):  # as of Python 3.11
-        call.__code__ = call.__code__.replace(co_qualname=original.__code__.co_qualname)
+        call.__code__ = _called(call.__code__, original.__code__.co_qualname)
     functools.update_wrapper(call, original)
     del call.__wrapped__  # torch's own has none
     _made.add(call.__code__)
@@ -174,6 +174,13 @@ def _in_front(
     return call
 
 
+@functools.lru_cache(maxsize=8)
+def _called(code: CodeType, name: str) -> CodeType:
+    """Return code under another name, the same for every session: who notes it notes it once (3 KB a session)."""
+    return code.replace(co_qualname=name)
+
+
+@functools.lru_cache(maxsize=8)
 def _moved(make: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that makes what ``make`` makes, but with the file, lines and globals of ``original``; ``make``
     itself where Python has no source of one of them.
