@@ -51,11 +51,11 @@ def plain(x: Tensor) -> bool:
 
 
 def _there(x: Tensor | weakref.ref[Tensor]) -> Tensor:
-    return x if is_a(x, Tensor) else named(x)  # type: ignore[return-value, arg-type]
+    return x if is_a(x, Tensor) else named(x)  # type: ignore[arg-type]
 
 
 def _weak(x: Tensor | weakref.ref[Tensor]) -> weakref.ref[Tensor]:
-    return TensorRef(x) if is_a(x, Tensor) else x  # type: ignore[arg-type, return-value]
+    return TensorRef(x) if is_a(x, Tensor) else x  # type: ignore[return-value]
 
 
 def _held(x: Tensor | weakref.ref[Tensor]) -> Tensor:

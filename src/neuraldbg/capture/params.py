@@ -211,7 +211,9 @@ class Params:
         by_label: dict[str, Watched] = {}
         for path, ref in self._modules:
             module = ref()
-            for name, parameter in items(own(module).get("_parameters")) if module is not None else ():
+            if module is None:
+                continue
+            for name, parameter in items(own(module).get("_parameters")):
                 if parameter is None or id(parameter) in self.by_id:  # a watched one is alive, so its id is its own
                     continue
                 by_label = by_label or {w.name: w for w in self.all()}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CallSeen: TypeAlias = "tuple[Any, weakref.ref[nn.Module], tuple[Any, ...], dict[str, Any]]"
 """A call of a light step: model, module, positional and named arguments."""
-_fix = torch._C.TensorBase._fix_weakref  # noqa: SLF001 (as torch.utils.weak: autograd alone may hold the tensor)
+_fix = torch._C.TensorBase._fix_weakref  # type: ignore[attr-defined] # noqa: SLF001 (as torch.utils.weak: autograd alone may hold the tensor)
 GONE = torch.empty(0, dtype=torch.float32, device="cpu")
 """Stands for a tensor that is gone: it has no gradient, no elements, and needs none."""
 

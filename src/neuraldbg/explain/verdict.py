@@ -230,8 +230,8 @@ def _nothing_seen(case: Case) -> str:
     transformed = int(seen.get("transformed", 0))
     if transformed >= PASSES and not backwards:
         by_hand += (
-            f" Modules were called {transformed} times inside of a function transform (torch.func.grad, vmap): gradients "
-            "that are made there, and weights that no module holds, cannot be followed. A loop that calls "
+            f" Modules were called {transformed} times inside of a function transform (torch.func.grad, vmap): "
+            "gradients that are made there, and weights that no module holds, cannot be followed. A loop that calls "
             "loss.backward() can."
         )
     return (
