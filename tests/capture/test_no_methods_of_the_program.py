@@ -23,7 +23,7 @@ ATTRIBUTES = frozenset({"param_groups"})
 """What may be a property of an optimizer of the program."""
 KEYED = frozenset({"WeakKeyDictionary", "WeakSet"})
 """Collections that hash and compare what they hold: ``Identities`` takes their place."""
-HOLD_OURS = frozenset({"gathered.py", "guest.py", "quiet.py"})
+HOLD_OURS = frozenset({"call.py", "gathered.py", "guest.py", "own_hooks.py", "quiet.py"})
 """Files whose weak collections hold objects of ours or of Dynamo."""
 OURS = frozenset({"program"})
 """Modules of ours that have functions of these names."""

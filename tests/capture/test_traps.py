@@ -536,11 +536,17 @@ def test_the_loss_is_the_tensor_given_to_backward() -> None:  # trap 27
 
 
 def test_a_lost_fast_path_is_said() -> None:  # trap 28
-    model = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-    with warnings.catch_warnings(), contextlib.suppress(UserWarning):
-        warnings.simplefilter("ignore")
-        seen = ride(lambda: step(model, torch.randn(2, 3, 8)), model)
-    assert any("fast path" in note for note in seen.capture.coverage()["notes"])
+    said = []
+    for compiled in (False, True):  # hooks, which switch it off, are set only where something is compiled
+        model = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        if compiled:
+            torch.compile(lambda x: x + 1, backend="eager")(torch.zeros(1))
+        with warnings.catch_warnings(), contextlib.suppress(UserWarning):
+            warnings.simplefilter("ignore")
+            seen = ride(lambda model=model: step(model, torch.randn(2, 3, 8)), model)
+        said.append(any("fast path" in note for note in seen.capture.coverage()["notes"]))
+    torch._dynamo.reset()
+    assert said == [False, True]
 
 
 def test_a_hook_manager_by_hand_sees_the_whole_batch() -> None:

@@ -214,7 +214,7 @@ def test_hooks_are_lifted_in_light_steps_and_gone_at_the_end(before: bool) -> No
         found.append(sum(map(len, (model[0]._forward_hooks, model._forward_pre_hooks, model._forward_hooks))))
 
     train(NeuralDbg(model, settings=TIGHT), model, tamper=look)
-    assert set(found) == {0, 3}
+    assert set(found) == ({0, 3} if before else {0})  # else what stands in for Module.__call__ reads
     assert found.count(0) > 100
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 

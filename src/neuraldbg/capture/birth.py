@@ -20,6 +20,7 @@ from neuraldbg.capture.frames import user_place
 from neuraldbg.capture.graph import op_name, parents
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.module_tree import add_hook, walk
+from neuraldbg.capture.own_hooks import numbers_apart
 from neuraldbg.capture.packed import saved
 from neuraldbg.capture.program_objects import is_a
 
@@ -140,7 +141,8 @@ def backward_birth(bench: Bench) -> dict[str, Any] | None:
         found: list[dict[str, Any]] = []
         for node in _nodes([x.grad_fn for x in outputs]):
             # not the node itself: it would hold itself alive
-            node.register_hook(functools.partial(_differentiated, found, op_name(node), node.metadata, bench.rows))
+            with numbers_apart():
+                node.register_hook(functools.partial(_differentiated, found, op_name(node), node.metadata, bench.rows))
         torch.autograd.backward(outputs, [torch.ones_like(x) for x in outputs])
     return found[0] if found else None
 

@@ -12,6 +12,8 @@ import ast
 import functools
 import inspect
 import textwrap
+import weakref
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,41 +24,53 @@ from neuraldbg.capture.unseen import passed_through
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import CodeType, FunctionType
 
     from neuraldbg.capture.models import Models
 
 _READING = "reading layers"
 _CALLS = ("_compiled_call_impl", "_call_impl")
 """The two methods that torch's function calls one of."""
-_made: set[object] = set()
-"""The code of the functions that were made here."""
+_made: weakref.WeakKeyDictionary[Any, Callable[..., Any]] = weakref.WeakKeyDictionary()
+"""What was in the place of the functions that were made here."""
 
 
-def stand_in(models: Models, original: Callable[..., Any]) -> Callable[..., Any]:
+def stand_in_for_call(models: Models, original: Callable[..., Any]) -> Any:
     """Return the function that is put in the place of ``original``, which is ``nn.Module.__call__`` so far."""
     parts = (
         models,
         models.light,
         models.hooks.tally,
-        models.hooks.direct.get,
+        models.hooks.direct,
         torch.compiler.is_dynamo_compiling,
         torch.compiler.is_compiling,
         TOO_DEEP,
         _READING,
     )
-    call = _moved(_in_place, original)(*parts) if _is_torchs(original) else _in_front(original, *parts)
-    if _is_torchs(original) and hasattr(original.__code__, "co_qualname"):  # as of Python 3.11
-        call.__code__ = _called(call.__code__, original.__code__.co_qualname)
+    call: Any = _moved(_in_place, original)(*parts) if _is_torchs(original) else _in_front(original, *parts)
+    if _is_torchs(original):
+        call.__code__ = _named(call.__code__, original.__code__)
     functools.update_wrapper(call, original)
     del call.__wrapped__  # torch's own has none
-    _made.add(call.__code__)
+    _made[call] = original
     return call
 
 
 def stands_in(function: object) -> bool:
     """Return True if a function was made here."""
-    return getattr(function, "__code__", None) in _made
+    return type(function) is FunctionType and function in _made
+
+
+def under(function: Any) -> Any:
+    """Return what was in the place of a function that was made here; any other value as it is."""
+    while stands_in(function):
+        function = _made[function]
+    return function
+
+
+@functools.lru_cache(maxsize=4)
+def _named(code: CodeType, like: CodeType) -> CodeType:
+    """Return code with the qualified name of other code, which it has as of Python 3.11. One object."""
+    return code.replace(co_qualname=like.co_qualname) if hasattr(like, "co_qualname") else code
 
 
 def _is_torchs(call: Callable[..., Any]) -> bool:
@@ -66,9 +80,10 @@ def _is_torchs(call: Callable[..., Any]) -> bool:
 
 
 def _in_place(
-    models: Any, light: Any, tally: Any, direct: Any, traced: Any, is_compiling: Any, deep: Any, reading: Any
+    models: Any, light: Any, tally: Any, told: Any, traced: Any, is_compiling: Any, deep: Any, reading: Any
 ) -> Any:
     glance, look, begins, ends = light.glance, models.look, models.begins, models.ends
+    direct = told.get
 
     def _wrapped_call_impl(self, *args, **kwargs):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN003, ANN202
         if traced():
@@ -87,7 +102,7 @@ def _in_place(
                 begun = False
                 tally.first = tally.first or deep
                 tally.failed[reading] = tally.failed.get(reading, 0) + 1
-        probe = direct(id(self))  # after the call has begun: the model may have been found just now
+        probe = direct(id(self)) if told else None  # after the call has begun: the model may have been found just now
         if begun:
             try:
                 models.inside = True
@@ -132,10 +147,11 @@ def _in_place(
 
 
 def _in_front(
-    original: Any, models: Any, light: Any, tally: Any, direct: Any, traced: Any, is_compiling: Any, *_: Any
+    original: Any, models: Any, light: Any, tally: Any, told: Any, traced: Any, is_compiling: Any, *_: Any
 ) -> Any:
     """Make the same where another tool has put a function of its own in the place of torch's."""
     del tally
+    direct = told.get
 
     @passed_through
     def heard(module: nn.Module, args: Any, kwargs: Any) -> Any:
@@ -174,25 +190,30 @@ def _in_front(
     return call
 
 
-@functools.lru_cache(maxsize=8)
-def _called(code: CodeType, name: str) -> CodeType:
-    """Return code under another name, the same for every session: who notes it notes it once (3 KB a session)."""
-    return code.replace(co_qualname=name)
-
-
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=4)
 def _moved(make: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that makes what ``make`` makes, but with the file, lines and globals of ``original``; ``make``
-    itself where Python has no source of one of them.
+    itself where Python has no source of one of them, or another than runs: a package may be upgraded meanwhile.
     """
     try:
-        tree, theirs = _source(make), _source(original)
-    except (OSError, SyntaxError, TypeError):
+        made = _recompiled(make, original)
+    except (OSError, SyntaxError, TypeError, ValueError, AttributeError, LookupError):
         return make
+    return made if _shape(made) == _shape(make) else make
+
+
+def _shape(make: Any) -> tuple[Any, ...]:
+    """Return what code has in common with the same code at other lines."""
+    inner = next((const for const in make.__code__.co_consts if type(const) is CodeType), make.__code__)
+    return inner.co_name, inner.co_names, inner.co_varnames, inner.co_freevars, inner.co_consts
+
+
+def _recompiled(make: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    tree, theirs = _source(make), _source(original)
     home: FunctionType = original  # type: ignore[assignment]
     first = home.__code__.co_firstlineno
     places = {name: _place(theirs, name, first - theirs.lineno) for name in _CALLS}
-    inner = next(node for node in tree.body if isinstance(node, ast.FunctionDef))
+    inner = [node for node in tree.body if isinstance(node, ast.FunctionDef)][0]  # noqa: RUF015 (IndexError is caught)
     _settle(inner, [*places["_call_impl"]])
     for node in ast.walk(inner):
         if any(_calls(each, _CALLS[0]) for each in ast.iter_child_nodes(node)):
@@ -212,7 +233,8 @@ def _source(function: Any) -> ast.FunctionDef:
     text = inspect.getsource(function)
     indented = len(text) - len(text.lstrip())
     tree = ast.parse(textwrap.dedent(text)).body[0]
-    assert isinstance(tree, ast.FunctionDef)
+    if not isinstance(tree, ast.FunctionDef):
+        raise TypeError(function)
     for node in ast.walk(tree):
         if hasattr(node, "col_offset"):
             node.col_offset += indented
@@ -230,7 +252,7 @@ def _calls(node: ast.AST, name: str) -> bool:
 
 def _place(tree: ast.AST, name: str, lines: int) -> tuple[int, int, int, int]:
     """Return where a method is called: first and last line, first and last column."""
-    at: Any = next(node for node in ast.walk(tree) if _calls(node, name))
+    at: Any = [node for node in ast.walk(tree) if _calls(node, name)][0]  # noqa: RUF015
     return at.lineno + lines, at.end_lineno + lines, at.col_offset, at.end_col_offset
 
 

@@ -48,7 +48,7 @@ def _notes(hooks: HookManager, *, recompiled: bool, packed: bool) -> list[str]:
     notes = []
     if hooks.table.full:
         notes.append("more sites than the table holds: the last ones are not read")
-    if hooks.fused:
+    if hooks.hooked and hooks.fused:
         notes.append("hooks switch off the fused fast path of TransformerEncoderLayer in evaluation")
     if hooks.scripted:
         notes.append("TorchScript modules take no hooks: of their layers only parameters and gradients are read")

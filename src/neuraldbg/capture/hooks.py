@@ -15,10 +15,11 @@ from neuraldbg.capture import device_op, op
 from neuraldbg.capture.compiled import anything_compiled, asked_to_compile
 from neuraldbg.capture.graph import Marks
 from neuraldbg.capture.guest import Tally, guarded
-from neuraldbg.capture.module_tree import add_hook, children, hookable, modules, own, own_parameters, walk
+from neuraldbg.capture.module_tree import add_hook, children, hookable, modules, own, own_parameters, registered, walk
 from neuraldbg.capture.names import layer_of, strip, wraps
-from neuraldbg.capture.probe import Probe, Visit, inert
-from neuraldbg.capture.program_objects import is_a, name_of, note_closed
+from neuraldbg.capture.own_hooks import OwnHook, numbers_apart
+from neuraldbg.capture.probe import Probe, Several, Told, Visit, inert
+from neuraldbg.capture.program_objects import class_member, is_a, name_of, note_closed
 from neuraldbg.capture.table import Table
 from neuraldbg.capture.tensor_kinds import silently
 from neuraldbg.capture.traced import Edge, Graph
@@ -102,14 +103,14 @@ class HookManager:
         """Paths of the layers that fired, in order of first call."""
         self.layers: dict[str, Layer] = {}
         self.probes: dict[str, Probe] = {}
-        self.direct: dict[int, Probe | Visit] = {}
+        self.direct: dict[int, Told] = {}
         """Whom the stand-in for ``Module.__call__`` tells of an output, by the identity of the module, in the place of
         hooks: torch takes longer to call one than it takes to read."""
         direct = self.direct  # a module that dies takes its reader along: another may get its identity
         self.modules = Modules(lambda key: direct.pop(key, None))
         self.fused = self.scripted = False
         """Whether a layer has a fused path that hooks switch off, and whether one is of TorchScript."""
-        self._handles: list[RemovableHandle] = []
+        self._handles: list[OwnHook | RemovableHandle] = []
         self._edges: list[_Placed] = []
         self._report = layers
         self._param_grads = param_grads
@@ -118,8 +119,8 @@ class HookManager:
         self._listens = False
         """Whether outputs are read directly."""
         self._compiles = False
-        self.hooked: Callable[[], None] = lambda: None
-        """Called before hooks are set on modules of the program that had none of ours."""
+        self.hooked = False
+        """Whether modules of the program have ever had hooks of ours."""
 
     @silently
     def attach(self, model: nn.Module, prefix: str = "", name: str = "") -> HookManager:
@@ -181,8 +182,10 @@ class HookManager:
         del self.layers[path], self.modules[path]
         self.called.pop(path, None)
         probe = self.probes.pop(path, None)
-        if module is not None:
-            self.direct.pop(id(module), None)
+        told = self.direct.pop(id(module), probe) if module is not None else probe
+        if module is not None and told is not probe:  # others listen to it, too
+            for other in [other for other in self.probes if self.modules.get(other) is module]:
+                self._tell(module, self.probes[other])
         if probe is not None and probe.removable is not None:
             probe.removable.remove()
 
@@ -194,8 +197,8 @@ class HookManager:
         self._stop_listening()
         if not anything_compiled():
             self._lifted = True
-            for path, probe in self.probes.items():
-                self._take_off(path, probe)
+            for probe in self.probes.values():
+                self._take_off(probe)
             self._take_edges_off()
 
     def _stop_listening(self) -> None:
@@ -206,10 +209,10 @@ class HookManager:
         for edge in self._edges:
             edge.take_off()
 
-    def _take_off(self, path: str, probe: Probe) -> None:
-        module = self.modules.get(path)
-        if probe.removable is not None and module is not None:
-            own(module)["_forward_hooks"].pop(probe.removable.id, None)
+    @staticmethod
+    def _take_off(probe: Probe) -> None:
+        if probe.removable is not None:
+            probe.removable.remove()
 
     def listen(self, *, directly: bool) -> bool:
         """Read the steps to come: by hooks, or ``directly``, where nothing is compiled: then the program's modules hold
@@ -222,11 +225,24 @@ class HookManager:
             self._lifted = self._listens = True
             self._take_edges_off()
             for path, probe in self.probes.items():
-                self._take_off(path, probe)
-            for path, module in self.modules.items():
-                if path in self.probes:
-                    self.direct[id(module)] = self.probes[path]
+                self._hear(path, probe)
         return False
+
+    def _hear(self, path: str, probe: Probe) -> None:
+        """Read the outputs of a layer, while nothing is compiled."""
+        module = self.modules.get(path)
+        if module is None:  # gone
+            return
+        if _called_as_torch_does(module):
+            self._take_off(probe)
+            self._tell(module, probe)
+        else:
+            self._put(path, probe)
+
+    def _tell(self, module: nn.Module, probe: Probe) -> None:
+        above = self.direct.get(id(module))
+        before = above.probes if type(above) is Several else (above,) if type(above) is Probe else ()
+        self.direct[id(module)] = Several(*before, probe) if before else probe
 
     def visit(
         self,
@@ -234,8 +250,10 @@ class HookManager:
         arrives: Callable[[nn.Module, Any], None],
         leaves: Callable[[nn.Module, Any, Any], None],
     ) -> Visit | None:
-        """Have calls of a module told without a hook, until the visit is removed; None where hooks are in use."""
-        if not self._listens:
+        """Have calls of a module told without a hook, until the visit is removed; None where hooks are in use. Those of
+        the program that come before a call are to have run: a lazy module gets its shapes from one.
+        """
+        if not self._listens or not _called_as_torch_does(module) or registered(module, "_forward_pre_hooks"):
             return None
         return Visit(self.direct, module, arrives, leaves)
 
@@ -266,7 +284,6 @@ class HookManager:
         if not self._lifted:
             return False
         self._lifted = False
-        self.hooked()
         for edge in self._edges[::2]:
             edge.put()
         for path, probe in self.probes.items():
@@ -279,11 +296,12 @@ class HookManager:
         module = self.modules.get(path)
         if module is None:  # gone
             return
+        self.hooked = True
         if probe.removable is None:
             probe.removable = add_hook(module, "_forward_hooks", probe)
             self._handles.append(probe.removable)
         else:
-            own(module)["_forward_hooks"][probe.removable.id] = probe
+            probe.removable.put()
 
     @silently
     def detach(self) -> None:
@@ -354,7 +372,7 @@ class HookManager:
             return
         probe = self.probes[path] = Probe(self, path, module)
         if self._listens:
-            self.direct[id(module)] = probe
+            self._hear(path, probe)
         elif not self._lifted:
             self._put(path, probe)
 
@@ -363,7 +381,8 @@ class HookManager:
             row = self.table.add(Site("param_grad", path, 0, name))
             if row is not None and parameter.requires_grad:
                 hook = functools.partial(self._accumulated, row)
-                self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
+                with numbers_apart():
+                    self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
 
     @guarded
     def _accumulated(self, row: int, parameter: Tensor) -> None:
@@ -422,7 +441,7 @@ class _Placed:
 
     def __init__(self, root: nn.Module, edge: Edge) -> None:
         self._root, self.key, self._edge = weakref.ref(root), id(root), edge
-        self._handle: RemovableHandle | None = None
+        self._handle: OwnHook | None = None
 
     @property
     def gone(self) -> bool:
@@ -438,12 +457,16 @@ class _Placed:
         if self._handle is None:
             self._handle = add_hook(root, hooks, self._edge)
         else:
-            own(root)[hooks][self._handle.id] = self._edge
+            self._handle.put()
 
     def take_off(self) -> None:
         """Remove the hook."""
         if self._handle is not None:
             self._handle.remove()
+
+
+def _called_as_torch_does(module: nn.Module) -> bool:
+    return class_member(type(module), "__call__") is nn.Module.__dict__["__call__"]
 
 
 def _joined(prefix: str, path: str) -> str:

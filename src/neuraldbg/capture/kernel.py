@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from neuraldbg.capture.own_hooks import numbers_apart
 from neuraldbg.capture.tensor_kinds import unheard
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def set_hook(x: Tensor, hook: Callable[[Tensor], None]) -> None:
     if native is not None and type(x) is torch.Tensor:
         native.hook(x, hook)
     else:
-        with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 (a class of the program's would hear of it)
+        with numbers_apart(), torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 (a class of the program's would hear of it)
             x.register_hook(hook)
 
 

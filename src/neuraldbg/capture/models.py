@@ -14,12 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.capture import memory, op, program
-from neuraldbg.capture.call import stand_in
+from neuraldbg.capture.call import stand_in_for_call
 from neuraldbg.capture.guest import collecting_later, guarded, hook_of
 from neuraldbg.capture.kernel import set_hook
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.module_tree import has_parameters, modules, training
 from neuraldbg.capture.names import find_root, wraps
+from neuraldbg.capture.own_hooks import numbers_apart
 from neuraldbg.capture.passes import Model, Pass
 from neuraldbg.capture.program_objects import Identities, name_of
 from neuraldbg.capture.reader import Call
@@ -136,7 +137,8 @@ class Models:
 
     def wrap_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Make the function that stands in for ``nn.Module.__call__``."""
-        return stand_in(self, original)
+        call: Callable[..., Any] = stand_in_for_call(self, original)
+        return call
 
     def begins(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
         """Begin an outermost call that native code has not taken; False if it is none of ours."""
@@ -302,7 +304,8 @@ class Models:
                 if readable(x):
                     set_hook(x, hook)
                 else:
-                    node.register_prehook(hook)
+                    with numbers_apart():
+                        node.register_prehook(hook)
         self.graded += graded and current.first and call is not None and not call.evaluating
 
     def _reached(self, done: Pass, grad: object) -> None:

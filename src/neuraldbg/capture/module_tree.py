@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
+from neuraldbg.capture.own_hooks import OwnHook
 from neuraldbg.capture.program_objects import (
     attribute,
     attributes,
@@ -140,14 +140,14 @@ def hookable(kind: type) -> bool:
     return class_member(kind, "__getattribute__") is object.__getattribute__
 
 
-def add_hook(module: nn.Module, store: str, hook: Callable[..., Any], *, kwargs: bool = False) -> RemovableHandle:
-    """Set a hook as ``register_forward_hook`` would (``store``: ``_forward_hooks``, ``_forward_pre_hooks``)."""
+def add_hook(module: nn.Module, store: str, hook: Callable[..., Any], *, kwargs: bool = False) -> OwnHook:
+    """Set a hook as ``register_forward_hook`` would (``store``: ``_forward_hooks``, ``_forward_pre_hooks``).
+    ``kwargs`` only where the module is a copy of ours.
+    """
     held = own(module)
-    hooks, with_kwargs = held[store], held[f"{store}_with_kwargs"]
-    handle = RemovableHandle(hooks, extra_dict=with_kwargs)
-    hooks[handle.id] = hook
+    handle = OwnHook(held[store], hook)
     if kwargs:
-        with_kwargs[handle.id] = True
+        held[f"{store}_with_kwargs"][handle.id] = True
     return handle
 
 

@@ -22,6 +22,7 @@ from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.leftovers import stale_share
 from neuraldbg.capture.module_tree import rates, scale_of, scales, tensors
 from neuraldbg.capture.norm import Norm
+from neuraldbg.capture.own_hooks import numbers_apart
 from neuraldbg.capture.program_objects import Identities, attribute, is_a, name_of, number
 from neuraldbg.capture.reader import Backward
 from neuraldbg.capture.stand_in import stand_in
@@ -100,10 +101,11 @@ class Optimizers:
 
     def start(self) -> None:
         """Set the global hooks."""
-        self._handles = [
-            register_optimizer_step_pre_hook(self.light.begins),
-            register_optimizer_step_post_hook(self.light.ends),
-        ]
+        with numbers_apart():
+            self._handles = [
+                register_optimizer_step_pre_hook(self.light.begins),
+                register_optimizer_step_post_hook(self.light.ends),
+            ]
 
     def stop(self) -> None:
         """Remove them."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._device import DeviceContext
 
+from neuraldbg.capture.call import under
 from neuraldbg.capture.program_objects import is_a, kind_name, members, package_of
 from neuraldbg.capture.stand_in import below
 from neuraldbg.capture.tensor_kinds import suspended
@@ -138,7 +139,7 @@ class _Search:
                 ""  # those of torch's C++ part have thousands of built-in methods, which Python code does not replace
             )
         self._seen.add(id(kind))
-        for name, member in ((name, below(member)) for name, member in list(members(kind).items())):
+        for name, member in ((name, _without_ours(member)) for name, member in list(members(kind).items())):
             if type(member) is types.FunctionType:
                 good = self._owns_function(member, 0)
             elif type(member) is property:
@@ -151,7 +152,7 @@ class _Search:
 
     def owns(self, value: Any, depth: int = 0) -> bool:
         """Return False for a function that is another's, or made of one that is."""
-        value = below(value)
+        value = _without_ours(value)
         kind = type(value)
         if kind is types.FunctionType:
             return self._owns_function(value, depth)
@@ -196,6 +197,12 @@ class _Search:
             return True
         file = getattr(sys.modules.get(package), "__file__", None) or ""
         return _pybind(kind) or (self.package != "torch" and any(part in file for part in _INSTALLED))
+
+
+def _without_ours(value: Any) -> Any:
+    """Return what was in the place of a function before we stood in for it; any other value as it is."""
+    value = below(value)
+    return under(value) if type(value) is types.FunctionType else value
 
 
 def _folder(file: str) -> str:

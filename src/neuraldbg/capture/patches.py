@@ -58,14 +58,21 @@ class Patches:
         self._call: Any = None
 
     def surround(self, owner: Any, name: str, around: Callable[..., Around]) -> None:
-        """Have each call of ``owner.name`` surrounded by a generator of ours: see ``stand_in.py``."""
-        self.put(owner, name, lambda original: stand_in(original, around))
+        """Have each call of ``owner.name`` surrounded by a generator of ours: see ``stand_in.py``. A function that
+        torch has in two places is one object in both: it is pickled by the name of one of them.
+        """
+        self.put(owner, name, lambda original: self._known(original, around) or stand_in(original, around))
+        self._saved[-1].around = around
+
+    def _known(self, original: Any, around: Callable[..., Around]) -> Any:
+        same = (put for put in self._saved if put.original is original and put.around == around)
+        return next((put.patched for put in same if isinstance(put.owner, ModuleType)), None)
 
     def put(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         """Replace ``owner.name`` by ``make(original)``."""
         own = name in vars(owner)
         original = getattr(owner, name)
-        patched = passed_through(make(original))
+        patched = make(original)
         setattr(owner, name, patched)
         put = _Put(owner, name, vars(owner).get(name, patched), original, own)
         self._saved.append(put)
@@ -82,7 +89,7 @@ class Patches:
         """Put in place what the capture itself stands in for. ``scaled`` is told what a gradient scaler scaled."""
         self.surround(torch.autograd, "backward", losses.surrounds("tensors"))
         self.surround(torch.autograd, "grad", losses.surrounds("outputs"))
-        self.put(nn.Module, "__call__", models.wrap_call)
+        self.put(nn.Module, "__call__", lambda call: passed_through(models.wrap_call(call)))
         self._call = vars(nn.Module)["__call__"]
         if hasattr(torch.nn.utils.clip_grad, "_clip_grads_with_norm_"):
             self.surround(torch.nn.utils.clip_grad, "_clip_grads_with_norm_", optimizers.clips)
@@ -124,7 +131,7 @@ class Patches:
             utils = sys.modules["torch._dynamo.utils"]
             if hasattr(utils, "nn_module_get_all_hooks") and hasattr(utils, "nnmodule_has_hooks"):
                 self._followed = True
-                self.put(utils, "nnmodule_has_hooks", wrap_has_hooks)
+                self.put(utils, "nnmodule_has_hooks", lambda has: passed_through(wrap_has_hooks(has)))
 
     def hears_calls(self) -> bool:
         """Whether what stands in for ``nn.Module.__call__`` is what is called: no other tool has put its own there."""
@@ -156,6 +163,7 @@ class _Put:
     patched: Any
     original: Any
     own: bool
+    around: Callable[..., Around] | None = None
 
     def stands(self) -> bool:
         """Return True if it is still the one in place."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from threading import get_ident
 from types import MethodType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +21,8 @@ from neuraldbg.nouns import Site
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from torch.utils.hooks import RemovableHandle
-
     from neuraldbg.capture.hooks import HookManager
+    from neuraldbg.capture.own_hooks import OwnHook
 
 _graph_task = torch._C._current_graph_task_id  # noqa: SLF001 (no public way tells a recomputation from a forward pass)
 _tracing = torch._C._get_tracing_state  # noqa: SLF001
@@ -66,12 +65,30 @@ def _gradient_hook(owner: HookManager, row: int, slow: Callable[[Tensor], None])
     return hook
 
 
+Told: TypeAlias = "Probe | Several | Visit"
+"""Who is told of the outputs of a module without a hook."""
+
+
+class Several:
+    """Tells all probes of a module that is a part of several models."""
+
+    arrives: Callable[[nn.Module, Any], None] | None = None
+
+    def __init__(self, *probes: Probe) -> None:
+        self.probes = probes
+
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
+        """Read the output once for each."""
+        for probe in self.probes:
+            probe(module, args, output)
+
+
 class Visit:
     """Tells of the calls of one module, without a hook, beside whoever reads its outputs."""
 
     def __init__(
         self,
-        direct: dict[int, Probe | Visit],
+        direct: dict[int, Told],
         module: nn.Module,
         arrives: Callable[[nn.Module, Any], None],
         leaves: Callable[[nn.Module, Any, Any], None],
@@ -125,7 +142,7 @@ class Probe:
         self.row = self.first.activation if self.first.activation is not None else -1
         self.grad_row = self.first.gradient if self.first.gradient is not None else -1
         self.plan = traced.Plan(owner.graph, self.row, self.grad_row, self.bound, self.centre)
-        self.removable: RemovableHandle | None = None
+        self.removable: OwnHook | None = None
         self.calls = self.recalls = 0
         self.seen_pass = -1
         self.quick: Callable[[Any], int] | None = None

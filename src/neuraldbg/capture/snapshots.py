@@ -28,7 +28,7 @@ from neuraldbg.errors import UnknownLayer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from torch.utils.hooks import RemovableHandle
+    from neuraldbg.capture.own_hooks import OwnHook
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Snapshots:
         self.budget = budget
         self._now = now
         self._held: OrderedDict[tuple[int, str], Snapshot] = OrderedDict()
-        self._handles: list[RemovableHandle] = []
+        self._handles: list[OwnHook] = []
         self._attached: set[str] = set()
 
     def check(self, model: nn.Module) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from typing import TypeAlias
 
-    Around: TypeAlias = Generator[tuple[Any, dict[str, Any]] | None, Any, None]
+    Around: TypeAlias = Generator[Any, Any, None]
     """Gives nothing, or other arguments; is sent the value that was returned."""
 
 

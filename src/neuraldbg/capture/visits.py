@@ -20,8 +20,8 @@ from neuraldbg.capture.weak_references import Modules
 
 if TYPE_CHECKING:
     from torch import nn
-    from torch.utils.hooks import RemovableHandle
 
+    from neuraldbg.capture.own_hooks import OwnHook
     from neuraldbg.capture.probe import Visit
     from neuraldbg.capture.reader import Call
     from neuraldbg.capture.scene import Scene
@@ -34,7 +34,7 @@ class Visits(Reader, ABC):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._handles: list[RemovableHandle | Visit] = []
+        self._handles: list[OwnHook | Visit] = []
         self._chosen = Modules()
         self._known = -1
 

@@ -24,10 +24,10 @@ from neuraldbg.capture.purity import Unfit
 from neuraldbg.capture.samples import padded
 
 if TYPE_CHECKING:
-    from torch.utils.hooks import RemovableHandle
     from typing_extensions import Self
 
     from neuraldbg.capture.frames import Place
+    from neuraldbg.capture.own_hooks import OwnHook
 
 _FEW = 4
 """Rows that a batch must have."""
@@ -95,7 +95,7 @@ class _Axes(TorchDispatchMode):
         self.ops: dict[tuple[str, Place | None, str], None] = {}
         self._inside: list[str] = []
         """Modules whose forward is at work, without activations and the like."""
-        self._handles: list[RemovableHandle] = []
+        self._handles: list[OwnHook] = []
         self._module = module
 
     def __enter__(self) -> Self:

@@ -18,6 +18,7 @@ import torch
 from neuraldbg.capture import elsewhere, op
 from neuraldbg.capture.branches import layer_of, meetings, terms
 from neuraldbg.capture.graph import op_name
+from neuraldbg.capture.own_hooks import numbers_apart
 from neuraldbg.capture.reader import Backward, Reader
 from neuraldbg.capture.sampling import cosine, elements, joined
 from neuraldbg.capture.tensor_kinds import node_of, silently, unheard
@@ -96,7 +97,8 @@ class LossBranches(Reader):
         for place, meeting in enumerate(found):
             for term, node, index in meeting.ways:
                 by_node.setdefault(node, []).append((place, term, index))
-        self._handles = [node.register_hook(_Listener(self, ways)) for node, ways in by_node.items()]
+        with numbers_apart():
+            self._handles = [node.register_hook(_Listener(self, ways)) for node, ways in by_node.items()]
 
     @silently
     def hear(self, ways: list[tuple[int, int, int]], sent: tuple[Tensor | None, ...]) -> None:

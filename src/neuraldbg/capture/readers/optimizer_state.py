@@ -88,6 +88,7 @@ class OptimizerState(Reader):
         """Loading of files, models and optimizers."""
         return [
             (torch, "load", self._loads),
+            (torch.serialization, "load", self._loads),
             (nn.Module, "load_state_dict", self._loads_model),
             (Optimizer, "load_state_dict", self._loads_optimizer),
         ]

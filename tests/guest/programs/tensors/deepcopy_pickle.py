@@ -42,4 +42,5 @@ for m in (twin, net2, net3):
     for _ in range(3):
         m(torch.ones(2, 3)).sum().backward()
         o.step()
+del blob  # it names storages by their addresses
 print(sizes, ls[-1])
