@@ -8,14 +8,7 @@ import pytest
 from tests.guest.suite import programs
 
 ALL = programs()
-OPEN = {
-    "functional/parametrize": "a parametrised weight is read",
-    "native/fully_sharded_alone": "2 internal errors of as_strided on a DTensor",
-    "native/tensor_parallel_alone": "2 internal errors of as_strided on a DTensor",
-    "structure/compile_eager": "names of ours stay in the globals of a compiled function with a graph break",
-    "tensors/nested_jagged": "internal errors at nested tensors of the strided layout",
-    "tensors/uninitialised": "what torch.empty gives is not what it gives bare",
-}
+OPEN = {}
 """What is known to differ, and is still to be mended: issue 28."""
 
 

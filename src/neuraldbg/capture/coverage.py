@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from neuraldbg.capture import memory
+from neuraldbg.capture.params import FROZEN
 from neuraldbg.capture.program_objects import closed
 from neuraldbg.capture.stream import made
 
@@ -82,9 +84,11 @@ def _of_memory(capture: Capture) -> list[str]:
     """Say which tensors are read by part, and which could not be read."""
     hooks, params = capture.hooks, capture.params
     parts = sum(1 for w in params.all() if w.part)
+    addends = memory.some(sorted(params.addends))
     known = _unread(capture)
-    rest = hooks.table.unread.told(("parameters", "gradients", "outputs", "losses"))
+    rest = hooks.table.unread.told(("parameters", FROZEN, "gradients", "outputs", "losses"))
     return [
         *([f"read by shard: this rank's part of {parts} of {len(params.all())} parameters"] if parts else []),
+        *([f"read by shard: this rank's addend of the gradients of {addends}"] if addends else []),
         *(f"{what} {reason}" for what, reason in rest.items() if what not in known),
     ]
