@@ -15,6 +15,7 @@ import functools
 import signal
 import sys
 import sysconfig
+import traceback
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
@@ -129,6 +130,54 @@ def _of_ours(kind: type) -> bool:
     """Return True for a class of exceptions that Python, or a package that our code calls, defines."""
     package = str(kind.__module__).partition(".")[0]
     return package == "builtins" or package in _PACKAGES or package in sys.stdlib_module_names
+
+
+# -- its words ----------------------------------------------------------------------------------------------------
+
+
+def words_of(error: BaseException) -> str:
+    """Return an exception as python writes it, without a call of a method of the program's: python itself asks for its
+    words once, and a program may count that. In the place of what only such a method could tell stands its class.
+    """
+    kind = type(error)
+    args: tuple[Any, ...] = BaseException.args.__get__(error)  # type: ignore[attr-defined]
+    known = all(type(each) in _PLAIN for each in args)
+    if known and not any(_has_words(base) for base in _bases(kind)):
+        return "".join(traceback.format_exception_only(kind, error)).strip()
+    package = _module(kind)
+    name = _name(kind) if package in ("builtins", "__main__") else f"{package}.{_name(kind)}"
+    told = ", ".join(str(each) if type(each) in _PLAIN else f"<{_name(type(each))}>" for each in args)
+    return f"{name}: {told}" if told else name
+
+
+_PLAIN = frozenset({str, int, float, bool, bytes, complex, type(None)})
+_WORDS = ("__str__", "__repr__", "__getattr__", "__getattribute__", "__notes__")
+
+
+def _has_words(kind: type) -> bool:
+    """Return True if a class of the program's says by itself how it is written."""
+    held = type.__dict__["__dict__"].__get__(kind)
+    if not any(name in held for name in _WORDS):
+        return False
+    package = _module(kind).partition(".")[0]
+    if package == "builtins" or package in sys.stdlib_module_names or package in _PACKAGES:
+        return False
+    file = getattr(sys.modules.get(package), "__file__", None)
+    return not any(each in str(file) for each in _SITE)
+
+
+def _bases(kind: type) -> tuple[type, ...]:
+    found: tuple[type, ...] = type.__dict__["__mro__"].__get__(kind)
+    return found
+
+
+def _name(kind: type) -> str:
+    return str(type.__dict__["__qualname__"].__get__(kind))
+
+
+def _module(kind: type) -> str:
+    found = type.__dict__["__module__"].__get__(kind)
+    return found if type(found) is str else ""
 
 
 def _familiar(frame: FrameType) -> bool:

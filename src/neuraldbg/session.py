@@ -15,13 +15,12 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
-import time
 import traceback
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg import answers
+from neuraldbg import answers, clocks
 from neuraldbg.capture import Capture
 from neuraldbg.capture.checks import check
 from neuraldbg.capture.snapshots import Snapshots
@@ -32,6 +31,7 @@ from neuraldbg.detect.watch import Watch
 from neuraldbg.errors import AttachError, ConfigError, TrainingHalted
 from neuraldbg.explain import diagnose, trace
 from neuraldbg.nouns import Diagnosis, Outcome, RunInfo, Unjudged
+from neuraldbg.raised import words_of
 from neuraldbg.ranks import own_rank
 from neuraldbg.record import Recorder, RingBuffer, RunName, ring_bytes
 from neuraldbg.show.notebook import Shown
@@ -141,15 +141,16 @@ class NeuralDbg(Shown):
             state = "runs already" if self._running else "has ended; make a new NeuralDbg to watch again"
             message = f"this session {state}"
             raise AttachError(message)
-        self._info = replace(self._info, started=time.time())
+        self._info = replace(self._info, started=clocks.now())
         self._recorder = Recorder(
             self._wanted, self.settings.record, self._info, rank=own_rank().rank, pull=self._capture.deliver_late
         )
         self._running = True
         try:
             self._capture.start()
-            if self._model is not None:
-                self._capture.models.watch(self._model)
+            model, self._model = self._model, None  # it lives as long as the program holds it
+            if model is not None:
+                self._capture.models.watch(model)
                 self._attach_snapshots()
         except BaseException:
             self.stop()
@@ -392,7 +393,7 @@ def _outcome(error: BaseException | None) -> Outcome:
     every = traceback.extract_tb(error.__traceback__)
     frames = [frame for frame in every if not _foreign(frame.filename)] or every  # the user's own line
     where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    return Outcome("raised", "".join(traceback.format_exception_only(error)).strip(), where)
+    return Outcome("raised", words_of(error), where)
 
 
 def _foreign(file: str) -> bool:

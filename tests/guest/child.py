@@ -12,6 +12,7 @@ import importlib
 import importlib.machinery
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -227,10 +228,15 @@ def _as_python_tells(error: BaseException) -> int:
         sys.__excepthook__(type(broken), broken, broken.__traceback__)
         sys.stderr.write("\nOriginal exception was:\n")
         sys.__excepthook__(type(error), error, error.__traceback__)
-    if isinstance(error, KeyboardInterrupt):
-        sys.excepthook = lambda *_: None
-        raise KeyboardInterrupt
-    return 1
+    return _interrupted() if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _interrupted() -> int:
+    """Have the process end by SIGINT behind its exit handlers, as the interpreter does after it has told of it."""
+    from neuraldbg.cli import _signals
+
+    _signals.at_exit(signal.SIGINT)
+    return 130
 
 
 def _lift_our_frames(error: BaseException) -> None:

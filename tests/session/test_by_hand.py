@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import cProfile
+import pstats
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +16,8 @@ from neuraldbg import NeuralDbg
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from torch import Tensor
 
 STEPS, RATE = 60, 0.1
 
@@ -204,3 +208,86 @@ def test_an_optimizer_of_another_model_does_not_hide_steps_by_hand() -> None:
             under_no_grad(task)
     assert dbg.steps == 12
     assert not other.state
+
+
+def test_a_gan_by_hand() -> None:
+    """Two models are updated by turns, without an optimizer: a round is one step, and both are followed."""
+    torch.manual_seed(0)
+    g = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
+    d = nn.Sequential(nn.Linear(1, 8), nn.LeakyReLU(), nn.Linear(8, 1))
+
+    def update(net: nn.Module) -> None:
+        with torch.no_grad():
+            for p in net.parameters():
+                assert p.grad is not None
+                p.sub_(0.05 * p.grad)
+        net.zero_grad()
+
+    with NeuralDbg(discover=True, overhead=None, probes=False) as dbg:
+        for _ in range(30):
+            fake = g(torch.randn(16, 2))
+            d.zero_grad()
+            (
+                nn.functional.softplus(d(fake.detach())) + nn.functional.softplus(-d(torch.randn(16, 1)))
+            ).mean().backward()
+            update(d)
+            g.zero_grad()
+            nn.functional.softplus(-d(fake)).mean().backward()
+            update(g)
+
+    record = dbg.record()
+    assert dbg.steps == 30
+    assert record.info.coverage["errors"] == 0
+    assert record.info.coverage["backwards"] == 60
+    assert record.info.coverage["never_fired"] == []
+    assert len(record.info.models) == 2
+    updates = [i for i, site in enumerate(record.layout.sites) if site.kind == "update"]
+    assert {record.layout.sites[i].module.partition(".")[0] for i in updates} >= {"d"}
+
+
+@pytest.mark.budget
+def test_a_light_step_by_hand_costs_little() -> None:
+    """Counted in calls of functions, which no load of the machine changes: there were 1,031."""
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 1))
+    x = torch.randn(16, 8)
+
+    def step() -> None:
+        model(x).pow(2).mean().backward()
+        with torch.no_grad():
+            for p in model.parameters():
+                p.sub_(0.01 * p.grad)
+                p.grad = None
+
+    def calls(n: int) -> float:
+        profile = cProfile.Profile()
+        profile.enable()
+        for _ in range(n):
+            step()
+        profile.disable()
+        return pstats.Stats(profile).total_calls / n  # type: ignore[attr-defined]
+
+    bare = calls(50)
+    with NeuralDbg(model, overhead=0.0001, settings={"capture": {"allowance_s": 0.0}}) as dbg:
+        for _ in range(70):
+            step()
+        watched = calls(50)
+
+    assert dbg.steps == 120
+    assert watched - bare < 600
+
+
+def test_what_is_said_of_function_transforms() -> None:
+    net = nn.Linear(3, 1)
+    params = {name: p.detach() for name, p in net.named_parameters()}
+    x = torch.randn(8, 3)
+
+    def loss(params: dict[str, Tensor]) -> Tensor:
+        return torch.func.functional_call(net, params, (x,)).pow(2).mean()
+
+    with NeuralDbg(discover=True) as dbg:
+        for _ in range(40):
+            grads = torch.func.grad(loss)(params)
+            params = {name: p - 0.1 * grads[name] for name, p in params.items()}
+
+    assert "Modules were called 40 times inside of a function transform" in dbg.diagnose().summary
+    assert "no backward pass" in dbg.diagnose().summary

@@ -392,6 +392,8 @@ static PyMethodDef methods[] = {
     {"loss", loss, METH_O, loss_doc},
     {"finite_gradient", finite_gradient, METH_O, finite_gradient_doc},
     {"stand", (PyCFunction)(void (*)(void))stand, METH_FASTCALL, stand_doc},
+    {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL, call_doc},
+    {"mark", (PyCFunction)(void (*)(void))mark, METH_FASTCALL, mark_doc},
     {"find_gradients", (PyCFunction)(void (*)(void))find_gradients, METH_FASTCALL, find_gradients_doc},
     {"hook", (PyCFunction)(void (*)(void))hook, METH_FASTCALL, hook_doc},
     {"meet", (PyCFunction)(void (*)(void))meet, METH_FASTCALL, meet_doc},

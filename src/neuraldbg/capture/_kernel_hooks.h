@@ -80,20 +80,31 @@ static PyObject *loss(PyObject *self, PyObject *x) {
 
 /* ---------------------------------------------------------------- tensors of a plan */
 
+/* A new reference to the tensor that one of a tuple of weak references names, NULL where it is gone: no plan keeps a
+   tensor alive. */
+static PyObject *named(PyObject *refs, Py_ssize_t i) {
+    PyObject *ref = PyTuple_GetItem(refs, i);
+    PyObject *x = ref ? PyWeakref_GetObject(ref) : NULL;
+    if (!x || x == Py_None) return NULL;
+    Py_INCREF(x);
+    return x;
+}
+
 /* Whether n tensors of a tuple lie where a plan over them says, at that size, and their memory is still there. */
 static int stand_all(const Entry *plan, PyObject *tensors, Py_ssize_t n) {
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *x = PyTuple_GetItem(tensors, i);
+        PyObject *x = named(tensors, i);
         Memory memory;
-        if (!memory_at(x, &memory) || memory.address != plan[i].address || memory.numel != plan[i].numel ||
-            memory.code != plan[i].dtype)
-            return 0;
+        int stands = x && memory_at(x, &memory) && memory.address == plan[i].address &&
+                     memory.numel == plan[i].numel && memory.code == plan[i].dtype;
+        Py_XDECREF(x);
+        if (!stands) return 0;
     }
     return 1;
 }
 
 PyDoc_STRVAR(stand_doc, "stand(plan, tensors)\n--\n\n"
-"Whether the tensors of a tuple lie where a plan over them says, at that size.");
+"Whether the tensors that a tuple of weak references names lie where a plan over them says, at that size.");
 
 static PyObject *stand(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     (void)self;
@@ -144,13 +155,14 @@ static PyObject *finite_gradient(PyObject *self, PyObject *x) {
     return PyBool_FromLong(s.nonfinite == 0);
 }
 
-/* Puts the addresses of the gradients of the tensors of a tuple into a plan, 0 for none. Returns a tuple that holds the
+/* Puts the addresses of the gradients of the tensors that a tuple of weak references names into a plan, 0 for none. Returns a tuple that holds the
    gradients, NULL where one is not as the plan says. */
 static PyObject *find_all(Entry *plan, PyObject *tensors, Py_ssize_t n) {
     PyObject *all = PyTuple_New(n);
     for (Py_ssize_t i = 0; all && i < n; i++) {
-        PyObject *held;
-        plan[i].address = gradient_of(PyTuple_GetItem(tensors, i), plan[i].numel, plan[i].dtype, &held);
+        PyObject *held = NULL, *x = named(tensors, i);
+        plan[i].address = x ? gradient_of(x, plan[i].numel, plan[i].dtype, &held) : -1;
+        Py_XDECREF(x);
         if (held) PyTuple_SetItem(all, i, held);
         if (plan[i].address == -1) Py_CLEAR(all);
     }
@@ -158,7 +170,7 @@ static PyObject *find_all(Entry *plan, PyObject *tensors, Py_ssize_t n) {
 }
 
 PyDoc_STRVAR(find_gradients_doc, "find_gradients(plan, tensors)\n--\n\n"
-"Put the addresses of the gradients of the tensors of a tuple into a plan, 0 for none. Returns the gradients, to be held\n"
+"Put the addresses of the gradients of the tensors that weak references name into a plan, 0 for none. Returns the gradients, to be held\n"
 "while they are read; None where one is not contiguous, or not of the size and dtype in the plan.");
 
 static PyObject *find_gradients(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
@@ -171,6 +183,34 @@ static PyObject *find_gradients(PyObject *self, PyObject *const *args, Py_ssize_
     if (held) return held;
     if (PyErr_Occurred()) return NULL;
     Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(mark_doc, "mark(x, count)\n--\n\n"
+"Return where a contiguous tensor lies and the bytes of some of its values, evenly spaced. None for any other.");
+
+static PyObject *mark(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    if (wrong(nargs, 2, "mark")) return NULL;
+    int64_t count = whole(args[1]);
+    char values[8 * 64];
+    Memory memory;
+    if (PyErr_Occurred()) return NULL;
+    if (!plainly() || !memory_at(args[0], &memory) || !memory.contiguous || memory.numel <= 0 || !memory.address) {
+        if (!forgive()) return NULL;
+        Py_RETURN_NONE;
+    }
+    size_t size = memory.code == FLOAT64 ? 8 : memory.code == BFLOAT16 || memory.code == FLOAT16 ? 2 : 4;
+    if (count > 64) count = 64;
+    if (count > memory.numel) count = memory.numel;
+    int64_t step = memory.numel / (count > 0 ? count : 1);
+    for (int64_t i = 0; i < count; i++)
+        memcpy(values + (size_t)i * size, (const char *)(intptr_t)memory.address + (size_t)(i * step) * size, size);
+    PyObject *at = PyLong_FromLongLong(memory.address);
+    PyObject *held = PyBytes_FromStringAndSize(values, (Py_ssize_t)((size_t)count * size));
+    PyObject *found = at && held ? PyTuple_Pack(2, at, held) : NULL;
+    Py_XDECREF(at);
+    Py_XDECREF(held);
+    return found;
 }
 
 /* ---------------------------------------------------------------- the gradient at an output */

@@ -8,6 +8,44 @@
 
 /* ---------------------------------------------------------------- the model is called */
 
+/* A weak reference to an object of the program, or the object itself where there is none: a number, a list. */
+static PyObject *weakly(PyObject *x) {
+    PyObject *ref = PyWeakref_NewRef(x, NULL);
+    if (ref) return ref;
+    PyErr_Clear();
+    Py_INCREF(x);
+    return x;
+}
+
+/* What a call is told by after all, if it turns out odd: (model, module, args, kwargs). It keeps neither the module nor
+   the batch alive: a program may let go of either before the step is over. */
+static PyObject *call_of(PyObject *model, PyObject *module, PyObject *args, PyObject *kwargs) {
+    Py_ssize_t n = PyTuple_Size(args), place = 0;
+    PyObject *key, *value, *root = weakly(module), *given = PyTuple_New(n), *named = PyDict_New();
+    for (Py_ssize_t i = 0; given && i < n; i++) PyTuple_SetItem(given, i, weakly(PyTuple_GetItem(args, i)));
+    int good = given && named;
+    while (good && PyDict_Next(kwargs, &place, &key, &value)) {
+        PyObject *held = weakly(value);
+        good = !PyDict_SetItem(named, key, held);
+        Py_DECREF(held);
+    }
+    PyObject *seen = good ? PyTuple_Pack(4, model, root, given, named) : NULL;
+    Py_DECREF(root);
+    Py_XDECREF(given);
+    Py_XDECREF(named);
+    return seen;
+}
+
+PyDoc_STRVAR(call_doc, "call(model, module, args, kwargs)\n--\n\n"
+"Return the parts of a call with weak references in the place of what can have one.");
+
+static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
+    (void)self;
+    if (wrong(nargs, 4, "call")) return NULL;
+    if (!PyTuple_Check(args[2]) || !PyDict_Check(args[3])) return PyErr_Format(PyExc_TypeError, "no arguments of a call");
+    return call_of(args[0], args[1], args[2], args[3]);
+}
+
 PyDoc_STRVAR(glance_doc, "glance(module, args, kwargs)\n--\n\n"
 "Take an outermost call of a watched model in a light step. False where Python is to do it.");
 
@@ -18,8 +56,9 @@ static PyObject *light_glance(PyObject *object, PyObject *const *args, Py_ssize_
     PyObject *models = self->models;
     Py_INCREF(models);
     PyObject *at = PyLong_FromVoidPtr(args[0]); /* by identity: a module may hash and compare itself in its own way */
-    PyObject *pair = at ? PyDict_GetItemWithError(models, at) : NULL; /* (module, model) */
-    int same = pair && PyTuple_Check(pair) && PyTuple_Size(pair) == 2 && PyTuple_GetItem(pair, 0) == args[0];
+    PyObject *pair = at ? PyDict_GetItemWithError(models, at) : NULL; /* (weak reference to a module, model) */
+    int same = pair && PyTuple_Check(pair) && PyTuple_Size(pair) == 2 &&
+               PyWeakref_GetObject(PyTuple_GetItem(pair, 0)) == args[0];
     PyObject *model = same ? PyTuple_GetItem(pair, 1) : NULL;
     Py_XINCREF(model);
     Py_XDECREF(at);
@@ -32,7 +71,7 @@ static PyObject *light_glance(PyObject *object, PyObject *const *args, Py_ssize_
         Py_RETURN_FALSE;
     }
     if (graded == Py_True) {
-        PyObject *seen = PyTuple_Pack(4, model, args[0], args[1], args[2]);
+        PyObject *seen = call_of(model, args[0], args[1], args[2]);
         if (!seen) PyErr_Clear(); /* no memory */
         forget_seen(self);
         self->seen = seen;
@@ -156,7 +195,7 @@ static PyObject *light_ends(PyObject *object, PyObject *const *args, Py_ssize_t 
 
 PyDoc_STRVAR(enter_doc, "enter(opt, stream, models, few, few_tensors, all, all_tensors, taken, last, owner, size)\n--\n\n"
 "Take the steps of an optimizer from now on, `taken` so far, the last at `last`. `opt` is a weak reference, `models` the\n"
-"pairs (module, model) by the identity of the modules that are called, `few` and `all` are plans over tensors, which\n"
+"pairs (weak reference to a module, model) by the identity of the modules that are called, `few` and `all` are plans over tensors, which\n"
 "`owner` holds; the optimizer has `size` tensors.");
 
 static PyObject *light_enter(PyObject *object, PyObject *args) {

@@ -7,7 +7,7 @@ the same is done tensor by tensor.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -15,11 +15,17 @@ from torch import Tensor
 
 from neuraldbg.capture import elsewhere, memory, op
 from neuraldbg.capture.kernel import CODES, dense, native
+from neuraldbg.capture.program_objects import is_a
+from neuraldbg.capture.weak_references import TensorRef, named
 
 if TYPE_CHECKING:
+    import weakref
     from collections.abc import Sequence
 
     import numpy.typing as npt
+
+    Refs: TypeAlias = tuple[weakref.ref[Tensor], ...]
+    """The tensors of a plan: who steps them holds them, and no plan does."""
 
 _ALIGNED = 8
 """Bytes: samples of float64 and float32 lie in one buffer."""
@@ -28,7 +34,7 @@ _ALIGNED = 8
 class Item(NamedTuple):
     """A tensor to read: ``plain`` ones only."""
 
-    tensor: Tensor
+    tensor: Tensor | weakref.ref[Tensor]
     row: int
     cap: int
     """Elements to read at most, 0 for all."""
@@ -44,9 +50,17 @@ def plain(x: Tensor) -> bool:
     return held is not None and not elsewhere.lies(held) and dense(held)
 
 
-def _held(x: Tensor) -> Tensor:
+def _there(x: Tensor | weakref.ref[Tensor]) -> Tensor:
+    return x if is_a(x, Tensor) else named(x)  # type: ignore[arg-type]
+
+
+def _weak(x: Tensor | weakref.ref[Tensor]) -> weakref.ref[Tensor]:
+    return TensorRef(x) if is_a(x, Tensor) else x  # type: ignore[return-value]
+
+
+def _held(x: Tensor | weakref.ref[Tensor]) -> Tensor:
     """Return what was ``plain`` of ``x``. RuntimeError where it is so no more."""
-    held = memory.local(x)
+    held = memory.local(_there(x))
     if held is None:
         raise RuntimeError("its memory cannot be looked at any more")
     return held
@@ -60,9 +74,9 @@ class Samples:
     """
 
     def __init__(self, items: Sequence[Item], updates: Sequence[int], rows: op.Rows) -> None:
-        self._items, self._rows = list(items), rows
-        self._changes = [Item(i.tensor, row, i.cap) for i, row in zip(items, updates, strict=True)]
-        self._tensors = tuple(item.tensor for item in items)
+        self._tensors = tuple(_weak(item.tensor) for item in items)
+        self._items, self._rows = [Item(x, i.row, i.cap) for x, i in zip(self._tensors, items, strict=True)], rows
+        self._changes = [Item(i.tensor, row, i.cap) for i, row in zip(self._items, updates, strict=True)]
         self._places = self._where()
         ends = np.cumsum([_kept(item) for item in items], dtype=np.int64)
         self._offsets = [0, *ends[:-1].tolist()] if len(ends) else []
@@ -78,7 +92,7 @@ class Samples:
         """Whether one buffer holds what was taken, and the other what was left by the step before that."""
 
     @property
-    def plans(self) -> tuple[tuple[int, int, int, int], tuple[Tensor, ...]]:
+    def plans(self) -> tuple[tuple[int, int, int, int], Refs]:
         """What native code reads by turns: the addresses of two plans before a step and two after it; the tensors."""
         (before, after), (before_, after_) = self._addresses
         return (before, before_, after, after_), self._tensors
@@ -89,13 +103,13 @@ class Samples:
         """
         if native is not None and native.stand(self._addresses[0][0], self._tensors):
             return True
-        if not all(plain(tensor) for tensor in self._tensors):
+        if not all(plain(named(ref)) for ref in self._tensors):
             return False
         places = self._where()
         if places == self._places:
             return True
         n = len(self._tensors)
-        dtypes = [CODES.get(tensor.dtype, -1) for tensor in self._tensors]
+        dtypes = [CODES.get(named(ref).dtype, -1) for ref in self._tensors]
         if places[n:] != self._places[n:] or dtypes != self._before[0][:, 1].tolist():
             return False
         self._places = places
@@ -174,20 +188,20 @@ class Gradients:
     within some steps.
     """
 
-    def __init__(self, tensors: Sequence[Tensor], addresses: Sequence[int], cap: int) -> None:
-        self.tensors = tuple(tensors)
+    def __init__(self, tensors: Sequence[Tensor | weakref.ref[Tensor]], addresses: Sequence[int], cap: int) -> None:
+        self.tensors = tuple(_weak(x) for x in tensors)
         self._turn = 0
         self._plan = np.zeros((len(self.tensors), 6), np.int64)
         if self.tensors:
-            self._plan[:, 1] = [CODES[tensor.dtype] for tensor in self.tensors]
+            self._plan[:, 1] = [CODES[named(ref).dtype] for ref in self.tensors]
             self._plan[:, 2] = [_held(tensor).numel() for tensor in self.tensors]
             self._plan[:, 3] = cap
             self._plan[:, 4] = addresses
         self._address = int(self._plan.ctypes.data)
 
     @property
-    def plan(self) -> tuple[int, tuple[Tensor, ...]]:
-        """The address of the plan, and the tensors: both hold while this lives."""
+    def plan(self) -> tuple[int, Refs]:
+        """The address of the plan, which holds while this lives, and the tensors."""
         return self._address, self.tensors
 
     def read(self) -> tuple[float, float] | None:
@@ -201,7 +215,7 @@ class Gradients:
             return None
         held = native.find_gradients(self._address, self.tensors)  # another thread may clear them while they are read
         if held is None:
-            held = [x.grad for x in self.tensors]
+            held = [named(ref).grad for ref in self.tensors]
             kinds = self._plan[:, 1:3].tolist()
             addresses = [_address(x, code, numel) for x, (code, numel) in zip(held, kinds, strict=True)]
             if -1 in addresses:
@@ -213,7 +227,7 @@ class Gradients:
 
     def outdated(self) -> bool:
         """Whether a tensor is of another size or dtype than it was."""
-        now = [(memory.local(tensor), CODES.get(tensor.dtype, -1)) for tensor in self.tensors]
+        now = [(memory.local(x), CODES.get(x.dtype, -1)) for x in map(named, self.tensors)]
         return bool(self._plan[:, 1:3].tolist() != [[code, x.numel() if x is not None else -1] for x, code in now])
 
     def missing(self) -> list[int]:
@@ -265,7 +279,7 @@ def _count(item: Item) -> int:
 
 
 def _kept(item: Item) -> int:
-    size = _count(item) * (8 if item.tensor.dtype is torch.float64 else 4)
+    size = _count(item) * (8 if _there(item.tensor).dtype is torch.float64 else 4)
     return -(-size // _ALIGNED) * _ALIGNED
 
 
@@ -282,7 +296,7 @@ def _replace(flat: Tensor, item: Item, rows: op.Rows) -> None:
 
 
 def _change(before: npt.NDArray[np.uint8], now: npt.NDArray[np.uint8], item: Item) -> float:
-    kind = np.float64 if item.tensor.dtype is torch.float64 else np.float32
+    kind = np.float64 if _there(item.tensor).dtype is torch.float64 else np.float32
     size = _count(item) * np.dtype(kind).itemsize
     if np.array_equal(before[:size], now[:size]):
         return 0.0

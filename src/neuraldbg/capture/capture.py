@@ -178,7 +178,7 @@ class Capture:
         with self.owner.asked(_ASKED_S) as still:
             try:
                 if still:
-                    self._close_open()
+                    self._close_open(asked=True)
                 self._tell_light()
             finally:
                 self.delivery.deliver(wait=still)  # no device is asked but by the thread that trains
@@ -203,9 +203,9 @@ class Capture:
         self.light.leave()
         self._close_open(calling)
 
-    def _close_open(self, calling: bool = False) -> None:
+    def _close_open(self, calling: bool = False, *, asked: bool = False) -> None:
         self._patches.follow_imports()
-        if self._pending or self.unhooked.ended(calling=calling):
+        if self._pending or self.unhooked.ended(calling=calling, asked=asked):
             self._close()
 
     def _close_unstepped(self) -> None:

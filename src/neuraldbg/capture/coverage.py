@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-
 from neuraldbg.capture import memory
 from neuraldbg.capture.params import FROZEN
-from neuraldbg.capture.program_objects import closed, is_a
+from neuraldbg.capture.program_objects import closed
 from neuraldbg.capture.stream import made
 
 if TYPE_CHECKING:
     from neuraldbg.capture.capture import Capture
     from neuraldbg.capture.hooks import HookManager
-
-_FUSED = (nn.TransformerEncoderLayer, nn.TransformerEncoder)
 
 
 def coverage(capture: Capture, *, recompiled: bool, packed: bool) -> dict[str, Any]:
@@ -38,6 +33,7 @@ def coverage(capture: Capture, *, recompiled: bool, packed: bool) -> dict[str, A
         "passes": hooks.passes,
         "graded": models.graded,
         "reached": models.committed,
+        "transformed": models.transformed,
     }
 
 
@@ -51,13 +47,12 @@ def _made(capture: Capture) -> int:
 
 
 def _notes(hooks: HookManager, *, recompiled: bool, packed: bool) -> list[str]:
-    modules = list(hooks.modules.values())
     notes = []
     if hooks.table.full:
         notes.append("more sites than the table holds: the last ones are not read")
-    if hooks.hooked and any(is_a(module, _FUSED) for module in modules):
+    if hooks.hooked and hooks.fused:
         notes.append("hooks switch off the fused fast path of TransformerEncoderLayer in evaluation")
-    if any(is_a(module, torch.jit.ScriptModule) for module in modules):
+    if hooks.scripted:
         notes.append("TorchScript modules take no hooks: of their layers only parameters and gradients are read")
     if recompiled:
         notes.append("compiled code was compiled again so that it could be watched")
@@ -88,12 +83,12 @@ def _unread(capture: Capture) -> dict[str, str]:
 def _of_memory(capture: Capture) -> list[str]:
     """Say which tensors are read by part, and which could not be read."""
     hooks, params = capture.hooks, capture.params
-    parts = sum(1 for w in params.by_id.values() if memory.is_part(w.ref))
+    parts = sum(1 for w in params.all() if w.part)
     addends = memory.some(sorted(params.addends))
     known = _unread(capture)
     rest = hooks.table.unread.told(("parameters", FROZEN, "gradients", "outputs", "losses"))
     return [
-        *([f"read by shard: this rank's part of {parts} of {len(params.by_id)} parameters"] if parts else []),
+        *([f"read by shard: this rank's part of {parts} of {len(params.all())} parameters"] if parts else []),
         *([f"read by shard: this rank's addend of the gradients of {addends}"] if addends else []),
         *(f"{what} {reason}" for what, reason in rest.items() if what not in known),
     ]

@@ -16,6 +16,7 @@ from neuraldbg.capture import elsewhere, op
 from neuraldbg.capture.device import DeviceTable
 from neuraldbg.capture.device_many import Many
 from neuraldbg.capture.late import Awaited
+from neuraldbg.capture.weak_references import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from neuraldbg.capture.table import Raw
+    from neuraldbg.capture.weak_references import TensorRef
 
 ELEMENTS_A_SECOND = 1e11
 """What a device reads at least: 400 GB/s of float32. Not measured by us."""
@@ -33,15 +35,17 @@ class DeviceNorm:
     0 for all.
     """
 
-    def __init__(self, tensors: list[Tensor], cap: int) -> None:
+    def __init__(self, tensors: list[TensorRef], cap: int) -> None:
         self.tensors, self.cap = tensors, cap
-        self._table = DeviceTable(tensors[0].device, len(tensors))
-        self._many = Many(self._table, tensors, range(len(tensors)), [cap] * len(tensors))
+        like = [named(ref) for ref in tensors]
+        self.device = like[0].device
+        self._table = DeviceTable(self.device, len(tensors))
+        self._many = Many(self._table, like, range(len(tensors)), [cap] * len(tensors))
         self._turn = 0
 
     def read(self) -> Tensor | None:
         """Queue the reading. Returns what ``squares`` is to be told when it has arrived, None if there is nothing."""
-        grads, _ = elsewhere.gradients(self.tensors)
+        grads, _ = elsewhere.gradients([named(ref) for ref in self.tensors])
         there = [grad for grad in grads if grad is not None]
         if not there:
             return None

@@ -12,6 +12,7 @@ from neuraldbg.capture.device_many import Many
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
     from neuraldbg.capture.device import DeviceTable
     from neuraldbg.capture.params import Watched
@@ -28,14 +29,17 @@ class OnDevice:
         self.members = members
         self.gradient_rows = _rows([w.grad for w in members])
         rows, updates = _rows([w.param for w in members]), _rows([w.update for w in members])
-        tensors = self._tensors = [w.ref for w in members]
-        self._device = members[0].ref.device
+        tensors = self._tensors()
+        self._device = tensors[0].device
         self._layouts = [layout(x) for x in tensors]
         self._table = table
         self.rows = rows
         self._weights = Many(table, tensors, rows, caps, updates)
         whole = 0 if table.kind == "triton" else most
         self._gradients = Many(table, tensors, self.gradient_rows, [whole] * len(members))
+
+    def _tensors(self) -> list[Tensor]:
+        return [w.ref for w in self.members]
 
     def holds(self) -> bool:
         """Whether the parameters still lie where and as they did."""
@@ -46,13 +50,13 @@ class OnDevice:
 
     def read_weights(self) -> None:
         """Read the weights, and keep what is read for the update."""
-        self._weights.observe(self._tensors)
+        self._weights.observe(self._tensors())
 
     def read_gradients(self) -> list[Watched]:
         """Read the gradients. Returns the parameters whose gradient cannot be read with the others: it is sparse,
         spread over devices, expanded.
         """
-        grads, odd = elsewhere.gradients(self._tensors)
+        grads, odd = elsewhere.gradients(self._tensors())
         for w, grad in zip(self.members, grads, strict=True):
             w.had_grad |= grad is not None
         self._gradients.observe(grads)
@@ -60,7 +64,7 @@ class OnDevice:
 
     def compare(self) -> None:
         """Read what the step has changed."""
-        self._weights.compare(self._tensors)
+        self._weights.compare(self._tensors())
 
     def forget(self) -> None:
         """What is kept says nothing of the step to come."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
-import time
 import types
 import warnings
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from neuraldbg import clocks
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.own_code import installed
 from neuraldbg.capture.program_objects import bases, class_member, kind_name, label, members, package_of
@@ -69,7 +69,7 @@ class Bench:
     kept: set[str] = field(default_factory=set)
     """Inputs that are left as they are, since the model cannot be called with others: lengths must be sorted."""
     seconds: float = SECONDS
-    began: float = field(default_factory=time.perf_counter)
+    began: float = field(default_factory=clocks.perf_counter)
 
     @property
     def rows(self) -> int:
@@ -132,7 +132,7 @@ class Bench:
         return [x for x in found if x is not None]
 
     def _hurry(self) -> None:
-        if time.perf_counter() - self.began > self.seconds:
+        if clocks.perf_counter() - self.began > self.seconds:
             raise TooLong("it takes too long")
 
     def _run(self, change: Callable[[str, Tensor], Tensor] | None, seed: int = SEED, *, graded: bool = False) -> Any:

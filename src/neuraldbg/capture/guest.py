@@ -13,12 +13,12 @@ import sys
 import traceback
 import weakref
 from threading import get_ident
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 
 from neuraldbg.capture.tensor_kinds import unheard
+from neuraldbg.clocks import perf_counter
 from neuraldbg.errors import TrainingHalted
 from neuraldbg.forks import tell_children
 from neuraldbg.raised import passes

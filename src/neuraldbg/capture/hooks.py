@@ -23,6 +23,7 @@ from neuraldbg.capture.program_objects import class_member, is_a, name_of, note_
 from neuraldbg.capture.table import Table
 from neuraldbg.capture.tensor_kinds import silently
 from neuraldbg.capture.traced import Edge, Graph
+from neuraldbg.capture.weak_references import Modules
 from neuraldbg.config import CaptureSettings
 from neuraldbg.errors import AttachError
 from neuraldbg.nouns import Layer, Site, column
@@ -37,6 +38,7 @@ Trail: TypeAlias = "Callable[[str, nn.Module, Any, Any], None]"
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 DEFAULT_LAYERS = (nn.Linear, nn.Conv2d, nn.LayerNorm, nn.Embedding)
 """What a HookManager used by hand reports, as Neural Observer's does."""
+_FUSED = (nn.TransformerEncoderLayer, nn.TransformerEncoder)
 ROWS = 16_384
 _UNITS_EVERY = 4
 """Steps between two readings of the units' activity, after the first window of steps."""
@@ -100,16 +102,19 @@ class HookManager:
         self.called: dict[str, None] = {}
         """Paths of the layers that fired, in order of first call."""
         self.layers: dict[str, Layer] = {}
-        self.modules: dict[str, nn.Module] = {}
         self.probes: dict[str, Probe] = {}
         self.direct: dict[int, Told] = {}
         """Whom the stand-in for ``Module.__call__`` tells of an output, by the identity of the module, in the place of
         hooks: torch takes longer to call one than it takes to read."""
+        direct = self.direct  # a module that dies takes its reader along: another may get its identity
+        self.modules = Modules(lambda key: direct.pop(key, None))
+        self.fused = self.scripted = False
+        """Whether a layer has a fused path that hooks switch off, and whether one is of TorchScript."""
         self._handles: list[OwnHook | RemovableHandle] = []
         self._edges: list[_Placed] = []
         self._report = layers
         self._param_grads = param_grads
-        self._attached: set[int] = set()
+        self._attached: list[weakref.ref[nn.Module]] = []
         self._lifted = False
         self._listens = False
         """Whether outputs are read directly."""
@@ -124,13 +129,13 @@ class HookManager:
             message = f"expected a torch.nn.Module, got {name_of(model)}"
             raise AttachError(message)
         root = wraps(model)
-        if id(root) in self._attached:
+        if any(edge() is root for edge in self._attached):
             message = f"{name_of(root)} is attached already; detach() it first"
             raise AttachError(message)
-        self._attached.add(id(root))
+        self._attached = [known for known in self._attached if known() is not None] + [weakref.ref(root)]
         scripted = is_a(root, torch.jit.ScriptModule) or not hookable(type(root))  # takes no hooks
         edges = [] if scripted else [_Placed(root, Edge(self.graph, opens=opens)) for opens in (True, False)]
-        self._edges += edges
+        self._edges = [edge for edge in self._edges if not edge.gone] + edges
         if edges and not self._lifted:
             edges[0].put()
         name = name or name_of(root)
@@ -143,41 +148,43 @@ class HookManager:
             edges[1].put()
         return self
 
-    def sync(self, root: nn.Module, prefix: str, name: str) -> tuple[dict[str, nn.Module], list[nn.Module]]:
-        """Attach layers that are new in a model, drop those that are gone. Returns both; a replaced one is in each."""
+    def sync(self, root: nn.Module, prefix: str, name: str) -> tuple[dict[str, nn.Module], list[str]]:
+        """Attach layers that are new in a model, drop those that are gone. Returns both, the latter by path; a replaced
+        one is in each.
+        """
         now = {
             _joined(prefix, strip(path)) or (name if not children(module) else ""): module
             for path, module in walk(root)
         }
         mine = [path for path, layer in self.layers.items() if layer.model == name]
-        gone = [path for path in mine if self.modules[path] is not now.get(path)]
-        dropped = [self.modules[path] for path in gone]
-        for path, module in zip(gone, dropped, strict=True):
-            self._forget(path, module)
+        gone = [path for path in mine if now.get(path) is None or self.modules.get(path) is not now[path]]
+        for path in gone:
+            self._forget(path)
         added = {path: module for path, module in now.items() if path not in self.layers}
         for path, module in added.items():
             self._add(path, module, name)
-        return added, dropped
+        return added, gone
 
-    def drop(self, name: str) -> list[nn.Module]:
-        """Take all hooks off a model. Returns its modules; their rows stay, and are not read any more."""
+    def drop(self, name: str) -> list[str]:
+        """Take all hooks off a model. Returns the paths of its layers; their rows stay, and are not read any more."""
         mine = [path for path, layer in self.layers.items() if layer.model == name]
-        modules = [self.modules[path] for path in mine]
-        for path, module in zip(mine, modules, strict=True):
-            self._forget(path, module)
-        roots = {id(module) for module in modules}
-        for edge in [edge for edge in self._edges if id(edge.root) in roots]:
+        roots = {id(module) for path in mine if (module := self.modules.get(path)) is not None}
+        for path in mine:
+            self._forget(path)
+        for edge in [edge for edge in self._edges if edge.key in roots]:
             edge.take_off()
             self._edges.remove(edge)
-        self._attached -= roots
-        return modules
+        self._attached = [known for known in self._attached if id(known()) not in roots]
+        return mine
 
-    def _forget(self, path: str, module: nn.Module) -> None:
+    def _forget(self, path: str) -> None:
+        module = self.modules.get(path)
         del self.layers[path], self.modules[path]
         self.called.pop(path, None)
         probe = self.probes.pop(path, None)
-        if self.direct.pop(id(module), probe) is not probe:  # others listen to it, too
-            for other in [other for other in self.probes if self.modules[other] is module]:
+        told = self.direct.pop(id(module), probe) if module is not None else probe
+        if module is not None and told is not probe:  # others listen to it, too
+            for other in [other for other in self.probes if self.modules.get(other) is module]:
                 self._tell(module, self.probes[other])
         if probe is not None and probe.removable is not None:
             probe.removable.remove()
@@ -223,7 +230,9 @@ class HookManager:
 
     def _hear(self, path: str, probe: Probe) -> None:
         """Read the outputs of a layer, while nothing is compiled."""
-        module = self.modules[path]
+        module = self.modules.get(path)
+        if module is None:  # gone
+            return
         if _called_as_torch_does(module):
             self._take_off(probe)
             self._tell(module, probe)
@@ -284,7 +293,9 @@ class HookManager:
         return anything_compiled()
 
     def _put(self, path: str, probe: Probe) -> None:
-        module = self.modules[path]
+        module = self.modules.get(path)
+        if module is None:  # gone
+            return
         self.hooked = True
         if probe.removable is None:
             probe.removable = add_hook(module, "_forward_hooks", probe)
@@ -348,6 +359,8 @@ class HookManager:
             return
         self.layers[path] = layer_of(path, module, model)
         self.modules[path] = module
+        self.fused |= is_a(module, _FUSED)
+        self.scripted |= is_a(module, torch.jit.ScriptModule)
         if is_a(module, _CONTAINERS) or (not path and children(module)):
             return
         if is_a(module, torch.jit.ScriptModule):  # takes no hooks: parameters and gradients are read all the same
@@ -427,14 +440,22 @@ class _Placed:
     """An edge of a watched model, and the hook by which it hears of its calls."""
 
     def __init__(self, root: nn.Module, edge: Edge) -> None:
-        self.root, self._edge = root, edge
+        self._root, self.key, self._edge = weakref.ref(root), id(root), edge
         self._handle: OwnHook | None = None
+
+    @property
+    def gone(self) -> bool:
+        """Whether the model has died."""
+        return self._root() is None
 
     def put(self) -> None:
         """Set the hook, behind those that the program has set."""
         hooks = "_forward_pre_hooks" if self._edge.opens else "_forward_hooks"
+        root = self._root()
+        if root is None:  # gone
+            return
         if self._handle is None:
-            self._handle = add_hook(self.root, hooks, self._edge)
+            self._handle = add_hook(root, hooks, self._edge)
         else:
             self._handle.put()
 

@@ -63,11 +63,12 @@ class Learning:
         if fact["not_in_optimizer"] and not self._scene.by_hand:
             self.optimizers.find_unstepped()
             fact = program.parameters(self.params, self.optimizers.rates(), self.hooks.called)
-        if self._scene.by_hand and not any(w.had_grad for w in self.params.by_id.values()):
+        if self._scene.by_hand and not any(w.had_grad for w in self.params.all()):
             fact["no_grad"] = []  # torch.autograd.grad leaves none at a parameter, or the program clears them at once
         self._log(FactKey.PARAMS, fact)
         scaled = self.optimizers.loss_scale is not None
-        self._log(FactKey.PRECISION, program.precision(self.params, scaler=scaled))
+        if self.params.by_id or not self.params.departed:  # of parameters that are gone it was told
+            self._log(FactKey.PRECISION, program.precision(self.params, scaler=scaled))
         for stream in new:
             self._log(FactKey.OPTIMIZER, stream.fact or {}, "stream")
             stream.fact = None

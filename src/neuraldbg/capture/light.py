@@ -8,7 +8,6 @@ looks odd, it hands to Python's hooks, which ``leave`` first: then all is as if 
 from __future__ import annotations
 
 import math
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ import torch
 from neuraldbg.capture.glimpses import Seen
 from neuraldbg.capture.kernel import native
 from neuraldbg.capture.table import Raw
+from neuraldbg.clocks import perf_counter
 from neuraldbg.forks import tell_children
 
 if TYPE_CHECKING:

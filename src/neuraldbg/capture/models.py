@@ -25,6 +25,7 @@ from neuraldbg.capture.passes import Model, Pass
 from neuraldbg.capture.program_objects import Identities, name_of
 from neuraldbg.capture.reader import Call
 from neuraldbg.capture.tensor_kinds import node_of, readable, silently
+from neuraldbg.capture.weak_references import call_of, revived
 from neuraldbg.nouns import Site
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from neuraldbg.capture.light import Light
     from neuraldbg.capture.owner import Owner
     from neuraldbg.capture.params import Params
+    from neuraldbg.capture.weak_references import CallSeen
 
 _graph_task = torch._C._current_graph_task_id  # noqa: SLF001
 _tracing = torch._C._get_tracing_state  # noqa: SLF001
@@ -60,7 +62,7 @@ class Models:
         self._tell = tell
         self.light: Light
         """Takes the calls of light steps that go as usual."""
-        self.outermost: dict[int, tuple[nn.Module, Model]] = {}
+        self.outermost: dict[int, tuple[weakref.ref[nn.Module], Model]] = {}
         """What the program calls, by identity: a module may hash and compare itself in its own way."""
         self._call: Call | None = None
         self.owner, self.switch = owner, owner.switch
@@ -73,6 +75,8 @@ class Models:
         self.found: list[Model] = []
         self.evals = 0
         self.forwards = 0
+        self.transformed = 0
+        """Calls of modules inside of a function transform: torch.func.grad, vmap."""
         self.entered = False
         """Whether any watched model was ever called eagerly (a function compiled as a whole calls none)."""
         self.reached = False
@@ -90,7 +94,7 @@ class Models:
         self._input_rows: dict[tuple[str, str], int | None] = {}
         self.inside = False
         """Whether the thread that is followed is in a call of a watched model."""
-        self._seen: tuple[Model, nn.Module, Any, Any] | None = None
+        self._seen: CallSeen | None = None
         """The newest call of the current light step: model, module, arguments."""
 
     def release(self) -> None:
@@ -119,15 +123,17 @@ class Models:
     def follow_changes(self) -> None:
         """Notice layers that were added, replaced or taken away since their model was attached."""
         for model in self.found:
+            if model.gone:  # what is known of it stays
+                continue
             added, gone = self.hooks.sync(model.root, model.prefix, model.name)
             if gone:
-                self.params.forget({id(module) for module in gone})
+                self.params.forget(gone)
             for path, module in added.items():
                 self.params.add(path, module, model.name)
                 self._of[module] = model
             if added or gone:
                 layers = {p: m for p, m in self.hooks.modules.items() if self._of.get(m) is model}
-                model.mode_layers = program.mode_layers(layers)
+                model.follow(program.mode_layers(layers))
 
     def wrap_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Make the function that stands in for ``nn.Module.__call__``."""
@@ -153,9 +159,10 @@ class Models:
     @guarded
     def enter(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
         """Begin an outermost call; False if it is none of ours."""
-        if _graph_task() != -1 or _tracing() is not None or op.transforming():
+        if op.transforming():
+            self.transformed += 1
             return False
-        if not self.owner.claims():
+        if _graph_task() != -1 or _tracing() is not None or not self.owner.claims():
             return False
         model = self._model_of(module)
         if model is None:
@@ -176,14 +183,14 @@ class Models:
             hooks.active = False
             self._begin_call(Call(model, module, args, kwargs, False, True, first))
             return True
-        trains, evaluating = training(model.root), self._evaluating(model)
+        trains, evaluating = training(model.front(module)), self._evaluating(model, module)
         self.owner.open = True
         model.thread = get_ident()
         hooks.active = not evaluating and hooks.sampled
         still = sum(1 for layer in model.mode_layers.values() if not training(layer))
         self._current = Pass(model, trains, still, first, thread=model.thread)
         if self.describe and len(self.passes) < _PASSES:
-            self._current.modes = program.modes(model.name, model.root, model.mode_layers)
+            self._current.modes = program.modes(model.name, model.front(module), dict(model.mode_layers.items()))
         if first and not evaluating:
             self._current.batch = self._read_inputs(model, args, kwargs)
         self._begin_call(Call(model, module, args, kwargs, True, evaluating, first))
@@ -211,17 +218,18 @@ class Models:
             self.look(module, args, kwargs)
         if torch.is_grad_enabled():
             self.owner.open = True
-            self._seen = (model, module, args, kwargs)
+            self._seen = call_of(model, module, args, kwargs)
             if self.must_be_reached:
-                self._current = Pass(model, training(model.root), 0, first=False, thread=get_ident())
+                self._current = Pass(model, training(model.front(module)), 0, first=False, thread=get_ident())
         return True
 
     def _note(self, module: nn.Module, model: Model) -> None:
-        """Note what the program calls. Parts of watched models live as long as these."""
-        if id(module) not in self.outermost:
+        """Note what the program calls."""
+        known = self.outermost.get(id(module))
+        if known is None or known[0]() is not module:
             if len(self.outermost) >= _PASSES:
                 self.outermost.clear()
-            self.outermost[id(module)] = (module, model)
+            self.outermost[id(module)] = (weakref.ref(module), model)
 
     @guarded
     def look(self, module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -232,24 +240,25 @@ class Models:
             return
         first = model.entry is None or model.entry() is wraps(module)
         self.hooks.passes += first
-        self.hooks.active = torch.is_grad_enabled() and not self._evaluating(model)
+        self.hooks.active = torch.is_grad_enabled() and not self._evaluating(model, module)
         if first and self.hooks.active:
             self._read_inputs(model, args, kwargs)
 
     @staticmethod
-    def _evaluating(model: Model) -> bool:
+    def _evaluating(model: Model, module: nn.Module) -> bool:
         """Whether a pass with gradients is an evaluation all the same.
 
         A model seen training in train mode, now in eval mode with gradients on, is evaluated by somebody who forgot
         no_grad: do not mix that into the step, unless a backward has shown that it does train like this.
         """
-        return not training(model.root) and model.trained_in_train_mode and not model.trained_in_eval_mode
+        return not training(model.front(module)) and model.trained_in_train_mode and not model.trained_in_eval_mode
 
     def tell_of_glimpse(self) -> None:
         """Tell of the newest call of a light step after all."""
-        if self._seen is not None:
-            model, module, args, kwargs = self._seen
-            self._tell("call_begins", Call(model, module, args, kwargs, True, self._evaluating(model), True))
+        told = revived(self._seen) if self._seen is not None else None
+        if told is not None:
+            model, module, args, kwargs = told
+            self._tell("call_begins", Call(model, module, args, kwargs, True, self._evaluating(model, module), True))
 
     def _begin_call(self, call: Call) -> None:
         self._call = call
@@ -330,7 +339,7 @@ class Models:
         """Whether every backward pass reaches a watched model, as far as is known, and it is called as a module."""
         return self.entered and not self.must_be_reached and bool(self.outermost)
 
-    def resume(self, seen: tuple[Model, nn.Module, Any, Any] | None) -> None:
+    def resume(self, seen: CallSeen | None) -> None:
         """Go on in a light step whose newest call native code has seen."""
         self._seen = seen
 
@@ -363,7 +372,7 @@ class Models:
             if model.trained:
                 continue
             self.found.remove(model)
-            self.params.forget({id(module) for module in self.hooks.drop(model.name)})
+            self.params.forget(self.hooks.drop(model.name))
             for module in [module for module, known in self._of.items() if known is model]:
                 self._of[module] = None
             self.outermost = {at: pair for at, pair in self.outermost.items() if pair[1] is not model}

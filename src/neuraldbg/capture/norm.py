@@ -21,14 +21,17 @@ from neuraldbg.capture.bulk import Gradients, plain
 from neuraldbg.capture.device_norm import ELEMENTS_A_SECOND as ON_A_DEVICE
 from neuraldbg.capture.device_norm import DeviceNorm, awaited
 from neuraldbg.capture.kernel import native
+from neuraldbg.capture.weak_references import named
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from torch import Tensor
 
+    from neuraldbg.capture.bulk import Refs
     from neuraldbg.capture.governor import Usual
     from neuraldbg.capture.late import Awaited
     from neuraldbg.capture.params import Watched
+    from neuraldbg.capture.weak_references import TensorRef
 
 ELEMENTS_A_SECOND = 4e9
 """What the kernel reads at least on one core of today, as of the benchmark ``kernel.py``."""
@@ -51,17 +54,17 @@ class Norm:
         self.outdated = False
         """Whether the parameters are no longer what they were: a new one of these is needed."""
         self._rows: list[npt.NDArray[np.float64]] = []
-        tensors = [w.ref for w in watched if plain(w.ref)]
+        tensors = [w.weak for w in watched if plain(w.ref)]
         most = int(seconds * ELEMENTS_A_SECOND)
         self._few = self._some(_a_few(tensors), _GLANCE)
-        there = [w.ref for w in watched if elsewhere.plain(w.ref)]
+        there = [w.weak for w in watched if elsewhere.plain(w.ref)]
         self._usual = usual
-        whole = sum(tensor.numel() for tensor in tensors) <= most
+        whole = sum(named(ref).numel() for ref in tensors) <= most
         self._gradients = self._some(tensors, 0 if whole else max(most // len(tensors), _LEAST))
         self._devices = _on_devices(there, seconds, before)
         self._few_there = _on_devices(_a_few(there), 0.0, before, few=True)
 
-    def _some(self, tensors: list[Tensor], cap: int) -> Gradients:
+    def _some(self, tensors: list[TensorRef], cap: int) -> Gradients:
         rows = np.tile(op.BLANK, (len(tensors), 1))
         self._rows.append(rows)  # the kernel writes there
         return Gradients(tensors, [int(rows.ctypes.data) + op.ROW * i for i in range(len(tensors))], cap)
@@ -82,7 +85,7 @@ class Norm:
         return native is not None and bool(self._gradients.tensors) and not self.outdated
 
     @property
-    def plans(self) -> tuple[tuple[int, tuple[Tensor, ...]], tuple[int, tuple[Tensor, ...]]]:
+    def plans(self) -> tuple[tuple[int, Refs], tuple[int, Refs]]:
         """What native code reads: of a few gradients and of all, the address of the plan and the tensors."""
         return self._few.plan, self._gradients.plan
 
@@ -121,7 +124,7 @@ class Norm:
         """Read with torch's operators: a NaN shows in the norm."""
         if op.transforming():
             return None
-        grads = [tensor.grad for tensor in self._gradients.tensors]
+        grads = [named(ref).grad for ref in self._gradients.tensors]
         here = [grad.detach() for grad in grads if grad is not None and plain(grad)]
         if not here:
             return None
@@ -131,24 +134,26 @@ class Norm:
         return (total, 0) if math.isfinite(total) else (math.nan, 1)
 
 
-def _a_few(tensors: list[Tensor]) -> list[Tensor]:
+def _a_few(tensors: list[TensorRef]) -> list[TensorRef]:
     """Return some tensors from the front to the end."""
     return tensors[:: max(1, -(-len(tensors) // (_FEW - 1)))][: _FEW - 1] + tensors[-1:]
 
 
-def _on_devices(tensors: list[Tensor], seconds: float, before: Norm | None, *, few: bool = False) -> list[DeviceNorm]:
+def _on_devices(
+    tensors: list[TensorRef], seconds: float, before: Norm | None, *, few: bool = False
+) -> list[DeviceNorm]:
     """Return what reads gradients of other devices; what was planned before is kept where it still holds."""
-    by_device: dict[torch.device, list[Tensor]] = {}
-    for tensor in tensors:
-        by_device.setdefault(tensor.device, []).append(tensor)
+    by_device: dict[torch.device, list[TensorRef]] = {}
+    for ref in tensors:
+        by_device.setdefault(named(ref).device, []).append(ref)
     planned = [] if before is None else before._few_there if few else before._devices  # noqa: SLF001
-    known = {each.tensors[0].device: each for each in planned}
+    known = {each.device: each for each in planned}
     made = []
     for device, some in by_device.items():
         most = int(seconds * ON_A_DEVICE)
         share = max(most // len(some), _LEAST)
         # A power of two, so that a plan holds from one stretch of light steps to the next.
-        cap = 0 if sum(tensor.numel() for tensor in some) <= most else 1 << (share.bit_length() - 1)
+        cap = 0 if sum(named(ref).numel() for ref in some) <= most else 1 << (share.bit_length() - 1)
         old = known.get(device)
         same = old is not None and old.cap == cap and len(old.tensors) == len(some)
         same = same and old is not None and all(a is b for a, b in zip(old.tensors, some, strict=True))

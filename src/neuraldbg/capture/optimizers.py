@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import weakref
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -27,7 +26,8 @@ from neuraldbg.capture.own_hooks import numbers_apart
 from neuraldbg.capture.program_objects import Identities, attribute, is_a, name_of, number
 from neuraldbg.capture.reader import Backward
 from neuraldbg.capture.stand_in import stand_in
-from neuraldbg.capture.stream import Stream, made, place
+from neuraldbg.capture.stream import Rates, Stream, made, place
+from neuraldbg.clocks import perf_counter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +91,7 @@ class Optimizers:
         self._by_opt: Identities[Optimizer, Stream] = Identities()
         self._near: Identities[Optimizer, bool] = Identities()
         """Whether the tensors of an optimizer that other threads step lie where watched parameters do."""
-        self._unstepped: dict[int, float] = {}
+        self._unstepped: list[Rates] = []
         self._fresh = False
         """Whether parameters that were replaced have been looked for since the last backward."""
         self._handles: list[RemovableHandle] = []
@@ -131,9 +131,9 @@ class Optimizers:
 
     def _replacing(self, opt: Optimizer) -> Stream | None:
         """A program that makes its optimizer anew (each epoch) for the same parameters goes on with the same stream."""
-        mine = {id(t) for t in tensors(opt)}
+        mine = tensors(opt)
         for stream in self.streams:
-            if stream.opt() is None and stream.type == name_of(opt) and mine == stream.rates.keys():
+            if stream.opt() is None and stream.type == name_of(opt) and stream.rates.are_of(mine):
                 stream.opt, stream.new = weakref.ref(opt), True
                 return stream
         return None
@@ -186,7 +186,8 @@ class Optimizers:
             self.params.refresh()
         self._read_rate(stream, opt)
         if self.reading or stream.new:
-            stream.rates = program.learning_rates(opt)
+            stream.rates = Rates(opt)
+            self.params.note_rates(stream.rates.now())
         stream.stepped_with()
         self._tell("step_begins", stream, opt)
         return self._read(stream, opt, closure, args, kwargs)
@@ -209,7 +210,7 @@ class Optimizers:
         """Read weights and gradients before a step. Returns what it is to be called with, None for the same."""
         watched = stream.held = self.params.owned(stream.tensors())
         known = len(self.watched)
-        self.watched.update({id(w.ref): w for w in watched})
+        self.watched.update({w.key: w for w in watched})
         if closure is None:
             again = len(self.watched) < known + len(watched)  # an optimizer that steps another one
             self.params.read_before(watched, self._scale_of(opt), again=again)
@@ -225,7 +226,7 @@ class Optimizers:
         stream.weighed = False
         if self.judging:
             watched = self.params.owned(stream.tensors())
-            self.watched.update({id(w.ref): w for w in watched})
+            self.watched.update({w.key: w for w in watched})
             self.params.read_gradients(watched)
             self._ready()
         elif not closure:  # the gradients of a closure are still to come
@@ -334,7 +335,7 @@ class Optimizers:
         self._running = [id(opt)] * calls
         if stepped is not None:
             stream.held = stepped.watched
-            self.watched.update({id(w.ref): w for w in stepped.watched})
+            self.watched.update({w.key: w for w in stepped.watched})
             self.params.resume(stepped, turn)
 
     def wake(self, step: int) -> None:
@@ -367,16 +368,17 @@ class Optimizers:
 
     def rates(self) -> dict[int, float]:
         """Learning rate of every tensor of every optimizer seen, by identity."""
-        return {**self._unstepped, **{key: lr for stream in self.streams for key, lr in stream.rates.items()}}
+        found: dict[int, float] = {}
+        for known in (*self._unstepped, *(stream.rates for stream in self.streams)):
+            found |= known.now()
+        return found
 
     def find_unstepped(self) -> None:
         """Look for optimizers that exist and have not stepped yet: a second one may wait for many iterations.
 
         It goes through all objects of the process, so only where a parameter would else seem to be in no optimizer.
         """
-        for opt in made():
-            if opt not in self._by_opt:
-                self._unstepped.update(program.learning_rates(opt))
+        self._unstepped = [Rates(opt) for opt in made() if opt not in self._by_opt]
 
     def clips(self, parameters: Any, max_norm: float, total_norm: Any, *_: Any, **__: Any) -> Around:
         """Surround the function by which ``clip_grad_norm_`` scales: it knows norm and limit."""

@@ -23,11 +23,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 import weakref
 from threading import get_ident
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from neuraldbg import clocks
 from neuraldbg.capture.guest import guarded
 from neuraldbg.unlisted_thread import unlisted_here
 
@@ -72,7 +72,7 @@ class Stranger:
         self.backwards = self.steps = 0
         """Backward passes and optimizer steps that were not followed."""
         self.again = 0.0
-        """When its calls are worth another look, by ``perf_counter``."""
+        """When its calls are worth another look, by ``clocks.perf_counter``."""
 
     @property
     def ended(self) -> bool:
@@ -193,7 +193,7 @@ class Owner:
             goes_on = ours and (not stranger.apart if within else (stranger.joins or me in self._trainers))
             if not (anew or goes_on) or not (self._at_rest(within=within or anew) or gone):
                 stranger.apart |= not within
-                stranger.again = time.perf_counter() + _AGAIN_S
+                stranger.again = clocks.perf_counter() + _AGAIN_S
                 return False
             if anew:
                 self._trainers.clear()
@@ -223,7 +223,7 @@ class Owner:
     def waits(self) -> bool:
         """Return True if this thread has asked in vain a moment ago: to ask at each layer would slow it down."""
         stranger = self.strangers.get(get_ident())
-        return stranger is not None and time.perf_counter() < stranger.again
+        return stranger is not None and clocks.perf_counter() < stranger.again
 
     def _at_rest(self, *, within: bool, asks: bool = False) -> bool:
         """Return True if the owner is between two steps, or ``within`` one between two operations. It begins none
@@ -276,7 +276,7 @@ class Owner:
 
     def _idle(self) -> bool:
         """Return True if the owner has done nothing for long."""
-        progress, now = self.progress(), time.perf_counter()
+        progress, now = self.progress(), clocks.perf_counter()
         if progress != self._silent[0]:
             self._silent = progress, now
         return now - self._silent[1] > IDLE_S
@@ -288,15 +288,15 @@ class Owner:
         """Let this thread stand in the owner's place for a question. Yields False if the owner does not come to rest
         between two steps, or ``within`` one, in ``patience`` seconds.
         """
-        me, until = get_ident(), time.perf_counter() + patience
+        me, until = get_ident(), clocks.perf_counter() + patience
         lent = me == self.switch.thread
         if lent:
             yield True
             return
-        while not lent and time.perf_counter() < until:
+        while not lent and clocks.perf_counter() < until:
             lent = self._lent(me, within=within)
             if not lent:
-                time.sleep(_POLL_S)
+                clocks.sleep(_POLL_S)
         try:
             yield lent
         finally:
@@ -327,11 +327,11 @@ class Owner:
     def _wait_for_answer(self, me: int) -> None:
         if not self._asking or me != self._before:
             return
-        until = time.perf_counter() + _QUESTION_S
-        while time.perf_counter() < until:
+        until = clocks.perf_counter() + _QUESTION_S
+        while clocks.perf_counter() < until:
             if not self._asking:  # another thread sets it
                 return
-            time.sleep(_POLL_S)
+            clocks.sleep(_POLL_S)
 
     # -- what was not followed ----------------------------------------------------------------------------------
 

@@ -6,11 +6,11 @@ Full steps one by one. Light ones wait until there are a few, one has waited for
 from __future__ import annotations
 
 import math
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.capture.delivery import Closed
 from neuraldbg.capture.governor import Governor
+from neuraldbg.clocks import perf_counter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

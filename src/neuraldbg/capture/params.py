@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,10 +16,11 @@ from neuraldbg.capture.bulk import Item, observe_many, plain
 from neuraldbg.capture.module_tree import group_tensors, groups, own, own_parameters
 from neuraldbg.capture.program_objects import is_a, item, items, name_of, sequence
 from neuraldbg.capture.stepped import Stepped, cap_of, row_of
+from neuraldbg.capture.weak_references import TensorRef, named
 from neuraldbg.nouns import Site
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     import numpy as np
     import numpy.typing as npt
@@ -38,12 +40,14 @@ _SMALL = 4096
 
 @dataclass(slots=True, eq=False)
 class Watched:
-    """A parameter of a watched model. Two are equal if they are one: tensors cannot be compared."""
+    """A parameter of a watched model, which lives as long as the program holds it. Two are equal if they are one:
+    tensors cannot be compared.
+    """
 
     name: str
     layer: str
     model: str
-    ref: Tensor
+    weak: TensorRef
     param: int | None
     grad: int | None
     update: int | None
@@ -59,10 +63,40 @@ class Watched:
     whole: bool = False
     """Read the whole tensor at the next step: a sample of it did not change."""
     had_grad: bool = False
+    trainable: bool = True
+    """Whether it required a gradient when facts were last read."""
+    rate: float | None = None
+    """Its learning rate then, None if no optimizer held it."""
+    matrix: bool = False
+    """Whether it has more than one axis."""
+    part: bool = False
+    """Whether this rank holds a part of it."""
+
+    @property
+    def ref(self) -> Tensor:
+        """The tensor, ``GONE`` if the program has let go of it."""
+        return named(self.weak)
+
+    @property
+    def key(self) -> int:
+        """The identity of the tensor while that lives."""
+        return self.weak.key
 
 
 Reading: TypeAlias = "tuple[Watched, Tensor, int]"
 """A parameter, the tensor to read of it, and the row for that."""
+
+
+class _ById(dict[int, "Watched"]):
+    """Parameters by the identity of their tensors. Any of them may leave while others are looked at."""
+
+    def values(self) -> list[Watched]:  # type: ignore[override]
+        """Return those that are there."""
+        return [w for key in list(self) if (w := self.get(key)) is not None]
+
+    def items(self) -> list[tuple[int, Watched]]:  # type: ignore[override]
+        """Return those that are there by identity."""
+        return [(key, w) for key in list(self) if (w := self.get(key)) is not None]
 
 
 class Params:
@@ -70,8 +104,18 @@ class Params:
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self.by_id: dict[int, Watched] = {}
-        self._modules: list[tuple[str, nn.Module]] = []
+        self.by_id = _ById()
+        self.departed: dict[str, Watched] = {}
+        """Those whose tensors the program has let go of, by name: what was learnt of them stays."""
+        self._modules: list[tuple[str, weakref.ref[nn.Module]]] = []
+        mine = weakref.ref(self)
+
+        def gone(ref: weakref.ref[Tensor]) -> None:
+            held = mine()
+            if held is not None and type(ref) is TensorRef:
+                held.departs(ref)
+
+        self._gone = gone
         self._model = ""
         self._plans: dict[int, Stepped] = {}
         """How the parameters of an optimizer are read, by the identity of the first."""
@@ -94,7 +138,7 @@ class Params:
 
     def add(self, path: str, module: nn.Module, model: str = "") -> None:
         """Watch the parameters that a module owns itself; a tied one keeps its first name and gains an alias."""
-        self._modules.append((path, module))
+        self._modules.append((path, weakref.ref(module)))
         self._model = model
         for name, parameter in own_parameters(module):
             if is_a(parameter, Tensor):
@@ -114,18 +158,43 @@ class Params:
         kinds = ("param", "param_grad", "update")
         rows = [self.table.add(Site(kind, path, 0, name, dtype)) for kind in kinds]
         param, grad, update = rows if rows[-1] is not None else (None, None, None)
-        watched = Watched(label, path, self._model, parameter, param, grad, update)
+        self.departed.pop(label, None)
+        watched = Watched(label, path, self._model, TensorRef(parameter, self._gone), param, grad, update)
+        watched.part = memory.is_part(parameter)
         watched.rows = is_a(module, torch.nn.Embedding)
         watched.norm = "norm" in name_of(module).lower() and (is_lazy(parameter) or parameter.dim() == 1)
         self.by_id[id(parameter)] = watched
 
-    def forget(self, gone: set[int]) -> None:
-        """Stop watching the parameters of modules, by identity, that are no longer part of their model."""
-        self._modules = [(path, module) for path, module in self._modules if id(module) not in gone]
-        held = {id(p) for _, module in self._modules for _, p in own_parameters(module)}
-        self.by_id = {key: w for key, w in self.by_id.items() if key in held}
+    def departs(self, ref: TensorRef) -> None:
+        """Hold nothing of a parameter that dies. Called in the middle of anything, by whatever thread lets go of it."""
+        w = self.by_id.get(ref.key)
+        if w is not None and w.weak is ref:
+            self.by_id.pop(ref.key, None)
+            self.departed[w.name] = w
+            w.before = w.touched = None
+
+    def all(self) -> list[Watched]:
+        """Return all parameters, those that are gone too."""
+        return [*self.by_id.values(), *list(self.departed.values())]
+
+    def forget(self, gone: Collection[str]) -> None:
+        """Stop watching the parameters of layers, by path, that are no longer part of their model."""
+        gone = frozenset(gone)
+        self._modules = [(path, ref) for path, ref in self._modules if path not in gone and ref() is not None]
+        held = {id(p) for _, ref in self._modules if (module := ref()) is not None for _, p in own_parameters(module)}
+        for w in self.by_id.values():
+            if w.layer in gone and w.key not in held:
+                self.by_id.pop(w.key, None)
+        self.departed = {name: w for name, w in list(self.departed.items()) if w.layer not in gone}
         self._plans.clear()
         self.forgot()
+
+    def note_rates(self, rates: dict[int, float]) -> None:
+        """Note which parameters an optimizer holds: it may be gone with its model before the step is closed."""
+        for key, rate in rates.items():
+            w = self.by_id.get(key)
+            if w is not None:
+                w.trainable, w.rate = w.ref.requires_grad, rate
 
     def begin_step(self) -> None:
         """Start a new step."""
@@ -145,18 +214,23 @@ class Params:
     def refresh(self) -> None:
         """Follow parameters that were replaced: ``load_state_dict(assign=True)``, ``model.to`` of some versions."""
         by_label: dict[str, Watched] = {}
-        for path, module in self._modules:
+        for path, ref in self._modules:
+            module = ref()
+            if module is None:
+                continue
             for name, parameter in items(own(module).get("_parameters")):
                 if parameter is None or id(parameter) in self.by_id:  # a watched one is alive, so its id is its own
                     continue
-                by_label = by_label or {w.name: w for w in self.by_id.values()}
+                by_label = by_label or {w.name: w for w in self.all()}
                 known = by_label.get(f"{path}.{name}" if path else name)
                 if known is None:
                     self._watch(path, name, parameter, module)
                 else:
-                    self.by_id.pop(id(known.ref), None)
-                    self._plans.clear()  # they hold the tensors that are gone
-                    known.ref, known.before = parameter, None
+                    if self.by_id.get(known.key) is known:
+                        self.by_id.pop(known.key, None)
+                    self.departed.pop(known.name, None)
+                    self._plans.clear()  # they are of the tensors that are gone
+                    known.weak, known.before = TensorRef(parameter, self._gone), None
                     self.by_id[id(parameter)] = known
 
     def in_optimizer(self, opt: Optimizer) -> bool:
@@ -170,7 +244,7 @@ class Params:
 
     def lie_in(self, opt: Optimizer) -> bool:
         """Whether an optimizer that holds no watched parameter holds one that lies in the memory of one."""
-        mine = {w.ref.data_ptr() for w in list(self.by_id.values()) if plain(w.ref)}
+        mine = {w.ref.data_ptr() for w in self.by_id.values() if plain(w.ref)}
         held = (t for group in groups(opt) for t in group_tensors(group))
         return any(t.data_ptr() in mine for t in held if plain(t))
 
@@ -243,9 +317,10 @@ class Params:
 
     def _stepped(self, watched: list[Watched]) -> Stepped:
         """Return the plans for some parameters, made anew where they are others or lie elsewhere than before."""
-        key = id(watched[0].ref) if watched else 0
+        key = watched[0].key if watched else 0
         stepped = self._plans.get(key)
         if stepped is None or not stepped.holds(watched):
+            self._plans = {at: plan for at, plan in self._plans.items() if not plan.gone}
             stepped = self._plans[key] = Stepped(watched, self.table.cap, self.table)
             self.addends.update(w.name for w in watched if memory.is_addend(w.ref.grad))
         return stepped

@@ -2,29 +2,52 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import weakref
+from torch import nn
 
-    from torch import nn
+from neuraldbg.capture.weak_references import Modules
+
+_EMPTY = nn.Module()
 
 
-@dataclass(eq=False)
 class Model:
-    """A watched model."""
+    """A watched model, which lives as long as the program holds it."""
 
-    name: str
-    prefix: str
-    root: nn.Module
-    mode_layers: dict[str, nn.Module]
-    trained_in_train_mode: bool = False
-    trained_in_eval_mode: bool = False
-    entry: weakref.ref[nn.Module] | None = None
-    """The part that the program calls first: the root, unless it never calls that."""
-    thread: int = 0
-    """The thread that has called it last with gradients and was followed, 0 if none has."""
+    def __init__(self, name: str, prefix: str, root: nn.Module, mode_layers: dict[str, nn.Module]) -> None:
+        self.name, self.prefix = name, prefix
+        self._root = weakref.ref(root)
+        self.mode_layers = Modules()
+        self.follow(mode_layers)
+        self.trained_in_train_mode = self.trained_in_eval_mode = False
+        self.entry: weakref.ref[nn.Module] | None = None
+        """The part that the program calls first: the root, unless it never calls that."""
+        self.thread = 0
+        """The thread that has called it last with gradients and was followed, 0 if none has."""
+
+    @property
+    def root(self) -> nn.Module:
+        """The module that holds all of it, an empty one if the program has let go of that."""
+        root = self._root()
+        return root if root is not None else _EMPTY
+
+    @property
+    def gone(self) -> bool:
+        """Whether the program has let go of its root."""
+        return self._root() is None
+
+    def front(self, called: nn.Module) -> nn.Module:
+        """Return the root, or in its place what is ``called`` of a model whose root is gone."""
+        root = self._root()
+        return root if root is not None else called
+
+    def follow(self, mode_layers: dict[str, nn.Module]) -> None:
+        """Take these for the layers that do something else in evaluation."""
+        self.mode_layers = Modules()
+        for path, layer in mode_layers.items():
+            self.mode_layers[path] = layer
 
     @property
     def trained(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -73,25 +72,26 @@ def batch(model: str, inputs: Any) -> dict[str, Any]:
 def parameters(params: Params, in_optimizer: Mapping[int, float], called: Iterable[str]) -> dict[str, Any]:
     """Return the PARAMS fact. ``in_optimizer`` maps the id of each tensor in any group to its learning rate."""
     fired = set(called)
-    # A model with no parameter in an optimizer, beside one that is trained, is a tool of the loss and not a fault.
     for w in params.by_id.values():
-        if w.ref.grad is not None:
-            w.had_grad = True
-    held = [w for w in params.by_id.values() if id(w.ref) in in_optimizer]
+        w.had_grad |= w.ref.grad is not None
+        w.trainable, w.rate = w.ref.requires_grad, in_optimizer.get(w.key)
+    every = params.all()
+    # A model with no parameter in an optimizer, beside one that is trained, is a tool of the loss and not a fault.
+    held = [w for w in every if w.rate is not None]
     # Where nothing that an optimizer holds gets a gradient, the model that is trained is another one.
     trained = {w.model for w in held} if any(w.had_grad for w in held) else set()
-    models = {w.model for w in params.by_id.values()}
-    shared = (alias for w in params.by_id.values() if id(w.ref) in in_optimizer for alias in w.aliases)
+    models = {w.model for w in every}
+    shared = (alias for w in held for alias in w.aliases)
     trained |= {alias.partition(".")[0] for alias in shared} & models  # a new head on a part that was trained before
     lists: dict[str, list[Any]] = {
         key: [] for key in ("frozen", "not_in_optimizer", "no_grad", "uncalled", "zero_lr", "tied")
     }
-    for w in params.by_id.values():
+    for w in every:
         if trained and w.model not in trained:
             continue
         if w.aliases:
             lists["tied"].append([w.name, *w.aliases])
-        if not w.ref.requires_grad:
+        if not w.trainable:
             if w.layer in fired:
                 lists["frozen"].append(w.name)
             continue
@@ -99,18 +99,18 @@ def parameters(params: Params, in_optimizer: Mapping[int, float], called: Iterab
             lists["uncalled"].append(w.name)
         if not w.had_grad:
             lists["no_grad"].append(w.name)
-        elif id(w.ref) not in in_optimizer:
+        elif w.rate is None:
             lists["not_in_optimizer"].append(w.name)
-        elif in_optimizer[id(w.ref)] == 0.0:
+        elif w.rate == 0.0:
             lists["zero_lr"].append(w.name)
-    return {"total": len(params.by_id), **lists}
+    return {"total": len(every), **lists}
 
 
 def _borrowed(layer: str, params: Params, fired: set[str]) -> bool:
     """Whether a layer's parent takes its parameters without calling it, as ``MultiheadAttention`` does."""
     parent, _, name = layer.rpartition(".")
     inner = {f"{parent}.in_proj_weight", f"{parent}.q_proj_weight"}
-    return name == "out_proj" and parent in fired and any(w.name in inner for w in params.by_id.values())
+    return name == "out_proj" and parent in fired and any(w.name in inner for w in params.all())
 
 
 def optimizer(stream: int, opt: torch.optim.Optimizer, params: Params) -> dict[str, Any]:
@@ -169,16 +169,6 @@ def group_settings(group: dict[str, Any]) -> dict[str, Any]:
         elif key == "betas" and is_a(value, (tuple, list)):  # Adafactor has two numbers under "eps", say
             found[key] = [x for x in map(number, sequence(value)) if x is not None]
     return found
-
-
-def learning_rates(opt: torch.optim.Optimizer) -> dict[int, float]:
-    """Return the learning rate of each tensor of an optimizer, by identity; NaN where a group has none."""
-    rates = {}
-    for group in groups(opt):
-        lr = number(item(group, "lr"))
-        for tensor in group_tensors(group):
-            rates[id(tensor)] = lr if lr is not None else math.nan
-    return rates
 
 
 def precision(params: Params, *, scaler: bool) -> dict[str, Any]:

@@ -24,8 +24,9 @@ class Stepped:
     def __init__(self, watched: list[Watched], most: int, table: Table) -> None:
         rows = table.rows
         self.watched = list(watched)
-        self._tensors = [w.ref for w in watched]  # held, so that an identity stays theirs
-        self._ids = [id(tensor) for tensor in self._tensors]
+        self._keys = [w.key for w in watched]
+        for w in watched:
+            w.matrix = w.ref.dim() > 1
         self._whole = [w.whole for w in watched]  # once: the writer's thread may change it
         caps = [0 if whole else most for whole in self._whole]
         held = [w for w in watched if w.param is not None]
@@ -39,16 +40,21 @@ class Stepped:
             for device, members in by_device(there).items()
         ]
         """Those on other devices."""
-        items = [Item(w.ref, row_of(w.param), cap[id(w)]) for w in here]
+        items = [Item(w.weak, row_of(w.param), cap[id(w)]) for w in here]
         self.samples = Samples(items, [row_of(w.update) for w in here], rows)
         self.readable = here
-        self.gradients = Gradients([w.ref for w in here], [rows.address + row_of(w.grad) * op.ROW for w in here], 0)
+        self.gradients = Gradients([w.weak for w in here], [rows.address + row_of(w.grad) * op.ROW for w in here], 0)
         self._without = [w for w in watched if w.param is None]
         """Those for which the table has no row."""
         self._all_had = False
         """Whether each had a gradient at some time."""
         self.lookups = [w for w in here if w.rows and w.ref.numel() > most]
         """Large embeddings."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether the program has let go of one of them."""
+        return any(w.weak() is None for w in self.watched)
 
     @property
     def plain(self) -> bool:
@@ -76,7 +82,7 @@ class Stepped:
         """Whether these are the parameters, to be read as they were."""
         return (
             self.watched == watched
-            and self._ids == [id(w.ref) for w in watched]
+            and self._keys == [w.key for w in watched]
             and self._whole == [w.whole for w in watched]
             and self.samples.follows()
             and (not self.devices or all(each.holds() for each in self.devices))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,9 @@ from torch.optim.optimizer import Optimizer
 
 from neuraldbg.capture import memory
 from neuraldbg.capture.governor import Usual
-from neuraldbg.capture.module_tree import tensors
-from neuraldbg.capture.program_objects import name_of
+from neuraldbg.capture.module_tree import group_tensors, groups, tensors
+from neuraldbg.capture.program_objects import item, name_of, number
+from neuraldbg.capture.weak_references import TensorRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +23,24 @@ if TYPE_CHECKING:
     from neuraldbg.capture.late import Awaited
     from neuraldbg.capture.norm import Norm
     from neuraldbg.capture.params import Watched
+
+
+class Rates:
+    """The learning rate of each tensor of an optimizer, NaN where its group has none."""
+
+    def __init__(self, opt: Optimizer | None = None) -> None:
+        self._refs: list[tuple[TensorRef, float]] = []
+        for group in groups(opt):
+            lr = number(item(group, "lr"))
+            self._refs += [(TensorRef(x), math.nan if lr is None else lr) for x in group_tensors(group)]
+
+    def now(self) -> dict[int, float]:
+        """Return those of the tensors that are alive, by identity."""
+        return {ref.key: rate for ref, rate in self._refs if ref() is not None}
+
+    def are_of(self, tensors: list[Tensor]) -> bool:
+        """Return True if these are the tensors."""
+        return {id(x) for x in tensors} == self.now().keys() and len(self._refs) > 0
 
 
 class Stream:
@@ -40,9 +60,9 @@ class Stream:
         """Whether to look before the backwards since it last stepped."""
         self.lr: float | None = None
         """Largest learning rate of its groups at its last step."""
-        self.rates: dict[int, float] = {}
-        """Learning rate of each tensor when facts were last read, by identity. Kept here because a program may drop its
-        optimizer before the last step is closed."""
+        self.rates = Rates()
+        """Learning rate of each tensor when facts were last read. Kept here because a program may drop its optimizer
+        before the last step is closed."""
         self.norm: Norm | None = None
         """What reads its gradients in light steps, made anew after each stretch of full ones."""
         self.usual = Usual()

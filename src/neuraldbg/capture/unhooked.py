@@ -9,6 +9,7 @@ backward.
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -16,7 +17,9 @@ import torch
 from neuraldbg.capture import memory, op
 from neuraldbg.capture.bulk import plain
 from neuraldbg.capture.guest import guarded
-from neuraldbg.capture.module_tree import own_parameters
+from neuraldbg.capture.kernel import native
+from neuraldbg.capture.module_tree import own
+from neuraldbg.capture.program_objects import is_a, item
 from neuraldbg.capture.sampling import elements
 from neuraldbg.capture.stream import made
 
@@ -32,7 +35,7 @@ _UNSTEPPED = 10
 _WEIGHTS = 8
 """Weights of one model that are looked at."""
 
-Slot: TypeAlias = "tuple[nn.Module, str]"
+Slot: TypeAlias = "tuple[weakref.ref[nn.Module], str]"
 """A module, and a parameter's name in it."""
 Mark: TypeAlias = dict[str, tuple[Any, ...]]
 """What some weights of each model are, by its name."""
@@ -53,9 +56,11 @@ class Unhooked:
         """Whether a backward pass has begun in this step."""
         self._anchor: frozenset[str] = frozenset()
         """The models that the first step by hand moved: of two that are stepped by turns, one ends the steps."""
+        self._by_call = False
+        """Whether the newest step by hand was seen as a model was called."""
         self._slots: dict[str, list[Slot]] = {}
         self._known = 0
-        """Layers of which they were chosen."""
+        """Changes of the layers of which they were chosen."""
         self._read = False
         """Whether weights and gradients of this step were read, after a backward pass."""
 
@@ -66,16 +71,17 @@ class Unhooked:
 
     # -- steps by hand ------------------------------------------------------------------------------------------
 
-    def ended(self, *, calling: bool) -> bool:
+    def ended(self, *, calling: bool, asked: bool = False) -> bool:
         """Return True if weights were updated by hand since a backward pass: the step is over, and what it has changed
-        is read. ``calling``: as a model is called.
+        is read. ``calling``: as a model is called; ``asked``: since somebody wants to know.
         """
         if self._off or self.scene.optimizers.streams:
             return False
-        return bool(self._ended(calling=calling))
+        once = self._by_call and not calling and not self.scene.switch  # in a light step one look is enough
+        return (asked or not once) and bool(self._ended(calling=calling or once, whole=not once))
 
     @guarded
-    def _ended(self, *, calling: bool) -> bool:
+    def _ended(self, *, calling: bool, whole: bool) -> bool:
         if not self._backward:
             if torch.is_grad_enabled():  # predictions are none of a step
                 self._seen[calling] = self._weights()
@@ -83,6 +89,8 @@ class Unhooked:
         now = self._weights()
         before = self._seen.setdefault(calling, now)
         moved = frozenset(name for name, weights in now.items() if before.get(name) not in (None, weights))
+        if not whole:  # within ``functional_call`` a model has held other tensors than it does now
+            moved = frozenset(name for name in moved if [a[:1] for a in before[name]] == [b[:1] for b in now[name]])
         if not moved or (self._anchor and not moved & self._anchor):
             return False
         if not self.scene.by_hand and any(self.scene.params.in_optimizer(opt) for opt in made()):
@@ -93,7 +101,7 @@ class Unhooked:
             self.scene.params.forget_samples()
         elif self._read and self.scene.switch:
             self.scene.params.read_after(list(self.scene.optimizers.watched.values()))
-        self._anchor = self._anchor or moved
+        self._anchor, self._by_call = self._anchor or moved, calling
         self.scene.by_hand = True
         self._begin()
         self._seen[calling] = now
@@ -117,7 +125,7 @@ class Unhooked:
         watched = [w for w in scene.params.by_id.values() if w.ref.requires_grad]
         if all(w.ref.grad is None for w in watched):  # torch.autograd.grad, or tensors that no module holds
             return
-        scene.optimizers.watched.update({id(w.ref): w for w in watched})
+        scene.optimizers.watched.update({w.key: w for w in watched})
         if self._seen.get(False) == self._weights():
             scene.params.read_before(watched, again=self._read)
             self._read = True
@@ -127,10 +135,10 @@ class Unhooked:
     def _weights(self) -> Mark:
         """Return what tells whether some weights of each model are what they were."""
         modules = self.scene.hooks.modules
-        if self._known != len(modules):
-            self._known, self._slots = len(modules), self._chosen()
+        if self._known != modules.changes:
+            self._known, self._slots = modules.changes, self._chosen()
         return {
-            name: tuple(_state(dict(own_parameters(module)).get(own)) for module, own in slots)  # as they are now
+            name: tuple(_state(_parameter(ref(), own)) for ref, own in slots)  # as they are now
             for name, slots in self._slots.items()
         }
 
@@ -138,8 +146,9 @@ class Unhooked:
         """Choose weights of each model, evenly spaced over its layers."""
         found: dict[str, list[Slot]] = {}
         for w in self.scene.params.by_id.values():
-            if w.ref.requires_grad and w.layer in self.scene.hooks.modules:
-                found.setdefault(w.model, []).append((self.scene.hooks.modules[w.layer], w.name.rpartition(".")[2]))
+            module = self.scene.hooks.modules.get(w.layer)
+            if module is not None and w.ref.requires_grad:
+                found.setdefault(w.model, []).append((weakref.ref(module), w.name.rpartition(".")[2]))
         return {name: slots[:: -(-len(slots) // _WEIGHTS)] for name, slots in found.items()}
 
     # -- steps that the program tells of ------------------------------------------------------------------------
@@ -156,7 +165,7 @@ class Unhooked:
         if scene.switch:
             params, optimizers = scene.params, scene.optimizers
             for w in params.by_id.values():
-                optimizers.watched[id(w.ref)] = w
+                optimizers.watched[w.key] = w
             watched = list(optimizers.watched.values())
             params.read_after(watched)
             params.read_before(watched, again=self._read)
@@ -185,11 +194,19 @@ class Unhooked:
         return bool(scene.optimizers.streams) or not self._by_hand
 
 
+def _parameter(module: nn.Module | None, name: str) -> Tensor | None:
+    found = item(own(module).get("_parameters"), name) if module is not None else None
+    return found if is_a(found, torch.Tensor) else None
+
+
 def _state(weight: Tensor | None) -> tuple[Any, ...]:
     """Return what changes when a weight does: an update under ``no_grad`` counts as a version, one of ``.data`` not."""
     if weight is None:
         return ()
     told = (id(weight), weight._version)  # noqa: SLF001 (torch's own word for it)
+    mark = native.mark(weight, _WEIGHTS) if native is not None else None
+    if mark is not None:
+        return (*told, *mark)
     held = memory.local(weight) if plain(weight) else None
     if held is None:  # on a device to look at values is to wait
         return told

@@ -33,7 +33,7 @@ def update_ratios(stepped: tuple[Watched, ...], tables: npt.NDArray[np.float64])
     for i in np.flatnonzero(seen[-1]):
         # Rows of an embedding that no batch asked for do not move, and a sample may well miss the others.
         ours[i].whole = bool(still[-1, i]) and not ours[i].rows
-    usable = seen & np.array([w.ref.dim() > 1 for w in ours], np.bool_) & (weight[..., _RMS] > 0)
+    usable = seen & np.array([w.matrix for w in ours], np.bool_) & (weight[..., _RMS] > 0)
     usable &= (update[..., _NONFINITE] == 0) & (weight[..., _NONFINITE] == 0)
     with np.errstate(all="ignore"):
         ratios = np.where(usable, update[..., _RMS] / weight[..., _RMS], np.inf)

@@ -16,6 +16,7 @@ from neuraldbg.capture.module_tree import add_hook, hookable
 from neuraldbg.capture.program_objects import is_a
 from neuraldbg.capture.reader import Reader
 from neuraldbg.capture.tensor_kinds import unheard
+from neuraldbg.capture.weak_references import Modules
 
 if TYPE_CHECKING:
     from torch import nn
@@ -34,8 +35,8 @@ class Visits(Reader, ABC):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._handles: list[OwnHook | Visit] = []
-        self._chosen: dict[str, nn.Module] = {}
-        self._known: tuple[int, int] = (-1, -1)
+        self._chosen = Modules()
+        self._known = -1
 
     @abstractmethod
     def chosen(self, modules: dict[str, nn.Module]) -> dict[str, nn.Module]:
@@ -87,13 +88,13 @@ class Visits(Reader, ABC):
             return False
         return _tracing() is None and self.scene.hooks.here()
 
-    def _layers(self) -> dict[str, nn.Module]:
+    def _layers(self) -> Modules:
         modules = self.scene.hooks.modules
-        known = (len(modules), id(next(reversed(modules.values()), None)))
-        if known != self._known:
-            self._known = known
+        if modules.changes != self._known:
+            self._known, self._chosen = modules.changes, Modules()
             ours = {path: m for path, m in modules.items() if hookable(type(m)) and not is_a(m, torch.jit.ScriptModule)}
-            self._chosen = self.chosen(ours)
+            for path, module in self.chosen(ours).items():
+                self._chosen[path] = module
         return self._chosen
 
     def _remove(self) -> None:

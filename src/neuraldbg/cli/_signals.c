@@ -108,6 +108,25 @@ static PyObject *py_limit(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static int last;
+
+static void on_exit_of_python(void)
+{
+    if (getpid() == owner) { /* and no child that was forked meanwhile */
+        die(last);
+    }
+}
+
+static PyObject *py_at_exit(PyObject *module, PyObject *args)
+{
+    (void)module;
+    if (!PyArg_ParseTuple(args, "i:at_exit", &last)) {
+        return NULL;
+    }
+    owner = getpid();
+    return PyBool_FromLong(Py_AtExit(on_exit_of_python) == 0);
+}
+
 static PyMethodDef methods[] = {
     {"arm", py_arm, METH_VARARGS,
      "arm(number, stand_in, seconds)\n\nHave Python's handler of the signal `stand_in` called when the signal `number`"
@@ -116,6 +135,8 @@ static PyMethodDef methods[] = {
     {"disarm", py_disarm, METH_VARARGS, "disarm(number)\n\nLet a signal end the process at once again."},
     {"received", py_received, METH_NOARGS, "received()\n\nReturn the number of the signal that came, 0 for none."},
     {"limit", py_limit, METH_VARARGS, "limit(seconds)\n\nEnd the process after some seconds by the signal that came."},
+    {"at_exit", py_at_exit, METH_VARARGS,
+     "at_exit(number)\n\nEnd the process by a signal when Python has come to its end. Returns False where that cannot be."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import sysconfig
+import threading
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from neuraldbg.cli.termination import end_at_exit
 from neuraldbg.errors import TrainingHalted
+from neuraldbg.raised import words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from types import FrameType, TracebackType
 
     from neuraldbg.nouns import Outcome
@@ -54,7 +58,7 @@ class Ending:
             return Outcome("interrupted", "interrupted from the keyboard", where)
         if isinstance(error, TrainingHalted):
             return Outcome("halted", str(error), where)
-        return Outcome("raised", "".join(traceback.format_exception_only(type(error), error)).strip(), where)
+        return Outcome("raised", words_of(error), where)
 
     def announce(self) -> int:
         """Say what python would say on standard error, through the program's own excepthook, and return the status.
@@ -84,10 +88,43 @@ def die_interrupted() -> None:
     """End by SIGINT as python does after an unhandled KeyboardInterrupt: exit handlers run, then the signal kills.
 
     Shells and job runners stop a loop or a queue only when the program really died of the signal. The interpreter does
-    this for an exception that reaches it; its traceback was shown already.
+    this for an exception that reaches it, of which it would tell a second time: only where there is no native code.
     """
+    if end_at_exit(signal.SIGINT):
+        raise SystemExit(130)
     sys.excepthook = lambda *_: None
     raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def time_stopped() -> Iterator[None]:
+    """Stop the program's timers while our code works after its end: without us it would be gone, and a time limit of
+    its own (SIGALRM) would never have come.
+    """
+    mine = threading.current_thread() is threading.main_thread()
+    running = [(timer, _stopped(timer)) for timer in (_TIMERS if mine else ())]
+    try:
+        yield
+    finally:
+        for timer, (left, every) in running:
+            if left and not signal.getitimer(timer)[0]:  # or one of ours runs: see ``_signals.limit``
+                signal.setitimer(timer, left, every)
+
+
+def _stopped(timer: int) -> tuple[float, float]:
+    """Stop a timer. Returns seconds that were left, and from one signal to the next."""
+    left = (0.0, 0.0)
+    try:
+        left = signal.getitimer(timer)
+        signal.setitimer(timer, 0.0)
+    except BaseException:  # noqa: BLE001 (of the program's handler: the signal came in the last microsecond)
+        signal.setitimer(timer, 0.0)
+    return left
+
+
+_TIMERS: tuple[int, ...] = tuple(
+    getattr(signal, name) for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF") if hasattr(signal, name)
+)
 
 
 def without_our_frames(error: BaseException) -> BaseException:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from neuraldbg import clocks  # noqa: F401 (before the program may replace them)
 from neuraldbg.cli.command import FAILED, Result, fail_on, json_target, json_to, verdict_status, write_json
 from neuraldbg.cli.dashboard import need, port_option
-from neuraldbg.cli.ending import Ending, die_interrupted
+from neuraldbg.cli.ending import Ending, die_interrupted, time_stopped
 from neuraldbg.cli.progress import StatusLine
 from neuraldbg.cli.script import execute, resolve
 from neuraldbg.cli.termination import Termination
@@ -205,9 +206,11 @@ def launch(request: Request, make_session: MakeSession = torch_session) -> int:
     if not watch.ours:
         return _leave(ending, ending.announce())
     termination.over()
-    diagnosis = _finish(watch, ending)
+    with time_stopped():
+        diagnosis = _finish(watch, ending)
     code = ending.announce()
-    _show(request, watch, diagnosis, stderr)
+    with time_stopped():
+        _show(request, watch, diagnosis, stderr)
     termination.disarm()
     if beside is not None:
         _leave_open(beside, stderr)

@@ -92,6 +92,13 @@ def die(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
+def end_at_exit(number: int) -> bool:
+    """Have the process end by a signal when Python has come to its end, exit handlers and all. False where there is no
+    native code to do it.
+    """
+    return _signals is not None and bool(_signals.at_exit(number))
+
+
 def _free() -> int:
     """Return a signal that nobody uses, 0 if there is none: the last ones that have no meaning of their own."""
     last = getattr(signal, "SIGRTMAX", None)

@@ -227,6 +227,13 @@ def _nothing_seen(case: Case) -> str:
             " No parameter of a module that is called was changed. Either nothing updates the weights, or the program "
             "does it by hand, on tensors that no module holds: call capture_step() after each step to have those seen."
         )
+    transformed = int(seen.get("transformed", 0))
+    if transformed >= PASSES and not backwards:
+        by_hand += (
+            f" Modules were called {transformed} times inside of a function transform (torch.func.grad, vmap): "
+            "gradients that are made there, and weights that no module holds, cannot be followed. A loop that calls "
+            "loss.backward() can."
+        )
     return (
         "No training step was seen. Looked for: steps of any torch optimizer, backward passes, calls of torch modules. "
         f"Found: {'; '.join(found)}.{by_hand}{_ending(case)}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from neuraldbg import clocks
 from neuraldbg.nouns.json import jsonable
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def crash_json(history: Sequence[CrashRow], capacity: int, reason: str | None) -
         "metadata": {
             "capacity": capacity,
             "trigger_reason": reason,
-            "dump_timestamp": time.time(),
+            "dump_timestamp": clocks.now(),
             "captured_steps": len(history),
         },
         "history": history,

@@ -40,7 +40,19 @@ _NUMERIC = re.compile(r"-?([0-9]+\.?[0-9]*(e[-+]?[0-9]+)?|inf)|nan")
 _NUMBERED = re.compile(r"-?[0-9]{1,18}")
 _DIGITS = 400
 """Of an integer: more are beyond any float."""
-_COUNTS = ("layers", "seen", "errors", "coarse", "backwards", "models", "optimizers", "passes", "graded", "reached")
+_COUNTS = (
+    "layers",
+    "seen",
+    "errors",
+    "coarse",
+    "backwards",
+    "models",
+    "optimizers",
+    "passes",
+    "graded",
+    "reached",
+    "transformed",
+)
 _LISTS = ("never_fired", "notes")
 _NON_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _NONE: Mapping[str, Any] = MappingProxyType({})

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import struct
 import sys
-import time
 from pathlib import Path
 
+from neuraldbg import clocks
 from neuraldbg.errors import RunDamaged, RunFileError, RunTooNew
 from neuraldbg.nouns import RunRecord
 from neuraldbg.record.reader import read_file
@@ -84,7 +84,7 @@ def look(file: Path) -> Look:
 
 def silence(seen: Look) -> float:
     """Return the seconds since a run file changed that looked so."""
-    return time.time() - max((part[-1] for part in seen), default=0) / 1e9
+    return clocks.now() - max((part[-1] for part in seen), default=0) / 1e9
 
 
 def killed(file: Path) -> bool:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from neuraldbg import clocks
 from neuraldbg.forks import tell_children
 from neuraldbg.nouns import RunInfo, RunRecord
 from neuraldbg.raised import let_pass
@@ -166,10 +166,10 @@ class Recorder:
         if not self._alone and not self._thread.ended_within(_JOIN_S):
             self.trouble(f"the disk of {self.path} does not answer: the last steps of the run may not be saved.")
             return
-        until = time.monotonic() + _LOCK_END_S
+        until = clocks.monotonic() + _LOCK_END_S
         self._drain(last=True)
-        while self._store.locked and time.monotonic() < until:
-            time.sleep(0.1)
+        while self._store.locked and clocks.monotonic() < until:
+            clocks.sleep(0.1)
             self._drain(last=True)
         self._drain(at_once=True)
         with self._db_lock, without_size_signal():
@@ -195,7 +195,7 @@ class Recorder:
                 self._wake.wait(pause)
                 self._wake.clear()
                 self._turn()
-                self.cpu_s = time.thread_time()
+                self.cpu_s = clocks.thread_time()
         except BaseException as error:  # noqa: BLE001 (above is the program's sys.unraisablehook alone)
             self._caught("the thread that writes the run file ended, the training writes it from there on", error)
         finally:

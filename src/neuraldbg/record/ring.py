@@ -6,12 +6,12 @@ What enters is one row a step; what leaves is a JSON file. Constant memory: the 
 from __future__ import annotations
 
 import os
-import time
 from collections import deque
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from neuraldbg import clocks
 from neuraldbg.errors import ConfigError, RunFileError
 from neuraldbg.nouns import CrashRow, crash_json
 from neuraldbg.nouns.crash import AFTER, broken_for
@@ -67,7 +67,7 @@ class RingBuffer:
         full = len(self._rows) >= self.capacity or (self._most is not None and self._bytes + size > self._most)
         if full and self._broken > AFTER:
             return
-        self._rows.append(_Row(int(step), time.time(), value, _kept(grad_norms), _kept(act_norms), size))
+        self._rows.append(_Row(int(step), clocks.now(), value, _kept(grad_norms), _kept(act_norms), size))
         self._bytes += size
         while len(self._rows) > self.capacity or (self._over and len(self._rows) > 1):
             self._bytes -= self._rows.popleft().size

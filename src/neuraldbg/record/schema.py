@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-import time
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from neuraldbg import clocks
 from neuraldbg.nouns import STATS, Edge, Event, Fact, Layer, Outcome, RunInfo, Site, jsonable
 from neuraldbg.record import checked
 from neuraldbg.record.fact_shapes import fitting
@@ -188,11 +188,11 @@ def committed(db: sqlite3.Connection, check: Callable[[], None]) -> Iterator[Non
 
 def backup(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
     """Copy a database; sqlite3.OperationalError if it stays locked: sqlite3's own ``backup`` would try for ever."""
-    until = time.monotonic() + _BACKUP_S
+    until = clocks.monotonic() + _BACKUP_S
 
     def progress(status: int, remaining: int, total: int) -> None:
         del remaining, total
-        if status in _LOCKED and time.monotonic() > until:
+        if status in _LOCKED and clocks.monotonic() > until:
             raise sqlite3.OperationalError("database is locked")
 
     source.backup(target, progress=progress, sleep=0.05)

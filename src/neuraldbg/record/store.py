@@ -10,9 +10,9 @@ What keeps the file from being written, and what becomes of it:
 from __future__ import annotations
 
 import sqlite3
-import time
 from typing import TYPE_CHECKING
 
+from neuraldbg import clocks
 from neuraldbg.errors import RunFileError
 from neuraldbg.raised import let_pass
 from neuraldbg.record import run_file, schema
@@ -125,9 +125,9 @@ class Store:
 
     def tend(self, *, at_once: bool = False) -> None:
         """Return to the file if the run is in memory because of a lock that has gone."""
-        due = at_once or time.monotonic() >= self._next_try
+        due = at_once or clocks.monotonic() >= self._next_try
         if self._left is not None and self._left_open and due:
-            self._next_try = time.monotonic() + RETRY_S
+            self._next_try = clocks.monotonic() + RETRY_S
             self._return(self._left)
 
     def load(self) -> RunRecord:
@@ -226,13 +226,13 @@ class Store:
 
     def _calm(self) -> bool:
         """Return True if it is some time ago that descriptors were lost: the program may just be closing many."""
-        now = time.monotonic()
+        now = clocks.monotonic()
         if self._lost_since is None:
             self._lost_since = now
         return now - self._lost_since >= CALM_S
 
     def _locked_long(self) -> bool:
-        now = time.monotonic()
+        now = clocks.monotonic()
         if self._locked_since is None:
             self._locked_since = now
         return now - self._locked_since > LOCKED_S
@@ -257,10 +257,10 @@ class Store:
                 self._left_open, self._reason = False, _words(error)
                 file.close()
             return
-        since = self._locked_since or time.monotonic()
+        since = self._locked_since or clocks.monotonic()
         self._use(file)
         self._note(
-            f"the run file was locked by another program for {time.monotonic() - since:.0f} s: what was recorded "
+            f"the run file was locked by another program for {clocks.monotonic() - since:.0f} s: what was recorded "
             "meanwhile was kept in memory, and is in the file now"
         )
 

@@ -197,7 +197,7 @@ class Copies(Reader):
             return
         for model in self.scene.models.found:
             one = self._copies.get(model.name)
-            if one is not None and one.swapped and not one.moved:
+            if one is not None and one.swapped and not one.moved and not model.gone:
                 now = _sample(model.root)
                 one.moved = now is not None and not torch.equal(now, self._first[model.name])
         self._tell()
@@ -207,7 +207,7 @@ class Copies(Reader):
         if self._gaps:
             for model in self.scene.models.found:
                 one = self._copies.get(model.name)
-                if one is not None and one.began is not None and not one.swapped:
+                if one is not None and one.began is not None and not one.swapped and not model.gone:
                     self._look_back(one, model)
         self._tell()
 

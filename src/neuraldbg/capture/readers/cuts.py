@@ -211,7 +211,7 @@ class Cuts(Reader):
         held = self.scene.optimizers.rates()
         reached = {w.layer for w in mine if w.had_grad}
         anywhere = {w.layer for w in self.scene.params.by_id.values() if w.had_grad}
-        unreached = [w.layer for w in mine if not w.had_grad and w.layer not in reached and id(w.ref) in held]
+        unreached = [w.layer for w in mine if not w.had_grad and w.layer not in reached and w.key in held]
         if not unreached:
             cut: dict[str, Any] | None = None
             off: dict[str, Place | None] = {}

@@ -29,6 +29,7 @@ from neuraldbg.capture.purity import Unfit
 from neuraldbg.capture.reader import Reader
 from neuraldbg.capture.tensor_kinds import node_of
 from neuraldbg.capture.twin import twin
+from neuraldbg.capture.weak_references import TensorRef, named
 from neuraldbg.nouns import FactKey
 from neuraldbg.raised import let_pass
 
@@ -62,7 +63,7 @@ class FirstBad(Reader):
         """No more than the smallest of their sizes."""
         self._jumps = 0
         self._done = False
-        self._small: dict[int, Tensor | None] = {}
+        self._small: dict[str, TensorRef | None] = {}
         self._gaps = False
         """Whether steps went by unseen: what is bad now may have been born in one of them."""
         self._autocast: torch.dtype | None = None
@@ -116,10 +117,11 @@ class FirstBad(Reader):
         if not self.on or self._done or self._pass is None or not backward.accumulates:
             return
         model = self._pass[0]
-        key = id(model)
-        if key not in self._small:
-            self._small[key] = self._front(model)
-        small = self._small[key]
+        if model.name not in self._small:
+            front = self._front(model)
+            self._small[model.name] = TensorRef(front) if front is not None else None
+        ref = self._small[model.name]
+        small = named(ref) if ref is not None else None
         if small is None or _finite(small) is not False:
             return
         if self.scene.losses.scale_in_step or self.scene.optimizers.loss_scale:

@@ -8,12 +8,12 @@ setting ``probes`` off. Functions of installed packages are not tried.
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from neuraldbg import clocks
 from neuraldbg.capture import memory
 from neuraldbg.capture.company import company
 from neuraldbg.capture.differences import Judgement, compare
@@ -107,7 +107,7 @@ class Functions(Reader):
                     self._try(cls, args, place)
 
     def _try(self, cls: Any, args: list[Any], place: Place | None) -> None:
-        began = time.perf_counter()
+        began = clocks.perf_counter()
         alone = company()
         if alone:
             self._log(cls, Judgement(False, alone), place)
@@ -116,7 +116,7 @@ class Functions(Reader):
             with sessions_paused(), torch.no_grad(), torch.autocast("cpu", enabled=False), undisturbed():
                 found = compare(cls, args)
         finally:
-            self._spent += time.perf_counter() - began
+            self._spent += clocks.perf_counter() - began
         self._log(cls, found, place)
 
     def _log(self, cls: Any, found: Judgement, place: Place | None) -> None:

@@ -155,7 +155,7 @@ class Hidden(Reader):
         hooks = self.scene.hooks
         names = {id(model.root): name_of(model.root) for model in self.scene.models.found}
         registered = {id(module) for module in hooks.modules.values()}
-        for key, found in Search(wanted, registered).through(hooks.modules, names).items():
+        for key, found in Search(wanted, registered).through(dict(hooks.modules.items()), names).items():
             leaf = alive[key][0]
             self._known[key] = Candidate(weakref.ref(leaf), found, self.scene.step, _sample(leaf))
         for key in wanted - self._known.keys():

@@ -6,11 +6,11 @@ Two moments of a run: an early step, when nothing has collapsed yet, and a later
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from neuraldbg import clocks
 from neuraldbg.capture import memory
 from neuraldbg.capture.company import company
 from neuraldbg.capture.experiment import SECONDS, Bench, Target, rebuilt, undisturbed
@@ -26,7 +26,7 @@ from neuraldbg.capture.twin import twin
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from neuraldbg.capture.reader import Backward, Call
     from neuraldbg.capture.scene import Scene
@@ -46,11 +46,11 @@ class _Held:
     """One training call of one model, held while its step lasts."""
 
     def __init__(self, call: Call) -> None:
-        self.root: nn.Module = call.model.root
+        self.model = call.model
         self.args: tuple[Any, ...] = ()
         self.kwargs: dict[str, Any] = {}
         self.reason = ""
-        self.began = time.perf_counter()
+        self.began = clocks.perf_counter()
         self.seconds = 0.0
         self.calls = 1
 
@@ -113,12 +113,12 @@ class Laboratory(Reader):
             held.kwargs = rebuilt(call.kwargs, lambda _, x: x.detach().clone())
         except Unfit as unfit:
             held.reason = str(unfit)
-        held.began = time.perf_counter()
+        held.began = clocks.perf_counter()
 
     def call_ends(self, call: Call, output: Any) -> None:
         """Measure how long the user's own pass took."""
         if self._now and (held := self._held.get(call.model.name)) is not None and not held.seconds:
-            held.seconds = time.perf_counter() - held.began
+            held.seconds = clocks.perf_counter() - held.began
 
     def backward_begins(self, backward: Backward) -> None:
         """Read the targets of the loss."""
@@ -158,10 +158,12 @@ class Laboratory(Reader):
             try:
                 if held.reason:
                     raise Unfit(held.reason)  # noqa: TRY301 (one way to say why not)
+                if held.model.gone:
+                    raise Unfit("the program has let go of it")  # noqa: TRY301
                 if held.seconds * one.forwards > SECONDS:
                     raise Unfit("a pass of it takes too long")  # noqa: TRY301
                 if bench is None:
-                    made = twin(held.root, checked)
+                    made = twin(held.model.root, checked)
                     given = name, made, held.args, held.kwargs, targets, self._steady.get(name, False)
                     bench = Bench(*given, seconds=SECONDS)
                     bench.constant = _constant(bench)

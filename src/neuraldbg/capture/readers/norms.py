@@ -16,6 +16,7 @@ from neuraldbg.capture import memory, op
 from neuraldbg.capture.module_tree import module_attribute, own_parameters, training
 from neuraldbg.capture.program_objects import attribute, is_a, number
 from neuraldbg.capture.visits import Visits
+from neuraldbg.capture.weak_references import Modules
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -49,14 +50,14 @@ class Norms(Visits):
         super().__init__(scene)
         self._before: dict[str, tuple[Tensor, Tensor]] = {}
         self._first: dict[str, _First] = {}
-        self._weights: dict[str, nn.Module] = {}
+        self._weights = Modules()
         self._seen: dict[str, dict[str, Any]] = {}
 
     def chosen(self, modules: dict[str, nn.Module]) -> dict[str, nn.Module]:
         """Return the batch-norm layers, and remember whose output each normalises."""
         latest: nn.Module | None = None
         found: dict[str, nn.Module] = {}
-        self._weights = {}
+        self._weights = Modules()
         for path, module in modules.items():
             if is_a(module, _BatchNorm):
                 found[path] = module

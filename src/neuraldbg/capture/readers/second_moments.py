@@ -68,7 +68,7 @@ class SecondMoments(Reader):
         if reading or stream.index not in self._members:
             places = {id(t): i for i, group in enumerate(groups(opt)) for t in group_tensors(group)}
             members = chosen(self.scene.params, opt)
-            self._members[stream.index] = [(w, places[id(w.ref)]) for w in members]
+            self._members[stream.index] = [(w, places[w.key]) for w in members]
             while len(self._members) > STREAMS:
                 del self._members[min(index for index in self._members if index != stream.index)]
         groups_now = groups(opt)

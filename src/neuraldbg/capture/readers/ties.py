@@ -174,7 +174,7 @@ class Ties(Reader):
                 "a": pair.a.name, "b": pair.b.name, "transposed": pair.transposed, "equal": equal,
                 "started_equal": pair.started_equal, "declared": pair.declared, "drifted": pair.drifted,
                 "untied": pair.untied,
-                "trained": [id(pair.a.ref) in rates, id(pair.b.ref) in rates], "distance": _distance(a, b),
+                "trained": [pair.a.key in rates, pair.b.key in rates], "distance": _distance(a, b),
             })  # fmt: skip
         self.scene.log(FactKey.TIES, {"pairs": told})
 

@@ -72,8 +72,8 @@ class Outputs(Reader):
 
     def _path(self, call: Call) -> str:
         modules = self.scene.hooks.modules
-        if self._paths[0] != len(modules):
-            self._paths = (len(modules), {id(module): path for path, module in modules.items()})
+        if self._paths[0] != modules.changes:
+            self._paths = (modules.changes, {id(module): path for path, module in modules.items()})
         return self._paths[1].get(id(call.module), "") or call.model.name
 
 
