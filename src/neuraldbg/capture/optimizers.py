@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 import weakref
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ from neuraldbg.capture.unseen import passed_through
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from torch.utils.hooks import RemovableHandle
 
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 _ALWAYS_CHECKED = 16
 _CHECK_EVERY = 25
 _NONE = Tensor()
+_STEP = Optimizer.profile_hook_step(lambda: None).__code__
+"""The code that surrounds each ``step`` of torch's, and calls the global hooks."""
 
 
 class Optimizers:
@@ -167,8 +171,10 @@ class Optimizers:
         if (stream is None or self.switch) and not self._relevant(opt):
             return None
         self._running.append(id(opt))
-        if self._running.count(id(opt)) > 1:  # a subclass whose step calls that of torch: one step
-            return None
+        if self._running.count(id(opt)) > 1:
+            if _depth(opt) > 1:  # a subclass whose step calls that of torch: one step
+                return None
+            self._running = [*(one for one in self._running if one != id(opt)), id(opt)]  # a step that raised never ended
         stream = stream or self.add(opt)
         closure = kwargs.get("closure") if "closure" in kwargs else (args[1] if len(args) > 1 else None)
         if not callable(closure):
@@ -310,17 +316,22 @@ class Optimizers:
             return
         stream.steps += 1
         held, stream.held = stream.held, None
+        try:
+            self._read_after(stream, opt, held)
+        finally:  # a time limit of the program's may end what is read here: the step was taken
+            self._end(stream)
+
+    def _read_after(self, stream: Stream, opt: Optimizer, held: list[Watched] | tuple[Watched, ...] | None) -> None:
+        """Read what a step has changed."""
         if not self.switch:
             if held is not None:
                 self.params.read_after(held)
-            self._end(stream)
             return
         self.params.read_after(held if held is not None else self.params.owned(stream.tensors()))
         if self.reading or stream.new:
             stream.new = False
             stream.fact = program.optimizer(stream.index, opt, self.params)
         self._tell("step_ends", stream, opt)
-        self._end(stream)
 
     def resume(self, stream: Stream, calls: int, rate: float, norm: float, stepped: Stepped | None, turn: int) -> None:
         """Go on in a step that native code has begun: with so many ``calls`` under way, its learning rate and norm (NaN
@@ -437,3 +448,13 @@ class Optimizers:
             return result
 
         return step
+
+
+def _depth(opt: Optimizer) -> int:
+    """Return how many calls of an optimizer's step are under way in this thread."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    depth = 0
+    while frame is not None:
+        depth += frame.f_code is _STEP and frame.f_locals.get("self") is opt
+        frame = frame.f_back
+    return depth
