@@ -87,8 +87,8 @@ def train(trace: Callable[..., Any] | None) -> dict[str, Any]:
     finally:
         sys.settrace(None)
     if dbg is not None:
-        told["run"], told["errors"] = dbg.record(), dbg._capture.tally.failed  # noqa: SLF001
-        told["first"] = dbg._capture.tally.first  # noqa: SLF001
+        told["run"], told["errors"] = dbg.record(), dbg._capture.tally.failed
+        told["first"] = dbg._capture.tally.first
     return told
 
 
@@ -152,14 +152,14 @@ def in_child(n: int) -> str:
         said = "died"
         try:
             said = interrupted(n)
-        except BaseException as error:  # noqa: BLE001 (told to the parent)
+        except BaseException as error:
             said = f"raised {type(error).__name__}: {error}"
         finally:
             os.write(into, said.encode())
             os._exit(0)
     os.close(into)
     said, until = "", time.monotonic() + 60
-    with open(out, encoding="utf-8") as pipe:  # noqa: PTH123 (a descriptor)
+    with open(out, encoding="utf-8") as pipe:
         said = pipe.read()
     status = os.waitpid(child, 0)[1]
     return said or ("" if status == 0 else f"ended with status {status} after {time.monotonic() - until + 60:.0f} s")

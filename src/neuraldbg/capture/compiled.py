@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def anything_compiled() -> bool:
     """Whether torch.compile has made a graph in this process since it was last reset."""
     frames = sys.modules.get("torch._dynamo.convert_frame")
-    return frames is not None and bool(frames.FRAME_COUNTER)
+    return frames is not None and bool(getattr(frames, "FRAME_COUNTER", 0))
 
 
 def compiled_parts(module: nn.Module) -> set[int]:

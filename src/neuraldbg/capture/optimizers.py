@@ -10,7 +10,8 @@ import functools
 import math
 import sys
 import weakref
-from time import perf_counter
+from threading import get_ident
+from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 _ALWAYS_CHECKED = 16
 _CHECK_EVERY = 25
+_STEPPING_S, _POLL_S = 0.25, 0.0005
 _NONE = Tensor()
 _STEP = Optimizer.profile_hook_step(lambda: None).__code__
 """The code that surrounds each ``step`` of torch's, and calls the global hooks."""
@@ -104,6 +106,7 @@ class Optimizers:
 
     def start(self) -> None:
         """Set the global hooks."""
+        _wait_between_steps()
         self._handles = [
             register_optimizer_step_pre_hook(self.light.begins),
             register_optimizer_step_post_hook(self.light.ends),
@@ -111,6 +114,7 @@ class Optimizers:
 
     def stop(self) -> None:
         """Remove them."""
+        _wait_between_steps()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -174,7 +178,10 @@ class Optimizers:
         if self._running.count(id(opt)) > 1:
             if _depth(opt) > 1:  # a subclass whose step calls that of torch: one step
                 return None
-            self._running = [*(one for one in self._running if one != id(opt)), id(opt)]  # a step that raised never ended
+            self._running = [
+                *(one for one in self._running if one != id(opt)),
+                id(opt),
+            ]  # a step that raised never ended
         stream = stream or self.add(opt)
         closure = kwargs.get("closure") if "closure" in kwargs else (args[1] if len(args) > 1 else None)
         if not callable(closure):
@@ -310,16 +317,18 @@ class Optimizers:
         if stream is None:
             return
         self.light.leave()
-        if id(opt) in self._running:
+        if self._running.count(id(opt)) > 1:
             self._running.remove(id(opt))
-        if id(opt) in self._running:
             return
         stream.steps += 1
         held, stream.held = stream.held, None
         try:
             self._read_after(stream, opt, held)
         finally:  # a time limit of the program's may end what is read here: the step was taken
-            self._end(stream)
+            try:
+                self._end(stream)
+            finally:  # till then it is under way: a question of another thread would close the step once more
+                self._running = [one for one in self._running if one != id(opt)]
 
     def _read_after(self, stream: Stream, opt: Optimizer, held: list[Watched] | tuple[Watched, ...] | None) -> None:
         """Read what a step has changed."""
@@ -448,6 +457,26 @@ class Optimizers:
             return result
 
         return step
+
+
+def _wait_between_steps() -> None:
+    """Wait a little until no other thread is in a step: torch goes through the global hooks one by one, and who adds or
+    removes one meanwhile ends that thread's training ("OrderedDict mutated during iteration").
+    """
+    until = perf_counter() + _STEPPING_S
+    while _others_step() and perf_counter() < until:
+        sleep(_POLL_S)
+
+
+def _others_step() -> bool:
+    me = get_ident()
+    for thread, innermost in sys._current_frames().items():  # noqa: SLF001 (no public way)
+        frame: FrameType | None = innermost if thread != me else None
+        while frame is not None:
+            if frame.f_code is _STEP:
+                return True
+            frame = frame.f_back
+    return False
 
 
 def _depth(opt: Optimizer) -> int:

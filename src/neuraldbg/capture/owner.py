@@ -176,6 +176,7 @@ class Owner:
         """Wait until another thread has found out that an operation begins, or has become the owner just before. Give
         the place to the thread that is to have it.
         """
+        self.claiming = False  # it has not begun: whoever holds the lock may wait for the owner to be at rest
         with self._lock:
             heir = self._heir
             if me == self.switch.thread and heir and (self.trained or not self.busy()):
@@ -184,7 +185,7 @@ class Owner:
                     self._displace(self._stranger(heir), gone=False)
                     self.open = True  # it is within a step of its own
                     self.follow(heir)
-                    self.claiming = False
+            self.claiming = me == self.switch.thread or self._asking
             return me == self.switch.thread
 
     def lends(self) -> bool:
@@ -297,7 +298,7 @@ class Owner:
         before the lock is free. ``asks``: light steps that native code takes can go on.
         """
         self._wanted = True
-        if self.claiming or self.busy() or (self.open and not within):
+        if self._asking or self.claiming or self.busy() or (self.open and not within):
             return False
         return not self.light.stepping if asks else self.light.lends(within=within)
 
