@@ -178,10 +178,8 @@ class Optimizers:
         if self._running.count(id(opt)) > 1:
             if _depth(opt) > 1:  # a subclass whose step calls that of torch: one step
                 return None
-            self._running = [
-                *(one for one in self._running if one != id(opt)),
-                id(opt),
-            ]  # a step that raised never ended
+            others = [one for one in self._running if one != id(opt)]
+            self._running = [*others, id(opt)]  # a step that raised never ended
         stream = stream or self.add(opt)
         closure = kwargs.get("closure") if "closure" in kwargs else (args[1] if len(args) > 1 else None)
         if not callable(closure):
@@ -330,7 +328,7 @@ class Optimizers:
             finally:  # till then it is under way: a question of another thread would close the step once more
                 self._running = [one for one in self._running if one != id(opt)]
 
-    def _read_after(self, stream: Stream, opt: Optimizer, held: list[Watched] | tuple[Watched, ...] | None) -> None:
+    def _read_after(self, stream: Stream, opt: Optimizer, held: list[Watched] | None) -> None:
         """Read what a step has changed."""
         if not self.switch:
             if held is not None:

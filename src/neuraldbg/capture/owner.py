@@ -56,9 +56,9 @@ _FEW = 2
 """Steps of a thread that may go by before it is known to have a part in what is followed."""
 _AGAIN_S = 0.002
 _PATIENCE_S = 0.5, 2.0
-"""Seconds that threads wait, in all, for an owner that has trained nothing to come to the end of a call (one that scores
-a model again and again is nearly always within one), and to the end of what our own code does there: to attach to a
-model took half a second on a machine under load."""
+"""Seconds that threads wait, in all, for an owner that has trained nothing to come to the end of a call (one that
+scores a model again and again is nearly always within one), and to the end of what our own code does there: to attach
+to a model took half a second on a machine under load."""
 
 Operation = Literal["call", "backward", "step"]
 
@@ -75,7 +75,7 @@ class Stranger:
         self.helps = False
         """Whether a backward pass of its has gone through what the owner computed."""
         self.tried = False
-        """Whether it has had its turn as the owner without training, or has displaced one within a step that had not."""
+        """Whether it was the owner without training, or has displaced one within a step that had trained nothing."""
         self.called = self.joins = False
         """Whether it has called the followed model with gradients, and whether it has then stepped its parameters."""
         self.running = 0
@@ -145,8 +145,8 @@ class Owner:
         self._wanted = False
         """Whether another thread looks whether it can be the owner."""
         self._heir = 0
-        """The thread that gets the place of an owner that has trained nothing when that begins its next operation, 0 for
-        none."""
+        """The thread that gets the place of an owner that has trained nothing when that begins its next operation; 0
+        for none."""
         self._patience = list(_PATIENCE_S)
         self._over = False
         """Whether the session ends: nobody becomes the owner any more."""
