@@ -294,7 +294,11 @@ class NeuralDbg(Shown):
     def _step(self, step: Step, layout: Layout) -> None:
         """Take a step from capture: detect, record, remember, tell."""
         assert self._recorder is not None
-        events = self._watch.observe(step, layout)
+        try:
+            events = self._watch.observe(step, layout)
+        except BaseException:  # a time limit of the program's: the step is recorded all the same
+            self._recorder.put(step, layout, ())
+            raise
         if any(event.first_step == step.index for event in events):
             self._capture.pace.governor.alarm()
         self._count = step.index + 1

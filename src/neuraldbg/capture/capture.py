@@ -152,6 +152,7 @@ class Capture:
         try:
             with self.owner.asked(_PATIENCE_S, within=True):
                 self.owner.seize()
+            self.models.drop_untrained()
             self.flush()
             self.light.leave()
             self._close_unstepped()

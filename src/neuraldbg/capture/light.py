@@ -229,22 +229,43 @@ class Light:
         if not self.waiting:
             return
         rows = np.empty((self._room, *self._blank.shape)) if self._seen is not None else None
-        count = self._native.drain(int(self._told.ctypes.data), int(rows.ctypes.data) if rows is not None else 0)
-        stream, first = self._stream, self._hooks.step
-        if stream is None:
+        stream, wait, count = self._stream, self.waiting, 0
+        before = len(self.pace.waiting), self._hooks.step, self._losses.total, self._taken, float(self._shared[MOST])
+        try:
+            count = self._native.drain(int(self._told.ctypes.data), int(rows.ctypes.data) if rows is not None else 0)
+            self._put_down(count, rows, stream, *before)
+        except BaseException:  # a time limit of the program's: what native code has told it tells only once
+            self._put_down(count or wait - self.waiting, rows, stream, *before)
+            raise
+
+    def _put_down(
+        self,
+        count: int,
+        rows: npt.NDArray[np.float64] | None,
+        stream: Stream | None,
+        waited: int,
+        first: int,
+        total: int,
+        taken: int,
+        most: float,
+    ) -> None:
+        """Put the steps that native code has told behind those that ``waited``; done twice it is as if done once, but
+        for the account of the time. ``first`` is their first; so many backward passes and steps were counted before
+        them, and ``most`` were to come.
+        """
+        if stream is None or not count:
             return
         lines = self._told[:count]
         own = self._hooks.tally.seconds + np.cumsum(lines[:, OWN_S])
         every, began = zip(lines.tolist(), own.tolist(), strict=True), self.pace.clock(0.0)
-        self.pace.waiting += [
+        self.pace.waiting[waited:] = [
             _line(line, spent, step, stream.index, began, self._sites_of(rows, step - first))
             for step, (line, spent) in enumerate(every, first)
         ]
         self._hooks.step = first + count
-        self._losses.total += int(lines[:, BACKWARDS].sum())
+        self._losses.total = total + int(lines[:, BACKWARDS].sum())
+        self._taken, self._shared[MOST] = taken + count, most - count
         self._spend(float(lines[:, OWN_S].sum()))
-        self._taken += count
-        self._shared[MOST] -= count
         self._optimizers.reading_s = float(self._shared[READING_S])
         if count > 1:
             self._shared[EXPECTED_S] = (lines[-1, AT_S] - lines[0, AT_S]) / (count - 1)

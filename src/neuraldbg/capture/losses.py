@@ -243,7 +243,8 @@ class Losses:
         if loss is None or not self.models.switch.here():
             return
         if self.models.entered and not self.models.reached:
-            self.models.must_be_reached = True
+            owner = self.models.owner  # one that takes the place in mid-step differentiates what was called unseen
+            self.models.must_be_reached |= owner.open or not owner.strangers
             self.terms = None
             return
         if not self.models.owner.trained:

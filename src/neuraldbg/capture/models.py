@@ -332,7 +332,7 @@ class Models:
             done.model.trained_in_eval_mode = True
         if not self.owner.trained:
             self.owner.trains()
-            self._drop_untrained()
+            self.drop_untrained()
 
     @property
     def plain(self) -> bool:
@@ -365,16 +365,18 @@ class Models:
         self._of[module] = known
         return known
 
-    def _drop_untrained(self) -> None:
-        """Give up models that were found as several threads began to train at once, and another thread calls."""
-        mine = self.switch.thread
-        for model in [model for model in self.found if self.discover and model.thread not in (0, mine)]:
+    def drop_untrained(self) -> None:
+        """Give up models that were found as several threads began to train at once, and a thread calls that was not
+        followed when it trained.
+        """
+        mine = self.owner.trainers
+        for model in [model for model in self.found if self.discover and mine and model.thread not in (0, *mine)]:
             if model.trained:
                 continue
             self.found.remove(model)
             self.params.forget(self.hooks.drop(model.name))
             for module in [module for module, known in self._of.items() if known is model]:
-                self._of[module] = None
+                self._of.pop(module)  # its thread may be followed later
             self.outermost = {at: pair for at, pair in self.outermost.items() if pair[1] is not model}
 
     def _discover(self, module: nn.Module) -> Model:

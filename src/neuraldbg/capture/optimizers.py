@@ -7,7 +7,9 @@ sees final gradients while the weights are still good.
 from __future__ import annotations
 
 import math
+import sys
 import weakref
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -27,10 +29,11 @@ from neuraldbg.capture.program_objects import Identities, attribute, is_a, name_
 from neuraldbg.capture.reader import Backward
 from neuraldbg.capture.stand_in import stand_in
 from neuraldbg.capture.stream import Rates, Stream, made, place
-from neuraldbg.clocks import perf_counter
+from neuraldbg.clocks import perf_counter, sleep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from torch.utils.hooks import RemovableHandle
 
@@ -43,7 +46,10 @@ if TYPE_CHECKING:
 
 _ALWAYS_CHECKED = 16
 _CHECK_EVERY = 25
+_STEPPING_S, _POLL_S = 0.25, 0.0005
 _NONE = Tensor()
+_STEP = Optimizer.profile_hook_step(lambda: None).__code__
+"""The code that surrounds each ``step`` of torch's, and calls the global hooks."""
 
 
 class Optimizers:
@@ -101,6 +107,7 @@ class Optimizers:
 
     def start(self) -> None:
         """Set the global hooks."""
+        _wait_between_steps()
         with numbers_apart():
             self._handles = [
                 register_optimizer_step_pre_hook(self.light.begins),
@@ -109,6 +116,7 @@ class Optimizers:
 
     def stop(self) -> None:
         """Remove them."""
+        _wait_between_steps()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -169,8 +177,11 @@ class Optimizers:
         if (stream is None or self.switch) and not self._relevant(opt):
             return None
         self._running.append(id(opt))
-        if self._running.count(id(opt)) > 1:  # a subclass whose step calls that of torch: one step
-            return None
+        if self._running.count(id(opt)) > 1:
+            if _depth(opt) > 1:  # a subclass whose step calls that of torch: one step
+                return None
+            others = [one for one in self._running if one != id(opt)]
+            self._running = [*others, id(opt)]  # a step that raised never ended
         stream = stream or self.add(opt)
         closure = kwargs.get("closure") if "closure" in kwargs else (args[1] if len(args) > 1 else None)
         if not callable(closure):
@@ -306,23 +317,30 @@ class Optimizers:
         if stream is None:
             return
         self.light.leave()
-        if id(opt) in self._running:
+        if self._running.count(id(opt)) > 1:
             self._running.remove(id(opt))
-        if id(opt) in self._running:
             return
         stream.steps += 1
         held, stream.held = stream.held, None
+        try:
+            self._read_after(stream, opt, held)
+        finally:  # a time limit of the program's may end what is read here: the step was taken
+            try:
+                self._end(stream)
+            finally:  # till then it is under way: a question of another thread would close the step once more
+                self._running = [one for one in self._running if one != id(opt)]
+
+    def _read_after(self, stream: Stream, opt: Optimizer, held: list[Watched] | None) -> None:
+        """Read what a step has changed."""
         if not self.switch:
             if held is not None:
                 self.params.read_after(held)
-            self._end(stream)
             return
         self.params.read_after(held if held is not None else self.params.owned(stream.tensors()))
         if self.reading or stream.new:
             stream.new = False
             stream.fact = program.optimizer(stream.index, opt, self.params)
         self._tell("step_ends", stream, opt)
-        self._end(stream)
 
     def resume(self, stream: Stream, calls: int, rate: float, norm: float, stepped: Stepped | None, turn: int) -> None:
         """Go on in a step that native code has begun: with so many ``calls`` under way, its learning rate and norm (NaN
@@ -424,3 +442,33 @@ class Optimizers:
         yield
         if self.switch:
             self._tried(scaler, optimizer, before)
+
+
+def _wait_between_steps() -> None:
+    """Wait a little until no other thread is in a step: torch goes through the global hooks one by one, and who adds or
+    removes one meanwhile ends that thread's training ("OrderedDict mutated during iteration").
+    """
+    until = perf_counter() + _STEPPING_S
+    while _others_step() and perf_counter() < until:
+        sleep(_POLL_S)
+
+
+def _others_step() -> bool:
+    me = get_ident()
+    for thread, innermost in sys._current_frames().items():  # noqa: SLF001 (no public way)
+        frame: FrameType | None = innermost if thread != me else None
+        while frame is not None:
+            if frame.f_code is _STEP:
+                return True
+            frame = frame.f_back
+    return False
+
+
+def _depth(opt: Optimizer) -> int:
+    """Return how many calls of an optimizer's step are under way in this thread."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    depth = 0
+    while frame is not None:
+        depth += frame.f_code is _STEP and frame.f_locals.get("self") is opt
+        frame = frame.f_back
+    return depth

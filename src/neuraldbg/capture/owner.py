@@ -6,13 +6,18 @@ and is counted for ``coverage``.
 
 The first thread that trains is the owner. Another becomes the owner
 
-- when that thread has ended, has trained nothing yet, or has done nothing for ``IDLE_S`` seconds;
+- when that thread has ended, has trained nothing yet, or has done nothing for ``IDLE_S`` seconds; in the midst of a
+  training of its own only after these seconds: of four trainings at once the tails of three are no part of the first;
 - between two steps, when it calls the followed model and has trained it before: workers of a pool take turns with one
   model, and another thread may score what the owner trains;
 - within a step, when it does a part of that step and trains nothing of its own: one that only calls backward, or steps
   the optimizer;
 
 but never while a call, a backward pass or a step of the owner is under way.
+
+Who calls a model with gradients may be about to train, or only score it: until the first backward pass nobody knows. So
+each thread may displace an owner that has trained nothing, once within a step, and a backward pass decides: the thread
+that runs it after a call of its own takes the place, or gets it when the owner begins its next operation.
 
 Python switches threads between any two of its instructions, so an operation says that it begins before it looks whether
 its thread is the owner (``claims``), and who wants to be the owner says so before it looks whether one is under way
@@ -50,6 +55,10 @@ _KEPT = 64
 _FEW = 2
 """Steps of a thread that may go by before it is known to have a part in what is followed."""
 _AGAIN_S = 0.002
+_PATIENCE_S = 0.5, 2.0
+"""Seconds that threads wait, in all, for an owner that has trained nothing to come to the end of a call (one that
+scores a model again and again is nearly always within one), and to the end of what our own code does there: to attach
+to a model took half a second on a machine under load."""
 
 Operation = Literal["call", "backward", "step"]
 
@@ -65,6 +74,8 @@ class Stranger:
         """Whether its newest operation that was not followed belongs to a training of its own."""
         self.helps = False
         """Whether a backward pass of its has gone through what the owner computed."""
+        self.tried = False
+        """Whether it was the owner without training, or has displaced one within a step that had trained nothing."""
         self.called = self.joins = False
         """Whether it has called the followed model with gradients, and whether it has then stepped its parameters."""
         self.running = 0
@@ -73,6 +84,11 @@ class Stranger:
         """Backward passes and optimizer steps that were not followed."""
         self.again = 0.0
         """When its calls are worth another look, by ``clocks.perf_counter``."""
+
+    @property
+    def midway(self) -> bool:
+        """Whether it has long begun a training of its own that is not followed."""
+        return max(self.steps, self.backwards) > _FEW and not (self.joins or self.helps)
 
     @property
     def ended(self) -> bool:
@@ -122,10 +138,18 @@ class Owner:
         self.strangers: dict[int, Stranger] = hooks.table.strangers
         self._past: dict[str, Missed] = {}
         self._trainers: set[int] = set()
-        """Threads that have been the owner when a backward pass reached the model."""
+        """Threads that have been the owner when a backward pass reached the model, of the training that is followed."""
+        self.trainers: set[int] = set()
+        """The same of all trainings."""
         self._lock = threading.RLock()  # a handler of signals may run a model while this thread holds it
         self._wanted = False
         """Whether another thread looks whether it can be the owner."""
+        self._heir = 0
+        """The thread that gets the place of an owner that has trained nothing when that begins its next operation; 0
+        for none."""
+        self._patience = list(_PATIENCE_S)
+        self._over = False
+        """Whether the session ends: nobody becomes the owner any more."""
         self._asking = False
         self._before = 0
         """Whose place the thread has that asks a question."""
@@ -150,8 +174,19 @@ class Owner:
         return (not self._wanted and me == self.switch.thread) or self._claims_still(me)
 
     def _claims_still(self, me: int) -> bool:
-        """Wait until another thread has found out that an operation begins, or has become the owner just before."""
+        """Wait until another thread has found out that an operation begins, or has become the owner just before. Give
+        the place to the thread that is to have it.
+        """
+        self.claiming = False  # it has not begun: whoever holds the lock may wait for the owner to be at rest
         with self._lock:
+            heir = self._heir
+            if me == self.switch.thread and heir and (self.trained or not self.busy()):
+                self._heir, self._wanted = 0, False
+                if not self.trained:
+                    self._displace(self._stranger(heir), gone=False)
+                    self.open = True  # it is within a step of its own
+                    self.follow(heir)
+            self.claiming = me == self.switch.thread or self._asking
             return me == self.switch.thread
 
     def lends(self) -> bool:
@@ -163,6 +198,7 @@ class Owner:
         self.trained = True
         self.names.setdefault(_name(self._thread(), self.switch.thread))
         self._trainers.add(self.switch.thread)
+        self.trainers.add(self.switch.thread)
         self.hooks.tally.follow(self.switch.thread)
 
     def follow(self, thread: int) -> None:
@@ -187,17 +223,19 @@ class Owner:
             stranger = self._stranger(me)
             gone = self._gone()
             within = operation != "call"
-            begins = not self.trained and not (within and self.open)  # what is open may be what it goes on with
-            anew = new and (gone or begins or self._idle())
+            begins = self._begins(stranger, within=within)
+            anew = new and ((gone and not stranger.midway) or begins or self._idle())
             stranger.called |= ours and not within
             goes_on = ours and (not stranger.apart if within else (stranger.joins or me in self._trainers))
-            if not (anew or goes_on) or not (self._at_rest(within=within or anew) or gone):
+            if self._over or not (anew or goes_on) or not (gone or self._comes_to_rest(within=within or anew)):
                 stranger.apart |= not within
                 stranger.again = clocks.perf_counter() + _AGAIN_S
+                if new and begins and within and stranger.apart:
+                    self._heir = me
                 return False
+            self._heir = 0
             if anew:
-                self._trainers.clear()
-                self.release()
+                self._displace(stranger, gone=gone)
                 self.trained, self.open = gone and within and self.trained, False
             stranger.apart = False
             self.follow(me)
@@ -207,13 +245,44 @@ class Owner:
         self._begin()
         return True
 
+    def _begins(self, stranger: Stranger, *, within: bool) -> bool:
+        """Return True if a thread may take the place of an owner that has trained nothing yet."""
+        if self.trained:
+            return False
+        # What is open may be what a thread goes on with that has called nothing; one that has called a model and now
+        # differentiates is who trains.
+        return not self.open or (stranger.apart if within else not stranger.tried)
+
+    def _displace(self, stranger: Stranger, *, gone: bool) -> None:
+        """Give the training up that was followed, for one that a thread begins."""
+        if self.trained:
+            for each in list(self.strangers.values()):
+                each.tried = False
+        elif self.open and not gone:
+            stranger.tried = True
+            before = self._stranger(self.switch.thread)
+            before.tried = before.apart = True  # its backward pass, if one follows, will be its own
+        self._trainers.clear()
+        self.release()
+
+    def _comes_to_rest(self, *, within: bool) -> bool:
+        """Return True if the owner is at rest, as ``_at_rest``. One that has trained nothing is waited for a little."""
+        while not self._at_rest(within=within):
+            ours = self.claiming and not self.busy()
+            if self.trained or self._asking or self._patience[ours] <= 0:
+                return False
+            began = clocks.perf_counter()
+            clocks.sleep(_POLL_S)
+            self._patience[ours] -= clocks.perf_counter() - began
+        return True
+
     @contextlib.contextmanager
     def _deciding(self) -> Iterator[None]:
         with self._lock:
             try:
                 yield
             finally:
-                self._wanted = False
+                self._wanted = self._heir != 0
 
     @guarded
     def _begin(self) -> None:
@@ -230,7 +299,7 @@ class Owner:
         before the lock is free. ``asks``: light steps that native code takes can go on.
         """
         self._wanted = True
-        if self.claiming or self.busy() or (self.open and not within):
+        if self._asking or self.claiming or self.busy() or (self.open and not within):
             return False
         return not self.light.stepping if asks else self.light.lends(within=within)
 
@@ -321,8 +390,9 @@ class Owner:
     def seize(self) -> None:
         """Make this thread the owner whatever the other one is doing: the session ends."""
         with self._lock:
-            self._asking = False
+            self._over, self._asking, self._heir = True, False, 0
             self.follow(get_ident())
+            self.claiming = True
 
     def _wait_for_answer(self, me: int) -> None:
         if not self._asking or me != self._before:

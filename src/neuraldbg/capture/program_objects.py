@@ -268,7 +268,8 @@ class Identities(Generic[K, V]):
 
     def __setitem__(self, key: K, value: V) -> None:
         if len(self._held) >= self._room:  # those that are gone make room
-            self._held = {at: pair for at, pair in self._held.items() if pair[0]() is not None}
+            every = list(self._held.items())  # at once: another thread may put one in
+            self._held = {at: pair for at, pair in every if pair[0]() is not None}
             self._room = max(64, 2 * len(self._held))
         self._held[id(key)] = (weakref.ref(key), value)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from neuraldbg.cli.imports import when_imported
-from neuraldbg.raised import let_pass
+from neuraldbg.raised import passes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -153,12 +153,11 @@ class Watch:
                 out=self.folder, script=self.program.target, argv=self.program.argv, on_step=self.on_step
             )
             session.start()
-        except Exception as error:  # noqa: BLE001 (we run inside the program's `import torch`)
-            let_pass(error)
+        except BaseException as error:  # we run inside the program's `import torch`
+            if not isinstance(error, Exception) or passes(error):  # Ctrl-C, or a time limit of the program's
+                self.problems.append("watching was interrupted as it began: nothing was recorded")
+                raise
             self._fail("watching could not start, the program runs without it", error)
-        except BaseException:  # Ctrl-C, mostly
-            self.problems.append("watching was interrupted as it began: nothing was recorded")
-            raise
         else:
             self.session = session
         finally:

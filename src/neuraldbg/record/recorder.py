@@ -68,7 +68,7 @@ class Recorder:
         """True in a forked child's copy: a flag, since asking for the process id costs a system call."""
         self._backlog = Backlog(settings.queue, queue_bytes(settings))
         self._backlog.inform(info)
-        self._backlog_lock = threading.Lock()
+        self._backlog_lock = threading.RLock()  # a handler of signals may train, or ask, while this thread holds it
         self._db_lock = threading.RLock()
         self._unwritten: Batch | None = None
         tell_children(self)
