@@ -134,7 +134,7 @@ class Faults:
     def _run(self, program: Program, mode: str, prepare: list[str] | None = None) -> Outcome:
         more = {"prepare": ["tests.guest.inject", *prepare]} if prepare else {}
         allowance = {"allowance": ALLOWANCE_S} if mode == "default" else {}
-        return self.guests.outcome(program, mode, leave=True, **more, **allowance)
+        return self.guests.outcome(program, mode, leave="values", **more, **allowance)
 
     def plan(self, kind: str, one_in: int = 1) -> list[Fault]:
         """Return a fault for each function that is called, or for one in so many of them."""
