@@ -7,6 +7,7 @@ of ours at most, and the diagnosis. By hand: ``python -m tests.guest.faults [--k
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import time
 import zlib
@@ -49,7 +50,6 @@ ENTRIES = frozenset(
     capture/graph_op.py of_another_thread
     capture/hooks.py here
     capture/hooks.py observe_grad
-    capture/losses.py _lightly
     capture/models.py _reached
     capture/optimizers.py begins
     capture/optimizers.py ends
@@ -59,14 +59,9 @@ ENTRIES = frozenset(
     capture/packed.py leave
     capture/packed.py _doubting
     capture/probe.py __call__
-    capture/readers/clipping.py _clipped
-    capture/readers/loop_order.py _zeroed
+    capture/reader.py doing
+    capture/reader.py seen
     capture/readers/loss_branches.py __call__
-    capture/readers/loss_scale.py _on
-    capture/readers/optimizer_state.py _guarded
-    capture/readers/schedule.py _guarded
-    capture/readers/ties.py _part
-    capture/readers/ties.py _tied
     capture/traced.py __call__
     capture/traced.py close
     capture/visits.py __call__
@@ -110,7 +105,7 @@ class Faults:
         self.folder.mkdir(exist_ok=True)
         self._pool = ThreadPoolExecutor(jobs)
         self._bare: dict[str, Outcome] = {}
-        self._number = 0
+        self._numbers = itertools.count()
         chosen = [one for one in programs() if one.name in TRAININGS]
         file = self.folder / "places"
         self._run(chosen[0], "full", ["write_places", str(file)])
@@ -149,18 +144,51 @@ class Faults:
         file, name = place.partition(":")[0], place.rpartition(" ")[2]
         return place in self._able and not place.startswith(GUARDS) and f"{file} {name}" not in ENTRIES
 
-    def inject(self, faults: Iterable[Fault]) -> Iterator[Finding]:
-        """Run all of them."""
-        yield from self._pool.map(self._one, list(faults))
+    def inject(self, faults: Iterable[Fault], most: int = 8) -> Iterator[Finding]:
+        """Run all of them, up to ``most`` in one process.
 
-    def _one(self, fault: Fault) -> Finding:
-        self._number += 1
-        fired = self.folder / f"fired-{self._number}-{zlib.crc32(fault.place.encode())}"
-        outcome = self._run(fault.program, fault.mode, ["fault", fault.place, fault.kind, str(fired)])
-        wrong = [text for _, text in differences(self._bare[fault.program.name], outcome)]
+        Together they are harsher than one by one, and cheaper. A fault is run again in smaller company if it was not
+        called, since another has kept it from that, and alone if the training went wrong or the run said nothing of it.
+        """
+        waiting, alone = list(faults), []
+        for size in (most, 3):
+            groups = list(_groups(waiting, size))
+            waiting = []
+            for group, findings in zip(groups, self._pool.map(self._run_group, groups), strict=True):
+                if len(group) == 1:
+                    yield from findings
+                elif any(one.wrong for one in findings):
+                    alone += group
+                else:
+                    yield from (one for one in findings if one.fired and one.told)
+                    alone += [one.fault for one in findings if one.fired and not one.told]
+                    waiting += [one.fault for one in findings if not one.fired]
+        for (finding,) in self._pool.map(self._run_group, [[one] for one in alone + waiting]):
+            yield finding
+
+    def _run_group(self, group: list[Fault]) -> list[Finding]:
+        first = group[0]
+        marks = self.folder / f"marks-{next(self._numbers)}"
+        outcome = self._run(
+            first.program, first.mode, ["faults", str(marks), first.kind, *(one.place for one in group)]
+        )
+        wrong = [text for _, text in differences(self._bare[first.program.name], outcome)]
         if len(outcome.said) > 1:
             wrong.append(f"said {len(outcome.said)} sentences: {''.join(outcome.said)}")
-        return Finding(fault, fired.exists(), tuple(wrong), bool(outcome.said or outcome.errors))
+        alone = len(group) == 1 and bool(outcome.said or outcome.errors)
+        return [
+            Finding(one, (marks / f"fired-{i}").exists(), tuple(wrong), alone or (marks / f"told-{i}").exists())
+            for i, one in enumerate(group)
+        ]
+
+
+def _groups(faults: Iterable[Fault], size: int) -> Iterator[list[Fault]]:
+    """Put those of one kind into one training together, from all over the source."""
+    fellows: dict[tuple[str, str, str], list[Fault]] = {}
+    for one in sorted(faults, key=lambda fault: zlib.crc32(fault.place.encode())):
+        fellows.setdefault((one.kind, one.program.name, one.mode), []).append(one)
+    for group in fellows.values():
+        yield from (group[i : i + size] for i in range(0, len(group), size))
 
 
 def counts(faults: Faults, findings: list[Finding]) -> dict[str, int]:
@@ -180,6 +208,7 @@ def main() -> int:
     parser.add_argument("--kind", choices=KINDS, action="append", help="the kind of fault [default: RuntimeError]")
     parser.add_argument("--one-in", type=int, default=1, help="only one in so many functions")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--most", type=int, default=8, help="so many faults in one process")
     parser.add_argument("--silent", action="store_true", help="name those of which the run says nothing, too")
     asked = parser.parse_args()
     began = time.monotonic()
@@ -190,7 +219,7 @@ def main() -> int:
         plan = [fault for kind in asked.kind or KINDS[:1] for fault in faults.plan(kind, asked.one_in)]
         plan = [one for one in plan if not asked.places or any(word in one.place for word in asked.places)]
         findings = []
-        for one in faults.inject(plan):
+        for one in faults.inject(plan, asked.most):
             findings.append(one)
             if one.wrong or (asked.silent and one.fired and not one.told):
                 print(f"{one.fault.kind} in {one.fault.place} ({one.fault.program.name}, {one.fault.mode})")

@@ -142,11 +142,11 @@ class Losses:
                 return original(*args, **kwargs)
             if not switch and args and is_a(args[0], Tensor):
                 return self._lightly(original, args, kwargs, accumulates)
-            if args and uses_up(args[0]):  # to look at it would use it up
-                args = (list(args[0]), *args[1:])
-            elif uses_up(kwargs.get(roots)):
-                kwargs[roots] = list(kwargs[roots])
-            before = self.before(args[0] if args else kwargs.get(roots), accumulates)
+            given = args[0] if args else kwargs.get(roots)
+            if type(given) is not Tensor and (listed := self._listed(given)) is not None:
+                given = listed
+                args, kwargs = ((listed, *args[1:]), kwargs) if args else (args, {**kwargs, roots: listed})
+            before = self.before(given, accumulates)
             self._depth += 1
             try:
                 return original(*args, **kwargs)
@@ -159,6 +159,11 @@ class Losses:
         wrapped.__doc__ = original.__doc__
         wrapped.__wrapped__ = original  # type: ignore[attr-defined]
         return wrapped
+
+    @guarded
+    def _listed(self, given: Any) -> list[Any] | None:
+        """Return the items of what gives them once, to be used in its place: to look at it would use it up."""
+        return list(given) if uses_up(given) else None
 
     @guarded
     def _asks(self) -> bool:

@@ -397,8 +397,8 @@ class Optimizers:
             self.clipped = found, limit
 
     @guarded
-    def _note_scale(self, scaler: Any, scaled: Tensor, note: Callable[[Tensor, float], None]) -> None:
-        factor = scale_of(scaler)
+    def _note_scale(self, scaler: Any, scaled: Any, note: Callable[[Tensor, float], None]) -> None:
+        factor = scale_of(scaler) if is_a(scaled, Tensor) else None
         if factor is not None:
             self.loss_scale = factor
             note(scaled, factor)
@@ -409,7 +409,7 @@ class Optimizers:
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
             def scale(scaler: Any, outputs: Any) -> Any:
                 scaled = original(scaler, outputs)
-                if self.switch.here() and is_a(scaled, Tensor):
+                if self.switch.here():
                     self._note_scale(scaler, scaled, note)
                 return scaled
 

@@ -76,7 +76,7 @@ class Accumulation(Reader):
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(scaler, optimizer, *args, **kwargs)
             if self.scene.switch:
-                self._restart()
+                self.seen(self._restart)
             return result
 
         return step

@@ -18,7 +18,6 @@ from neuraldbg.capture.ledger import Ledger
 from neuraldbg.capture.names import wraps
 from neuraldbg.capture.program_objects import attribute
 from neuraldbg.capture.reader import Reader
-from neuraldbg.capture.tensor_kinds import silently
 from neuraldbg.capture.worker_seeds import alike
 from neuraldbg.nouns import FactKey
 
@@ -52,15 +51,11 @@ class Batches(Reader):
         def deliver(iterator: Any) -> Any:
             batch = original(iterator)
             if self.scene.switch:
-                try:
-                    self._deliver(iterator)
-                except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-                    self.scene.tally.caught("reading batches")
+                self.seen(self._deliver, iterator)
             return batch
 
         return deliver
 
-    @silently
     def _deliver(self, iterator: Any) -> None:
         self._source = id(attribute(iterator, "_dataset"))
         self._delivered += 1

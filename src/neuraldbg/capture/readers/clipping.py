@@ -16,9 +16,9 @@ from torch import Tensor
 from neuraldbg.capture.leftovers import values
 from neuraldbg.capture.memory import is_sharded
 from neuraldbg.capture.module_tree import scales, tensors
-from neuraldbg.capture.program_objects import is_a, number, sequence, uses_up
+from neuraldbg.capture.program_objects import is_a, number, sequence
 from neuraldbg.capture.reader import Reader
-from neuraldbg.capture.tensor_kinds import readable, unheard
+from neuraldbg.capture.tensor_kinds import readable
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -104,10 +104,10 @@ class Clipping(Reader):
     def _wrap_norm(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def clip(parameters: Any, max_norm: float, *args: Any, **kwargs: Any) -> Any:
-            if uses_up(parameters):  # to look at it would use it up
-                parameters = list(parameters)
             if self.scene.switch:
-                self._clipped("norm", parameters, max_norm)
+                listed = self.listed(parameters)
+                parameters = parameters if listed is None else listed
+                self.seen(self._note, "norm", parameters, max_norm)
             return original(parameters, max_norm, *args, **kwargs)
 
         return clip
@@ -115,10 +115,10 @@ class Clipping(Reader):
     def _wrap_value(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def clip_value(parameters: Any, clip_value: float, *args: Any, **kwargs: Any) -> Any:
-            if uses_up(parameters):
-                parameters = list(parameters)
             if self.scene.switch:
-                self._clipped("value", parameters, clip_value)
+                listed = self.listed(parameters)
+                parameters = parameters if listed is None else listed
+                self.seen(self._note, "value", parameters, clip_value)
             return original(parameters, clip_value, *args, **kwargs)
 
         return clip_value
@@ -127,8 +127,8 @@ class Clipping(Reader):
         @functools.wraps(original)
         def scale(scaler: Any, outputs: Any) -> Any:
             scaled = original(scaler, outputs)
-            if self.scene.switch and scales(scaler):
-                self._scale = self.scene.optimizers.loss_scale or 1.0
+            if self.scene.switch:
+                self.seen(self._note_scale, scaler)
             return scaled
 
         return scale
@@ -137,8 +137,7 @@ class Clipping(Reader):
         @functools.wraps(original)
         def unscale(scaler: Any, optimizer: Any) -> Any:
             if self.scene.switch and not self._by_scaler:
-                self._unscaled.add(id(optimizer))
-                self.scene.did("unscale")
+                self.seen(self._was_unscaled, optimizer)
             return original(scaler, optimizer)
 
         return unscale
@@ -155,14 +154,16 @@ class Clipping(Reader):
 
         return step
 
-    def _clipped(self, kind: str, parameters: Any, limit: float) -> None:
-        try:
-            with unheard():
-                self._note(kind, parameters, number(limit))
-        except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-            self.scene.tally.caught("reading clipping")
+    def _note_scale(self, scaler: Any) -> None:
+        if scales(scaler):
+            self._scale = self.scene.optimizers.loss_scale or 1.0
 
-    def _note(self, kind: str, parameters: Any, limit: float | None) -> None:
+    def _was_unscaled(self, optimizer: Any) -> None:
+        self._unscaled.add(id(optimizer))
+        self.scene.did("unscale")
+
+    def _note(self, kind: str, parameters: Any, bound: float) -> None:
+        limit = number(bound)
         clipped = [parameters] if is_a(parameters, Tensor) else sequence(parameters)
         clipped = [t for t in clipped if is_a(t, Tensor) and readable(t)]
         if not clipped or limit is None or not 0 < limit < math.inf or len(self._waiting) >= _WAITING:

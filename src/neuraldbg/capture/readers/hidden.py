@@ -27,7 +27,6 @@ from neuraldbg.nouns import FactKey
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from neuraldbg.capture.guest import Tally
     from neuraldbg.capture.reader import Backward, Call, Patch
     from neuraldbg.capture.scene import Scene
 
@@ -87,11 +86,6 @@ class Hidden(Reader):
             return grad
 
         return [(torch.autograd, "grad", make)]
-
-    @property
-    def tally(self) -> Tally:
-        """Where errors and time are counted."""
-        return self.scene.tally
 
     @guarded
     def _not_weights(self, given: Any) -> None:

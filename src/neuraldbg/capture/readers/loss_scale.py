@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.module_tree import scales
 from neuraldbg.capture.program_objects import Identities
@@ -60,20 +61,38 @@ class LossScale(Reader):
             (scaler, "update", self._wrap_update),
         ]
 
+    @guarded
     def _on(self, scaler: Any) -> bool:
         return bool(self.scene.switch and scales(scaler))
+
+    def _scaled(self, scaled: Any) -> None:
+        self._counts["scaled"] += 1
+        for _, x in leaves(scaled):
+            node: Node = node_of(x)
+            if node is not None:
+                node.metadata[self] = True  # lives and dies with the graph
+                self._made += 1
+
+    def _was_unscaled(self, optimizer: Optimizer) -> None:
+        self._counts["unscaled"] += 1
+        self._unscaled.add(optimizer)
+
+    def _tried(self, optimizer: Optimizer) -> None:
+        self._counts["steps"] += 1
+        self._counts["skipped"] += not self._stepped
+        self._unscaled.pop(optimizer)
+        self._cleared = True
+
+    def _updated(self) -> None:
+        self._counts["updates"] += 1
+        self.scene.did("update")
 
     def _wrap_scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def scale(scaler: Any, outputs: Any) -> Any:
             scaled = original(scaler, outputs)
             if self._on(scaler):
-                self._counts["scaled"] += 1
-                for _, x in leaves(scaled):
-                    node: Node = node_of(x)
-                    if node is not None:
-                        node.metadata[self] = True  # lives and dies with the graph
-                        self._made += 1
+                self.seen(self._scaled, scaled)
             return scaled
 
         return scale
@@ -82,8 +101,7 @@ class LossScale(Reader):
         @functools.wraps(original)
         def unscale(scaler: Any, optimizer: Any) -> Any:
             if self._on(scaler) and not self._by_scaler:
-                self._counts["unscaled"] += 1
-                self._unscaled.add(optimizer)
+                self.seen(self._was_unscaled, optimizer)
             return original(scaler, optimizer)
 
         return unscale
@@ -99,10 +117,7 @@ class LossScale(Reader):
                 return original(scaler, optimizer, *args, **kwargs)
             finally:
                 self._by_scaler -= 1
-                self._counts["steps"] += 1
-                self._counts["skipped"] += not self._stepped
-                self._unscaled.pop(optimizer)
-                self._cleared = True
+                self.seen(self._tried, optimizer)
 
         return step
 
@@ -110,8 +125,7 @@ class LossScale(Reader):
         @functools.wraps(original)
         def update(scaler: Any, *args: Any, **kwargs: Any) -> Any:
             if self._on(scaler):
-                self._counts["updates"] += 1
-                self.scene.did("update")
+                self.seen(self._updated)
             return original(scaler, *args, **kwargs)
 
         return update

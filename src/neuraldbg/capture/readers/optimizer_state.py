@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from neuraldbg.capture.module_tree import groups, state, tensors
 from neuraldbg.capture.program_objects import Identities, attributes, filled, is_a, item, items, label, number, sequence
 from neuraldbg.capture.reader import Reader
-from neuraldbg.capture.tensor_kinds import readable, unheard
+from neuraldbg.capture.tensor_kinds import readable
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class OptimizerState(Reader):
         def load(*args: Any, **kwargs: Any) -> Any:
             found = original(*args, **kwargs)
             if self.scene.switch:
-                self._guarded(self._look_into, found)
+                self.seen(self._look_into, found)
             return found
 
         return load
@@ -106,7 +106,7 @@ class OptimizerState(Reader):
         @functools.wraps(original)
         def load_state_dict(module: Any, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
             if self.scene.switch and self._files:
-                self._guarded(self._weights_loaded, state_dict)
+                self.seen(self._weights_loaded, state_dict)
             return original(module, state_dict, *args, **kwargs)
 
         return load_state_dict
@@ -115,19 +115,15 @@ class OptimizerState(Reader):
         @functools.wraps(original)
         def load_state_dict(opt: Any, *args: Any, **kwargs: Any) -> Any:
             if self.scene.switch:
-                self._gave = True
-                self._given.add(opt)
-                self._given_steps |= any(line.opt() is opt for line in self._lines)
+                self.seen(self._state_loaded, opt)
             return original(opt, *args, **kwargs)
 
         return load_state_dict
 
-    def _guarded(self, act: Callable[[Any], None], subject: Any) -> None:
-        try:
-            with unheard():
-                act(subject)
-        except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-            self.scene.tally.caught("reading optimizer state")
+    def _state_loaded(self, opt: Any) -> None:
+        self._gave = True
+        self._given.add(opt)
+        self._given_steps |= any(line.opt() is opt for line in self._lines)
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 

@@ -49,11 +49,15 @@ class Places(Reader):
         @functools.wraps(original)
         def init(made: Any, *args: Any, **kwargs: Any) -> None:
             original(made, *args, **kwargs)
-            place = user_place() if self.scene.switch else None
-            if place is not None:
-                note(made, place)
+            if self.scene.switch:
+                self.seen(self._note_made, note, made)
 
         return init
+
+    def _note_made(self, note: Callable[[Any, Place], None], made: Any) -> None:
+        place = user_place()
+        if place is not None:
+            note(made, place)
 
     def call_begins(self, call: Call) -> None:
         """Where a model is called: to train it, or to evaluate it."""
