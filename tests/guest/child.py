@@ -43,6 +43,7 @@ def preload(*, watched: bool) -> None:
 
     import torch
     import torch._dynamo
+    import torch._subclasses.schema_check_mode
     import torch.distributed
 
     torch.set_num_threads(1)

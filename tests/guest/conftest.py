@@ -37,7 +37,7 @@ def pytest_terminal_summary(terminalreporter) -> None:
         terminalreporter.write_line(f"{name}: {', '.join(f'{number:,} {what}' for what, number in counts.items())}")
 
 
-UNPROVEN = ("test_killed.py", "test_mutated.py", "test_ranks.py")
+UNPROVEN = ("test_ranks.py",)
 """Files whose slow tests were never run whole: NEURALDBG_LONG=1 runs them."""
 
 

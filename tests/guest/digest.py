@@ -13,9 +13,9 @@ import contextlib
 import ctypes
 import gc
 import hashlib
-import json
 import locale
 import logging
+import marshal
 import math
 import os
 import random
@@ -43,7 +43,7 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 _where: dict[str, Any] = {}
 # The program may replace what stands in these modules.
-_open, _write, _close, _dumps, _sha = os.open, os.write, os.close, json.dumps, hashlib.sha256
+_open, _write, _close, _dumps, _sha = os.open, os.write, os.close, marshal.dumps, hashlib.sha256
 
 
 def install() -> None:
@@ -96,8 +96,8 @@ def _write_digest() -> None:
                     found[f"{name}{key}"] = value
             except BaseException as error:  # what cannot be read must not be read in any of the runs
                 found[f"{name}!"] = f"{type(error).__name__}: {error}"
-    file = _open(str(_where["folder"] / "digest.json"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    data = _dumps(found).encode("utf-8", "surrogatepass")
+    file = _open(str(_where["folder"] / "digest"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    data = _dumps(found)
     while data:
         data = data[_write(file, data) :]
     _close(file)

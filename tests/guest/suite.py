@@ -11,6 +11,7 @@ import difflib
 import hashlib
 import itertools
 import json
+import marshal
 import os
 import queue
 import re
@@ -249,8 +250,7 @@ def _outcome(mode: str, folder: Path, reply: dict[str, Any]) -> Outcome:
     if mode != "bare":
         stderr = _BANNER.sub("", stderr)
     said = _SAID.findall(stderr) if mode != "bare" else []
-    digest = folder / "digest.json"
-    left = {k: neutral(v) for k, v in json.loads(digest.read_text()).items()} if digest.is_file() else {}
+    left = {k: neutral(v) for k, v in _digest(folder / "digest").items()}
     errors, first = _internal_errors(folder / "run") if mode != "bare" else (None, "")
     return Outcome(
         mode,
@@ -265,6 +265,15 @@ def _outcome(mode: str, folder: Path, reply: dict[str, Any]) -> Outcome:
         reply["seconds"],
         reply["cpu"],
     )
+
+
+def _digest(path: Path) -> dict[str, str]:
+    """Read what a process has left; nothing if it did not come to write all of it."""
+    try:
+        found: dict[str, str] = marshal.loads(path.read_bytes())
+    except (OSError, EOFError, ValueError, TypeError):
+        return {}
+    return found
 
 
 def _text(path: Path) -> str:
