@@ -149,6 +149,8 @@ def fault(place: str, kind: str, path: str) -> None:
         if kind != "None":
             raise {"RuntimeError": RuntimeError, "MemoryError": MemoryError}[kind](_message(place))
 
+    # What it raises, a function of ours has raised.
+    fire.__code__ = fire.__code__.replace(co_filename=_root + place.partition(":")[0])
     if place in _functions:
         for function in _functions[place]:
             function.__code__ = _faulty(function.__code__, fire)

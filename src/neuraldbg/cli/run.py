@@ -285,7 +285,7 @@ def _show(request: Request, watch: Watch, diagnosis: Diagnosis | None, stderr: T
             text = _text(diagnosis, out, watch.file, request) if out is not None and not request.quiet else ""
         except Exception as error:  # noqa: BLE001 (the program may have replaced anything; its own ending comes through)
             let_pass(error)
-            instead = f"; `neuraldbg explain {watch.file}` gives it" if watch.file is not None else ""
+            instead = f"; `neuraldbg explain {watch.folder}` gives it" if watch.folder is not None else ""
             problems.append(f"the diagnosis could not be shown: {type(error).__name__}: {error}{instead}")
     if out is not None:
         with contextlib.suppress(OSError, ValueError):
