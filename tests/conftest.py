@@ -23,6 +23,8 @@ pytest.register_assert_rewrite("tests.browser", "tests.show.dashboard.pages")
 
 from tests.browser import browser  # noqa: E402, F401 (a fixture)
 
+from neuraldbg.unlisted_thread import unlisted  # noqa: E402
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -93,7 +95,8 @@ def left_threads() -> list[str]:
     """Name our threads that are still alive."""
     deadline = time.monotonic() + GRACE_S
     while True:
-        alive = [thread.name for thread in threading.enumerate() if thread.name.startswith("neuraldbg")]
+        listed = [thread.name for thread in threading.enumerate() if thread.name.startswith("neuraldbg")]
+        alive = [*listed, *unlisted()]
         if not alive or time.monotonic() > deadline:
             return [f"thread {name}" for name in alive]
         time.sleep(0.01)

@@ -133,3 +133,12 @@ def test_a_noisy_loss_that_falls_is_not_suspicious() -> None:
     draw = random.Random(0)
     odd = [governor.watch(3 * math.exp(-i / 300) * (1 + 0.3 * draw.gauss(0, 1)) + 1, None) for i in range(3000)]
     assert sum(odd) <= 3
+
+
+def test_gradients_are_due_at_some_light_step_whatever_the_rest_costs() -> None:
+    """No gradient was read yet (0 s), and all that is not a reading already takes more than its share."""
+    governor = Governor(0.01, allowance=0.0)
+    for _ in range(50):
+        governor.book(2.0, 1.0, full=False)
+    assert governor.norms_every(0.0) == 1
+    assert governor.norms_every(0.5) > 1

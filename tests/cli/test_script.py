@@ -166,9 +166,9 @@ def test_exit_handlers_and_threads_end_as_in_python(place: Place) -> None:
     place.write(
         "t.py",
         "import atexit, threading, time\nx = [1]\natexit.register(lambda: print('bye', x))\n"
-        "threading.Thread(target=lambda: (time.sleep(0.2), print('thread', x))).start()\n"
         "from concurrent.futures import ThreadPoolExecutor\n"
-        "pool = ThreadPoolExecutor(1)\nprint(pool.submit(lambda: 5).result())\n",
+        "pool = ThreadPoolExecutor(1)\nprint(pool.submit(lambda: 5).result())\n"
+        "threading.Thread(target=lambda: (time.sleep(0.2), print('thread', x))).start()\n",
     )
     place.same("t.py")
 

@@ -301,7 +301,7 @@ for i in range(600):
 if sys.argv[2] == "dropped":
     recorder._stop = True
     recorder._wake.set()
-    recorder._thread.join()
+    recorder._thread.ended_within(10)
     del recorder
     import gc; gc.collect()
     os.fstat(20)

@@ -251,7 +251,7 @@ def test_closing_does_not_wait_for_ever_for_a_disk_that_hangs(tmp_path, monkeypa
         recorder.close()
         assert time.monotonic() - begin < 5
     assert "does not answer" in recorder.problem
-    recorder._thread.join(5)
+    assert recorder._thread.ended_within(5)
 
 
 def test_errors_are_of_the_tree_and_of_the_system():

@@ -4,7 +4,6 @@ import math
 import os
 import subprocess
 import sys
-import threading
 import time
 
 import numpy as np
@@ -16,6 +15,7 @@ from neuraldbg.nouns import STATS, Fact, FactKey, RunInfo, Step, column
 from neuraldbg.record import Recorder, read_run
 from neuraldbg.record.block import to_float32
 from neuraldbg.record.codec import BlobDamaged, decode, encode
+from neuraldbg.unlisted_thread import unlisted
 
 SETTINGS = RecordSettings(queue=1000)  # these tests put steps faster than any training
 
@@ -106,7 +106,7 @@ def test_info_is_updated_and_closing_twice_is_harmless(tmp_path):
     recorder.flush()
     assert recorder.record().info == INFO
     assert read_run(tmp_path).steps == 0
-    assert not [t for t in threading.enumerate() if t.name == "neuraldbg-writer"]
+    assert "neuraldbg-writer" not in unlisted()
     assert [p.name for p in tmp_path.iterdir()] == ["rank0.ndbg"]
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from tests.record.helpers import INFO, covered, layout, step
 
 from neuraldbg.config import RecordSettings
 from neuraldbg.record import Recorder, read_run
+from neuraldbg.unlisted_thread import unlisted
 
 ROOT = Path(__file__).parents[2]
 ENV = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
@@ -31,11 +32,11 @@ def put(recorder, first, last):
 
 
 def test_a_thread_that_cannot_be_started(tmp_path, monkeypatch):
-    def refuses(self):
+    def refuses(*args):
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuses)
+        patch.setattr(_thread, "start_new_thread", refuses)
         recorder = Recorder(tmp_path, RecordSettings(queue=64), INFO)
     put(recorder, 0, 500)
     assert read_run(tmp_path).steps > 400
@@ -71,8 +72,7 @@ def test_a_thread_that_ends_is_replaced_by_the_training(tmp_path, quietly, capfd
         raise SystemExit
 
     recorder = Recorder(tmp_path, RecordSettings(flush_s=0.02, queue=64), INFO, pull=pull)
-    recorder._thread.join(10)
-    assert not recorder._thread.is_alive()
+    assert recorder._thread.ended_within(10)
     put(recorder, 0, 500)
     recorder.close()
     assert covered(read_run(tmp_path).history) == list(range(500))
@@ -155,12 +155,14 @@ def test_no_signal_reaches_the_program_because_of_us(tmp_path, program, argument
 
 def test_the_thread_takes_no_signals_and_the_callers_mask_is_as_before(tmp_path):
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    tasks = set(Path("/proc/self/task").iterdir())
     recorder = Recorder(tmp_path, RecordSettings(), INFO)
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+    while "neuraldbg-writer" not in unlisted():  # it begins with all signals blocked
+        time.sleep(0.001)
+    (task,) = set(Path("/proc/self/task").iterdir()) - tasks
     blocked = next(
-        int(line.split()[1], 16)
-        for line in Path(f"/proc/self/task/{recorder._thread.native_id}/status").read_text().splitlines()
-        if line.startswith("SigBlk:")
+        int(line.split()[1], 16) for line in (task / "status").read_text().splitlines() if line.startswith("SigBlk:")
     )
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGUSR1, signal.SIGCHLD, signal.SIGXFSZ):
         assert blocked >> (number - 1) & 1

@@ -169,12 +169,14 @@ def test_a_nan_by_hand_is_found() -> None:
 
 def test_what_is_said_where_no_step_is_seen() -> None:
     task = Task()
+    other = torch.optim.SGD(nn.Linear(4, 4).parameters(), lr=RATE)
     with NeuralDbg(discover=True) as dbg:
         for _ in range(STEPS):
             task.loss().backward()
     diagnosis = dbg.diagnose()
     assert diagnosis.verdict == "inconclusive"
     assert "60 backward passes" in diagnosis.summary
+    assert "no optimizer" in diagnosis.summary, other
     assert "no backward pass" not in diagnosis.summary
     assert "No parameter of a module that is called was changed" in diagnosis.summary
 

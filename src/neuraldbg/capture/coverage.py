@@ -41,8 +41,12 @@ def coverage(capture: Capture, *, recompiled: bool, packed: bool) -> dict[str, A
 
 
 def _made(capture: Capture) -> int:
-    """Count the optimizers that exist where nothing has stepped: to find them takes a walk over all objects."""
-    return 0 if capture.steps else sum(1 for _ in made())
+    """Count the optimizers that hold a watched parameter, where nothing has stepped: to find them takes a walk over all
+    objects. Where no model is watched, any optimizer counts.
+    """
+    if capture.steps:
+        return 0
+    return sum(1 for opt in made() if not capture.params.by_id or capture.params.in_optimizer(opt))
 
 
 def _notes(hooks: HookManager, *, recompiled: bool, packed: bool) -> list[str]:

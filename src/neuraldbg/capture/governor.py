@@ -68,8 +68,8 @@ class Governor:
         """Return how many light steps go by from one reading of the gradients to the next: one, unless a step is so
         short that the readings, of ``reading`` seconds each, would take more than what its share leaves for them.
         """
-        left = self._share - self._other
-        return 1 if self.overhead is None or reading <= left else min(math.ceil(reading / max(left, 1e-9)), _RAREST)
+        left = max(self._share - self._other, 1e-9)
+        return 1 if self.overhead is None or reading <= left else min(math.ceil(reading / left), _RAREST)
 
     @property
     def usual(self) -> tuple[float, float]:

@@ -29,6 +29,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from neuraldbg.capture.guest import guarded
+from neuraldbg.unlisted_thread import unlisted_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -355,9 +356,10 @@ class Owner:
 
 
 def in_autograd() -> bool:
-    """Return True in a thread that Python has not started: during a backward pass, one of autograd's own."""
+    """Return True in a thread that Python has not started, nor we: during a backward pass, one of autograd's own."""
     thread = threading._active.get(get_ident())  # type: ignore[attr-defined]  # noqa: SLF001 (asking makes a dummy)
-    return thread is None or isinstance(thread, threading._DummyThread)  # noqa: SLF001
+    foreign = thread is None or isinstance(thread, threading._DummyThread)  # noqa: SLF001
+    return foreign and not unlisted_here()
 
 
 def _alive(thread: threading.Thread | None) -> bool:

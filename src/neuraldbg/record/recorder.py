@@ -19,6 +19,7 @@ from neuraldbg.record.backlog import Backlog, Batch
 from neuraldbg.record.budget import queue_bytes
 from neuraldbg.record.signal_masks import start_thread, without_size_signal
 from neuraldbg.record.store import Store
+from neuraldbg.unlisted_thread import UnlistedThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,7 +77,7 @@ class Recorder:
         self._wake = threading.Event()
         self._stop = False
         self._drain()
-        self._thread = threading.Thread(target=self._run, name="neuraldbg-writer", daemon=True)
+        self._thread = UnlistedThread(self._run, "neuraldbg-writer")
         self._alone = not start_thread(self._thread)
         """True if there is no writer's thread: then the training's own writes, when much waits."""
         if self._alone:
@@ -162,11 +163,9 @@ class Recorder:
         self._closed = True
         self._stop = True
         self._wake.set()
-        if not self._alone:
-            self._thread.join(_JOIN_S)
-            if self._thread.is_alive():
-                self.trouble(f"the disk of {self.path} does not answer: the last steps of the run may not be saved.")
-                return
+        if not self._alone and not self._thread.ended_within(_JOIN_S):
+            self.trouble(f"the disk of {self.path} does not answer: the last steps of the run may not be saved.")
+            return
         until = time.monotonic() + _LOCK_END_S
         self._drain(last=True)
         while self._store.locked and time.monotonic() < until:
@@ -197,7 +196,7 @@ class Recorder:
                 self._wake.clear()
                 self._turn()
                 self.cpu_s = time.thread_time()
-        except BaseException as error:  # noqa: BLE001 (above is the program's threading.excepthook alone)
+        except BaseException as error:  # noqa: BLE001 (above is the program's sys.unraisablehook alone)
             self._caught("the thread that writes the run file ended, the training writes it from there on", error)
         finally:
             self._alone = not self._stop  # whatever ended the thread early, the training writes from now on

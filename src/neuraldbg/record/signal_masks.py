@@ -7,14 +7,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Iterator
+
+    from neuraldbg.unlisted_thread import UnlistedThread
 
 _FAULTS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS")
 """Signals that an instruction of the thread itself causes: a blocked one ends the process without a word."""
 
 
-def start_thread(thread: threading.Thread) -> bool:
+def start_thread(thread: UnlistedThread) -> bool:
     """Start a thread that takes no signals; return False if the system or a closing interpreter gives none.
 
     A program that blocks a signal in its only thread to wait for it (``signal.sigwait``) would be killed by it if a
@@ -30,7 +31,7 @@ def start_thread(thread: threading.Thread) -> bool:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _started(thread: threading.Thread) -> bool:
+def _started(thread: UnlistedThread) -> bool:
     try:
         thread.start()
     except (RuntimeError, MemoryError):  # "can't start new thread", or the interpreter is closing

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import gc
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -196,6 +197,36 @@ def test_a_tie_by_copy_drifts_and_a_real_one_is_no_pair():
     model.head.weight = model.tok.weight
     assert not ride(lambda: train(model, loss_of=spell), model).facts("ties")
     assert not ride(lambda: train(Words(), loss_of=spell)).facts("ties")
+
+
+class Encoder(nn.Module):
+    """As wide as it has positions; a library's configuration says by default that it ties its words."""
+
+    def __init__(self, classes: int, words: int = 12) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(tie_word_embeddings=True)
+        self.tok, self.positions = nn.Embedding(words, 8), nn.Embedding(8, 8)
+        self.layers = nn.ModuleList([nn.Linear(8, 8, bias=False)])
+        self.head = nn.Linear(8, classes, bias=False)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.tok(ids) + self.positions(ids % 8)
+        out: Tensor = self.head(self.layers[0](x).tanh())
+        return out
+
+
+@pytest.mark.parametrize(
+    ("classes", "words", "pairs"), [(12, 12, [("tok.weight", "head.weight")]), (3, 12, []), (3, 8, [])]
+)
+def test_a_declaration_speaks_of_words_and_of_the_head(classes, words, pairs):
+    """And not of positions and a projection of the same shape."""
+
+    def classify(model: nn.Module) -> Tensor:
+        ids = torch.arange(words)
+        return F.cross_entropy(model(ids), ids % classes)
+
+    seen = ride(lambda: train(Encoder(classes, words), loss_of=classify))
+    assert [(pair["a"], pair["b"]) for one in seen.facts("ties")[-1:] for pair in one["pairs"]] == pairs
 
 
 def evaluate(model: nn.Module) -> None:

@@ -198,14 +198,29 @@ def _declaration(root: nn.Module) -> str:
 def _equal_or_declared(embeddings: list[Watched], linears: list[Watched], declared: str) -> Iterator[Pair]:
     """Yield embeddings with linear layers of their shape that are equal, or that the model says it ties."""
     alike = _Buckets(linears, turned=False) if embeddings else None
+    words = _of_words(embeddings) if declared else set()
     for a in embeddings:
         equal = {id(b) for b in alike.of(a) if not _one_storage(a.ref, b.ref) and _same(a.ref, b.ref)} if alike else ()
-        every = linears if declared and not a.aliases else (alike.of(a) if alike else ())
+        meant = id(a) in words and not a.aliases
+        every = linears if meant else (alike.of(a) if alike else ())
         for b in every:
             if a.ref.shape != b.ref.shape or _one_storage(a.ref, b.ref):
                 continue
-            if id(b) in equal or (declared and not a.aliases and not b.aliases):
+            if id(b) in equal or (meant and not b.aliases and not _in_block(b.layer)):
                 yield Pair(a, b, False, declared, id(b) in equal)
+
+
+def _of_words(embeddings: list[Watched]) -> set[int]:
+    """Return which embeddings a declaration speaks of, by identity: those of the most rows. Positions and segments have
+    fewer, and a square one of positions has the shape of any projection of the model.
+    """
+    most = max((w.ref.shape[0] for w in embeddings), default=0)
+    return {id(w) for w in embeddings if w.ref.shape[0] == most}
+
+
+def _in_block(layer: str) -> bool:
+    """Return True for a layer of a block that comes several times: no head of a model is there."""
+    return any(part.isdigit() for part in layer.split("."))
 
 
 def _turned(linears: list[Watched], declared: str) -> Iterator[Pair]:
