@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import resource
 import sys
 import time
 import zlib
@@ -229,6 +230,8 @@ def main() -> int:
         print(Counter(counts(faults, findings)), f"{time.monotonic() - began:.0f} s")
     finally:
         guests.close()
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        print(f"{used.ru_utime + used.ru_stime:.0f} s of CPU")
     return int(any(one.wrong for one in findings))
 
 

@@ -52,7 +52,7 @@ train(3)
 frozen = gc.get_freeze_count() > 0
 gc.unfreeze()
 gc.enable()
-gc.set_threshold(1)
+gc.set_threshold(20, 1000, 1000)
 train(3)
 gc.set_threshold(700, 10, 10)
 gc.callbacks.remove(watch)

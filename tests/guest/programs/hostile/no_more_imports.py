@@ -1,4 +1,7 @@
-"""After its setup a program forbids every further import, by a finder in front and a builtins.__import__ of its own."""
+"""After its setup a program forbids every further import, by a finder in front and a builtins.__import__ of its own.
+
+problems: allowed
+"""
 
 import builtins
 import sys

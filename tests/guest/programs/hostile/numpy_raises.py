@@ -1,4 +1,7 @@
-"""numpy raises at every overflow and every NaN, and its generator and its functions are replaced."""
+"""numpy raises at every overflow and every NaN, and its generator and its functions are replaced.
+
+errors: allowed
+"""
 
 import numpy as np
 import torch
