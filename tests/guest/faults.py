@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from tests.guest.suite import Guests, Outcome, Program, differences, programs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 KINDS = ("RuntimeError", "MemoryError", "None")
 TRAININGS = (
@@ -42,6 +42,8 @@ TRAININGS = (
     "tensors/huge_values",
 )
 """Programs that between them call most of the functions there are."""
+QUICK = ("autograd/custom_function", "basics/linear", "optim/autocast_scaler", "optim/manual_updates")
+"""Some that are over soon, for the part that is fast."""
 ALLOWANCE_S = 0.05
 """In the default mode a session begins with so much time, so that a short training has light steps, too."""
 GUARDS = ("capture/guest.py", "record/checked.py")
@@ -100,14 +102,15 @@ class Finding:
 class Faults:
     """The trainings, how they end without a fault, and the functions that each of them calls."""
 
-    def __init__(self, guests: Guests, jobs: int = 2) -> None:
+    def __init__(self, guests: Guests, jobs: int = 2, trainings: Sequence[str] = TRAININGS) -> None:
         self.guests = guests
-        self.folder = guests.folder / "faults"
-        self.folder.mkdir(exist_ok=True)
+        self.folder = guests.folder / f"faults-{len(trainings)}"
+        self.folder.mkdir()
         self._pool = ThreadPoolExecutor(jobs)
-        self._bare: dict[str, Outcome] = {}
         self._numbers = itertools.count()
-        chosen = [one for one in programs() if one.name in TRAININGS]
+        chosen = [one for one in programs() if one.name in trainings]
+        bare = self._pool.map(lambda one: self._run(one, "bare"), chosen)
+        self._bare = {one.name: outcome for one, outcome in zip(chosen, bare, strict=True)}
         file = self.folder / "places"
         self._run(chosen[0], "full", ["write_places", str(file)])
         self.places = file.read_text("utf-8").splitlines()
@@ -124,7 +127,6 @@ class Faults:
         program, mode = what
         file = self.folder / f"reach-{program.path.stem}-{mode}"
         outcome = self._run(program, mode, ["observe", str(file)])
-        self._bare.setdefault(program.name, self._run(program, "bare"))
         return [(place, outcome.cpu, program, mode) for place in file.read_text("utf-8").splitlines()]
 
     def _run(self, program: Program, mode: str, prepare: list[str] | None = None) -> Outcome:

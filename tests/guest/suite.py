@@ -84,6 +84,11 @@ def fast_mode(program: Program) -> str:
     return MODES[1 + zlib.crc32(program.name.encode()) % 2]
 
 
+def slow_mode(program: Program) -> str:
+    """Return the other mode, in which the slow part watches it."""
+    return next(mode for mode in MODES[1:] if mode != fast_mode(program))
+
+
 def programs(*names: str) -> list[Program]:
     """Return all programs, or those whose topic/name contains one of the words."""
     found = [

@@ -2,13 +2,13 @@
 to the last bit.
 
 The part that is fast watches each program in one of the two modes, half of them in each, and ends a process after its
-last exit handler. The slow part watches it in both, and takes the interpreter down as python does.
+last exit handler. The slow part watches it in the other, and takes the interpreter down as python does.
 """
 
 from __future__ import annotations
 
 import pytest
-from tests.guest.suite import MODES, QUICK, fast_mode, programs
+from tests.guest.suite import MODES, QUICK, fast_mode, programs, slow_mode
 
 ALL = programs()
 OPEN = {
@@ -51,7 +51,8 @@ def running(request, guests):
             continue
         program, slow = item.callspec.params["program"], item.get_closest_marker("slow") is not None
         key = item.originalname, program.name
-        found[key] = guests.submit(program) if slow else guests.submit(program, [fast_mode(program)], QUICK)
+        how = ([slow_mode(program)], "") if slow else ([fast_mode(program)], QUICK)
+        found[key] = guests.submit(program, *how)
     return found
 
 
@@ -65,7 +66,7 @@ def test_does_the_same_when_watched(program, request, running, record_property):
 
 @pytest.mark.slow
 @each_program
-def test_does_the_same_in_both_modes_to_the_very_end(program, request, running, record_property):
+def test_does_the_same_in_the_other_mode_to_the_very_end(program, request, running, record_property):
     check(running[request.node.originalname, program.name].result(), record_property)
 
 
