@@ -47,7 +47,8 @@ class DeviceNorm:
             return None
         if self._table.kind == "torch":
             there = [grad.detach() for grad in there]
-            return torch.stack(torch._foreach_norm(there, 2, dtype=torch.float32))  # noqa: SLF001 (as torch's clipping)
+            wide = torch.float64 if any(grad.dtype is torch.float64 for grad in there) else torch.float32
+            return torch.stack(torch._foreach_norm(there, 2, dtype=wide))  # noqa: SLF001 (as torch's clipping)
         self._turn += 1
         self._table.clear(len(grads))
         self._many.observe(grads, self._turn)

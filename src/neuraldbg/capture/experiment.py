@@ -149,7 +149,7 @@ class Bench:
 
 
 def _weights(x: Tensor) -> Tensor:
-    return torch.randn(x.shape, generator=torch.Generator().manual_seed(SEED)).to(x.device, x.dtype)
+    return torch.randn(x.shape, generator=torch.Generator().manual_seed(SEED), device="cpu").to(x.device, x.dtype)
 
 
 @dataclass(frozen=True)

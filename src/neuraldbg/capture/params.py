@@ -362,7 +362,8 @@ class Params:
                 (rows, before_rows), weight = w.touched, op.shown(w.ref)
                 w.touched = None
                 if weight is not None:
-                    norm = torch.linalg.vector_norm(weight.detach()[rows] - before_rows, dtype=torch.float32)
+                    change = weight.detach()[rows] - before_rows
+                    norm = torch.linalg.vector_norm(change, dtype=torch.promote_types(change.dtype, torch.float32))
                     self.table.set_norm(row_of(w.update), float(norm))
 
     def _read_other_update(self, w: Watched, old: Tensor) -> None:

@@ -166,7 +166,7 @@ def group_settings(group: dict[str, Any]) -> dict[str, Any]:
         plain = value if type(value) in (bool, int, float) else number(value)
         if plain is not None:
             found[key] = plain
-        elif is_a(value, tuple):
+        elif key == "betas" and is_a(value, (tuple, list)):  # Adafactor has two numbers under "eps", say
             found[key] = [x for x in map(number, sequence(value)) if x is not None]
     return found
 

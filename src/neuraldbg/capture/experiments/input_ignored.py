@@ -132,7 +132,7 @@ def _refresh(module: nn.Module) -> None:
     for name, p in named_parameters(module):
         if not p.requires_grad or not p.is_floating_point() or p.numel() == 0:
             continue
-        fresh = torch.randn(p.shape, generator=generator).to(p.device, p.dtype)
+        fresh = torch.randn(p.shape, generator=generator, device="cpu").to(p.device, p.dtype)
         zeros = p == 0
         share = float(zeros.float().mean())
         if p.dim() > 1:
@@ -152,7 +152,9 @@ def _noise(x: Tensor) -> Tensor:
     if not x.is_floating_point() or not x.dim():
         return _rolled(x.flip(0)) if x.dim() else x
     generator = torch.Generator().manual_seed(SEED)
-    return x + torch.randn(x.shape, generator=generator).to(x.device, x.dtype) * (x.std(unbiased=False) + 1e-3)
+    return x + torch.randn(x.shape, generator=generator, device="cpu").to(x.device, x.dtype) * (
+        x.std(unbiased=False) + 1e-3
+    )
 
 
 def _same(a: list[tuple[str, Tensor]], b: list[tuple[str, Tensor]]) -> bool:
