@@ -52,7 +52,8 @@ class Patches:
         """Replace ``owner.name`` by ``make(original)``."""
         own = name in vars(owner)
         original = getattr(owner, name)
-        patched = passed_through(make(original))
+        patched = make(original)
+        passed_through(patched)
         setattr(owner, name, patched)
         put = _Put(owner, name, vars(owner).get(name, patched), original, own)
         self._saved.append(put)
