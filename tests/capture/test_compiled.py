@@ -329,3 +329,26 @@ def test_steps_that_are_not_read_leave_the_table_alone_and_make_no_graph() -> No
     assert 0 < len(full) < len(seen.steps) == 90
     row = seen.row("activation", "head")
     assert {step.table[row, column("count")] for step in full} == {128}
+
+
+def test_a_compiled_model_leaves_no_name_of_ours_in_its_module() -> None:
+    scope: dict[str, object] = {"__name__": "stranger", "nn": nn, "torch": torch}
+    code = """
+class Broken(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(16, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        h = torch.relu(self.a(x))
+        torch._dynamo.graph_break()
+        return self.b(h)
+"""
+    exec(code, scope)
+    before = set(scope)
+    net = scope["Broken"]()  # type: ignore[operator]
+
+    seen = ride(lambda: train(torch.compile(net, backend="eager"), list(net.parameters())), net)
+
+    assert seen.seen("activation", "b")
+    assert [name for name in set(scope) - before if not name.startswith("__")] == []

@@ -261,6 +261,36 @@ def test_what_is_negated_as_it_is_read_has_the_sign_that_it_shows() -> None:
         assert (rows.values[0, op.MIN], rows.values[0, op.MAX]) == (x.min().item(), x.max().item())
 
 
+class NegatedGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.sum()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return torch._neg_view(torch.full((8, 1), 0.25))
+
+
+def test_hooks_see_the_sign_of_what_is_negated_and_lies_side_by_side() -> None:
+    class Negated(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch._neg_view(x)
+
+    def train() -> None:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 4), nn.Sigmoid(), Negated(), nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(4):
+            optimizer.zero_grad()
+            NegatedGradient.apply(model(torch.randn(8, 4))).backward()
+            optimizer.step()
+
+    seen = ride(train)
+    for step in range(4):
+        assert -1 < seen.stat("activation", "2", "min", step=step) < seen.stat("activation", "2", "max", step=step) < 0
+        assert {seen.stat("output_grad", "3", stat, step=step) for stat in ("min", "max", "mean")} == {-0.25}
+
+
 @needs_native
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 def test_gradients_that_lie_in_odd_ways(dtype: torch.dtype) -> None:

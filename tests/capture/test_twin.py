@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from neuraldbg.capture.experiment import undisturbed
 from neuraldbg.capture.twin import ELEMENTS, Unfit, twin
 
 LOG: list[float] = []
@@ -45,6 +46,19 @@ def test_computed_weights_are_computed_in_the_twin():
     model.eval()
     x = torch.randn(5, 4)
     assert torch.allclose(model(x), twin(model)(x))
+
+
+def test_a_copy_leaves_no_weight_where_its_model_looks_for_one():
+    model = nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3)))
+    with nn.utils.parametrize.cached():
+        with undisturbed():
+            twin(model)(torch.ones(2, 3))
+            assert nn.utils.parametrize._cache_enabled == 0
+        assert nn.utils.parametrize._cache == {}
+        kept = model[0].weight
+        with undisturbed():
+            assert twin(model)[0].weight is not kept
+        assert model[0].weight is kept
 
 
 def test_lists_and_counts_of_a_model_stay_its_own():

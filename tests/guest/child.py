@@ -37,7 +37,7 @@ for _ in range(30):
 _HOME = list(sys.path)
 
 
-def preload(*, watched: bool) -> None:
+def preload(*modules: str, watched: bool) -> None:
     """Import what every program needs, and what a watched program needs, without doing anything with it."""
     import gc
 
@@ -46,6 +46,8 @@ def preload(*, watched: bool) -> None:
     import torch._subclasses.schema_check_mode
     import torch.distributed
 
+    for name in modules:
+        importlib.import_module(name)
     torch.set_num_threads(1)
     if watched:
         for name in _modules_of_a_watched_run():

@@ -1,9 +1,9 @@
 """A process that has torch loaded and forks a child for each program: a few hundredths of a second instead of seconds.
 
-``python -m tests.guest.server bare`` or ``watched``. It reads one request a line (JSON) from standard input, and writes
-one reply a line when that program has ended. The child becomes an ordinary python process: its interpreter is taken
-down in the ordinary way, so that a crash at exit is seen, and what it leaves behind is written by the last of all exit
-handlers (``digest.py``).
+``python -m tests.guest.server bare`` or ``watched``, and names of modules to import. It reads one request a line (JSON)
+from standard input, and writes one reply a line when that program has ended. The child becomes an ordinary python
+process: its interpreter is taken down in the ordinary way, so that a crash at exit is seen, and what it leaves behind
+is written by the last of all exit handlers (``digest.py``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main() -> int:
     from tests.guest import child
 
     mode = sys.argv[1]
-    child.preload(watched=mode == "watched")
+    child.preload(*sys.argv[2:], watched=mode == "watched")
     requests = os.dup(0)
     replies = os.dup(1)
     with Path(os.devnull).open("r+b") as nothing:

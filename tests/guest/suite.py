@@ -51,6 +51,10 @@ _FRAME = re.compile(
 """A frame of what has started the program, where all of the stack is shown (anomaly mode, faulthandler), and those of
 ``Module.__call__``, which takes another way where there are hooks."""
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
+_CLOCK = re.compile(
+    r"^(?:\[?[IWEF]\d{4} [\d:.]+ (?:\d+ (?=\S*:\d+\]))?|USDT:\d{4}-\d\d-\d\d [\d:]+ [\d:]+ )", re.MULTILINE
+)
+"""Time and process before each line of torch's loggers, in Python ("W1125 03:52:46.811000 30651 ") and in C++."""
 
 
 @dataclass(frozen=True)
@@ -133,13 +137,13 @@ class Verdict:
 
 
 class Server:
-    """One process that forks, see ``server.py``."""
+    """One process that forks, see ``server.py``; ``modules`` are imported before, beside what each program needs."""
 
-    def __init__(self, mode: str) -> None:
+    def __init__(self, mode: str, *modules: str) -> None:
         environ = {k: v for k, v in os.environ.items() if not k.startswith(("NEURALDBG_", "PYTEST_", "COV_"))}
         environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "COLUMNS": "100"}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.guest.server", mode],
+            [sys.executable, "-m", "tests.guest.server", mode, *modules],
             cwd=ROOT,
             env=environ,
             stdin=subprocess.PIPE,
@@ -249,7 +253,7 @@ class Guests:
 
 def _outcome(mode: str, folder: Path, reply: dict[str, Any]) -> Outcome:
     def neutral(text: str) -> str:
-        return _ADDRESS.sub("0x", _FRAME.sub("", text.replace(str(folder), "<run>")))
+        return _CLOCK.sub("", _ADDRESS.sub("0x", _FRAME.sub("", text.replace(str(folder), "<run>"))))
 
     stderr = neutral(_text(folder / "stderr"))
     if mode != "bare":

@@ -14,22 +14,15 @@ ALL = programs()
 OPEN = {
     "functional/ao_qat": "quantisation copies hooks of ours, which do nothing, to the modules that it makes",
     "functional/jit_script_globals": "torch.jit.script of a class resolves names in the frame of our stand-in",
-    "functional/parametrize": "a parametrised weight is read",
     "modules/hooks_of_every_kind": "a warning of torch points at torch, not at the line of the program",
-    "native/fully_sharded_alone": "2 internal errors of as_strided on a DTensor",
-    "native/tensor_parallel_alone": "2 internal errors of as_strided on a DTensor",
     "optim/accumulation": "a warning of torch points at our stand-in",
     "process/del_raises": "a model that the program lets go lives until the session ends",
     "process/exit_object": "str() of what SystemExit holds is called twice",
     "process/keyboard_interrupt": "sys.excepthook is silenced before the interrupt is raised again",
-    "process/sigalrm_in_hooks": "a time limit that falls into the end of the process",
     "process/warnings_once": "a warning of torch points at our stand-in",
     "process/weakrefs": "a model that the program lets go lives until the session ends",
-    "structure/compile_eager": "names of ours stay in the globals of a compiled function with a graph break",
     "structure/time_frozen": "a replaced time.perf_counter of the program is called by us",
     "tensors/deepcopy_pickle": "hooks are in what is pickled, and do nothing there",
-    "tensors/nested_jagged": "internal errors at nested tensors of the strided layout",
-    "tensors/uninitialised": "what torch.empty gives is not what it gives bare",
     "tensors/weights_only": "torch.load(weights_only=True) refuses a module that was saved with hooks",
 }
 """What is known to differ, and is still to be mended: issue 28."""

@@ -14,7 +14,8 @@ typedef struct {
     double bound, centre;
     PyObject *keep; /* what owns that memory */
     PyObject *next; /* of an output its Gradient, None where that is not read; of a gradient the same hook in Python */
-    int known;      /* whether the one in Python was called once: it notes what is new */
+    int known;      /* whether the one in Python was called once, with a gradient that lay in memory as it is: it notes
+                       what is new */
 } Watcher;
 
 static double seconds(void) {
@@ -186,7 +187,8 @@ static PyObject *gradient_call(PyObject *object, PyObject *args, PyObject *kwarg
         *self->clock += seconds() - began;
         Py_RETURN_NONE;
     }
-    self->known = 1;
+    if (!self->known) self->known = !negated(grad); /* no such gradient may come here */
+    if (PyErr_Occurred()) PyErr_Clear();
     return PyObject_CallFunctionObjArgs(self->next, grad, NULL);
 }
 
@@ -345,9 +347,7 @@ static int add_hooks(PyObject *module) {
         {&torch.nested, "is_nested"},      {&torch.impl, "_cdata"},
         {&torch.storage, "untyped_storage"}, {&torch.bytes, "nbytes"},
         {&torch.begins, "storage_offset"}, {&torch.shape, "shape"},
-        {&torch.strides, "stride"},        {&torch.spec, "_spec"},
-        {&torch.placements, "placements"}, {&torch.partial, "is_partial"},
-        {&torch.shard, "_local_tensor"},
+        {&torch.strides, "stride"},        {&torch.shard, "_local_tensor"},
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!(*names[i].name = PyUnicode_InternFromString(names[i].said))) return -1;

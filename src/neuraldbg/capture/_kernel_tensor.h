@@ -13,7 +13,7 @@ typedef struct {
     PyObject *ordered;            /* OrderedDict */
     PyObject *heard;              /* tells whether a TorchFunctionMode hears of operations */
     PyObject *dtype, *layout, *is_cpu, *is_leaf, *grad, *grad_fn, *hooks, *contiguous, *numel, *pointer, *adopt, *negative, *nested, *impl,
-        *storage, *bytes, *begins, *shape, *strides, *spec, *placements, *partial, *shard; /* names */
+        *storage, *bytes, *begins, *shape, *strides, *shard; /* names */
 } Torch;
 
 static Torch torch;
@@ -208,10 +208,17 @@ static int fill(PyObject *x, Memory *memory) {
     return -1;
 }
 
+/* Whether torch negates a tensor as it is read: then it is not in memory as it is. */
+static int negated(PyObject *x) {
+    PyObject *negative = PyObject_CallMethodObjArgs(x, torch.negative, NULL);
+    Py_XDECREF(negative);
+    return negative != Py_False;
+}
+
 /* The predicate before every reading of memory: 1 for an ordinary tensor on the CPU in a dtype that is read, whose storage
-   holds all of it; 0 for any other. To be asked outside of function transforms. What is said to be negated when it is
-   read, as the imaginary part of a conjugate, is not in memory as it is; such a view of more than one element has
-   holes. */
+   holds all of it; 0 for any other. To be asked outside of function transforms. What is negated, as the imaginary part of
+   a conjugate, has holes where it has more than one element. By `torch._neg_view` alone, which is torch's own, it has none:
+   a hook asks for that at the first of its tensors, since to ask at each would take a twentieth of all that it does. */
 static int memory_of(PyObject *x, Memory *memory) {
     if (!ordinary(x)) return 0;
     int found = has(x, torch.layout, torch.strided) == 1;
@@ -219,9 +226,7 @@ static int memory_of(PyObject *x, Memory *memory) {
     found = found && (told < 0 ? fill_asked(x, memory) : told);
     if (found && memory->numel > 0) found = memory->address && covered(x, memory->extent, SIZE[memory->code]);
     if (found && memory->numel == 1) {
-        PyObject *negative = PyObject_CallMethodObjArgs(x, torch.negative, NULL);
-        Py_XDECREF(negative);
-        memory->contiguous &= negative == Py_False;
+        memory->contiguous &= !negated(x);
     }
     if (PyErr_Occurred()) {
         PyErr_Clear();
@@ -232,23 +237,13 @@ static int memory_of(PyObject *x, Memory *memory) {
 
 /* ---------------------------------------------------------------- shards
 
-   A DTensor has a shape and no memory: this rank's part lies in an ordinary tensor inside of it. Where a sum over the
-   ranks is still to be made, that part is no part of it. */
+   A DTensor has a shape and no memory: what this rank holds of it, a part or an addend, lies in an ordinary tensor inside
+   of it. */
 
-/* The part of this rank, a new reference; NULL for any other tensor. */
+/* What this rank holds, a new reference; NULL for any other tensor. */
 static PyObject *shard_of(PyObject *x) {
     if (!torch.sharded || (PyObject *)Py_TYPE(x) != torch.sharded) return NULL;
-    PyObject *spec = PyObject_GetAttr(x, torch.spec);
-    PyObject *placements = spec ? PyObject_GetAttr(spec, torch.placements) : NULL;
-    int settled = placements && PyTuple_Check(placements);
-    for (Py_ssize_t i = 0; settled && i < PyTuple_Size(placements); i++) {
-        PyObject *partial = PyObject_CallMethodObjArgs(PyTuple_GetItem(placements, i), torch.partial, NULL);
-        Py_XDECREF(partial);
-        settled = partial == Py_False;
-    }
-    Py_XDECREF(spec);
-    Py_XDECREF(placements);
-    PyObject *part = settled ? PyObject_GetAttr(x, torch.shard) : NULL;
+    PyObject *part = PyObject_GetAttr(x, torch.shard);
     return forgive() ? part : (Py_XDECREF(part), NULL);
 }
 

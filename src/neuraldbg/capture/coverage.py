@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from neuraldbg.capture import memory
+from neuraldbg.capture.params import FROZEN
 from neuraldbg.capture.program_objects import closed, is_a
 from neuraldbg.capture.stream import made
 
@@ -88,9 +89,11 @@ def _of_memory(capture: Capture) -> list[str]:
     """Say which tensors are read by part, and which could not be read."""
     hooks, params = capture.hooks, capture.params
     parts = sum(1 for w in params.by_id.values() if memory.is_part(w.ref))
+    addends = memory.some(sorted(params.addends))
     known = _unread(capture)
-    rest = hooks.table.unread.told(("parameters", "gradients", "outputs", "losses"))
+    rest = hooks.table.unread.told(("parameters", FROZEN, "gradients", "outputs", "losses"))
     return [
         *([f"read by shard: this rank's part of {parts} of {len(params.by_id)} parameters"] if parts else []),
+        *([f"read by shard: this rank's addend of the gradients of {addends}"] if addends else []),
         *(f"{what} {reason}" for what, reason in rest.items() if what not in known),
     ]

@@ -213,7 +213,8 @@ def _seed(seed: int) -> None:
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
     """Put back the states of the random number generators of Python, numpy and torch, warn of nothing, put nothing
-    into the cache of autocast. ``torch.set_default_device`` is in force for a copy as it is for the program.
+    into the caches of autocast and of ``parametrize.cached``: there a copy goes by the name of the module that it is a
+    copy of. ``torch.set_default_device`` is in force for a copy as it is for the program.
     """
     numpy = sys.modules.get("numpy.random")
     python, legacy = random.getstate(), numpy.get_state() if numpy is not None else None
@@ -229,8 +230,17 @@ def undisturbed() -> Iterator[None]:
         after.callback(random.setstate, python)
         after.callback(torch.set_autocast_cache_enabled, caches)
         torch.set_autocast_cache_enabled(False)
+        after.callback(_set_parametrized, *_set_parametrized(0, {}))
         with _unwarned(), heard():
             yield
+
+
+def _set_parametrized(enabled: int, cache: dict[Any, Any]) -> tuple[int, dict[Any, Any]]:
+    """Set the cache of ``parametrize.cached``, and return what it was."""
+    held: Any = torch.nn.utils.parametrize
+    before = held._cache_enabled, held._cache  # noqa: SLF001 (no public name)
+    held._cache_enabled, held._cache = enabled, cache  # noqa: SLF001
+    return before
 
 
 @contextlib.contextmanager

@@ -411,12 +411,12 @@ def _operand(root: Any, name: str, path: tuple[int, ...]) -> Tensor | None:
 
 def value_of(root: Tensor) -> Tensor | float | None:
     """Return a number where that waits for no device, else a small tensor that the end of the step reads; None where
-    the loss cannot be looked at. Of a DTensor whose parts differ that is so, too: each rank would have another mean.
+    the loss cannot be looked at. Of a DTensor whose parts differ that is so, too: each rank would have another number.
     """
     if type(root) in memory.ORDINARY and root.layout is not torch.strided:
         root = root.detach().to_dense()
     held = memory.readable(root)
-    if held is None or held.shape != root.shape:
+    if held is None or held.shape != root.shape or memory.is_addend(root):
         return None
     if not elsewhere.lies(held) and held.dim() == 0 and held.is_floating_point():
         return float(held.item())

@@ -49,7 +49,7 @@ def meeting(bench: Bench, change: Callable[[str, Tensor], Tensor], j: int, n: in
     for one, other in zip(before, after, strict=True):
         if one.value.shape != other.value.shape:
             return None
-        moved = (other.value - one.value).abs()
+        moved = (other.value.double() - one.value.double()).abs()  # nothing adds two of a dtype of eight bits
         if bool(moved.isfinite().all()) and not confined(moved, j, n):
             return {"layer": one.layer, "type": one.type, "at": one.at}
     return None

@@ -6,15 +6,15 @@ been given back under its views (``untyped_storage().resize_(0)``: offloading, F
 tensor ends the process. ``_kernel_tensor.h`` says the same of what it reads (``memory_of``); tests hold the two
 together.
 
-A tensor enters, and the ordinary tensor that holds its numbers leaves: itself, this rank's part of a DTensor, or a view
-of a subclass of Tensor that keeps its numbers where Tensor does. None for all others, whose code is never called. All
-of it is to be asked inside of ``tensor_kinds.unheard``.
+A tensor enters, and the ordinary tensor that holds its numbers leaves: itself, what this rank holds of a DTensor, or a
+view of a subclass of Tensor that keeps its numbers where Tensor does. None for all others, whose code is never called.
+All of it is to be asked inside of ``tensor_kinds.unheard``.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 import torch
 from torch import Tensor
@@ -67,17 +67,30 @@ def readable(x: object) -> Tensor | None:
 
 
 def local(x: object) -> Tensor | None:
-    """Return a tensor of an ``ORDINARY`` class as it is, of a DTensor this rank's part, of a subclass of Tensor without
-    a dispatch of its own a view; None for any other.
+    """Return a tensor of an ``ORDINARY`` class as it is, of a DTensor what this rank holds of it, of a subclass of
+    Tensor without a dispatch of its own a view; None for any other.
     """
     if type(x) in ORDINARY:
         return x  # type: ignore[return-value]
     if is_sharded(x):
-        return _part(x)
+        part: Tensor = x._local_tensor  # type: ignore[attr-defined] # noqa: SLF001 (`to_local` makes a node)
+        return part if type(part) in ORDINARY else None
     if not is_a(x, Tensor) or not tensor_kinds.readable(x) or _keys(x).has(_python):
         return None
     held = Tensor.detach(x)
     return held if type(held) in ORDINARY else None
+
+
+def jagged(x: object) -> Tensor | None:
+    """Return the ordinary tensor, of one axis less, that holds the numbers of a nested tensor in the jagged layout side
+    by side; None for any other, and where it has holes. No reader takes its rows for samples, so that ``readable`` says
+    None.
+    """
+    kind = _class("torch.nested._internal.nested_tensor", "NestedTensor")
+    if kind is None or type(x) is not kind or x._lengths is not None:  # type: ignore[attr-defined] # noqa: SLF001
+        return None
+    held = x._values  # type: ignore[attr-defined] # noqa: SLF001 (`values` makes a node)
+    return held if present(held) else None
 
 
 def is_sharded(x: object) -> bool:
@@ -86,35 +99,37 @@ def is_sharded(x: object) -> bool:
     return kind is not None and type(x) is kind
 
 
+def is_addend(x: object) -> bool:
+    """Return True if ``x`` is a DTensor whose sum, or mean, over the ranks is still to be made: each rank holds an
+    addend, which says how the numbers spread, and is none of them.
+    """
+    return is_sharded(x) and any(placement.is_partial() for placement in x._spec.placements)  # type: ignore[attr-defined] # noqa: SLF001
+
+
 def is_part(x: object) -> bool:
     """Return True if ``x`` is a DTensor of which each rank holds another part."""
     return is_sharded(x) and any(placement.is_shard() for placement in x._spec.placements)  # type: ignore[attr-defined] # noqa: SLF001
 
 
-def _part(x: Any) -> Tensor | None:
-    """Return this rank's part of a DTensor, without a collective and without a node in its graph. None where a sum over
-    the ranks is still to be made: the part is none of the tensor then.
-    """
-    if any(placement.is_partial() for placement in x._spec.placements):  # noqa: SLF001 (`to_local` makes a node)
-        return None
-    part: Tensor = x._local_tensor  # noqa: SLF001
-    return part if type(part) in ORDINARY else None
+_known: dict[str, type] = {}
+"""Classes of torch's that hold other tensors, once the program has imported them."""
 
 
-_known: list[Any] = []
-"""DTensor, once the program has imported it."""
+def _class(module: str, name: str) -> type | None:
+    known = _known.get(name)
+    if known is None:
+        found = getattr(sys.modules.get(module), name, None)
+        if isinstance(found, type):
+            known = _known[name] = found
+    return known
 
 
-def _dtensor() -> Any:
-    if not _known:
-        module = sys.modules.get("torch.distributed.tensor")
-        kind = getattr(module, "DTensor", None)
-        if not isinstance(kind, type):
-            return None
-        _known.append(kind)
-        if native is not None:
-            native.meet_shards(kind)
-    return _known[0]
+def _dtensor() -> type | None:
+    met = "DTensor" in _known
+    kind = _class("torch.distributed.tensor", "DTensor")
+    if kind is not None and not met and native is not None:
+        native.meet_shards(kind)
+    return kind
 
 
 def floating(x: Tensor) -> bool:
@@ -122,11 +137,24 @@ def floating(x: Tensor) -> bool:
     return dtype_of(x).is_floating_point
 
 
+def measures(x: Tensor) -> bool:
+    """Return True if ``x`` holds floating-point, complex or quantised numbers: no counts, masks or indices."""
+    dtype = dtype_of(x)
+    return dtype.is_floating_point or dtype.is_complex or dtype in _QUANTISED
+
+
+_QUANTISED = frozenset({torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4})
+
+
+def shape_of(x: Tensor) -> tuple[int, ...]:
+    """Return the shape of a tensor, empty for a nested one: it has none, and torch raises where it is asked."""
+    return () if x.is_nested else tuple(x.shape)
+
+
 def why_not(x: object) -> str:
     """Return why a tensor is not ``readable``, as the rest of a sentence about several of its kind."""
     if is_sharded(x):
-        spec: Any = getattr(x, "_spec", None)
-        if any(placement.is_partial() for placement in spec.placements):
+        if is_addend(x):
             return "are DTensors whose sum over the ranks is still to be made"
         return "are DTensors whose parts are no ordinary tensors, or whose memory was given back"
     if type(x) not in ORDINARY or not is_a(x, Tensor):
@@ -137,7 +165,14 @@ def why_not(x: object) -> str:
         return "are on the meta device"
     if x.layout is not torch.strided or x.is_nested:
         return f"are {'nested' if x.is_nested else str(x.layout).removeprefix('torch.')} tensors"
-    return "had given their memory back"
+    if x._is_zerotensor():  # noqa: SLF001 (no public name)
+        return "are zero tensors, which have no memory"
+    return f"are of the dtype {dtype_of(x)}".replace("torch.", "") if present(x) else "had given their memory back"
+
+
+def some(names: list[str]) -> str:
+    """Return a few of many names, as a sentence lists them."""
+    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
 
 
 class Unread:
@@ -162,10 +197,10 @@ class Unread:
         for (kind, reason), places in self._places.items():
             names = [place for place, times in places.items() if times >= least]
             if kind in kinds and names:
-                some = ", ".join(filter(None, names[:_NAMED])) + (", ..." if len(names) > _NAMED else "")
+                listed = some([name for name in names if name])
                 times = max(places.values())
                 often = "in one step" if times == 1 else f"{times} times"
-                found[f"{kind} of {some}" if some else kind] = f"{reason}: not read {often}"
+                found[f"{kind} of {listed}" if listed else kind] = f"{reason}: not read {often}"
         return found
 
 

@@ -445,7 +445,7 @@ def _samples(x: Tensor) -> int:
     """Return the size of the first axis of an input, 0 where only code of the program's could tell."""
     if type(x) not in memory.ORDINARY and not memory.is_sharded(x):
         return 0
-    return int(x.shape[0]) if x.dim() else 1
+    return int(x.size(0)) if x.dim() else 1  # a nested one has no shape
 
 
 def _stands_for(call: Callable[..., Any]) -> bool:

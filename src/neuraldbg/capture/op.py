@@ -94,11 +94,21 @@ def observable(x: Any) -> TypeGuard[Tensor]:
 
 
 def shown(x: object) -> Tensor | None:
-    """Return the tensor whose statistics can be read for ``x``: itself, this rank's part of it, or a view of a
-    subclass; None where there is none.
+    """Return the tensor whose statistics can be read for ``x``: itself, what this rank or a jagged one holds of it, or
+    a view of a subclass; None where there is none.
     """
     held = memory.readable(x)
+    if held is None:
+        held = memory.jagged(x)
     return held if held is not None and held.dtype in _READABLE and held.numel() else None
+
+
+def hidden(x: Tensor) -> bool:
+    """Return True if ``x`` has numbers that are not ``shown``: no tensor without elements."""
+    held = memory.readable(x)
+    if held is None:
+        held = memory.jagged(x)
+    return held is None or (held.dtype not in _READABLE and held.numel() > 0)
 
 
 transforming = torch._C._are_functorch_transforms_active  # noqa: SLF001 (no public name)

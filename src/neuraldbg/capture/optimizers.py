@@ -391,7 +391,7 @@ class Optimizers:
     @guarded
     def _note_clip(self, total_norm: Any, max_norm: Any) -> None:
         limit = number(max_norm)
-        held = memory.readable(total_norm) if is_a(total_norm, Tensor) else None
+        held = memory.readable(total_norm) if is_a(total_norm, Tensor) and not memory.is_addend(total_norm) else None
         found = held.detach() if held is not None else number(total_norm)
         if limit is not None:
             self.clipped = found, limit

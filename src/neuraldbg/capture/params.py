@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from neuraldbg.capture.table import Table
 
+FROZEN = "frozen parameters"
+"""The kind under which those that get no gradient are noted where they cannot be read: what is wrong with one shows in
+the outputs of its layer."""
 _TOUCHED = 4_194_304
 """Elements of an embedding's touched rows that are kept over a step at most."""
 _SMALL = 4096
@@ -79,6 +82,8 @@ class Params:
         self.awaits = False
         """Whether gradients of this step were read on another device."""
         self._dtypes: dict[torch.dtype, str] = {}
+        self.addends: set[str] = set()
+        """Names of those whose gradients were DTensors that the ranks had not summed up."""
         self.outside = 0.0
         """The largest change of a small weight between its last step and this, relative to its size."""
         self.beside = False
@@ -219,7 +224,7 @@ class Params:
 
     def _read_other_weight(self, w: Watched, *, again: bool = False) -> Tensor | None:
         """Read a weight that does not lie in the CPU's memory as it is. Returns what was read."""
-        value = self._shown("parameters", w.ref, w.name)
+        value = self._shown("parameters" if w.ref.requires_grad else FROZEN, w.ref, w.name)
         if value is None:
             return None
         row = row_of(w.param)
@@ -232,7 +237,7 @@ class Params:
     def _shown(self, kind: str, x: Tensor, name: str) -> Tensor | None:
         """Return the tensor whose statistics can be read for one of the program's. Notes one that cannot be read."""
         value = op.shown(x)
-        if value is None and memory.readable(x) is None and memory.floating(x):
+        if value is None and op.hidden(x):
             self.table.unread.note(kind, x, name)
         return value
 
@@ -242,6 +247,7 @@ class Params:
         stepped = self._plans.get(key)
         if stepped is None or not stepped.holds(watched):
             stepped = self._plans[key] = Stepped(watched, self.table.cap, self.table)
+            self.addends.update(w.name for w in watched if memory.is_addend(w.ref.grad))
         return stepped
 
     def plan_of(self, tensors: list[Tensor]) -> Stepped | None:

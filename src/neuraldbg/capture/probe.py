@@ -164,15 +164,18 @@ class Probe:
                     self.read_units(module, held, slot.activation)
             self.follow(x, slot)
         if self.quick is None and native is not None and self.row >= 0 and output is not None:
-            self.quick = self.quick_reader()
+            negated = type(output) is Tensor and output.is_neg()  # native code reads memory as it lies
+            self.quick = None if negated else self.quick_reader()
 
     def _missed(self, x: Tensor) -> bool:
-        """Note an output of floating-point numbers that cannot be read. Returns True if it can have a gradient that may
-        be read all the same, as that of an AsyncCollectiveTensor is an ordinary tensor.
+        """Note an output, other than of counts or masks, that cannot be read. Returns True if it can have a gradient
+        that may be read all the same, as that of an AsyncCollectiveTensor is an ordinary tensor.
         """
-        if memory.readable(x) is not None or not memory.floating(x):
+        if not memory.measures(x) or not op.hidden(x):
             return False
         self.owner.table.unread.note("outputs", x, self.path or type(x).__name__)
+        if memory.readable(x) is not None:
+            return False
         return type(x) in memory.ORDINARY or type(x).__module__.partition(".")[0] == "torch"
 
     def quick_reader(self) -> Callable[[Any], int]:

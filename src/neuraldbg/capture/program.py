@@ -52,7 +52,7 @@ def batch(model: str, inputs: Any) -> dict[str, Any]:
         if held is None and (type(given) not in memory.ORDINARY or memory.wrapped(given)):
             continue
         x = given if held is None else held
-        entry: dict[str, Any] = {"shape": list(x.shape), "dtype": str(x.dtype).removeprefix("torch.")}
+        entry: dict[str, Any] = {"shape": list(memory.shape_of(x)), "dtype": str(x.dtype).removeprefix("torch.")}
         entry["image"] = x.dim() == _IMAGE_DIMS
         if observable(x) and x.dim() == 2 and x.shape[0] > 1 and x.numel() <= _COLUMN_CAP:
             columns = x.detach().double()

@@ -134,6 +134,7 @@ def number(value: object) -> float | None:
 
         held = memory.readable(value)  # never `float` of a DTensor: that is a collective, and other ranks may not come
         single = held is not None and held.numel() == 1 and not held.is_complex() and held.shape == Tensor.size(value)  # type: ignore[call-overload]
+        single = single and not memory.is_addend(value)
         return float(held.detach()) if held is not None and single else None
     return None
 

@@ -121,7 +121,7 @@ def see(plan: Plan, output: Any) -> Any:
             seen = _see(plan, output, graph)
         else:
             _see_inside(plan, output, graph)
-    _quieten(plan.handle)
+    _neuraldbg_quieten(plan.handle)
     return seen
 
 
@@ -130,7 +130,7 @@ def _see(plan: Plan, output: Tensor, graph: Graph) -> Tensor | None:
         return None
     if elsewhere.lies(output):
         return _see_there(plan, output, graph) if plan.text else None
-    if not (_keeps(plan.handle) and graph.samples):  # in this order: what is looked at here is a condition
+    if not (_neuraldbg_keeps(plan.handle) and graph.samples):  # in this order: what is looked at here is a condition
         observe_at(sample(output, graph.kept), graph.table, plan.handle, plan.places, output.numel())
         tapped = output.requires_grad
         return tap_at(output, graph.leaf, plan.places, plan.handle, graph.kept) if tapped else None
@@ -148,7 +148,7 @@ def _see_inside(plan: Plan, output: Any, graph: Graph) -> None:
     for x in _tensors(output, 0):
         if not x.is_floating_point() or elsewhere.lies(x):
             continue
-        if not (_keeps(plan.handle) and graph.samples):
+        if not (_neuraldbg_keeps(plan.handle) and graph.samples):
             observe_at(sample(x, graph.kept), graph.table, plan.handle, plan.places, x.numel())
         elif plan.text:
             _keep(plan, x, graph)
@@ -218,14 +218,28 @@ def _constant(function: F) -> F:
     return function
 
 
+def _traced() -> Any:
+    """Return what Dynamo traces now. The constants that we return to it are to leave no name in the program's module:
+    it writes each there, under the name of its function (``OutputGraph.register_attr_or_module``), for nobody to read.
+    """
+    traced = importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslator.current_tx().output
+    traced.add_cleanup_hook(functools.partial(_clear_names, traced.global_scope))
+    return traced
+
+
+def _clear_names(scope: dict[str, Any]) -> None:
+    for name in [name for name in list(scope) if name.startswith(("sub_neuraldbg_", "_neuraldbg_"))]:
+        scope.pop(name, None)
+
+
 @_constant
-def _keeps(handle: int) -> bool:
+def _neuraldbg_keeps(handle: int) -> bool:
     """Whether samples of what is being traced can be kept until the watched model returns: its call is part of what is
     traced, or what is traced is its ``forward``. Not in the body of an operator, as activation checkpointing makes one,
     nor in a part of a model that is compiled by itself: what is kept there would be a condition of all other parts.
     """
     try:
-        traced = importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslator.current_tx().output
+        traced = _traced()
         if not traced.is_root_tracer():
             return False
         # As of before the trace began: it was opened in it.
@@ -235,10 +249,10 @@ def _keeps(handle: int) -> bool:
 
 
 @_constant
-def _quieten(handle: int) -> None:
+def _neuraldbg_quieten(handle: int) -> None:
     """Drop conditions that the graph has because of the hook that is being traced, and is done."""
     with contextlib.suppress(AttributeError):  # another torch
-        traced = importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslator.current_tx().output
+        traced = _traced()
         if traced.is_root_tracer():
             quieten(traced, functools.partial(_watched, handle=handle))
 
@@ -269,7 +283,7 @@ class Edge:
             return
         if torch.compiler.is_compiling():
             self._passed(graph)
-            _quieten(self.handle)
+            _neuraldbg_quieten(self.handle)
             return
         try:
             if not graph_op.of_another_thread(self.handle):

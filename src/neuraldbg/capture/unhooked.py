@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
-from neuraldbg.capture import op
+from neuraldbg.capture import memory, op
 from neuraldbg.capture.bulk import plain
 from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.module_tree import own_parameters
@@ -190,6 +190,7 @@ def _state(weight: Tensor | None) -> tuple[Any, ...]:
     if weight is None:
         return ()
     told = (id(weight), weight._version)  # noqa: SLF001 (torch's own word for it)
-    if not plain(weight):  # on a device to look at values is to wait
+    held = memory.local(weight) if plain(weight) else None
+    if held is None:  # on a device to look at values is to wait
         return told
-    return (*told, weight.data_ptr(), op.numbers(elements(weight.detach())[:_WEIGHTS].float()).tobytes())
+    return (*told, held.data_ptr(), op.numbers(elements(held.detach())[:_WEIGHTS].float()).tobytes())

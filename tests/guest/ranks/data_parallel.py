@@ -12,7 +12,7 @@ model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 32), nn.BatchNorm1d(3
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 data = torch.Generator().manual_seed(7 + rank)
 losses: list[float] = []
-for step in range(120):
+for step in range(40):
     optimizer.zero_grad()
     for part in range(2):
         x = torch.randn(16, 8, generator=data)

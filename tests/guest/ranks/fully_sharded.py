@@ -27,7 +27,7 @@ fully_shard(model, mesh=mesh)
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 data = torch.Generator().manual_seed(7 + rank)
 losses: list[float] = []
-for step in range(60):
+for step in range(40):
     x = torch.randn(16, 8, generator=data)
     y = x[:, :3].argmax(1)
     optimizer.zero_grad()

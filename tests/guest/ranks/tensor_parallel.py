@@ -33,7 +33,7 @@ parallelize_module(model, mesh, plan)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, foreach=False)
 data = torch.Generator().manual_seed(7)
 losses: list[float] = []
-for step in range(60):
+for step in range(40):
     x = torch.randn(4, 6, 8, generator=data)
     y = x[..., :4].argmax(-1)
     optimizer.zero_grad()

@@ -17,7 +17,7 @@ parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()}
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, foreach=False)
 data = torch.Generator().manual_seed(7)
 losses: list[float] = []
-for step in range(60):
+for step in range(40):
     x = torch.randn(16, 8, generator=data)
     optimizer.zero_grad()
     loss = (model(x) - x[:, :2]).square().mean()

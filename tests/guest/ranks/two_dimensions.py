@@ -17,7 +17,7 @@ fully_shard(model, mesh=mesh["data"])
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 data = torch.Generator().manual_seed(7 + rank)
 losses: list[float] = []
-for step in range(60):
+for step in range(40):
     x = torch.randn(16, 8, generator=data)
     optimizer.zero_grad()
     loss = (model(x) - x[:, :2]).square().mean()

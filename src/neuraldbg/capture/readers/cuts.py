@@ -141,7 +141,7 @@ class Cuts(Reader):
         grad = torch.is_grad_enabled()
         graph_in = any(x.requires_grad for x in given)
         graph_out = made is not None and made.requires_grad
-        shape = tuple(made.shape) if made is not None else ()
+        shape = memory.shape_of(made) if made is not None else ()
         ref = weakref.ref(made) if made is not None else None
         one = Called(path, grad, graph_in, graph_out, shape, ref)
         if grad and given and not graph_in:
@@ -239,7 +239,7 @@ def _kinship(before: Called, given: Tensor, adjacent: bool) -> str:
     output = before.output() if before.output is not None else None
     if output is not None and _storage(output) == _storage(given):
         return "shared"
-    if adjacent and tuple(given.shape) == before.shape and len(before.shape) > 1:
+    if adjacent and memory.shape_of(given) == before.shape and len(before.shape) > 1:
         return "shape"
     return "next"
 

@@ -12,8 +12,7 @@ torch.manual_seed(0)
 model = nn.Linear(6, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 losses = []
-parent = os.getpid()
-atexit.register(lambda: print("bye from the", "parent" if os.getpid() == parent else "child", flush=True))
+atexit.register(lambda here=os.getpid(): print("bye from the", "parent" if os.getpid() == here else "child", flush=True))
 for step in range(30):
     x = torch.randn(16, 6)
     optimizer.zero_grad()
@@ -29,3 +28,4 @@ for step in range(30):
             sys.exit(step)
         print("a child ended with", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 print("last loss", repr(losses[-1]))
+del child  # another at each run

@@ -33,3 +33,4 @@ os.write(number, b"0123456789")
 train(30, 0.03)
 print(os.pread(0, 100, 0), os.lseek(0, 0, os.SEEK_CUR))
 print("last loss", repr(losses[-1]))
+del path  # another at each run

@@ -40,3 +40,4 @@ with tempfile.TemporaryDirectory() as folder:
 
 print("files intact:", sum(intact), "of", len(intact))
 print("last loss", repr(losses[-1]))
+del folder  # another at each run

@@ -47,3 +47,4 @@ while not os.path.exists(report) and time.monotonic() < until:
     time.sleep(0.02)
 print("the daemon ended with", open(report).read())
 print("last loss", repr(losses[-1]))
+del child, report, until  # another at each run

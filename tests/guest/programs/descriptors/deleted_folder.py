@@ -35,3 +35,4 @@ except FileNotFoundError:
     print("there is no working folder")
 train(20, 0.03)
 print("last loss", repr(losses[-1]))
+del folder  # another at each run

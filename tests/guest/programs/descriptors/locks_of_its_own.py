@@ -45,3 +45,4 @@ if child == 0:
     os._exit(held == 600)
 print("all locks held:", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 print("last loss", repr(losses[-1]))
+del child, folder  # another at each run

@@ -41,3 +41,4 @@ with tempfile.TemporaryDirectory() as folder:
     os.closerange(3, 700)
 print("all files are as written:", all(whole))
 print("last loss", repr(losses[-1]))
+del folder  # another at each run

@@ -42,3 +42,4 @@ for database in databases:
     print(database.execute("PRAGMA integrity_check").fetchone(), database.execute("SELECT count(*), sum(value) FROM loss").fetchone())
     database.close()
 print("last loss", repr(losses[-1]))
+del folder  # another at each run

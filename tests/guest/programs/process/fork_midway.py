@@ -28,6 +28,6 @@ os.close(w)
 mine = steps(5)
 theirs = os.read(r, 100).decode()
 os.close(r)
-_, status = os.waitpid(pid, 0)
+status = os.waitpid(pid, 0)[1]
 del pid, r, w
 print(repr(mine) == theirs, os.waitstatus_to_exitcode(status))

@@ -20,9 +20,12 @@ signal.signal(signal.SIGALRM, ring)
 torch.manual_seed(92)
 net = nn.Sequential(*[nn.Linear(4, 4) for _ in range(12)])
 opt = torch.optim.Adam(net.parameters())
+net(torch.ones(2, 4)).sum().backward()
+opt.step()  # what torch imports at its first step is imported; there it says what falls into that
 for i in range(25):
-    signal.setitimer(signal.ITIMER_REAL, 0.003 + 0.0007 * i, 0.01)
     try:
+        # Python itself swallows one that falls into a destructor; one soon after would end what handles the first.
+        signal.setitimer(signal.ITIMER_REAL, 0.003 + 0.0007 * i, 0.5)
         while True:
             net(torch.ones(2, 4)).sum().backward()
             opt.step()
