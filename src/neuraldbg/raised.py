@@ -12,13 +12,15 @@ from __future__ import annotations
 import contextlib
 import dis
 import functools
+import os
 import signal
 import sys
 import sysconfig
 import traceback
+import weakref
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,21 +38,57 @@ _PAUSES = frozenset(
 sent; before 3.11 at nearly every one.
 """
 _VARARGS = 0x04
+_OURS = str(Path(__file__).parent) + os.sep
+_ERRORS = (AssertionError, AttributeError, KeyError, NameError, UnboundLocalError)
 
 
-def let_pass(error: BaseException) -> None:
-    """Raise an exception again that is being handled, if it is the program's."""
+class Told(Protocol):
+    """Anything that counts errors of ours that were swallowed."""
+
+    def mishap(self, doing: str) -> None:
+        """Note that the exception being handled, which our own code raised, ended this: "reading losses"."""
+        ...
+
+
+_told: weakref.WeakSet[Told] = weakref.WeakSet()
+
+
+def tell_mishaps(told: Told) -> None:
+    """Have an object told from now on, as long as it lives, of what is swallowed by ``let_pass``."""
+    _told.add(told)
+
+
+def let_pass(error: BaseException, doing: str = "") -> None:
+    """Raise an exception again that is being handled, if it is the program's. Otherwise it is swallowed, since what is
+    tried there may fail by rights, as a call of a copy of the program's model. With ``doing``, what that ended, it is
+    told where it is an error of our own all the same.
+    """
     if passes(error):
         raise  # noqa: PLE0704 (only called while it is handled)
+    if doing and _made_by_us(error):
+        for told in list(_told):
+            told.mishap(doing)
 
 
 @contextlib.contextmanager
-def swallowing() -> Iterator[None]:
-    """Go on after a block that raised, unless the exception is the program's."""
+def swallowing(doing: str = "") -> Iterator[None]:
+    """Go on after a block that raised, unless the exception is the program's; ``doing`` as in ``let_pass``."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 (what may be swallowed is asked for here)
-        let_pass(error)
+        let_pass(error, doing)
+
+
+def _made_by_us(error: BaseException) -> bool:
+    """Return True for an exception that a statement of our code raised, or of a kind that only its own errors have:
+    what torch refuses appears in our code, too, and is none of its errors.
+    """
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None or not last.tb_frame.f_code.co_filename.startswith(_OURS):
+        return False
+    return isinstance(error, _ERRORS) or _instruction(last) in _RAISES
 
 
 def passes(error: BaseException) -> bool:

@@ -7,8 +7,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tests.guest.suite import Guests, Program, count, programs
+from tests.guest.suite import QUICK, Guests, Program, count, fast_mode, programs
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from tests.guest.suite import Verdict
 
 
 def main() -> int:
@@ -17,6 +23,7 @@ def main() -> int:
     parser.add_argument("programs", nargs="*", metavar="PROGRAM", help="part of topic/name, or the path of a script")
     parser.add_argument("--jobs", type=int, default=2, help="programs at once")
     parser.add_argument("--repeat", type=int, default=1, help="run all of it so many times")
+    parser.add_argument("--fast", action="store_true", help="in one mode each, and no further than the exit handlers")
     parser.add_argument("--burn", action="store_true", help="keep both cores busy meanwhile")
     parser.add_argument("--keep", type=Path, help="leave outputs and run files in this folder")
     parser.add_argument("--times", action="store_true", help="say how long each took")
@@ -28,11 +35,15 @@ def main() -> int:
     burning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)] if asked.burn else []
     failed = False
     guests = Guests(asked.jobs, keep=asked.keep, trace=asked.trace)
+
+    def begin(one: Program) -> Future[Verdict]:
+        return guests.submit(one, [fast_mode(one)], QUICK) if asked.fast else guests.submit(one)
+
     try:
         for _ in range(asked.repeat):
             began = time.monotonic()
             verdicts = []
-            for future in [guests.submit(one) for one in chosen]:
+            for future in [begin(one) for one in chosen]:
                 verdict = future.result()
                 verdicts.append(verdict)
                 if asked.times or verdict.differences:
@@ -46,7 +57,8 @@ def main() -> int:
                 if verdict.unsteady:
                     print(f"    not the same twice in {verdict.program.name}: {', '.join(verdict.unsteady)[:300]}")
             failed |= any(one.differences for one in verdicts)
-            print(f"{count(verdicts)} ({time.monotonic() - began:.0f} s)")
+            spent = sum(run.cpu for one in verdicts for run in one.outcomes)
+            print(f"{count(verdicts)} ({time.monotonic() - began:.0f} s, {spent:.0f} s of CPU)")
     finally:
         guests.close()
         for one in burning:

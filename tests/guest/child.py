@@ -26,7 +26,7 @@ from tests.guest import digest, inject
 SEED = 20261125
 TYPICAL = """
 import atexit, sys, torch
-atexit.register(lambda: print(*[name for name in sys.modules if name.startswith(("neuraldbg", "rich"))]))
+atexit.register(lambda: print(*sorted(set(sys.modules) - {"__main__", "__mp_main__"})))
 model = torch.nn.Linear(3, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for _ in range(30):
@@ -34,7 +34,7 @@ for _ in range(30):
     model(torch.randn(8, 3)).pow(2).mean().backward()
     optimizer.step()
 """
-"""A short training, run once to learn what it imports of ours."""
+"""A short training, run once to learn what is imported under us, at its end, too."""
 _HOME = list(sys.path)
 
 
@@ -44,6 +44,7 @@ def preload(*modules: str, watched: bool) -> None:
 
     import torch
     import torch._dynamo
+    import torch._subclasses.schema_check_mode
     import torch.distributed
 
     for name in modules:
@@ -51,7 +52,7 @@ def preload(*modules: str, watched: bool) -> None:
     torch.set_num_threads(1)
     if watched:
         for name in _modules_of_a_watched_run():
-            with contextlib.suppress(ImportError):
+            with contextlib.suppress(Exception):
                 importlib.import_module(name)
         inject.index()
     digest.prepare()
@@ -60,7 +61,7 @@ def preload(*modules: str, watched: bool) -> None:
 
 
 def _modules_of_a_watched_run() -> list[str]:
-    """Return the names of our modules that a short training under us imports: found by running one."""
+    """Return the names of the modules that a short training under us imports: found by running one."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -87,7 +88,7 @@ def become(request: dict[str, Any]) -> int:
     if request.get("trace"):
         faulthandler.enable((folder / "trace").open("w"), all_threads=True)
     _hide_torch()
-    digest.begin(folder, leave=request.get("leave", False))
+    digest.begin(folder, request.get("leave", ""))
     if request.get("prepare"):
         module, function, *arguments = request["prepare"]
         getattr(importlib.import_module(module), function)(*arguments)

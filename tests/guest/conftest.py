@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -35,15 +34,3 @@ def pytest_terminal_summary(terminalreporter) -> None:
                     parts.setdefault(name, Counter()).update(counts)
     for name, counts in sorted(parts.items()):
         terminalreporter.write_line(f"{name}: {', '.join(f'{number:,} {what}' for what, number in counts.items())}")
-
-
-UNPROVEN = ("test_killed.py", "test_mutated.py")
-"""Files whose slow tests were never run whole: NEURALDBG_LONG=1 runs them."""
-
-
-def pytest_collection_modifyitems(items):
-    if "NEURALDBG_LONG" in os.environ:
-        return
-    for item in items:
-        if item.path.name in UNPROVEN and item.path.parent.name == "guest" and item.get_closest_marker("slow"):
-            item.add_marker(pytest.mark.skip(reason="not yet proven in whole: NEURALDBG_LONG=1 runs it"))

@@ -10,11 +10,12 @@ from __future__ import annotations
 import atexit
 import builtins
 import contextlib
+import ctypes
 import gc
 import hashlib
-import json
 import locale
 import logging
+import marshal
 import math
 import os
 import random
@@ -26,6 +27,8 @@ import sys
 import threading
 import types
 import warnings
+import weakref
+from array import array
 from collections import ChainMap, Counter, OrderedDict, defaultdict, deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +43,7 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 _where: dict[str, Any] = {}
 # The program may replace what stands in these modules.
-_open, _write, _close, _dumps, _sha = os.open, os.write, os.close, json.dumps, hashlib.sha256
+_open, _write, _close, _dumps, _sha = os.open, os.write, os.close, marshal.dumps, hashlib.sha256
 
 
 def install() -> None:
@@ -56,13 +59,18 @@ def prepare() -> None:
     from torch.utils import _python_dispatch
 
     _where.update(torch=torch, numpy=np, dispatch=_python_dispatch, exact=_exact_reader(torch))
+    _where["untouched"] = _Untouched()
 
 
-def begin(folder: Path, *, leave: bool = False) -> None:
-    """Have this process leave its digest in a folder. ``leave``: the values alone, and then end it at once, which saves
-    most of the time.
+def begin(folder: Path, leave: str = "") -> None:
+    """Have this process leave its digest in a folder. With ``leave`` it ends right after the last exit handler, which
+    saves most of the time: to take an interpreter down that has torch loaded takes longer than to train in it.
+    ``"values"``: with the random generators and global variables alone; ``"all"``: with all parts.
     """
     _where.update(folder=folder, pid=os.getpid(), leave=leave)
+    if leave:
+        for one in weakref.finalize._registry:  # operators that torch registered: it takes 8,000 page faults
+            one.atexit = False
 
 
 def ends(status: int) -> None:
@@ -81,15 +89,15 @@ def _write_digest() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, part in _PARTS.items():
-            if _where["leave"] and name not in {"random:", "global"}:
+            if _where["leave"] == "values" and name not in {"random:", "global"}:
                 continue
             try:
                 for key, value in part():
                     found[f"{name}{key}"] = value
             except BaseException as error:  # what cannot be read must not be read in any of the runs
                 found[f"{name}!"] = f"{type(error).__name__}: {error}"
-    file = _open(str(_where["folder"] / "digest.json"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    data = _dumps(found).encode("utf-8", "surrogatepass")
+    file = _open(str(_where["folder"] / "digest"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    data = _dumps(found)
     while data:
         data = data[_write(file, data) :]
     _close(file)
@@ -430,15 +438,52 @@ def _places(torch: Any) -> dict[str, Any]:
 
 def _ours() -> list[str]:
     """Name functions of NeuralDBG that stand in modules of others."""
-    found = []
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in {"neuraldbg", "tests"} or not isinstance(module, types.ModuleType):
-            continue
-        for inside, value in list(vars(module).items()):
-            code = getattr(value, "__code__", None) if type(value) is types.FunctionType else None
-            if code is not None and "/neuraldbg/" in code.co_filename:
-                found.append(f"{name}.{inside}")
-    return sorted(found)
+    if "neuraldbg" not in sys.modules:
+        return []
+    changed = _where["untouched"].changed()
+    return sorted(f"{name}.{inside}" for name, module in changed for inside in _ours_in(name, module))
+
+
+def _ours_in(name: str, module: Any) -> Iterator[str]:
+    if name.partition(".")[0] in {"neuraldbg", "tests"} or not isinstance(module, types.ModuleType):
+        return
+    for inside, value in list(vars(module).items()):
+        code = getattr(value, "__code__", None) if type(value) is types.FunctionType else None
+        if code is not None and "/neuraldbg/" in code.co_filename:
+            yield inside
+
+
+class _Untouched:
+    """Modules that nobody has written to since this was made, by the versions of their dictionaries.
+
+    To look at what all modules hold writes to the count of references of everything there is, which copies 60 MB in a
+    forked child. A version is read without writing anywhere.
+    """
+
+    _VERSION = 24 if sys.version_info < (3, 12) and struct.calcsize("P") == 8 else None
+    """Where a dictionary has its version, which changes with each write; later ones have none that is reliable."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._at, self._was = array("Q"), array("Q")
+        self._held = []  # no address of a dictionary that is gone
+        if self._VERSION is None:
+            return
+        for name, module in list(sys.modules.items()):
+            if isinstance(module, types.ModuleType) and not any(_ours_in(name, module)):
+                self.names.append(name)
+                self._held.append(vars(module))
+                self._at.append(id(vars(module)) + self._VERSION)
+                self._was.append(self._version(self._at[-1]))
+
+    @staticmethod
+    def _version(address: int) -> int:
+        return int(ctypes.c_uint64.from_address(address).value)
+
+    def changed(self) -> list[tuple[str, Any]]:
+        """Return the modules that were written to or are new, by name."""
+        same = {n for n, at, was in zip(self.names, self._at, self._was, strict=True) if self._version(at) == was}
+        return [(name, sys.modules[name]) for name in list(sys.modules) if name not in same]
 
 
 _PARTS: dict[str, Callable[[], Iterator[tuple[str, str]]]] = {

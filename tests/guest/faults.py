@@ -7,6 +7,8 @@ of ours at most, and the diagnosis. By hand: ``python -m tests.guest.faults [--k
 from __future__ import annotations
 
 import argparse
+import itertools
+import resource
 import sys
 import time
 import zlib
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING
 from tests.guest.suite import Guests, Outcome, Program, differences, programs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 KINDS = ("RuntimeError", "MemoryError", "None")
 TRAININGS = (
@@ -40,6 +42,8 @@ TRAININGS = (
     "tensors/huge_values",
 )
 """Programs that between them call most of the functions there are."""
+QUICK = ("autograd/custom_function", "basics/linear", "optim/autocast_scaler", "optim/manual_updates")
+"""Some that are over soon, for the part that is fast."""
 ALLOWANCE_S = 0.05
 """In the default mode a session begins with so much time, so that a short training has light steps, too."""
 GUARDS = ("capture/guest.py", "record/checked.py")
@@ -49,7 +53,6 @@ ENTRIES = frozenset(
     capture/graph_op.py of_another_thread
     capture/hooks.py here
     capture/hooks.py observe_grad
-    capture/losses.py _lightly
     capture/models.py _reached
     capture/optimizers.py begins
     capture/optimizers.py ends
@@ -59,14 +62,9 @@ ENTRIES = frozenset(
     capture/packed.py leave
     capture/packed.py _doubting
     capture/probe.py __call__
-    capture/readers/clipping.py _clipped
-    capture/readers/loop_order.py _zeroed
+    capture/reader.py doing
+    capture/reader.py seen
     capture/readers/loss_branches.py __call__
-    capture/readers/loss_scale.py _on
-    capture/readers/optimizer_state.py _guarded
-    capture/readers/schedule.py _guarded
-    capture/readers/ties.py _part
-    capture/readers/ties.py _tied
     capture/traced.py __call__
     capture/traced.py close
     capture/visits.py __call__
@@ -100,18 +98,24 @@ class Finding:
     told: bool
     """True if the run says that something went wrong with it."""
 
+    @property
+    def silent(self) -> bool:
+        """Whether an exception was raised of which the run says nothing."""
+        return self.fired and not self.told and self.fault.kind != "None"
+
 
 class Faults:
     """The trainings, how they end without a fault, and the functions that each of them calls."""
 
-    def __init__(self, guests: Guests, jobs: int = 2) -> None:
+    def __init__(self, guests: Guests, jobs: int = 2, trainings: Sequence[str] = TRAININGS) -> None:
         self.guests = guests
-        self.folder = guests.folder / "faults"
-        self.folder.mkdir(exist_ok=True)
+        self.folder = guests.folder / f"faults-{len(trainings)}"
+        self.folder.mkdir()
         self._pool = ThreadPoolExecutor(jobs)
-        self._bare: dict[str, Outcome] = {}
-        self._number = 0
-        chosen = [one for one in programs() if one.name in TRAININGS]
+        self._numbers = itertools.count()
+        chosen = [one for one in programs() if one.name in trainings]
+        bare = self._pool.map(lambda one: self._run(one, "bare"), chosen)
+        self._bare = {one.name: outcome for one, outcome in zip(chosen, bare, strict=True)}
         file = self.folder / "places"
         self._run(chosen[0], "full", ["write_places", str(file)])
         self.places = file.read_text("utf-8").splitlines()
@@ -128,19 +132,22 @@ class Faults:
         program, mode = what
         file = self.folder / f"reach-{program.path.stem}-{mode}"
         outcome = self._run(program, mode, ["observe", str(file)])
-        self._bare.setdefault(program.name, self._run(program, "bare"))
         return [(place, outcome.cpu, program, mode) for place in file.read_text("utf-8").splitlines()]
 
     def _run(self, program: Program, mode: str, prepare: list[str] | None = None) -> Outcome:
         more = {"prepare": ["tests.guest.inject", *prepare]} if prepare else {}
         allowance = {"allowance": ALLOWANCE_S} if mode == "default" else {}
-        return self.guests.outcome(program, mode, leave=True, **more, **allowance)
+        return self.guests.outcome(program, mode, leave="values", **more, **allowance)
 
     def plan(self, kind: str, one_in: int = 1) -> list[Fault]:
         """Return a fault for each function that is called, or for one in so many of them."""
         found = []
         for place, (_, program, mode) in sorted(self.reached.items()):
-            if place not in self._able or not self._can_hold(place) or zlib.crc32(f"{kind} {place}".encode()) % one_in:
+            if (
+                not self._can_hold(place)
+                or (kind == "None" and place.endswith(" __init__"))
+                or zlib.crc32(f"{kind} {place}".encode()) % one_in
+            ):
                 continue
             found.append(Fault(place, kind, program, mode))
         return found
@@ -149,18 +156,51 @@ class Faults:
         file, name = place.partition(":")[0], place.rpartition(" ")[2]
         return place in self._able and not place.startswith(GUARDS) and f"{file} {name}" not in ENTRIES
 
-    def inject(self, faults: Iterable[Fault]) -> Iterator[Finding]:
-        """Run all of them."""
-        yield from self._pool.map(self._one, list(faults))
+    def inject(self, faults: Iterable[Fault], most: int = 8) -> Iterator[Finding]:
+        """Run all of them, up to ``most`` in one process.
 
-    def _one(self, fault: Fault) -> Finding:
-        self._number += 1
-        fired = self.folder / f"fired-{self._number}-{zlib.crc32(fault.place.encode())}"
-        outcome = self._run(fault.program, fault.mode, ["fault", fault.place, fault.kind, str(fired)])
-        wrong = [text for _, text in differences(self._bare[fault.program.name], outcome)]
+        Together they are harsher than one by one, and cheaper. A fault is run again in smaller company if it was not
+        called, since another has kept it from that, and alone if the training went wrong or the run said nothing of it.
+        """
+        waiting, alone = list(faults), []
+        for size in (most, 3):
+            groups = list(_groups(waiting, size))
+            waiting = []
+            for group, findings in zip(groups, self._pool.map(self._run_group, groups), strict=True):
+                if len(group) == 1:
+                    yield from findings
+                elif any(one.wrong for one in findings):
+                    alone += group
+                else:
+                    yield from (one for one in findings if one.fired and not one.silent)
+                    alone += [one.fault for one in findings if one.silent]
+                    waiting += [one.fault for one in findings if not one.fired]
+        for (finding,) in self._pool.map(self._run_group, [[one] for one in alone + waiting]):
+            yield finding
+
+    def _run_group(self, group: list[Fault]) -> list[Finding]:
+        first = group[0]
+        marks = self.folder / f"marks-{next(self._numbers)}"
+        outcome = self._run(
+            first.program, first.mode, ["faults", str(marks), first.kind, *(one.place for one in group)]
+        )
+        wrong = [text for _, text in differences(self._bare[first.program.name], outcome)]
         if len(outcome.said) > 1:
             wrong.append(f"said {len(outcome.said)} sentences: {''.join(outcome.said)}")
-        return Finding(fault, fired.exists(), tuple(wrong), bool(outcome.said or outcome.errors))
+        alone = len(group) == 1 and bool(outcome.said or outcome.errors)
+        return [
+            Finding(one, (marks / f"fired-{i}").exists(), tuple(wrong), alone or (marks / f"told-{i}").exists())
+            for i, one in enumerate(group)
+        ]
+
+
+def _groups(faults: Iterable[Fault], size: int) -> Iterator[list[Fault]]:
+    """Put those of one kind into one training together, from all over the source."""
+    fellows: dict[tuple[str, str, str], list[Fault]] = {}
+    for one in sorted(faults, key=lambda fault: zlib.crc32(fault.place.encode())):
+        fellows.setdefault((one.kind, one.program.name, one.mode), []).append(one)
+    for group in fellows.values():
+        yield from (group[i : i + size] for i in range(0, len(group), size))
 
 
 def counts(faults: Faults, findings: list[Finding]) -> dict[str, int]:
@@ -170,6 +210,7 @@ def counts(faults: Faults, findings: list[Finding]) -> dict[str, int]:
         "fired": sum(one.fired for one in findings),
         "differ": sum(bool(one.wrong) for one in findings),
         "said by the run": sum(one.told for one in findings),
+        "silent": sum(one.silent for one in findings),
     }
 
 
@@ -180,6 +221,7 @@ def main() -> int:
     parser.add_argument("--kind", choices=KINDS, action="append", help="the kind of fault [default: RuntimeError]")
     parser.add_argument("--one-in", type=int, default=1, help="only one in so many functions")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--most", type=int, default=8, help="so many faults in one process")
     parser.add_argument("--silent", action="store_true", help="name those of which the run says nothing, too")
     asked = parser.parse_args()
     began = time.monotonic()
@@ -190,9 +232,9 @@ def main() -> int:
         plan = [fault for kind in asked.kind or KINDS[:1] for fault in faults.plan(kind, asked.one_in)]
         plan = [one for one in plan if not asked.places or any(word in one.place for word in asked.places)]
         findings = []
-        for one in faults.inject(plan):
+        for one in faults.inject(plan, asked.most):
             findings.append(one)
-            if one.wrong or (asked.silent and one.fired and not one.told):
+            if one.wrong or (asked.silent and one.silent):
                 print(f"{one.fault.kind} in {one.fault.place} ({one.fault.program.name}, {one.fault.mode})")
                 for text in one.wrong[:4]:
                     print("    " + text[:1500].replace("\n", "\n    "))
@@ -200,6 +242,8 @@ def main() -> int:
         print(Counter(counts(faults, findings)), f"{time.monotonic() - began:.0f} s")
     finally:
         guests.close()
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        print(f"{used.ru_utime + used.ru_stime:.0f} s of CPU")
     return int(any(one.wrong for one in findings))
 
 

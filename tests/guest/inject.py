@@ -96,12 +96,43 @@ def places() -> list[str]:
     for place, functions in _functions.items():
         found.append((place, functions[0].__code__))
         found += [(place_of(code) or "", code) for _, code in _inside(functions[0].__code__, ())]
-    return sorted({place for place, code in found if "original" not in code.co_freevars and code.co_name != "tally"})
+    return sorted({place for place, code in found if not _stands_in(code) and code.co_name != "tally"})
+
+
+def _stands_in(code: types.CodeType) -> bool:
+    return "original" in (*code.co_freevars, *code.co_varnames[: code.co_argcount])
 
 
 def write_places(path: str) -> None:
     """Write all places to a file."""
     Path(path).write_text("\n".join(places()), "utf-8")
+
+
+def faults(folder: str, kind: str, *places: str) -> None:
+    """Put a fault into each of these functions. Files in the folder say of each whether it was called, and whether its
+    exception came to a tally.
+    """
+    os.mkdir(folder)
+    for number, place in enumerate(places):
+        fault(place, kind, f"{folder}/fired-{number}")
+    from neuraldbg.capture.guest import Tally
+
+    caught = Tally.caught
+
+    def noted(tally: Tally, doing: str) -> None:
+        error = sys.exc_info()[1]
+        while error is not None:
+            for number, place in enumerate(places):
+                if str(error) == _message(place):
+                    Path(f"{folder}/told-{number}").touch()
+            error = error.__cause__ or error.__context__
+        caught(tally, doing)
+
+    Tally.caught = noted
+
+
+def _message(place: str) -> str:
+    return f"injected into {place}"
 
 
 def fault(place: str, kind: str, path: str) -> None:
@@ -116,8 +147,10 @@ def fault(place: str, kind: str, path: str) -> None:
             fired = True
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
         if kind != "None":
-            raise {"RuntimeError": RuntimeError, "MemoryError": MemoryError}[kind](f"injected into {place}")
+            raise {"RuntimeError": RuntimeError, "MemoryError": MemoryError}[kind](_message(place))
 
+    # What it raises, a function of ours has raised.
+    fire.__code__ = fire.__code__.replace(co_filename=_root + place.partition(":")[0])
     if place in _functions:
         for function in _functions[place]:
             function.__code__ = _faulty(function.__code__, fire)

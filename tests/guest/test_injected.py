@@ -1,20 +1,18 @@
 """A fault in any function of capture, record and detect leaves the training as it is without us, to the last bit.
 
-All functions that the trainings call get a RuntimeError, a third of them a MemoryError or None as well;
-``python -m tests.guest.faults --kind MemoryError --kind None`` does all of these.
+All functions that the trainings call get a RuntimeError, a third of them a MemoryError or None as well, up to eight in
+one process: see ``Faults.inject``. ``python -m tests.guest.faults --kind MemoryError --kind None`` does all of these,
+``--most 1`` one by one. The part that is fast takes a few functions of a few trainings.
 """
 
 from __future__ import annotations
 
-import os
-
 import pytest
-from tests.guest.faults import KINDS, Faults, counts
+from tests.guest.faults import KINDS, QUICK, Faults, counts
 
 SHARES = {"RuntimeError": 1, "MemoryError": 3, "None": 3}
 """One in so many functions."""
-PARTS = 4
-FEW = 24
+FEW = 16
 """One in so many functions in the part that is fast."""
 
 
@@ -23,37 +21,48 @@ def faults(guests):
     return Faults(guests)
 
 
+@pytest.fixture(scope="module")
+def few(guests):
+    return Faults(guests, trainings=QUICK)
+
+
+@pytest.mark.slow
 def test_trainings_call_most_functions(faults):
     # The rest is for devices, compiled graphs, experiments and what other programs of the suite do.
     assert len(faults.reached) > 0.7 * len(faults.places), f"{len(faults.reached)} of {len(faults.places)}"
 
 
-def test_a_fault_is_where_it_was_put(faults):
-    findings = list(faults.inject(faults.plan("RuntimeError", FEW)[:5]))
+def test_a_fault_is_where_it_was_put(few):
+    findings = list(few.inject(few.plan("RuntimeError", FEW)[:5], most=1))
 
     assert findings
     assert all(one.fired for one in findings)
 
 
-@pytest.mark.xfail(reason="before the newest guards 43 of 1,284 changed the run: to be measured again", strict=False)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_few_faults(kind, faults, record_property):
-    check(faults, faults.plan(kind, FEW), record_property)
+def test_a_few_faults(kind, few, record_property):
+    check(few, few.plan(kind, FEW), record_property)
 
 
-@pytest.mark.skipif("NEURALDBG_LONG" not in os.environ, reason="takes half an hour: NEURALDBG_LONG=1 runs it")
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_fault(kind, part, faults, record_property):
-    check(faults, faults.plan(kind, SHARES[kind])[part::PARTS], record_property)
+def test_every_fault(kind, faults, record_property):
+    check(faults, faults.plan(kind, SHARES[kind]), record_property)
+
+
+AT_THE_END = {"capture/graph_op.py rest"}
+"""What the end of the process calls, when there is nobody to tell any more."""
 
 
 def check(faults, plan, record_property):
     findings = list(faults.inject(plan))
+    silent = {
+        f"{one.fault.place.partition(':')[0]} {one.fault.place.rpartition(' ')[2]}" for one in findings if one.silent
+    }
     record_property("guest faults", counts(faults, findings))
     wrong = [one for one in findings if one.wrong]
     assert not wrong, "\n".join(
         f"{one.fault.kind} in {one.fault.place} ({one.fault.program.name}, {one.fault.mode}): {one.wrong[0]}"
         for one in wrong
     )
+    assert silent <= AT_THE_END

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -19,23 +20,38 @@ LOST_S = 2.0
 FAST, ALL = 5, 50
 
 
+AT_ONCE = 4
+"""They sleep most of the time."""
+LATEST_S = 5.0
+
+
 def moments():
+    """Many in the first second, when a run begins, the others when there is something to lose."""
     draw = random.Random(SEED)
-    return [draw.uniform(0.2, 3.5) for _ in range(ALL)]
+    return [draw.uniform(0.1, 1.0) if draw.random() < 0.4 else draw.uniform(1.0, LATEST_S) for _ in range(ALL)]
 
 
-@pytest.mark.parametrize(
-    ("number", "after_s"),
-    [
-        pytest.param(number, after_s, marks=[] if number < FAST else [pytest.mark.slow], id=str(number))
-        for number, after_s in enumerate(moments())
-    ],
-)
-def test_what_is_left_is_whole(guests, tmp_path, record_property, number, after_s):
-    (tmp_path / "cwd").mkdir()
-    request = {"program": str(PROGRAM), "mode": ("default", "full")[number % 2], "folder": str(tmp_path)}
-    reply = guests._servers["watched"].run({**request, "timeout": after_s})  # at which it gets SIGKILL
-    assert reply["status"] is None
+@pytest.fixture(scope="module")
+def killed(request, guests, tmp_path_factory):
+    """Folders in which each training whose test was chosen was killed, begun at once."""
+    chosen = [item.callspec.params["number"] for item in request.session.items if "killed" in item.fixturenames]
+    after_s = moments()
+
+    def kill(number):
+        folder = tmp_path_factory.mktemp(f"killed-{number}")
+        (folder / "cwd").mkdir()
+        asked = {"program": str(PROGRAM), "mode": ("default", "full")[number % 2], "folder": str(folder)}
+        reply = guests._servers["watched"].run({**asked, "timeout": after_s[number]})  # at which it gets SIGKILL
+        assert reply["status"] is None
+        return folder
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield {number: pool.submit(kill, number) for number in chosen}
+
+
+@pytest.mark.parametrize("number", [pytest.param(i, marks=[pytest.mark.slow] if i >= FAST else []) for i in range(ALL)])
+def test_what_is_left_is_whole(killed, record_property, number):
+    tmp_path = killed[number].result()
     said = (tmp_path / "stdout").read_text().splitlines(keepends=True)
     told = [(int(one.split()[0]), float(one.split()[1])) for one in said if one.endswith("\n")]
     due = max((number for number, at in told if at < told[-1][1] - LOST_S), default=-1)

@@ -1,11 +1,14 @@
-"""Each program of the suite runs bare, under ``neuraldbg run``, and under ``neuraldbg run --overhead full``, and does
-the same to the last bit.
+"""Each program of the suite does the same bare, under ``neuraldbg run``, and under ``neuraldbg run --overhead full``,
+to the last bit.
+
+The part that is fast watches each program in one of the two modes, half of them in each, and ends a process after its
+last exit handler. The slow part watches it in the other, and takes the interpreter down as python does.
 """
 
 from __future__ import annotations
 
 import pytest
-from tests.guest.suite import programs
+from tests.guest.suite import MODES, QUICK, fast_mode, programs, slow_mode
 
 ALL = programs()
 OPEN = {}
@@ -22,20 +25,32 @@ def marks(program):
 @pytest.fixture(scope="session")
 def running(request, guests):
     """The verdicts on all programs whose tests were chosen, begun at once."""
-    chosen = {
-        item.callspec.params["program"].name: item.callspec.params["program"]
-        for item in request.session.items
-        if "running" in getattr(item, "fixturenames", ())
-    }
-    return {name: guests.submit(program) for name, program in chosen.items()}
+    found = {}
+    for item in request.session.items:
+        if "running" not in getattr(item, "fixturenames", ()):
+            continue
+        program, slow = item.callspec.params["program"], item.get_closest_marker("slow") is not None
+        key = item.originalname, program.name
+        how = ([slow_mode(program)], "") if slow else ([fast_mode(program)], QUICK)
+        found[key] = guests.submit(program, *how)
+    return found
 
 
-@pytest.mark.parametrize(
-    "program",
-    [pytest.param(one, id=one.name, marks=marks(one)) for one in ALL],
-)
-def test_does_the_same_when_watched(program, running, record_property):
-    verdict = running[program.name].result()
+each_program = pytest.mark.parametrize("program", [pytest.param(one, id=one.name, marks=marks(one)) for one in ALL])
+
+
+@each_program
+def test_does_the_same_when_watched(program, request, running, record_property):
+    check(running[request.node.originalname, program.name].result(), record_property)
+
+
+@pytest.mark.slow
+@each_program
+def test_does_the_same_in_the_other_mode_to_the_very_end(program, request, running, record_property):
+    check(running[request.node.originalname, program.name].result(), record_property)
+
+
+def check(verdict, record_property):
     record_property(
         "guest programs",
         {
@@ -52,6 +67,12 @@ def test_names_are_unique():
     names = [one.name for one in ALL]
 
     assert len(set(names)) == len(names)
+
+
+def test_both_modes_are_watched_in_the_fast_part():
+    modes = [fast_mode(one) for one in ALL]
+
+    assert min(map(modes.count, MODES[1:])) > 0.4 * len(ALL)
 
 
 def test_what_is_open_is_there():

@@ -220,10 +220,7 @@ DOCUMENTS = {
 }
 
 
-_BUSY = pytest.mark.xfail(reason="over its bound of time on a loaded machine", strict=False)
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[_BUSY] if name == "wide" else []) for name in DOCUMENTS])
+@pytest.mark.parametrize("name", DOCUMENTS)
 def test_a_document_that_asks_for_too_much_is_refused_at_once(whole, tmp_path, name):
     text, said = DOCUMENTS[name]
     file = tmp_path / "run.json"

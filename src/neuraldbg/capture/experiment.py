@@ -94,7 +94,7 @@ class Bench:
         except Unfit:
             raise
         except Exception as error:
-            let_pass(error)
+            let_pass(error, "making an experiment")
             lengths = {name for name, x in self.inputs() if x.dim() == 1 and not x.is_floating_point()}
             if change is None or not lengths or lengths <= self.kept:
                 raise Unfit(f"its copy cannot be called ({type(error).__name__})") from error
@@ -127,7 +127,7 @@ class Bench:
         except Unfit:
             raise
         except Exception as error:
-            let_pass(error)
+            let_pass(error, "making an experiment")
             raise Unfit(f"its copy cannot be differentiated ({type(error).__name__})") from error
         return [x for x in found if x is not None]
 

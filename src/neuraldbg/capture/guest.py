@@ -21,7 +21,7 @@ from neuraldbg.capture.tensor_kinds import unheard
 from neuraldbg.clocks import perf_counter
 from neuraldbg.errors import TrainingHalted
 from neuraldbg.forks import tell_children
-from neuraldbg.raised import passes
+from neuraldbg.raised import passes, tell_mishaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,6 +57,7 @@ class Tally:
         self.inside = False
         """Whether our code runs already: what it calls is not counted twice."""
         self.strict = bool(os.environ.get("NEURALDBG_STRICT"))
+        tell_mishaps(self)
         self.clock = np.zeros(2)
         """What native hooks share, shape (2,): the seconds that they have taken since those were last collected, and in
         which thread they read, an integer of 64 bits, 0 for any."""
@@ -86,6 +87,10 @@ class Tally:
         error = sys.exc_info()[1]
         if self.strict or (error is not None and passes(error)):
             raise  # noqa: PLE0704 (only called while an exception is handled)
+        self.mishap(doing)
+
+    def mishap(self, doing: str) -> None:
+        """Note the exception being handled, and what it ended, where there was a way to go on."""
         self.first = self.first or traceback.format_exc(limit=-4)
         self.failed[doing] = self.failed.get(doing, 0) + 1
 

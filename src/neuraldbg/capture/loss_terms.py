@@ -276,7 +276,7 @@ def _shape(node: Node, index: int) -> list[int] | None:
     try:
         return [int(size) for size in metadata[index].shape]
     except (AttributeError, TypeError, RuntimeError) as error:
-        let_pass(error)
+        let_pass(error, "reading losses and facts")
         return None
 
 

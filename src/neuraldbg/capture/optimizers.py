@@ -414,8 +414,8 @@ class Optimizers:
             self.clipped = found, limit
 
     @guarded
-    def _note_scale(self, scaler: Any, scaled: Tensor, note: Callable[[Tensor, float], None]) -> None:
-        factor = scale_of(scaler)
+    def _note_scale(self, scaler: Any, scaled: Any, note: Callable[[Tensor, float], None]) -> None:
+        factor = scale_of(scaler) if is_a(scaled, Tensor) else None
         if factor is not None:
             self.loss_scale = factor
             note(scaled, factor)
@@ -424,7 +424,7 @@ class Optimizers:
         """Surround ``GradScaler.scale``: remember which tensor was scaled, and by how much."""
         del outputs
         scaled = yield
-        if self.switch.here() and is_a(scaled, Tensor):
+        if self.switch.here():
             self._note_scale(scaler, scaled, note)
 
     @guarded

@@ -65,8 +65,9 @@ class Regions:
         """Take every node for one of a region from now on if what is done here fails."""
         try:
             yield
-        except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
+        except Exception as error:  # noqa: BLE001 (a debugger must not break what it watches)
             self._unsure = True
+            let_pass(error, "following saved tensors")
 
     def watch(self) -> None:
         """A session begins; this thread may be in a region already."""
@@ -146,7 +147,7 @@ def saved(node: Node | None, name: str) -> Tensor | None:
     try:
         value = getattr(node, f"_saved_{name}", None)
     except RuntimeError as error:
-        let_pass(error)
+        let_pass(error, "reading saved tensors")
         return None
     return memory.readable(value)
 

@@ -15,6 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from neuraldbg.capture.guest import guarded
+from neuraldbg.capture.program_objects import uses_up
+from neuraldbg.capture.tensor_kinds import unheard
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from neuraldbg.capture.graph import Walk
+    from neuraldbg.capture.guest import Tally
     from neuraldbg.capture.passes import Model
     from neuraldbg.capture.scene import Scene
     from neuraldbg.capture.stand_in import Around
@@ -76,6 +81,29 @@ class Reader:
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
+
+    @property
+    def tally(self) -> Tally:
+        """Where errors and time are counted."""
+        return self.scene.tally
+
+    @property
+    def doing(self) -> str:
+        """What an error of this reader ends, after the module that holds it: "reading optimizer state"."""
+        return f"reading {type(self).__module__.rpartition('.')[2].replace('_', ' ')}"
+
+    def seen(self, act: Callable[..., object], *args: Any) -> None:
+        """Do what a stand-in has seen something for. An error is counted, and the program does not notice."""
+        try:
+            with unheard():
+                act(*args)
+        except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
+            self.scene.tally.caught(self.doing)
+
+    @guarded
+    def listed(self, given: Any) -> list[Any] | None:
+        """Return the items of what gives them once, to be used in its place; None of anything else."""
+        return list(given) if uses_up(given) else None
 
     def resumes(self) -> None:
         """Steps went by of which nothing was told, to keep the budget of overhead. What a reader carries from one step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import sys
@@ -20,6 +21,7 @@ from neuraldbg.cli.progress import StatusLine
 from neuraldbg.cli.script import execute, resolve
 from neuraldbg.cli.termination import Termination
 from neuraldbg.cli.watch import MakeSession, Watch, torch_session, working_folder
+from neuraldbg.raised import let_pass
 from neuraldbg.ranks import Rank, launched_at, own_rank
 
 if TYPE_CHECKING:
@@ -276,43 +278,50 @@ def _show(request: Request, watch: Watch, diagnosis: Diagnosis | None, stderr: T
     problems = list(watch.problems)
     if request.folder is None and diagnosis is not None:
         problems.append("the run was not saved: the folder that you are in was deleted. Give -o with a path from /")
-    if diagnosis is not None and (problem := write_json(diagnosis, request.json)):
-        problems.append(problem)
     out = next((s for s in (stderr, sys.stderr, sys.__stderr__) if s is not None and not s.closed), None)
-    if out is None:  # the program closed every way to speak; the run folder has it all
-        return
-    try:
-        for problem in problems:
-            out.write(f"neuraldbg: {problem}\n")
-        if diagnosis is not None and not request.quiet:
-            if request.rank.secondary:
-                _print_line(diagnosis, out, watch.file, request)
-            else:
-                _print(diagnosis, out, watch.file, request)
-        out.flush()
-    except (OSError, ValueError):
-        return
+    text = ""
+    if diagnosis is not None:
+        try:
+            if problem := write_json(diagnosis, request.json):
+                problems.append(problem)
+            # None: the program closed every way to speak; the run folder has it all.
+            text = _text(diagnosis, out, watch.file, request) if out is not None and not request.quiet else ""
+        except Exception as error:  # noqa: BLE001 (the program may have replaced anything; its own ending comes through)
+            let_pass(error)
+            instead = f"; `neuraldbg explain {watch.folder}` gives it" if watch.folder is not None else ""
+            problems.append(f"the diagnosis could not be shown: {type(error).__name__}: {error}{instead}")
+    if out is not None:
+        with contextlib.suppress(OSError, ValueError):
+            for problem in problems:
+                out.write(f"neuraldbg: {problem}\n")
+            out.write(text)
+            out.flush()
 
 
-def _print(diagnosis: Diagnosis, out: TextIO, file: Path | None, request: Request) -> None:
+def _text(diagnosis: Diagnosis, out: TextIO, file: Path | None, request: Request) -> str:
+    """Return what is said of a run on a stream."""
+    if request.rank.secondary:
+        return _line(diagnosis, file, request)
     from rich.console import Console  # noqa: PLC0415 (only now, and never with --quiet)
 
     from neuraldbg.show.terminal.diagnosis import print_diagnosis  # noqa: PLC0415
 
     console = Console(file=out)
-    out.write("\n")
-    print_diagnosis(diagnosis, console)
+    with console.capture() as printed:
+        print_diagnosis(diagnosis, console)
+    saved = ""
     if file is not None:
         place, beside = _place(file, request)
-        out.write(f"\nSaved in {place}{beside}\nSee it with: neuraldbg report {place}\n")
+        saved = f"\nSaved in {place}{beside}\nSee it with: neuraldbg report {place}\n"
+    return f"\n{printed.get()}{saved}"
 
 
-def _print_line(diagnosis: Diagnosis, out: TextIO, file: Path | None, request: Request) -> None:
+def _line(diagnosis: Diagnosis, file: Path | None, request: Request) -> str:
     """Say in one line what is wrong with a rank that rank 0 does not speak for; nothing if all is well."""
     if diagnosis.verdict not in ("failing", "suspect"):
-        return
+        return ""
     see = f" See it with: neuraldbg explain {_place(file, request)[0]}" if file is not None else ""
-    out.write(f"neuraldbg: rank {request.rank.rank} is {diagnosis.verdict}: {diagnosis.summary}{see}\n")
+    return f"neuraldbg: rank {request.rank.rank} is {diagnosis.verdict}: {diagnosis.summary}{see}\n"
 
 
 def _place(file: Path, request: Request) -> tuple[str, str]:

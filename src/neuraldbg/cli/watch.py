@@ -136,15 +136,18 @@ class Watch:
         try:
             self.session.stop(ending.outcome(self.home))
             diagnosis = self.session.diagnose()
+            self._ask_how_it_was_saved(self.session)
         except Exception as error:  # noqa: BLE001 (the program's own ending must come through)
             self._fail("the diagnosis failed", error)
             return None
-        if self.session.problem:
-            much = "was not saved" if self.session.file is None else "was not wholly saved"
-            self.problems.append(f"the run {much}: {self.session.problem}")
-        if self.session.remark:
-            self.problems.append(self.session.remark)
         return diagnosis
+
+    def _ask_how_it_was_saved(self, session: Session) -> None:
+        if session.problem:
+            much = "was not saved" if session.file is None else "was not wholly saved"
+            self.problems.append(f"the run {much}: {session.problem}")
+        if session.remark:
+            self.problems.append(session.remark)
 
     def _start(self) -> None:
         self._starting = True

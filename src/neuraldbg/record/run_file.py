@@ -70,7 +70,7 @@ def _low_numbers_taken() -> Iterator[None]:
     leaves ours alone. (SQLite itself, given the number of a standard stream, would put /dev/null there for good.)
     """
     taken: list[int] = []
-    with swallowing():  # no more to be had: then they are where there is room
+    with swallowing("making room for descriptors"):  # no more to be had: then they are where there is room
         while not taken or taken[-1] < _first_number():
             taken.append(os.open(os.devnull, os.O_RDONLY))
     try:

@@ -109,17 +109,11 @@ class Readers:
                 except TrainingHalted:
                     raise
                 except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-                    self.scene.tally.caught(_doing(act))
+                    self.scene.tally.caught(act.__self__.doing)  # type: ignore[attr-defined]
 
     def patches(self) -> list[Patch]:
         """What the readers stand in for."""
         return [patch for one in self.all for patch in one.patches()]
-
-
-def _doing(act: Callable[..., None]) -> str:
-    """Name a reader's work by the module that holds it: "reading optimizer state"."""
-    module = type(getattr(act, "__self__", act)).__module__
-    return f"reading {module.rpartition('.')[2].replace('_', ' ')}"
 
 
 for _member in MEMBERS:  # with the package, so that a session does not begin with the import of thirty modules

@@ -74,7 +74,7 @@ class Accumulation(Reader):
     def _scaler_steps(self, *_: Any, **__: Any) -> Around:
         yield
         if self.scene.switch:
-            self._restart()
+            self.seen(self._restart)
 
     # -- moments ------------------------------------------------------------------------------------------------
 

@@ -60,7 +60,7 @@ def _read(name: str, node: Any) -> dict[str, Any] | None:
         weights = saved(node, "result")
         return _softmax(weights) if weights is not None else None
     except (AttributeError, RuntimeError) as error:  # freed, changed in place, or of another shape in another torch
-        let_pass(error)
+        let_pass(error, "reading attention")
         return None
 
 

@@ -17,7 +17,6 @@ from neuraldbg.capture.ledger import Ledger
 from neuraldbg.capture.names import wraps
 from neuraldbg.capture.program_objects import attribute
 from neuraldbg.capture.reader import Reader
-from neuraldbg.capture.tensor_kinds import silently
 from neuraldbg.capture.worker_seeds import alike
 from neuraldbg.nouns import FactKey
 
@@ -50,12 +49,8 @@ class Batches(Reader):
     def _delivers(self, iterator: Any) -> Around:
         yield
         if self.scene.switch:
-            try:
-                self._deliver(iterator)
-            except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-                self.scene.tally.caught("reading batches")
+            self.seen(self._deliver, iterator)
 
-    @silently
     def _deliver(self, iterator: Any) -> None:
         self._source = id(attribute(iterator, "_dataset"))
         self._delivered += 1

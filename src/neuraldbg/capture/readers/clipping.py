@@ -15,9 +15,9 @@ from torch import Tensor
 from neuraldbg.capture.leftovers import values
 from neuraldbg.capture.memory import is_sharded
 from neuraldbg.capture.module_tree import scales, tensors
-from neuraldbg.capture.program_objects import is_a, number, sequence, uses_up
+from neuraldbg.capture.program_objects import is_a, number, sequence
 from neuraldbg.capture.reader import Reader
-from neuraldbg.capture.tensor_kinds import readable, unheard
+from neuraldbg.capture.tensor_kinds import readable
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -102,28 +102,29 @@ class Clipping(Reader):
     # -- stand-ins ----------------------------------------------------------------------------------------------
 
     def _clips_norm(self, parameters: Any, max_norm: float, *args: Any, **kwargs: Any) -> Around:
-        listed = list(parameters) if uses_up(parameters) else parameters  # to look at it would use it up
-        if self.scene.switch:
-            self._clipped("norm", listed, max_norm)
-        yield ((listed, max_norm, *args), kwargs) if listed is not parameters else None
+        if not self.scene.switch:
+            return
+        listed = self.listed(parameters)  # to look at it would use it up
+        self.seen(self._note, "norm", parameters if listed is None else listed, max_norm)
+        yield ((listed, max_norm, *args), kwargs) if listed is not None else None
 
     def _clips_values(self, parameters: Any, clip_value: float, *args: Any, **kwargs: Any) -> Around:
-        listed = list(parameters) if uses_up(parameters) else parameters
-        if self.scene.switch:
-            self._clipped("value", listed, clip_value)
-        yield ((listed, clip_value, *args), kwargs) if listed is not parameters else None
+        if not self.scene.switch:
+            return
+        listed = self.listed(parameters)
+        self.seen(self._note, "value", parameters if listed is None else listed, clip_value)
+        yield ((listed, clip_value, *args), kwargs) if listed is not None else None
 
     def _scales(self, scaler: Any, outputs: Any) -> Around:
         del outputs
         yield
-        if self.scene.switch and scales(scaler):
-            self._scale = self.scene.optimizers.loss_scale or 1.0
+        if self.scene.switch:
+            self.seen(self._note_scale, scaler)
 
     def _unscales(self, scaler: Any, optimizer: Any) -> Around:
         del scaler
         if self.scene.switch and not self._by_scaler:
-            self._unscaled.add(id(optimizer))
-            self.scene.did("unscale")
+            self.seen(self._was_unscaled, optimizer)
         yield
 
     def _scaler_steps(self, scaler: Any, optimizer: Any, *_: Any, **__: Any) -> Around:
@@ -135,14 +136,16 @@ class Clipping(Reader):
             self._by_scaler -= 1
             self._unscaled.discard(id(optimizer))
 
-    def _clipped(self, kind: str, parameters: Any, limit: float) -> None:
-        try:
-            with unheard():
-                self._note(kind, parameters, number(limit))
-        except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-            self.scene.tally.caught("reading clipping")
+    def _note_scale(self, scaler: Any) -> None:
+        if scales(scaler):
+            self._scale = self.scene.optimizers.loss_scale or 1.0
 
-    def _note(self, kind: str, parameters: Any, limit: float | None) -> None:
+    def _was_unscaled(self, optimizer: Any) -> None:
+        self._unscaled.add(id(optimizer))
+        self.scene.did("unscale")
+
+    def _note(self, kind: str, parameters: Any, bound: float) -> None:
+        limit = number(bound)
         clipped = [parameters] if is_a(parameters, Tensor) else sequence(parameters)
         clipped = [t for t in clipped if is_a(t, Tensor) and readable(t)]
         if not clipped or limit is None or not 0 < limit < math.inf or len(self._waiting) >= _WAITING:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from neuraldbg.capture.frames import Place
-    from neuraldbg.capture.guest import Tally
     from neuraldbg.capture.passes import Model
     from neuraldbg.capture.reader import Backward, Call
     from neuraldbg.capture.scene import Scene
@@ -79,11 +78,6 @@ class Cuts(Reader):
         self._looked = self._dry = self._leaf = 0
         self._dry_place: Place | None = None
         self._dry_step = 0
-
-    @property
-    def tally(self) -> Tally:
-        """Where errors and time are counted."""
-        return self.scene.tally
 
     def backward_of_leaf(self, root: Tensor) -> None:
         """Count it, unless it is a parameter that we know: a backward of a tensor without a graph reaches no other."""

@@ -21,7 +21,6 @@ from neuraldbg.nouns import FactKey
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from neuraldbg.capture.guest import Tally
     from neuraldbg.capture.reader import Call, Patch
     from neuraldbg.capture.scene import Scene
     from neuraldbg.capture.stand_in import Around
@@ -53,11 +52,6 @@ class Evaluation(Reader):
         self._losses: list[Tensor | float] = []
         self._right: list[float] = []
         self._phases: list[list[float | None]] = []
-
-    @property
-    def tally(self) -> Tally:
-        """Where errors and time are counted."""
-        return self.scene.tally
 
     def patches(self) -> Iterable[Patch]:
         """The loss functions."""

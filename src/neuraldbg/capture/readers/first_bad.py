@@ -85,7 +85,7 @@ class FirstBad(Reader):
         try:
             given = rebuilt((call.args, call.kwargs), lambda _, x: weakref.ref(x))  # type: ignore[arg-type, return-value]
         except (Unfit, AttributeError, TypeError) as error:  # a class of its own that wants whole tensors
-            let_pass(error)
+            let_pass(error, "searching for the first bad value")
             self._pass = None
             return
         self._pass = (call.model, weakref.ref(wraps(call.module)), *given)
@@ -185,7 +185,7 @@ class FirstBad(Reader):
         except Unfit:
             return False
         except Exception as error:  # noqa: BLE001 (the pass cannot be made again: that is no error of ours)
-            let_pass(error)
+            let_pass(error, "searching for the first bad value")
             return False
         if found is None:
             return False

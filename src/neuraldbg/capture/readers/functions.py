@@ -27,7 +27,6 @@ from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
     from neuraldbg.capture.frames import Place
-    from neuraldbg.capture.guest import Tally
     from neuraldbg.capture.reader import Backward
     from neuraldbg.capture.scene import Scene
     from neuraldbg.capture.stand_in import Around
@@ -54,11 +53,6 @@ class Functions(Reader):
         self._args: dict[type, tuple[list[Any], Place | None]] = {}
         self._done: set[type] = set()
         self._spent = 0.0
-
-    @property
-    def tally(self) -> Tally:
-        """Where errors and time are counted."""
-        return self.scene.tally
 
     def backward_begins(self, backward: Backward) -> None:
         """Note classes that are new."""

@@ -26,7 +26,6 @@ from neuraldbg.nouns import FactKey
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from neuraldbg.capture.guest import Tally
     from neuraldbg.capture.reader import Backward, Call, Patch
     from neuraldbg.capture.scene import Scene
     from neuraldbg.capture.stand_in import Around
@@ -82,11 +81,6 @@ class Hidden(Reader):
         if self.scene.switch and not torch.compiler.is_compiling():
             self._not_weights(args[1] if len(args) > 1 else kwargs.get("inputs"))
         yield
-
-    @property
-    def tally(self) -> Tally:
-        """Where errors and time are counted."""
-        return self.scene.tally
 
     @guarded
     def _not_weights(self, given: Any) -> None:

@@ -17,7 +17,6 @@ from neuraldbg.capture import memory
 from neuraldbg.capture.module_tree import parameters, rates, state, tensors, training
 from neuraldbg.capture.program_objects import Identities, filled, is_a, items, name_of
 from neuraldbg.capture.reader import Reader
-from neuraldbg.capture.tensor_kinds import silently
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -101,12 +100,12 @@ class LoopOrder(Reader):
 
     def _makes(self, opt: Optimizer, *_: Any, **__: Any) -> Around:
         yield
-        if self.scene.switch and len(self._made) < _MOST:
-            self._made.add(opt)
+        if self.scene.switch:
+            self.seen(self._note_made, opt)
 
     def _zeroes(self, owner: Any, *_: Any, **__: Any) -> Around:
         if self.scene.switch:
-            self._zeroed(owner)
+            self.seen(self._zeroed, owner)
         return
         yield  # a generator, with nothing to do after the call
 
@@ -114,17 +113,16 @@ class LoopOrder(Reader):
         self._tries += bool(self.scene.switch)
         yield
 
-    @silently
+    def _note_made(self, opt: Optimizer) -> None:
+        if len(self._made) < _MOST:
+            self._made.add(opt)
+
     def _zeroed(self, owner: Any) -> None:
-        try:
-            self.scene.did("zero_grad")
-            if is_a(owner, nn.Module) and (owner in self._modules or len(self._modules) < _MOST):
-                self._modules[owner] = self._modules.get(owner, 0) + 1
-            if not is_a(owner, Optimizer) or owner in self._stepped:
-                return
+        self.scene.did("zero_grad")
+        if is_a(owner, nn.Module) and (owner in self._modules or len(self._modules) < _MOST):
+            self._modules[owner] = self._modules.get(owner, 0) + 1
+        if is_a(owner, Optimizer) and owner not in self._stepped:
             self._count(owner)
-        except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-            self.scene.tally.caught("reading loop order")
 
     def _count(self, opt: Optimizer) -> None:
         idle = self._watch(opt)

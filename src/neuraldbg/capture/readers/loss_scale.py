@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.module_tree import scales
 from neuraldbg.capture.program_objects import Identities
@@ -60,6 +61,7 @@ class LossScale(Reader):
             (scaler, "update", self._updates),
         ]
 
+    @guarded
     def _on(self, scaler: Any) -> bool:
         return bool(self.scene.switch and scales(scaler))
 
@@ -67,18 +69,24 @@ class LossScale(Reader):
         del outputs
         scaled = yield
         if self._on(scaler):
-            self._counts["scaled"] += 1
-            for _, x in leaves(scaled):
-                node: Node = node_of(x)
-                if node is not None:
-                    node.metadata[self] = True  # lives and dies with the graph
-                    self._made += 1
+            self.seen(self._scaled, scaled)
+
+    def _scaled(self, scaled: Any) -> None:
+        self._counts["scaled"] += 1
+        for _, x in leaves(scaled):
+            node: Node = node_of(x)
+            if node is not None:
+                node.metadata[self] = True  # lives and dies with the graph
+                self._made += 1
 
     def _unscales(self, scaler: Any, optimizer: Any) -> Around:
         if self._on(scaler) and not self._by_scaler:
-            self._counts["unscaled"] += 1
-            self._unscaled.add(optimizer)
+            self.seen(self._was_unscaled, optimizer)
         yield
+
+    def _was_unscaled(self, optimizer: Optimizer) -> None:
+        self._counts["unscaled"] += 1
+        self._unscaled.add(optimizer)
 
     def _steps(self, scaler: Any, optimizer: Any, *_: Any, **__: Any) -> Around:
         if not self._on(scaler):
@@ -89,16 +97,22 @@ class LossScale(Reader):
             yield
         finally:
             self._by_scaler -= 1
-            self._counts["steps"] += 1
-            self._counts["skipped"] += not self._stepped
-            self._unscaled.pop(optimizer)
-            self._cleared = True
+            self.seen(self._tried, optimizer)
+
+    def _tried(self, optimizer: Optimizer) -> None:
+        self._counts["steps"] += 1
+        self._counts["skipped"] += not self._stepped
+        self._unscaled.pop(optimizer)
+        self._cleared = True
 
     def _updates(self, scaler: Any, *_: Any, **__: Any) -> Around:
         if self._on(scaler):
-            self._counts["updates"] += 1
-            self.scene.did("update")
+            self.seen(self._updated)
         yield
+
+    def _updated(self) -> None:
+        self._counts["updates"] += 1
+        self.scene.did("update")
 
     # -- moments ------------------------------------------------------------------------------------------------
 

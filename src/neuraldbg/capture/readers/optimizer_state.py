@@ -15,11 +15,11 @@ from torch.optim import Optimizer
 from neuraldbg.capture.module_tree import groups, state, tensors
 from neuraldbg.capture.program_objects import Identities, attributes, filled, is_a, item, items, label, number, sequence
 from neuraldbg.capture.reader import Reader
-from neuraldbg.capture.tensor_kinds import readable, unheard
+from neuraldbg.capture.tensor_kinds import readable
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from neuraldbg.capture.reader import Patch
     from neuraldbg.capture.scene import Scene
@@ -96,27 +96,23 @@ class OptimizerState(Reader):
     def _loads(self, *_: Any, **__: Any) -> Around:
         found = yield
         if self.scene.switch:
-            self._guarded(self._look_into, found)
+            self.seen(self._look_into, found)
 
     def _loads_model(self, module: Any, state_dict: Any, *_: Any, **__: Any) -> Around:
         del module
         if self.scene.switch and self._files:
-            self._guarded(self._weights_loaded, state_dict)
+            self.seen(self._weights_loaded, state_dict)
         yield
 
     def _loads_optimizer(self, opt: Any, *_: Any, **__: Any) -> Around:
         if self.scene.switch:
-            self._gave = True
-            self._given.add(opt)
-            self._given_steps |= any(line.opt() is opt for line in self._lines)
+            self.seen(self._state_loaded, opt)
         yield
 
-    def _guarded(self, act: Callable[[Any], None], subject: Any) -> None:
-        try:
-            with unheard():
-                act(subject)
-        except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-            self.scene.tally.caught("reading optimizer state")
+    def _state_loaded(self, opt: Any) -> None:
+        self._gave = True
+        self._given.add(opt)
+        self._given_steps |= any(line.opt() is opt for line in self._lines)
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 

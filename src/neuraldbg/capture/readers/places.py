@@ -48,7 +48,11 @@ class Places(Reader):
 
     def _makes(self, note: Callable[[Any, Place], None], made: Any, *_: Any, **__: Any) -> Around:
         yield
-        place = user_place() if self.scene.switch else None
+        if self.scene.switch:
+            self.seen(self._note_made, note, made)
+
+    def _note_made(self, note: Callable[[Any, Place], None], made: Any) -> None:
+        place = user_place()
         if place is not None:
             note(made, place)
 

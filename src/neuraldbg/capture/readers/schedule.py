@@ -16,14 +16,14 @@ from torch.optim import Optimizer, lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 
+from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.module_tree import groups, rates
 from neuraldbg.capture.program_objects import Identities, attribute, is_a, item, label, name_of, number, sequence
 from neuraldbg.capture.reader import Reader
-from neuraldbg.capture.tensor_kinds import unheard
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from neuraldbg.capture.reader import Backward, Patch
     from neuraldbg.capture.scene import Scene
@@ -97,36 +97,30 @@ class Schedule(Reader):
     def _init(self, scheduler: LRScheduler, *_: Any, **__: Any) -> Around:
         yield
         if self.scene.switch:
-            self._guarded(self._get, scheduler)
+            self.seen(self._get, scheduler)
 
     def _step(self, scheduler: LRScheduler, *args: Any, **kwargs: Any) -> Around:
         if not self.scene.switch:
             return
-        waits = is_a(scheduler, lr_scheduler.ReduceLROnPlateau)
-        rate = math.nan
-        if waits:
-            with unheard():
-                rate = _rate(scheduler)
+        rate = self._rate_of_waiting(scheduler)
         self._inside += 1
         try:
             yield
         finally:
             self._inside -= 1
-            self._guarded(self._stepped, scheduler)
-            if waits:
-                self._guarded(self._waited, (scheduler, args[0] if args else kwargs.get("metrics"), rate))
+            self.seen(self._stepped, scheduler)
+            if rate is not None:
+                self.seen(self._waited, (scheduler, args[0] if args else kwargs.get("metrics"), rate))
 
     def _iterate(self, loader: Any) -> Around:
         if self.scene.switch:
-            self._guarded(self._pass_begins, loader)
+            self.seen(self._pass_begins, loader)
         yield
 
-    def _guarded(self, act: Callable[[Any], object], subject: Any) -> None:
-        try:
-            with unheard():
-                act(subject)
-        except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-            self.scene.tally.caught("reading schedule")
+    @guarded
+    def _rate_of_waiting(self, scheduler: LRScheduler) -> float | None:
+        """Return the learning rate before the step of a scheduler that waits for a plateau, None of any other."""
+        return _rate(scheduler) if is_a(scheduler, lr_scheduler.ReduceLROnPlateau) else None
 
     # -- what they tell -----------------------------------------------------------------------------------------
 

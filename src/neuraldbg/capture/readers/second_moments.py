@@ -89,7 +89,7 @@ class SecondMoments(Reader):
             alive = root > 0
             if not alive.any() or not np.isfinite(root).all():
                 continue
-            ratio = float(np.sqrt(np.mean((gradients[part][alive] / root[alive]) ** 2)))
+            ratio = float(np.sqrt(((gradients[part][alive] / root[alive]) ** 2).mean()))
             worst = ratio if not ratio <= worst else worst
             if reading:
                 shares.append(float((root[alive] <= m.eps).mean()))

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.capture import op
+from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.module_tree import named_parameters
 from neuraldbg.capture.program_objects import attribute, is_a, item
 from neuraldbg.capture.reader import Reader
@@ -81,36 +82,30 @@ class Ties(Reader):
         return [(nn.Module, "load_state_dict", self._loads), (nn.Module, "to_empty", self._empties)]
 
     def _empties(self, module: Any, *_: Any, **__: Any) -> Around:
-        before = self._tied(module) if self.scene.switch else []
+        before = self._tied(module) if self.scene.switch else None
         yield
-        self._part(module, before, "to_empty()")
+        if before:
+            self.seen(self._part, module, before, "to_empty()")
 
     def _loads(self, module: Any, *args: Any, **kwargs: Any) -> Around:
         assign = kwargs.get("assign", args[2] if len(args) > 2 else False)
         if assign and self.scene.switch:
             before = self._tied(module)
             yield
-            self._part(module, before, "load_state_dict(assign=True)")
+            if before:
+                self.seen(self._part, module, before, "load_state_dict(assign=True)")
 
+    @guarded
     def _tied(self, module: nn.Module) -> list[tuple[str, str]]:
         """Return pairs of names that stand for one parameter."""
-        try:
-            first: dict[int, str] = {}
-            named = [(name, first.setdefault(id(p), name)) for name, p in named_parameters(module, duplicates=True)]
-            return [(known, name) for name, known in named if known != name][:_PAIRS]
-        except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
-            self.scene.tally.caught("reading ties")
-            return []
+        first: dict[int, str] = {}
+        named = [(name, first.setdefault(id(p), name)) for name, p in named_parameters(module, duplicates=True)]
+        return [(known, name) for name, known in named if known != name][:_PAIRS]
 
     def _part(self, module: nn.Module, before: list[tuple[str, str]], by: str) -> None:
-        if not before:
-            return
-        try:
-            now = dict(named_parameters(module, duplicates=True))
-            parted = [(a, b) for a, b in before if now.get(a) is not now.get(b)]
-            self._parted += [(weakref.ref(module), a, b, by) for a, b in parted][: _PAIRS - len(self._parted)]
-        except Exception:  # noqa: BLE001
-            self.scene.tally.caught("reading ties")
+        now = dict(named_parameters(module, duplicates=True))
+        parted = [(a, b) for a, b in before if now.get(a) is not now.get(b)]
+        self._parted += [(weakref.ref(module), a, b, by) for a, b in parted][: _PAIRS - len(self._parted)]
 
     def step_begins(self, stream: Stream, opt: Any) -> None:
         """Compare before the first step of a model changes anything."""
