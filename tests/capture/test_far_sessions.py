@@ -364,11 +364,12 @@ def test_the_gradients_of_a_light_step_in_the_interpreter(monkeypatch):
     """Blocks that move on from step to step, over gradients of different sizes."""
     Far(monkeypatch, 0)
     from neuraldbg.capture.device_norm import DeviceNorm, squares
+    from neuraldbg.capture.weak_references import TensorRef
 
     tensors = [torch.zeros(n, requires_grad=True) for n in (40_000, 3, 1024, 5000)]
     for tensor, many in zip(tensors, (40_000, 3, 1024, 5000), strict=True):
         tensor.grad = torch.ones(many)
-    norm = DeviceNorm(tensors, 1024)
+    norm = DeviceNorm([TensorRef(tensor) for tensor in tensors], 1024)
     for _ in range(3):
         total, bad = squares(norm.read().numpy())
         assert total == pytest.approx(46_027)

@@ -26,15 +26,12 @@ class Diary(Reader):
         type(self).pages = []
 
     def patches(self):
-        def make(original):
-            def zero(optimizer, set_to_none=True):
-                if self.scene.switch:
-                    self.pages.append("zero_grad")
-                return original(optimizer, set_to_none)
+        def zeroes(optimizer, set_to_none=True):
+            if self.scene.switch:
+                self.pages.append("zero_grad")
+            yield
 
-            return zero
-
-        return [(torch.optim.Optimizer, "zero_grad", make)]
+        return [(torch.optim.Optimizer, "zero_grad", zeroes)]
 
     def call_begins(self, call):
         self.pages.append(f"call {'eval' if call.evaluating else 'train'} {len(call.args)}")

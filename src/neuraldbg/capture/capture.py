@@ -112,6 +112,7 @@ class Capture:
         self.switch.hushed = self.light.leave
         self.losses.light = self.models.light = self.optimizers.light = self.scene.light = self.light
         self.owner.light, self.owner.busy, self.owner.progress = self.light, self._busy, self._progress
+        self.owner.give_up = self.models.give_up
         self.owner.differentiating, self.owner.release = lambda: self.losses.differentiating, self._release
         self._judge, self._halt, self._note = judge, halt, note
         self.delivery = Delivery(self.hooks.table, self.tally, emit)
@@ -232,7 +233,7 @@ class Capture:
 
     def _release(self) -> None:
         """The thread that is followed has ended, or is given up: nothing of it is under way."""
-        self.owner.claiming = False
+        self.owner.forget_claim()
         self.models.release()
         self.losses.release()
         self.optimizers.release()

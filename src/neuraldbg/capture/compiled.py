@@ -37,13 +37,13 @@ def compiled_parts(module: nn.Module) -> set[int]:
     """
     found: set[int] = set()
     for part in modules(module):
-        if id(part) not in found and _compiled(part):
+        if id(part) not in found and is_compiled(part):
             found.update(id(each) for each in modules(part))
     return found
 
 
-def _compiled(module: nn.Module) -> bool:
-    """Whether a module was compiled: wrapped, in place, or its ``forward``."""
+def is_compiled(module: nn.Module) -> bool:
+    """Return True if a module was compiled: wrapped, in place, or its ``forward``."""
     wrapped = name_of(module) == "OptimizedModule" or own(module).get("_compiled_call_impl") is not None
     forward = attribute(module, "forward", class_member(type(module), "forward"))
     return wrapped or "_torchdynamo_orig_callable" in attributes(forward)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.capture import device_op, op
-from neuraldbg.capture.compiled import anything_compiled, asked_to_compile
+from neuraldbg.capture.compiled import anything_compiled, asked_to_compile, is_compiled
 from neuraldbg.capture.graph import Marks
 from neuraldbg.capture.guest import Tally, guarded
 from neuraldbg.capture.module_tree import add_hook, children, hookable, modules, own, own_parameters, registered, walk
@@ -262,11 +262,12 @@ class HookManager:
         self._compiles = self._compiles or anything_compiled() or asked_to_compile()
         return self._compiles
 
-    def expect_compiling(self) -> None:
-        """Set hooks where the program has asked to compile something since: a graph that is made without does not
-        notice those that are set later.
+    def expect_compiling(self, called: nn.Module) -> None:
+        """Set hooks where the program has asked to compile something since, be it what is called now: a graph that is
+        made without does not notice those that are set later. (``torch._dynamo.reset`` forgets what was asked.)
         """
-        if self._listens and self.compiles():
+        if self._listens and (self.compiles() or is_compiled(called)):
+            self._compiles = True
             self.put_back()
 
     def rest(self, *, resting: bool) -> None:

@@ -170,7 +170,7 @@ class Models:
             return False
         self.entered = True
         self._before_pass()
-        self.hooks.expect_compiling()
+        self.hooks.expect_compiling(module)
         self._note(module, model)
         hooks = self.hooks
         if model.entry is None or wraps(module) is model.root:
@@ -279,7 +279,7 @@ class Models:
     def _asks_in_earnest(self, module: nn.Module, model: Model | None, *, front: bool) -> bool:
         if _tracing() is not None or op.transforming() or (model is None and not has_parameters(module)):
             return False
-        return self.owner.asks("call", ours=front, new=True)
+        return self.owner.asks("call", ours=front, new=True, model=model)
 
     @guarded
     def leave(self, output: Any) -> None:
@@ -371,13 +371,29 @@ class Models:
         """
         mine = self.owner.trainers
         for model in [model for model in self.found if self.discover and mine and model.thread not in (0, *mine)]:
-            if model.trained:
-                continue
-            self.found.remove(model)
-            self.params.forget(self.hooks.drop(model.name))
-            for module in [module for module, known in self._of.items() if known is model]:
-                self._of.pop(module)  # its thread may be followed later
-            self.outermost = {at: pair for at, pair in self.outermost.items() if pair[1] is not model}
+            if not model.trained:
+                self._drop(model)
+
+    def _drop(self, model: Model) -> None:
+        """Forget that a model was found; its thread may be followed later."""
+        self.found.remove(model)
+        layers = self.hooks.drop(model.name)
+        self.params.let_go(layers)
+        self.params.forget(layers)
+        for module in [module for module, known in self._of.items() if known is model]:
+            self._of.pop(module)
+        self.outermost = {at: pair for at, pair in self.outermost.items() if pair[1] is not model}
+
+    @guarded
+    def give_up(self, thread: int, kept: set[Model]) -> None:
+        """Let go of what a thread trains that is not followed any more: autograd replaces gradients without Python's
+        lock, and who reads one meanwhile reads memory that is gone. Models that are to be ``kept`` stay.
+        """
+        for model in [model for model in self.found if self.discover and model.thread == thread and model not in kept]:
+            if model.trained:  # what was learnt of it stays
+                self.params.let_go([path for path, layer in self.hooks.layers.items() if layer.model == model.name])
+            else:
+                self._drop(model)
 
     def _discover(self, module: nn.Module) -> Model:
         root, name, others = find_root(module)

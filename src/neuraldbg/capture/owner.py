@@ -30,7 +30,7 @@ import contextlib
 import threading
 import weakref
 from threading import get_ident
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from neuraldbg import clocks
 from neuraldbg.capture.guest import guarded
@@ -82,6 +82,8 @@ class Stranger:
         """Backward passes that are under way."""
         self.backwards = self.steps = 0
         """Backward passes and optimizer steps that were not followed."""
+        self.uses: set[Any] = set()
+        """The watched models that it has called."""
         self.again = 0.0
         """When its calls are worth another look, by ``clocks.perf_counter``."""
 
@@ -125,10 +127,14 @@ class Owner:
         """Tells whether a backward pass of the owner is under way."""
         self.release: Callable[[], None] = lambda: None
         """Called when the owner has ended, or is given up: none of its operations is under way any more."""
+        self.give_up: Callable[[int, set[Any]], object] = lambda thread, kept: None
+        """Called when another thread takes the place of an owner that lives on: nobody may look at what that trains any
+        more, but for the models that the new owner has called as well."""
         self.progress: Callable[[], object] = lambda: None
         """Tells how far the owner has come: equal values mean that it did nothing in between."""
-        self.claiming = False
-        """Whether an operation of the owner has begun, and not ended as far as is known."""
+        self._claimed: set[int] = set()
+        """Threads in which an operation has begun, and not ended as far as is known. Each touches its own number alone:
+        one that was the owner until just now must not take back what the new one has said."""
         self.open = False
         """Whether the owner is within a step: it has called a model with gradients, and not yet stepped."""
         self.trained = False
@@ -165,19 +171,32 @@ class Owner:
 
     # -- the owner ----------------------------------------------------------------------------------------------
 
+    @property
+    def claiming(self) -> bool:
+        """Whether an operation of the owner has begun, and not ended as far as is known; set for the current thread."""
+        return self.switch.thread in self._claimed
+
+    @claiming.setter
+    def claiming(self, begun: bool) -> None:
+        (self._claimed.add if begun else self._claimed.discard)(get_ident())
+
+    def forget_claim(self) -> None:
+        """The owner has ended, or is given up: no operation of it is under way."""
+        self._claimed.discard(self.switch.thread)
+
     def claims(self) -> bool:
         """Begin an operation, and return True, in the owner's thread."""
         me = get_ident()
         if me != self.switch.thread:
             return False
-        self.claiming = True
+        self._claimed.add(me)
         return (not self._wanted and me == self.switch.thread) or self._claims_still(me)
 
     def _claims_still(self, me: int) -> bool:
         """Wait until another thread has found out that an operation begins, or has become the owner just before. Give
         the place to the thread that is to have it.
         """
-        self.claiming = False  # it has not begun: whoever holds the lock may wait for the owner to be at rest
+        self._claimed.discard(me)  # it has not begun: whoever holds the lock may wait for the owner to be at rest
         with self._lock:
             heir = self._heir
             if me == self.switch.thread and heir and (self.trained or not self.busy()):
@@ -186,8 +205,10 @@ class Owner:
                     self._displace(self._stranger(heir), gone=False)
                     self.open = True  # it is within a step of its own
                     self.follow(heir)
-            self.claiming = me == self.switch.thread or self._asking
-            return me == self.switch.thread
+            if me != self.switch.thread:
+                return False
+            self._claimed.add(me)
+            return True
 
     def lends(self) -> bool:
         """Return True in a thread of autograd's own during a backward pass of the owner: it works for the owner."""
@@ -210,9 +231,10 @@ class Owner:
 
     # -- other threads ------------------------------------------------------------------------------------------
 
-    def asks(self, operation: Operation, *, ours: bool, new: bool) -> bool:
+    def asks(self, operation: Operation, *, ours: bool, new: bool, model: object = None) -> bool:
         """Make this thread the owner, and begin an operation, if it may be. ``ours`` if the operation belongs to what
-        is followed, ``new`` if it could begin a training that is not followed yet.
+        is followed, ``new`` if it could begin a training that is not followed yet; ``model`` is the watched one that is
+        called.
         """
         me = get_ident()
         self._wait_for_answer(me)
@@ -221,6 +243,8 @@ class Owner:
                 self.claiming = True
                 return True
             stranger = self._stranger(me)
+            if model is not None:
+                stranger.uses.add(model)
             gone = self._gone()
             within = operation != "call"
             begins = self._begins(stranger, within=within)
@@ -264,6 +288,8 @@ class Owner:
             before.tried = before.apart = True  # its backward pass, if one follows, will be its own
         self._trainers.clear()
         self.release()
+        if not gone:
+            self.give_up(self.switch.thread, stranger.uses)
 
     def _comes_to_rest(self, *, within: bool) -> bool:
         """Return True if the owner is at rest, as ``_at_rest``. One that has trained nothing is waited for a little."""

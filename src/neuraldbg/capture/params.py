@@ -16,7 +16,7 @@ from neuraldbg.capture.bulk import Item, observe_many, plain
 from neuraldbg.capture.module_tree import group_tensors, groups, own, own_parameters
 from neuraldbg.capture.program_objects import is_a, item, items, name_of, sequence
 from neuraldbg.capture.stepped import Stepped, cap_of, row_of
-from neuraldbg.capture.weak_references import TensorRef, named
+from neuraldbg.capture.weak_references import TensorRef, dead_reference, named
 from neuraldbg.nouns import Site
 
 if TYPE_CHECKING:
@@ -172,6 +172,17 @@ class Params:
             self.by_id.pop(ref.key, None)
             self.departed[w.name] = w
             w.before = w.touched = None
+
+    def let_go(self, layers: Collection[str]) -> None:
+        """Treat the parameters of layers, by path, as if they had died: another thread trains them."""
+        gone = frozenset(layers)
+        self._modules = [(path, ref) for path, ref in self._modules if path not in gone]
+        for w in [w for w in self.by_id.values() if w.layer in gone]:
+            self.by_id.pop(w.key, None)
+            self.departed[w.name] = w
+            w.weak, w.before, w.touched = dead_reference(w.key), None, None
+        self._plans.clear()
+        self.forgot()
 
     def all(self) -> list[Watched]:
         """Return all parameters, those that are gone too."""

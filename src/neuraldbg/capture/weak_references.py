@@ -39,6 +39,13 @@ class TensorRef(weakref.ref[Tensor]):
         self.key = id(tensor)
 
 
+def dead_reference(key: int) -> TensorRef:
+    """Return a reference that names nothing any more, to what had this identity."""
+    ref = TensorRef(torch.empty(0, dtype=torch.float32, device="cpu"))
+    ref.key = key
+    return ref
+
+
 def named(ref: weakref.ref[Tensor]) -> Tensor:
     """Return the tensor that a reference names, ``GONE`` where it has died."""
     found = ref()

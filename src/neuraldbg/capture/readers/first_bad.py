@@ -84,7 +84,10 @@ class FirstBad(Reader):
             return
         try:
             given = rebuilt((call.args, call.kwargs), lambda _, x: weakref.ref(x))  # type: ignore[arg-type, return-value]
-        except (Unfit, AttributeError, TypeError) as error:  # a class of its own that wants whole tensors
+        except Unfit:
+            self._pass = None
+            return
+        except (AttributeError, TypeError) as error:  # a class of its own that wants whole tensors
             let_pass(error, "searching for the first bad value")
             self._pass = None
             return
