@@ -79,11 +79,8 @@ def _is_torchs(call: Callable[..., Any]) -> bool:
     return code is not None and code.co_names == _CALLS and call is nn.Module._wrapped_call_impl  # noqa: SLF001
 
 
-def _in_place(
-    models: Any, light: Any, tally: Any, told: Any, traced: Any, is_compiling: Any, deep: Any, reading: Any
-) -> Any:
-    glance, look, begins, ends = light.glance, models.look, models.begins, models.ends
-    direct = told.get
+def _in_place(models: Any, light: Any, tally: Any, told: Any, traced: Any, busy: Any, deep: Any, what: Any) -> Any:
+    glance, look, begins, ends, direct = light.glance, models.look, models.begins, models.ends, told.get
 
     def _wrapped_call_impl(self, *args, **kwargs):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN003, ANN202
         if traced():
@@ -91,7 +88,7 @@ def _in_place(
                 return self._compiled_call_impl(*args, **kwargs)
             return self._call_impl(*args, **kwargs)
         begun = False
-        if not models.inside and not is_compiling():
+        if not models.inside and not busy():
             try:
                 begun = glance(self, args, kwargs)
                 if not begun:
@@ -100,8 +97,7 @@ def _in_place(
                     look(self, args, kwargs)
             except RecursionError:
                 begun = False
-                tally.first = tally.first or deep
-                tally.failed[reading] = tally.failed.get(reading, 0) + 1
+                tally.first, tally.failed[what] = tally.first or deep, tally.failed.get(what, 0) + 1
         probe = direct(id(self)) if told else None  # after the call has begun: the model may have been found just now
         if begun:
             try:
@@ -127,8 +123,7 @@ def _in_place(
                 try:
                     probe.arrives(self, args)
                 except RecursionError:
-                    tally.first = tally.first or deep
-                    tally.failed[reading] = tally.failed.get(reading, 0) + 1
+                    tally.first, tally.failed[what] = tally.first or deep, tally.failed.get(what, 0) + 1
             if self._compiled_call_impl is not None:
                 output = self._compiled_call_impl(*args, **kwargs)
             else:
@@ -139,8 +134,7 @@ def _in_place(
             if begun:
                 ends(output)
         except RecursionError:
-            tally.first = tally.first or deep
-            tally.failed[reading] = tally.failed.get(reading, 0) + 1
+            tally.first, tally.failed[what] = tally.first or deep, tally.failed.get(what, 0) + 1
         return output
 
     return _wrapped_call_impl

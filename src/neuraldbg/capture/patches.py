@@ -29,6 +29,7 @@ from neuraldbg.capture.packed import REGIONS
 from neuraldbg.capture.program_objects import is_a
 from neuraldbg.capture.stand_in import stand_in
 from neuraldbg.capture.unseen import passed_through, wrap_has_hooks
+from neuraldbg.capture.weak_references import without_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -99,6 +100,8 @@ class Patches:
             if hasattr(owner, name):
                 self.surround(owner, name, functools.partial(self._scripts, hooks))
                 break
+        if hasattr(torch.utils, "weakref"):
+            self.put(torch.utils, "weakref", without_ours)
         self.surround(torch.amp.GradScaler, "scale", functools.partial(optimizers.scales, scaled))
         self.surround(torch.amp.GradScaler, "step", optimizers.scaler_steps)
 

@@ -8,6 +8,7 @@ in which it is used.
 from __future__ import annotations
 
 import weakref
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -37,6 +38,20 @@ class TensorRef(weakref.ref[Tensor]):
         """Refer to a tensor; ``gone`` is called when it dies."""
         super().__init__(tensor, gone)  # type: ignore[call-arg]
         self.key = id(tensor)
+
+
+def without_ours(original: Any) -> Any:
+    """Return what stands for the module ``weakref`` in ``torch.utils``: ``swap_tensors`` refuses tensors to which there
+    are weak references, since it does not know whom they were to name. Ours are to the object, and stay with it.
+    """
+    seen = ModuleType(original.__name__, original.__doc__)
+    vars(seen).update(vars(original))
+
+    def getweakrefs(x: Any) -> list[Any]:
+        return [ref for ref in original.getweakrefs(x) if type(ref) is not TensorRef]
+
+    seen.getweakrefs = getweakrefs  # type: ignore[attr-defined]
+    return seen
 
 
 def dead_reference(key: int) -> TensorRef:
