@@ -45,7 +45,9 @@ def test_one_of_four_trainings_is_followed_and_the_others_are_named(tmp_path, op
     (said,) = (f"{what} {rest}" for what, rest in run.info.coverage["unread"].items())
     diagnosis = run.diagnose()
 
-    assert len(run.info.models) == len(run.info.optimizers) == 1
+    assert len(run.info.models) == 1
+    # A thread that is displaced in its very first step may have been seen to step.
+    assert 1 <= len(run.info.optimizers) <= 1 + switching
     assert 130 <= run.steps <= 150
     assert said.startswith("3 other threads trained (trainer-")
     assert "only the first, trainer-" in said
@@ -68,7 +70,8 @@ def test_one_of_four_trainings_is_followed_and_the_others_are_named(tmp_path, op
 def test_a_training_that_several_threads_share_is_one_run(tmp_path, program, steps, losses):
     run = watched(tmp_path, program)
 
-    assert (run.steps, len(run.scalar("loss"))) == (steps, losses)
+    assert run.steps == steps
+    assert losses - 1 <= len(run.scalar("loss")) <= losses  # of the step in which the thread changes it may be missing
     assert run.info.coverage["unread"] == {}
     assert run.diagnose().verdict == "healthy"
 

@@ -151,8 +151,12 @@ class Capture:
     def stop(self) -> None:
         """Close the last step, and leave torch as it was found."""
         try:
-            with self.owner.asked(_PATIENCE_S, within=True):
-                self.owner.seize()
+            with self.owner.asked(_PATIENCE_S, within=True) as still:
+                if still:
+                    self.flush()  # whoever trains waits for it
+                goes_on = self.owner.seize()
+            if goes_on:
+                self.models.leave_all()
             self.models.drop_untrained()
             self.flush()
             self.light.leave()

@@ -390,10 +390,19 @@ class Models:
         lock, and who reads one meanwhile reads memory that is gone. Models that are to be ``kept`` stay.
         """
         for model in [model for model in self.found if self.discover and model.thread == thread and model not in kept]:
-            if model.trained:  # what was learnt of it stays
-                self.params.let_go([path for path, layer in self.hooks.layers.items() if layer.model == model.name])
+            if model.trained:
+                self._leave(model)
             else:
                 self._drop(model)
+
+    def leave_all(self) -> None:
+        """The same of all models: the session ends, and another thread trains on."""
+        for model in self.found:
+            self._leave(model)
+
+    def _leave(self, model: Model) -> None:
+        """Look at no parameter of a model any more; what was learnt of it stays."""
+        self.params.let_go([path for path, layer in self.hooks.layers.items() if layer.model == model.name])
 
     def _discover(self, module: nn.Module) -> Model:
         root, name, others = find_root(module)

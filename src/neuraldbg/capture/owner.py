@@ -413,12 +413,15 @@ class Owner:
             self._asking = self.claiming = True
             return True
 
-    def seize(self) -> None:
-        """Make this thread the owner whatever the other one is doing: the session ends."""
+    def seize(self) -> bool:
+        """Make this thread the owner, as the session ends. Returns whether another one was, and lives on."""
         with self._lock:
+            before = self._before if self._asking else self.switch.thread
+            goes_on = before != get_ident() and _alive(_thread(before))
             self._over, self._asking, self._heir = True, False, 0
             self.follow(get_ident())
             self.claiming = True
+        return goes_on
 
     def _wait_for_answer(self, me: int) -> None:
         if not self._asking or me != self._before:
