@@ -7,6 +7,8 @@ of ours at most, and the diagnosis. By hand: ``python -m tests.guest.faults [--k
 from __future__ import annotations
 
 import argparse
+import ast
+import functools
 import itertools
 import resource
 import sys
@@ -15,9 +17,12 @@ import zlib
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.guest.suite import Guests, Outcome, Program, differences, programs
+
+import neuraldbg
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -61,6 +66,8 @@ ENTRIES = frozenset(
     capture/packed.py enter
     capture/packed.py leave
     capture/packed.py _doubting
+    capture/hooks.py off
+    capture/patches.py _functions_back
     capture/probe.py __call__
     capture/reader.py doing
     capture/reader.py seen
@@ -75,6 +82,20 @@ ENTRIES = frozenset(
 )
 """What torch or a thread calls directly, and what is asked before a guard is entered: a few comparisons, then a guard.
 What they call is injected, they are not."""
+
+
+@functools.lru_cache(maxsize=1)
+def surrounding() -> frozenset[str]:
+    """Return the places of the generators that surround calls of torch's functions: they ask whether a session listens,
+    and call a guard. They are told by what they say they return.
+    """
+    root = Path(neuraldbg.__file__).parent
+    return frozenset(
+        f"{file.relative_to(root)}:{node.lineno} {node.name}"
+        for file in root.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and isinstance(node.returns, ast.Name) and node.returns.id == "Around"
+    )
 
 
 @dataclass(frozen=True)
@@ -154,7 +175,8 @@ class Faults:
 
     def _can_hold(self, place: str) -> bool:
         file, name = place.partition(":")[0], place.rpartition(" ")[2]
-        return place in self._able and not place.startswith(GUARDS) and f"{file} {name}" not in ENTRIES
+        entry = f"{file} {name}" in ENTRIES or place in surrounding()
+        return place in self._able and not place.startswith(GUARDS) and not entry
 
     def inject(self, faults: Iterable[Fault], most: int = 8) -> Iterator[Finding]:
         """Run all of them, up to ``most`` in one process.

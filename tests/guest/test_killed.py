@@ -36,9 +36,11 @@ def killed(request, guests, tmp_path_factory):
     """Folders in which each training whose test was chosen was killed, begun at once."""
     chosen = [item.callspec.params["number"] for item in request.session.items if "killed" in item.fixturenames]
     after_s = moments()
+    root = tmp_path_factory.mktemp("killed")  # by one thread: two would make the folder of all tests twice
 
     def kill(number):
-        folder = tmp_path_factory.mktemp(f"killed-{number}")
+        folder = root / str(number)
+        folder.mkdir()
         (folder / "cwd").mkdir()
         asked = {"program": str(PROGRAM), "mode": ("default", "full")[number % 2], "folder": str(folder)}
         reply = guests._servers["watched"].run({**asked, "timeout": after_s[number]})  # at which it gets SIGKILL

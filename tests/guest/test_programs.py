@@ -11,15 +11,11 @@ import pytest
 from tests.guest.suite import MODES, QUICK, fast_mode, programs, slow_mode
 
 ALL = programs()
-OPEN = {}
-"""What is known to differ, and is still to be mended: issue 28."""
 
 
 def marks(program):
-    """Return how a program is run: with the slow ones, and as one that is known to differ."""
-    slow = [pytest.mark.slow] if program.says("slow") else []
-    known = [pytest.mark.xfail(reason=OPEN[program.name], strict=False)] if program.name in OPEN else []
-    return slow + known
+    """Return how a program is run: with the slow ones."""
+    return [pytest.mark.slow] if program.says("slow") else []
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +27,11 @@ def running(request, guests):
             continue
         program, slow = item.callspec.params["program"], item.get_closest_marker("slow") is not None
         key = item.originalname, program.name
-        how = ([slow_mode(program)], "") if slow else ([fast_mode(program)], QUICK)
+        how = (
+            ([slow_mode(program)], "")
+            if slow
+            else ([fast_mode(program)], "" if program.says("to the very end") else QUICK)
+        )
         found[key] = guests.submit(program, *how)
     return found
 
@@ -73,7 +73,3 @@ def test_both_modes_are_watched_in_the_fast_part():
     modes = [fast_mode(one) for one in ALL]
 
     assert min(map(modes.count, MODES[1:])) > 0.4 * len(ALL)
-
-
-def test_what_is_open_is_there():
-    assert set(OPEN) <= {one.name for one in ALL}

@@ -1,4 +1,7 @@
-"""A KeyboardInterrupt that the program raises by a signal to itself, caught once and let through the second time."""
+"""A KeyboardInterrupt that the program raises by a signal to itself, caught once and let through the second time.
+
+to the very end
+"""
 import os
 import signal
 
