@@ -25,6 +25,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 import types
 import warnings
 import weakref
@@ -43,7 +44,7 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 _where: dict[str, Any] = {}
 # The program may replace what stands in these modules.
-_open, _write, _close, _dumps, _sha = os.open, os.write, os.close, marshal.dumps, hashlib.sha256
+_open, _write, _close, _dumps, _sha, _sleep = os.open, os.write, os.close, marshal.dumps, hashlib.sha256, time.sleep
 
 
 def install() -> None:
@@ -315,7 +316,7 @@ def _process() -> Iterator[tuple[str, str]]:
     yield " builtins", repr({n: code_of(v) for n, v in vars(builtins).items() if isinstance(v, types.FunctionType)})
     yield " descriptors", repr(_descriptors())
     yield " threads", repr(sorted(thread.name for thread in threading.enumerate()))
-    yield " tasks", repr(len(os.listdir("/proc/self/task"))) if Path("/proc/self/task").is_dir() else ""
+    yield " tasks", repr(_tasks()) if Path("/proc/self/task").is_dir() else ""
     yield " children", _children()
     yield " gc", repr((gc.isenabled(), gc.get_threshold(), [code_of(one) for one in gc.callbacks], gc.get_debug()))
     yield " switchinterval", repr(sys.getswitchinterval())
@@ -346,6 +347,17 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def _tasks() -> int:
+    """Count the threads that the system knows. One that was joined may take a moment to go."""
+    fewest = len(os.listdir("/proc/self/task"))
+    for _ in range(20):
+        if fewest <= threading.active_count():
+            break
+        _sleep(0.001)
+        fewest = min(fewest, len(os.listdir("/proc/self/task")))
+    return fewest
 
 
 def _descriptors() -> list[str]:
