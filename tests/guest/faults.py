@@ -59,6 +59,9 @@ ENTRIES = frozenset(
     capture/hooks.py here
     capture/hooks.py observe_grad
     capture/models.py _reached
+    capture/models.py begins
+    capture/models.py broken_off
+    capture/models.py ends
     capture/optimizers.py begins
     capture/optimizers.py ends
     capture/optimizers.py evaluated
@@ -68,7 +71,10 @@ ENTRIES = frozenset(
     capture/packed.py _doubting
     capture/hooks.py off
     capture/patches.py _functions_back
+    capture/params.py departs
+    capture/params.py gone
     capture/probe.py __call__
+    capture/probe.py arrives
     capture/reader.py doing
     capture/reader.py seen
     capture/readers/loss_branches.py __call__

@@ -51,6 +51,8 @@ class Candidate:
     feeds: set[str] = field(default_factory=set)
     seen: int = 0
     moved: bool = False
+    told: dict[str, Any] = field(default_factory=dict)
+    """What was last told of it."""
 
 
 class Hidden(Reader):
@@ -172,6 +174,8 @@ class Hidden(Reader):
     def _follow(self, alive: dict[int, tuple[Tensor, set[str]]], held: set[int]) -> None:
         for key, one in list(self._known.items()):
             leaf = one.ref()
+            if leaf is None and self._went_with_its_model(one):
+                continue
             if leaf is None or key in held or self._given(key):
                 del self._known[key]
             elif key in alive:
@@ -179,6 +183,12 @@ class Hidden(Reader):
                 one.feeds |= {layer if self._trains(layer) else "loss" for layer in alive[key][1]}
                 one.moved = one.moved or (memory.present(leaf) and not torch.equal(_sample(leaf), one.before))
         self._tell()
+
+    def _went_with_its_model(self, one: Candidate) -> bool:
+        """Whether a leaf that has died was there for several readings, as a weight is and no leaf of one step, and the
+        program has let go of a model.
+        """
+        return one.seen > 1 and any(model.gone for model in self.scene.models.found)
 
     def _trains(self, layer: str) -> bool:
         """Whether a layer that a leaf feeds is part of a model that is trained."""
@@ -201,18 +211,16 @@ class Hidden(Reader):
             self._tell()
 
     def _tell(self) -> None:
-        told = []
         for one in self._known.values():
-            leaf = one.ref()
+            leaf, held = one.ref(), one.held
             if leaf is None:
                 continue
-            held = one.held
-            told.append({
+            one.told = {
                 "name": held.name, "owner": held.owner, "layer": held.layer, "shape": list(leaf.shape), "how": held.how,
                 "attribute": held.attribute, "holder": held.holder, "parameter": is_parameter(leaf),
                 "lone": held.lone, "feeds": sorted(one.feeds), "seen": one.seen, "moved": one.moved, "first": one.first,
-            })  # fmt: skip
-        self.scene.log(FactKey.HIDDEN, {"weights": told})
+            }  # fmt: skip
+        self.scene.log(FactKey.HIDDEN, {"weights": [one.told for one in self._known.values() if one.told]})
 
 
 def _of_library(module: nn.Module | None) -> bool:

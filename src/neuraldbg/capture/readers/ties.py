@@ -23,6 +23,7 @@ from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.module_tree import named_parameters
 from neuraldbg.capture.program_objects import attribute, is_a, item
 from neuraldbg.capture.reader import Reader
+from neuraldbg.capture.weak_references import GONE
 from neuraldbg.nouns import FactKey
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Pair:
     drifted: int | None = None
     untied: str = ""
     """What made two of one parameter."""
+    told: dict[str, Any] | None = None
+    """What was last told of them."""
 
     def values(self) -> tuple[Tensor, Tensor]:
         """Both weights, the second one turned like the first."""
@@ -155,8 +158,10 @@ class Ties(Reader):
 
     def _compare(self) -> None:
         rates = self.scene.optimizers.rates()
-        told = []
         for pair in self._pairs:
+            if pair.a.ref is GONE or pair.b.ref is GONE:
+                continue  # the program has let go of them: what was told stays
+            pair.told = None
             if not (op.observable(pair.a.ref) and op.observable(pair.b.ref)):
                 continue  # they are sharded, or their memory was given back
             a, b = pair.values()
@@ -165,13 +170,13 @@ class Ties(Reader):
             equal = _same(a, b, constant=True)
             if not equal and pair.drifted is None:
                 pair.drifted = self.scene.step
-            told.append({
+            pair.told = {
                 "a": pair.a.name, "b": pair.b.name, "transposed": pair.transposed, "equal": equal,
                 "started_equal": pair.started_equal, "declared": pair.declared, "drifted": pair.drifted,
                 "untied": pair.untied,
                 "trained": [pair.a.key in rates, pair.b.key in rates], "distance": _distance(a, b),
-            })  # fmt: skip
-        self.scene.log(FactKey.TIES, {"pairs": told})
+            }  # fmt: skip
+        self.scene.log(FactKey.TIES, {"pairs": [pair.told for pair in self._pairs if pair.told is not None]})
 
 
 def _declaration(root: nn.Module) -> str:
