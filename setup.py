@@ -6,7 +6,7 @@ at once.
 
 from setuptools import Extension, setup
 
-PARTS = ("loops", "halves", "tensor", "hooks", "graph", "light", "step", "stand_in")
+PARTS = ("loops", "halves", "tensor", "hooks", "graph", "light", "step", "stand_in", "objects")
 LIMITED = "0x030A0000"  # the stable ABI as of Python 3.10: one build for all later ones
 
 setup(

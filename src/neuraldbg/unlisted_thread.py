@@ -55,6 +55,11 @@ def unlisted_here() -> bool:
     return _thread.get_ident() in _alive
 
 
+def unlisted_numbers() -> frozenset[int]:
+    """Return the numbers of those that run, as of ``threading.get_ident``."""
+    return frozenset(_alive)
+
+
 def unlisted() -> list[str]:
     """Return the names of those that run."""
     return list(_alive.values())

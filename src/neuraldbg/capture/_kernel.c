@@ -381,6 +381,7 @@ static PyObject *highest(PyObject *self, PyObject *const *args, Py_ssize_t nargs
 #include "_kernel_graph.h"
 #include "_kernel_light.h"
 #include "_kernel_stand_in.h"
+#include "_kernel_objects.h"
 
 static PyMethodDef methods[] = {
     {"observe", (PyCFunction)(void (*)(void))observe, METH_FASTCALL, observe_doc},
@@ -403,6 +404,7 @@ static PyMethodDef methods[] = {
     {"readable", readable, METH_O, readable_doc},
     {"functions", functions, METH_NOARGS, functions_doc},
     {"serve", serve, METH_O, serve_doc},
+    {"instances", instances, METH_O, instances_doc},
     {"original", stood_for, METH_O, original_doc},
     {"point", (PyCFunction)(void (*)(void))point, METH_FASTCALL, point_doc},
     {NULL, NULL, 0, NULL},

@@ -112,7 +112,7 @@ class Capture:
         self.switch.hushed = self.light.leave
         self.losses.light = self.models.light = self.optimizers.light = self.scene.light = self.light
         self.owner.light, self.owner.busy, self.owner.progress = self.light, self._busy, self._progress
-        self.owner.give_up = self.models.give_up
+        self.owner.give_up = self._give_up
         self.owner.differentiating, self.owner.release = lambda: self.losses.differentiating, self._release
         self._judge, self._halt, self._note = judge, halt, note
         self.delivery = Delivery(self.hooks.table, self.tally, emit)
@@ -241,6 +241,11 @@ class Capture:
         self.models.release()
         self.losses.release()
         self.optimizers.release()
+
+    def _give_up(self, thread: int, kept: set[Any]) -> None:
+        """Another thread takes the place of one that lives on: its models but those ``kept`` are left alone."""
+        self.models.give_up(thread, kept)
+        self.optimizers.give_up(thread)
 
     # -- what the parts tell ------------------------------------------------------------------------------------
 

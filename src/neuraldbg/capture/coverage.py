@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.capture import memory
+from neuraldbg.capture.living import made
 from neuraldbg.capture.params import FROZEN
 from neuraldbg.capture.program_objects import closed
-from neuraldbg.capture.stream import made
 
 if TYPE_CHECKING:
     from neuraldbg.capture.capture import Capture

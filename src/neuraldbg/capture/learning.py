@@ -57,6 +57,9 @@ class Learning:
             self._until = max(self._until, step + 1)
         if not new and not reading:
             return
+        if not self.models.owner.gradients_rest():
+            self._until = max(self._until, step + 1)
+            return
         self.models.follow_changes()
         self._read_unstepped()
         fact = program.parameters(self.params, self.optimizers.rates(), self.hooks.called)

@@ -22,13 +22,14 @@ from torch.optim.optimizer import (
 from neuraldbg.capture import elsewhere, memory, program
 from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.leftovers import stale_share
+from neuraldbg.capture.living import made
 from neuraldbg.capture.module_tree import rates, scale_of, scales, tensors
 from neuraldbg.capture.norm import Norm
 from neuraldbg.capture.own_hooks import numbers_apart
 from neuraldbg.capture.program_objects import Identities, attribute, is_a, name_of, number
 from neuraldbg.capture.reader import Backward
 from neuraldbg.capture.stand_in import stand_in
-from neuraldbg.capture.stream import Rates, Stream, made, place
+from neuraldbg.capture.stream import Rates, Stream, place
 from neuraldbg.clocks import perf_counter, sleep
 
 if TYPE_CHECKING:
@@ -155,6 +156,11 @@ class Optimizers:
         """Forget the step under way: its thread has ended."""
         self._running.clear()
 
+    def give_up(self, thread: int) -> None:
+        """Look at nothing of what a thread trains that is not followed any more."""
+        for stream in self.streams:
+            stream.apart |= stream.thread == thread
+
     def begins(self, opt: Optimizer, args: Any, kwargs: Any) -> Any:
         """The hook before a step of any optimizer, in whatever thread."""
         if not self.switch.on or not (self.owner.claims() or self._asks(opt)):
@@ -183,6 +189,7 @@ class Optimizers:
             others = [one for one in self._running if one != id(opt)]
             self._running = [*others, id(opt)]  # a step that raised never ended
         stream = stream or self.add(opt)
+        stream.thread, stream.apart = get_ident(), False
         closure = kwargs.get("closure") if "closure" in kwargs else (args[1] if len(args) > 1 else None)
         if not callable(closure):
             closure = None  # an own argument of a subclass
@@ -371,7 +378,7 @@ class Optimizers:
         cleared = self._fresh = False
         self._running.clear()  # a step that raised never ended
         for stream in self.streams:
-            if not stream.checks or stream.stale == 0.0 or self.params.beside:
+            if not stream.checks or stream.stale == 0.0 or stream.apart or self.params.beside:
                 continue
             share = stale_share(stream.tensors())
             stream.left = place(stream.tensors()) if share else None

@@ -22,6 +22,10 @@ that runs it after a call of its own takes the place, or gets it when the owner 
 Python switches threads between any two of its instructions, so an operation says that it begins before it looks whether
 its thread is the owner (``claims``), and who wants to be the owner says so before it looks whether one is under way
 (``asks``): one of the two sees the other. Only threads that are not the owner ever take the lock.
+
+Who asks a question stands in the owner's place while the owner waits: for the answer, as it begins its next operation,
+or in Python's library for work. Between two operations it may be clearing gradients (see ``other_threads``): if it does
+not come to wait for long, no gradient is looked at.
 """
 
 from __future__ import annotations
@@ -30,10 +34,12 @@ import contextlib
 import threading
 import weakref
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from neuraldbg import clocks
 from neuraldbg.capture.guest import guarded
+from neuraldbg.capture.other_threads import others_wait, waits
+from neuraldbg.capture.strangers import Missed, Stranger, alive, missed_by, name_of, thread_of, unread
 from neuraldbg.unlisted_thread import unlisted_here
 
 if TYPE_CHECKING:
@@ -45,15 +51,14 @@ if TYPE_CHECKING:
 
 IDLE_S = 5.0
 """Seconds without an operation after which the owner makes way for another thread that trains."""
-_QUESTION_S = 1.0
-"""Seconds that an operation of the owner waits at most for a question of another thread to be answered."""
+_QUESTION_S, _NOTICED_S = 10.0, 0.1
+"""Seconds that an operation of the owner waits at most for a question of another thread to be answered, and for that
+thread to see that it waits."""
+_STILL_S = 0.03
+"""Seconds after which a question is answered while the owner does something between two operations."""
 _POLL_S = 0.0005
-_NAMES = 4
-"""Threads that are named."""
 _KEPT = 64
 """Threads that have ended and are remembered by name."""
-_FEW = 2
-"""Steps of a thread that may go by before it is known to have a part in what is followed."""
 _AGAIN_S = 0.002
 _PATIENCE_S = 0.5, 2.0
 """Seconds that threads wait, in all, for an owner that has trained nothing to come to the end of a call (one that
@@ -61,58 +66,6 @@ scores a model again and again is nearly always within one), and to the end of w
 to a model took half a second on a machine under load."""
 
 Operation = Literal["call", "backward", "step"]
-
-
-class Stranger:
-    """A thread that is not the owner, and what it has trained meanwhile."""
-
-    def __init__(self, ident: int) -> None:
-        thread = _thread(ident)
-        self._thread = weakref.ref(thread) if thread is not None else None
-        self.name = _name(thread, ident)
-        self.apart = False
-        """Whether its newest operation that was not followed belongs to a training of its own."""
-        self.helps = False
-        """Whether a backward pass of its has gone through what the owner computed."""
-        self.tried = False
-        """Whether it was the owner without training, or has displaced one within a step that had trained nothing."""
-        self.called = self.joins = False
-        """Whether it has called the followed model with gradients, and whether it has then stepped its parameters."""
-        self.running = 0
-        """Backward passes that are under way."""
-        self.backwards = self.steps = 0
-        """Backward passes and optimizer steps that were not followed."""
-        self.uses: set[Any] = set()
-        """The watched models that it has called."""
-        self.again = 0.0
-        """When its calls are worth another look, by ``clocks.perf_counter``."""
-
-    @property
-    def midway(self) -> bool:
-        """Whether it has long begun a training of its own that is not followed."""
-        return max(self.steps, self.backwards) > _FEW and not (self.joins or self.helps)
-
-    @property
-    def ended(self) -> bool:
-        """Whether the thread has ended: another may have its number by now."""
-        return self._thread is not None and not _alive(self._thread())
-
-
-class Missed(NamedTuple):
-    """How much of a thread's training was not followed."""
-
-    steps: int
-    backwards: int
-
-    def plus(self, other: Missed) -> Missed:
-        """Return both together."""
-        return Missed(self.steps + other.steps, self.backwards + other.backwards)
-
-
-def _missed(one: Stranger) -> Missed | None:
-    """Return what is worth telling: not the first steps of a thread that then was followed."""
-    joined = one.joins or one.helps
-    return Missed(one.steps, one.backwards) if max(one.steps, one.backwards) > (_FEW if joined else 0) else None
 
 
 class Owner:
@@ -157,8 +110,13 @@ class Owner:
         self._over = False
         """Whether the session ends: nobody becomes the owner any more."""
         self._asking = False
+        """Whether a question is being answered: the thread that asks stands in the owner's place."""
         self._before = 0
-        """Whose place the thread has that asks a question."""
+        """Whose place it has."""
+        self._question: tuple[int, bool] | None = None
+        """The thread that would ask, and whether it may ``within`` a step; None once it is being answered."""
+        self._waiting = 0
+        """The owner, if it waits for a question to be answered; else 0."""
         self._silent: tuple[object, float] = (None, 0.0)
         self._thread: Callable[[], threading.Thread | None] = lambda: None
         switch.lends = hooks.lends = self.lends
@@ -197,6 +155,7 @@ class Owner:
         the place to the thread that is to have it.
         """
         self._claimed.discard(me)  # it has not begun: whoever holds the lock may wait for the owner to be at rest
+        self._stand_by(me)
         with self._lock:
             heir = self._heir
             if me == self.switch.thread and heir and (self.trained or not self.busy()):
@@ -217,7 +176,7 @@ class Owner:
     def trains(self) -> None:
         """Note that a backward pass of the owner has reached a watched model: other threads no longer displace it."""
         self.trained = True
-        self.names.setdefault(_name(self._thread(), self.switch.thread))
+        self.names.setdefault(name_of(self._thread(), self.switch.thread))
         self._trainers.add(self.switch.thread)
         self.trainers.add(self.switch.thread)
         self.hooks.tally.follow(self.switch.thread)
@@ -225,7 +184,7 @@ class Owner:
     def follow(self, thread: int) -> None:
         """Follow a thread from now on. Native hooks read in any thread until it has trained."""
         self.switch.thread = self.hooks.thread = thread
-        found = _thread(thread)
+        found = thread_of(thread)
         self._thread = weakref.ref(found) if found is not None else lambda: None
         self.hooks.tally.follow(thread if self.trained else 0)
 
@@ -308,7 +267,7 @@ class Owner:
             try:
                 yield
             finally:
-                self._wanted = self._heir != 0
+                self._wanted = self._heir != 0 or self._question is not None
 
     @guarded
     def _begin(self) -> None:
@@ -336,6 +295,7 @@ class Owner:
             stranger = self._stranger(get_ident())
             stranger.running += 1
             helped, stranger.helps = stranger.helps, False
+        self._wait_for_answer(get_ident())  # the owner may have given its place away just now
         try:
             yield
         finally:
@@ -346,8 +306,10 @@ class Owner:
 
     def reached_beside(self, thread: int) -> None:
         """Note that a backward pass of another thread has gone through what ``thread`` has computed as the owner."""
-        for ident, stranger in list(self.strangers.items()):
-            stranger.helps |= stranger.running > 0 and ident != thread
+        here = self.strangers.get(get_ident())
+        running = [here] if here is not None and here.running else self.strangers.values()  # a thread of autograd's own
+        for stranger in list(running):
+            stranger.helps |= stranger.running > 0 and self.strangers.get(thread) is not stranger
 
     def steps_beside(self, *, counts: bool, shared: bool) -> None:
         """Note an optimizer step of another thread, ``shared`` if it changed watched parameters. As above."""
@@ -360,14 +322,14 @@ class Owner:
     def _stranger(self, ident: int) -> Stranger:
         known = self.strangers.get(ident)
         if known is None or known.ended:
-            if known is not None and (missed := _missed(known)):
+            if known is not None and (missed := missed_by(known)):
                 name = known.name if len(self._past) < _KEPT else "others"
                 self._past[name] = self._past.get(name, Missed(0, 0)).plus(missed)
             known = self.strangers[ident] = Stranger(ident)
         return known
 
     def _gone(self) -> bool:
-        return not _alive(self._thread())
+        return not alive(self._thread())
 
     def _idle(self) -> bool:
         """Return True if the owner has done nothing for long."""
@@ -388,49 +350,87 @@ class Owner:
         if lent:
             yield True
             return
-        while not lent and clocks.perf_counter() < until:
-            lent = self._lent(me, within=within)
-            if not lent:
-                clocks.sleep(_POLL_S)
         try:
+            while not lent and (now := clocks.perf_counter()) < until:
+                lent = self._lent(me, within=within, still=now < until - patience + _STILL_S)
+                if not lent:
+                    clocks.sleep(_POLL_S)
+            self._withdraw(me)
             yield lent
         finally:
+            self._withdraw(me)
             with self._lock:
                 if lent and self._asking:
                     self.claiming = self._asking = False
                     self.switch.thread = self._before
 
-    def _lent(self, me: int, *, within: bool) -> bool:
+    def _lent(self, me: int, *, within: bool, still: bool) -> bool:
         with self._deciding():
             if self._gone():
                 self.release()
                 self.trained = self.open = False  # who trains next comes before who has asked
                 self.follow(me)
                 return True
-            if self._asking or not self._at_rest(within=within, asks=True):
+            if self._asking or self._question not in (None, (me, within)):
+                return False
+            if not (self._at_rest(within=within, asks=True) and (not still or self._stands_still())):
+                self._question = me, within
                 return False
             self._before, self.switch.thread = self.switch.thread, me
-            self._asking = self.claiming = True
+            self._asking, self._question = True, None
+            self.claiming = True
             return True
+
+    def _stands_still(self) -> bool:
+        owner = self.switch.thread  # light steps that native code takes are told of, and nothing else is read
+        return self._waiting == owner or self.light.entered or waits(owner)
+
+    def _withdraw(self, me: int) -> None:
+        with self._deciding():
+            if self._question is not None and self._question[0] == me:
+                self._question = None
 
     def seize(self) -> bool:
         """Make this thread the owner, as the session ends. Returns whether another one was, and lives on."""
         with self._lock:
             before = self._before if self._asking else self.switch.thread
-            goes_on = before != get_ident() and _alive(_thread(before))
-            self._over, self._asking, self._heir = True, False, 0
+            goes_on = before != get_ident() and alive(thread_of(before))
+            self._over, self._asking, self._heir, self._question = True, False, 0, None
             self.follow(get_ident())
             self.claiming = True
         return goes_on
 
-    def _wait_for_answer(self, me: int) -> None:
-        if not self._asking or me != self._before:
-            return
-        until = clocks.perf_counter() + _QUESTION_S
-        while clocks.perf_counter() < until:
-            if not self._asking:  # another thread sets it
-                return
+    def _stand_by(self, me: int) -> None:
+        """Wait, in the owner's thread between two operations, for a question that another thread would ask."""
+        until = clocks.perf_counter() + _NOTICED_S
+        while (question := self._question) is not None and clocks.perf_counter() < until:
+            if me != self.switch.thread or self.busy() or (self.open and not question[1]):
+                break
+            self._waiting = me
             clocks.sleep(_POLL_S)
+        self._wait_for_answer(me)
+
+    def _wait_for_answer(self, me: int) -> None:
+        """Wait, in the owner's thread, while a question is answered."""
+        until = clocks.perf_counter() + _QUESTION_S
+        while True:
+            with self._lock:  # a question begins while this is held
+                if not self._asking or me != self._before or clocks.perf_counter() >= until:
+                    self._waiting = 0 if self._waiting == me else self._waiting
+                    return
+                self._waiting = me
+            clocks.sleep(_POLL_S)
+
+    def gradients_rest(self) -> bool:
+        """Return True if no other thread can be changing the gradients of what is followed: see ``other_threads``."""
+        me = get_ident()
+        if self._asking and me == self.switch.thread:
+            trainer, ours = self._before, self._waiting == self._before
+        else:
+            trainer, ours = me, me in self._trainers
+        users = [one for thread, one in list(self.strangers.items()) if thread not in (me, trainer) and not one.ended]
+        meddled = any(one.uses or one.joins or one.helps for one in users)
+        return (ours and not meddled) or others_wait()
 
     # -- what was not followed ----------------------------------------------------------------------------------
 
@@ -438,20 +438,9 @@ class Owner:
         """Return which threads trained and were not followed, and by how much: what, and the rest of the sentence."""
         missed = dict(self._past)
         for one in list(self.strangers.values()):
-            if now := _missed(one):
+            if now := missed_by(one):
                 missed[one.name] = missed.get(one.name, Missed(0, 0)).plus(now)
-        if not missed:
-            return {}
-        steps, backwards = (sum(each) for each in zip(*missed.values(), strict=True))
-        unread = f"({_counted(steps, 'step') if steps else _counted(backwards, 'backward pass', 'es')} not read)"
-        did = "trained" if steps else "ran backward passes"
-        others = [name for name in missed if name not in self.names]
-        if not others:
-            return {_listed(list(missed)): f"also {did} while another thread was followed {unread}"}
-        followed = list(self.names) or ["none"]
-        only = f"only the first, {followed[0]}, was" if len(followed) == 1 else f"only {_listed(followed)} were"
-        threads = "1 other thread" if len(others) == 1 else f"{len(others)} other threads"
-        return {threads: f"{did} ({_listed(others)}): {only} followed {unread}"}
+        return unread(missed, self.names)
 
 
 def in_autograd() -> bool:
@@ -459,23 +448,3 @@ def in_autograd() -> bool:
     thread = threading._active.get(get_ident())  # type: ignore[attr-defined]  # noqa: SLF001 (asking makes a dummy)
     foreign = thread is None or isinstance(thread, threading._DummyThread)  # noqa: SLF001
     return foreign and not unlisted_here()
-
-
-def _alive(thread: threading.Thread | None) -> bool:
-    return thread is not None and thread.is_alive()
-
-
-def _thread(ident: int) -> threading.Thread | None:
-    return next((each for each in threading.enumerate() if each.ident == ident), None)
-
-
-def _name(thread: threading.Thread | None, ident: int) -> str:
-    return thread.name if thread is not None else f"thread {ident}"
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:_NAMES]) + (f" and {len(names) - _NAMES} more" if len(names) > _NAMES else "")
-
-
-def _counted(number: int, what: str, plural: str = "s") -> str:
-    return f"1 {what} was" if number == 1 else f"{number:,} {what}{plural} were"

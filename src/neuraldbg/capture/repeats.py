@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
+
+from neuraldbg.capture.living import living
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -74,7 +77,7 @@ class Runs:
 
 def _workers() -> dict[str, Any] | None:
     """Return what is known of the loader with workers that is at work, None if there is none or several."""
-    found = [o for o in gc.get_objects() if type(o).__name__ == "_MultiProcessingDataLoaderIter"]
+    found = living(_MultiProcessingDataLoaderIter)
     if len(found) != 1:
         return None
     one = found[0]

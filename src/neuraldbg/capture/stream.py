@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import weakref
 from typing import TYPE_CHECKING, Any
-
-from torch.optim.optimizer import Optimizer
 
 from neuraldbg.capture import memory
 from neuraldbg.capture.governor import Usual
@@ -16,9 +13,8 @@ from neuraldbg.capture.program_objects import item, name_of, number
 from neuraldbg.capture.weak_references import TensorRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from torch import Tensor
+    from torch.optim.optimizer import Optimizer
 
     from neuraldbg.capture.late import Awaited
     from neuraldbg.capture.norm import Norm
@@ -73,6 +69,10 @@ class Stream:
         """Whether all gradients of the current light step were read."""
         self.awaited_norm: Awaited | None = None
         """The same where gradients lie on another device."""
+        self.thread = 0
+        """The thread that stepped it last while that was followed."""
+        self.apart = False
+        """Whether that thread is not followed any more: nobody looks at the gradients before it steps again."""
         self.held: list[Watched] | None = None
         """The watched parameters that its step under way changes."""
         self.new = True
@@ -91,11 +91,6 @@ class Stream:
             now = place(self.tensors())
             if now is None or now[0] != self.left[0] or now[1] <= self.left[1]:  # a sum is made in place
                 self.stale = 0.0
-
-
-def made() -> Iterator[Optimizer]:
-    """Go through all objects of the process for optimizers."""
-    return (o for o in gc.get_objects() if issubclass(type(o), Optimizer))
 
 
 def place(tensors: list[Tensor]) -> tuple[int, int] | None:

@@ -18,10 +18,10 @@ from neuraldbg.capture import memory, op
 from neuraldbg.capture.bulk import plain
 from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.kernel import native
+from neuraldbg.capture.living import made
 from neuraldbg.capture.module_tree import own
 from neuraldbg.capture.program_objects import is_a, item
 from neuraldbg.capture.sampling import elements
-from neuraldbg.capture.stream import made
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

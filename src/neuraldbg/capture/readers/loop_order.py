@@ -5,7 +5,6 @@ Other readers add their tokens (clip, unscale, schedule) to ``scene.order``; her
 
 from __future__ import annotations
 
-import gc
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from neuraldbg.capture import memory
+from neuraldbg.capture.living import made
 from neuraldbg.capture.module_tree import parameters, rates, state, tensors, training
 from neuraldbg.capture.program_objects import Identities, filled, is_a, items, name_of
 from neuraldbg.capture.reader import Reader
@@ -149,8 +149,8 @@ class LoopOrder(Reader):
         self.scene.did("backward" if backward.accumulates else "grad")
         self._backwards += backward.accumulates
         if not self._any and backward.accumulates and self._backwards == _LOOK:
-            for opt in gc.get_objects():
-                if issubclass(type(opt), Optimizer) and opt not in self._idle:
+            for opt in made():
+                if opt not in self._idle:
                     self._watch(opt)
             for opt, idle in self._idle.items():
                 self._describe(opt, idle)
@@ -201,7 +201,7 @@ class LoopOrder(Reader):
 
     def _describe(self, opt: Optimizer, idle: Idle) -> None:
         owned = self.scene.params.owned(tensors(opt))
-        if not owned:
+        if not owned or not self.scene.models.owner.gradients_rest():
             return
         self.scene.idle = True
         idle.fact = {

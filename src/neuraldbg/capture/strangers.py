@@ -1,0 +1,109 @@
+"""Threads that are not followed, and what they trained meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+_NAMES = 4
+"""Threads that are named."""
+FEW = 2
+"""Steps of a thread that may go by before it is known to have a part in what is followed."""
+
+
+class Stranger:
+    """A thread that is not the owner, and what it has trained meanwhile."""
+
+    def __init__(self, ident: int) -> None:
+        thread = thread_of(ident)
+        self._thread = weakref.ref(thread) if thread is not None else None
+        self.name = name_of(thread, ident)
+        self.apart = False
+        """Whether its newest operation that was not followed belongs to a training of its own."""
+        self.helps = False
+        """Whether a backward pass of its has gone through what the owner computed."""
+        self.tried = False
+        """Whether it was the owner without training, or has displaced one within a step that had trained nothing."""
+        self.called = self.joins = False
+        """Whether it has called the followed model with gradients, and whether it has then stepped its parameters."""
+        self.running = 0
+        """Backward passes that are under way."""
+        self.backwards = self.steps = 0
+        """Backward passes and optimizer steps that were not followed."""
+        self.uses: set[Any] = set()
+        """The watched models that it has called."""
+        self.again = 0.0
+        """When its calls are worth another look, by ``clocks.perf_counter``."""
+
+    @property
+    def midway(self) -> bool:
+        """Whether it has long begun a training of its own that is not followed."""
+        return max(self.steps, self.backwards) > FEW and not (self.joins or self.helps)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the thread has ended: another may have its number by now."""
+        return self._thread is not None and not alive(self._thread())
+
+
+class Missed(NamedTuple):
+    """How much of a thread's training was not followed."""
+
+    steps: int
+    backwards: int
+
+    def plus(self, other: Missed) -> Missed:
+        """Return both together."""
+        return Missed(self.steps + other.steps, self.backwards + other.backwards)
+
+
+def missed_by(one: Stranger) -> Missed | None:
+    """Return what is worth telling: not the first steps of a thread that then was followed."""
+    joined = one.joins or one.helps
+    return Missed(one.steps, one.backwards) if max(one.steps, one.backwards) > (FEW if joined else 0) else None
+
+
+def unread(missed: Mapping[str, Missed], names: Collection[str]) -> dict[str, str]:
+    """Return which threads trained and were not followed, and by how much: what, and the rest of the sentence.
+
+    ``names`` are those of the threads that were followed.
+    """
+    if not missed:
+        return {}
+    steps, backwards = (sum(each) for each in zip(*missed.values(), strict=True))
+    rest = f"({_counted(steps, 'step') if steps else _counted(backwards, 'backward pass', 'es')} not read)"
+    did = "trained" if steps else "ran backward passes"
+    others = [name for name in missed if name not in names]
+    if not others:
+        return {_listed(list(missed)): f"also {did} while another thread was followed {rest}"}
+    followed = list(names) or ["none"]
+    only = f"only the first, {followed[0]}, was" if len(followed) == 1 else f"only {_listed(followed)} were"
+    threads = "1 other thread" if len(others) == 1 else f"{len(others)} other threads"
+    return {threads: f"{did} ({_listed(others)}): {only} followed {rest}"}
+
+
+def alive(thread: threading.Thread | None) -> bool:
+    """Return True if there is a thread, and it runs."""
+    return thread is not None and thread.is_alive()
+
+
+def thread_of(ident: int) -> threading.Thread | None:
+    """Return the thread that has a number now, None if ``threading`` lists none."""
+    return next((each for each in threading.enumerate() if each.ident == ident), None)
+
+
+def name_of(thread: threading.Thread | None, ident: int) -> str:
+    """Return what a thread is called."""
+    return thread.name if thread is not None else f"thread {ident}"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:_NAMES]) + (f" and {len(names) - _NAMES} more" if len(names) > _NAMES else "")
+
+
+def _counted(number: int, what: str, plural: str = "s") -> str:
+    return f"1 {what} was" if number == 1 else f"{number:,} {what}{plural} were"
