@@ -5,6 +5,7 @@ join all threads that there are, and must not wait for ours.
 from __future__ import annotations
 
 import _thread
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -63,3 +64,7 @@ def unlisted_numbers() -> frozenset[int]:
 def unlisted() -> list[str]:
     """Return the names of those that run."""
     return list(_alive.values())
+
+
+if hasattr(os, "register_at_fork"):  # a thread of the child may get the number of one of the parent's
+    os.register_at_fork(after_in_child=_alive.clear)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import copyreg
+import gc
 import inspect
 import io
 import pickle
@@ -243,6 +244,18 @@ def test_hooks_of_ours_are_in_no_pickle_and_no_copy() -> None:
     hook.put()
     assert list(net[1]._forward_hooks) == [theirs.id, hook.id]
     hook.remove()
+
+
+def test_hooks_that_die_without_being_taken_off_leave_copies_and_pickles_as_they_are() -> None:
+    net = nn.Linear(1, 1)
+    OwnHook(net._forward_hooks, print)
+    del net
+    gc.collect()
+    net = nn.Linear(1, 1)
+    hook = OwnHook(net._forward_hooks, print)
+    assert copy.deepcopy(net.state_dict()).keys() == net.state_dict().keys()
+    hook.remove()
+    assert OrderedDict not in copyreg.dispatch_table
 
 
 def test_a_programs_own_way_to_pickle_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ Each runs in a process of its own, so that a crash is a failed assertion.
 
 from __future__ import annotations
 
+import _thread
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ import torch
 from torch import nn
 
 from neuraldbg import NeuralDbg
+from neuraldbg.capture import owner
 from neuraldbg.saved import Run
 
 PROGRAMS = Path(__file__).parents[1] / "guest" / "programs" / "threads"
@@ -137,6 +139,75 @@ def test_sessions_begin_and_end_while_threads_train():
             thread.join(60)
     assert died == []
     assert not any(thread.is_alive() for thread in threads)
+
+
+def trained(model: nn.Module, opt: torch.optim.Optimizer, steps: int) -> None:
+    for _ in range(steps):
+        opt.zero_grad()
+        model(torch.ones(3, 4)).square().sum().backward()
+        opt.step()
+
+
+def test_a_training_in_a_thread_that_is_not_listed_is_one_run_whatever_is_asked_meanwhile():
+    over = threading.Event()
+
+    def train():
+        model = nn.Linear(4, 2)
+        trained(model, torch.optim.SGD(model.parameters(), 1e-3), 200)
+        over.set()
+
+    with NeuralDbg(discover=True) as dbg:
+        _thread.start_new_thread(train, ())
+        while not over.wait(0.002):
+            dbg.diagnose()
+    assert dbg.steps == 200
+    assert len(dbg.record().scalar("loss")) >= 199
+
+
+def test_sessions_begin_and_end_while_threads_train_that_are_not_listed():
+    over, ended = threading.Event(), []
+
+    def train():
+        model = nn.Linear(4, 2)
+        opt = torch.optim.SGD(model.parameters(), 1e-3)
+        try:
+            while not over.is_set():
+                trained(model, opt, 1)
+        finally:
+            ended.append(sys.exc_info()[1])
+
+    for _ in range(2):
+        _thread.start_new_thread(train, ())
+    for _ in range(6):
+        with NeuralDbg(discover=True) as dbg:
+            time.sleep(0.02)
+            dbg.diagnose()
+    over.set()
+    until = time.monotonic() + 60
+    while len(ended) < 2 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert ended == [None, None]
+
+
+def test_what_was_given_up_for_another_training_is_looked_at_again(monkeypatch):
+    monkeypatch.setattr(owner, "IDLE_S", 0.05)
+    model, other = nn.Linear(4, 2), nn.Linear(4, 2)
+    opt, probe = (torch.optim.SGD(each.parameters(), 1e-3) for each in (model, other))
+
+    def beside() -> None:
+        trained(other, probe, 1)  # finds that the owner does nothing
+        time.sleep(0.1)
+        trained(other, probe, 10)
+
+    with NeuralDbg(discover=True, overhead=None) as dbg:
+        trained(model, opt, 10)
+        thread = threading.Thread(target=beside)
+        thread.start()
+        thread.join()
+        trained(model, opt, 10)
+    norms = dbg.record().scalar("grad_norm")
+    assert dbg.steps == 30
+    assert norms.values[-10:].min() > 0
 
 
 def test_no_experiment_runs_beside_a_thread_that_draws(tmp_path):

@@ -227,7 +227,8 @@ static PyObject *gradient_call(PyObject *object, PyObject *args, PyObject *kwarg
         *self->clock += seconds() - began;
         Py_RETURN_NONE;
     }
-    if (!self->known) self->known = !negated(grad); /* no such gradient may come here */
+    /* No negated gradient may come here. A class or mode of the program's would hear of the question. */
+    if (!self->known && plainly() && ordinary(grad)) self->known = !negated(grad);
     if (PyErr_Occurred()) PyErr_Clear();
     return PyObject_CallFunctionObjArgs(self->next, grad, NULL);
 }

@@ -98,8 +98,7 @@ class Delivery:
 
     def hurry(self) -> None:
         """Have what is put aside now handed on soon: it holds parameters that the program has let go of."""
-        with self.lock:
-            self._urgent = len(self._backlog)
+        self._urgent = len(self._backlog)  # without the lock: whoever calls may hold another that its holder waits for
 
     def arrive(self, *, wait: bool = False) -> bool:
         """Put what has arrived of late steps in its place, in the order of the steps. Returns whether one looks odd.

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from neuraldbg.capture.own_hooks import numbers_apart
 from neuraldbg.capture.tensor_kinds import unheard
 
 if TYPE_CHECKING:
@@ -89,8 +88,12 @@ def set_hook(x: Tensor, hook: Callable[[Tensor], None]) -> None:
     if native is not None and type(x) is torch.Tensor:
         native.hook(x, hook)
     else:
-        with numbers_apart(), torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 (a class of the program's would hear of it)
-            x.register_hook(hook)
+        with torch._C.DisableTorchFunctionSubclass():  # noqa: SLF001 (a class of the program's would hear of it)
+            hooks: Any = x._backward_hooks  # noqa: SLF001 (a handle has a number that all threads share)
+            if hooks is None:
+                hooks = x._backward_hooks = OrderedDict()  # noqa: SLF001 (as Tensor.register_hook)
+                x.grad_fn._register_hook_dict(x)  # type: ignore[union-attr] # noqa: SLF001
+            hooks[hook] = hook
 
 
 def dense(x: Tensor) -> bool:

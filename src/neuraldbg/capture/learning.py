@@ -57,8 +57,10 @@ class Learning:
             self._until = max(self._until, step + 1)
         if not new and not reading:
             return
-        if not self.models.owner.gradients_rest():
-            self._until = max(self._until, step + 1)
+        for stream in new:
+            self._log(FactKey.OPTIMIZER, stream.fact or {}, "stream")
+            stream.fact = None
+        if not self.models.owner.gradients_rest():  # at the next step that is read, then
             return
         self.models.follow_changes()
         self._read_unstepped()
@@ -72,9 +74,6 @@ class Learning:
         scaled = self.optimizers.loss_scale is not None
         if self.params.by_id or not self.params.departed:  # of parameters that are gone it was told
             self._log(FactKey.PRECISION, program.precision(self.params, scaler=scaled))
-        for stream in new:
-            self._log(FactKey.OPTIMIZER, stream.fact or {}, "stream")
-            stream.fact = None
         if len(self.losses.edges) != self._refined:
             self._refined = len(self.losses.edges)
             now = layout()

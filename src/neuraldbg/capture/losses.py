@@ -146,10 +146,11 @@ class Losses:
             if not switch and args and is_a(args[0], Tensor):
                 yield from self._lightly(args[0], accumulates)
                 return
-            given, root = None, args[0] if args else kwargs.get(roots)
-            if type(root) is not Tensor and (listed := self._listed(root)) is not None:
-                root = listed
-                given = ((listed, *args[1:]), kwargs) if args else (args, {**kwargs, roots: listed})
+            given = None
+            root: Any = args[0] if args else kwargs.get(roots)
+            if type(root) is not Tensor and uses_up(root):  # to look at it would use it up
+                root = list(root)
+                given = ((root, *args[1:]), kwargs) if args else (args, {**kwargs, roots: root})
             before = self.before(root, accumulates)
             self._depth += 1
             try:
@@ -160,11 +161,6 @@ class Losses:
                 owner.claiming = False
 
         return around
-
-    @guarded
-    def _listed(self, given: Any) -> list[Any] | None:
-        """Return the items of what gives them once, to be used in its place: to look at it would use it up."""
-        return list(given) if uses_up(given) else None
 
     @guarded
     def _asks(self) -> bool:

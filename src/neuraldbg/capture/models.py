@@ -170,6 +170,8 @@ class Models:
             return False
         self.entered = True
         self._before_pass()
+        if model.left:
+            self._take_up(model)
         self.hooks.expect_compiling(module)
         self._note(module, model)
         hooks = self.hooks
@@ -330,8 +332,9 @@ class Models:
             done.model.trained_in_train_mode = True
         else:
             done.model.trained_in_eval_mode = True
-        if not self.owner.trained:
-            self.owner.trains()
+        first = not self.owner.trained
+        self.owner.trains()
+        if first:
             self.drop_untrained()
 
     @property
@@ -401,8 +404,16 @@ class Models:
             self._leave(model)
 
     def _leave(self, model: Model) -> None:
-        """Look at no parameter of a model any more; what was learnt of it stays."""
+        """Look at no parameter of a model until a thread that is followed calls it; what was learnt of it stays."""
+        model.left = True
         self.params.let_go([path for path, layer in self.hooks.layers.items() if layer.model == model.name])
+
+    def _take_up(self, model: Model) -> None:
+        """Look at the parameters of a model again: the thread that is followed now calls it."""
+        model.left = False
+        for path, module in self.hooks.modules.items():
+            if self._of.get(module) is model:
+                self.params.add(path, module, model.name)
 
     def _discover(self, module: nn.Module) -> Model:
         root, name, others = find_root(module)

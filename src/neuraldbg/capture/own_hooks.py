@@ -57,8 +57,9 @@ class _Set:
         self._before: Callable[[Any], Any] | None = None
 
     def add(self, hook: OwnHook) -> None:
-        if not self._held:
-            self._before = copyreg.dispatch_table.get(OrderedDict)
+        there = copyreg.dispatch_table.get(OrderedDict)
+        if there != self.reduced:  # a hook may have died without being taken off
+            self._before = there
             copyreg.dispatch_table[OrderedDict] = self.reduced
         self._held.add(hook)
 

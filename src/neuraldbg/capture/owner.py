@@ -31,15 +31,15 @@ not come to wait for long, no gradient is looked at.
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
-import weakref
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal
 
 from neuraldbg import clocks
 from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.other_threads import others_wait, waits
-from neuraldbg.capture.strangers import Missed, Stranger, alive, missed_by, name_of, thread_of, unread
+from neuraldbg.capture.strangers import Missed, Runner, Stranger, missed_by, unread
 from neuraldbg.unlisted_thread import unlisted_here
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Owner:
         self._waiting = 0
         """The owner, if it waits for a question to be answered; else 0."""
         self._silent: tuple[object, float] = (None, 0.0)
-        self._thread: Callable[[], threading.Thread | None] = lambda: None
+        self._runner: Runner
         switch.lends = hooks.lends = self.lends
         self.follow(get_ident())
 
@@ -175,8 +175,10 @@ class Owner:
 
     def trains(self) -> None:
         """Note that a backward pass of the owner has reached a watched model: other threads no longer displace it."""
+        if self.trained and self.switch.thread in self._trainers:
+            return
         self.trained = True
-        self.names.setdefault(name_of(self._thread(), self.switch.thread))
+        self.names.setdefault(self._runner.name)
         self._trainers.add(self.switch.thread)
         self.trainers.add(self.switch.thread)
         self.hooks.tally.follow(self.switch.thread)
@@ -184,8 +186,7 @@ class Owner:
     def follow(self, thread: int) -> None:
         """Follow a thread from now on. Native hooks read in any thread until it has trained."""
         self.switch.thread = self.hooks.thread = thread
-        found = thread_of(thread)
-        self._thread = weakref.ref(found) if found is not None else lambda: None
+        self._runner = Runner(thread)
         self.hooks.tally.follow(thread if self.trained else 0)
 
     # -- other threads ------------------------------------------------------------------------------------------
@@ -329,7 +330,7 @@ class Owner:
         return known
 
     def _gone(self) -> bool:
-        return not alive(self._thread())
+        return not self._runner.alive
 
     def _idle(self) -> bool:
         """Return True if the owner has done nothing for long."""
@@ -394,7 +395,7 @@ class Owner:
         """Make this thread the owner, as the session ends. Returns whether another one was, and lives on."""
         with self._lock:
             before = self._before if self._asking else self.switch.thread
-            goes_on = before != get_ident() and alive(thread_of(before))
+            goes_on = before != get_ident() and Runner(before).alive
             self._over, self._asking, self._heir, self._question = True, False, 0, None
             self.follow(get_ident())
             self.claiming = True
@@ -409,6 +410,11 @@ class Owner:
             self._waiting = me
             clocks.sleep(_POLL_S)
         self._wait_for_answer(me)
+
+    def stands_aside(self) -> None:
+        """Wait, before gradients are cleared, while a question is answered that may look at them."""
+        if self._asking and self._before == get_ident():
+            self._wait_for_answer(self._before)
 
     def _wait_for_answer(self, me: int) -> None:
         """Wait, in the owner's thread, while a question is answered."""
@@ -429,7 +435,9 @@ class Owner:
         else:
             trainer, ours = me, me in self._trainers
         users = [one for thread, one in list(self.strangers.items()) if thread not in (me, trainer) and not one.ended]
-        meddled = any(one.uses or one.joins or one.helps for one in users)
+        meddled = any(
+            one.joins or one.helps or (one.uses and (one.running or one.backwards or one.steps)) for one in users
+        )
         return (ours and not meddled) or others_wait()
 
     # -- what was not followed ----------------------------------------------------------------------------------
@@ -444,7 +452,13 @@ class Owner:
 
 
 def in_autograd() -> bool:
-    """Return True in a thread that Python has not started, nor we: during a backward pass, one of autograd's own."""
+    """Return True in a thread that Python has not started, nor we, nor the program: during a backward pass, one of
+    autograd's own.
+    """
     thread = threading._active.get(get_ident())  # type: ignore[attr-defined]  # noqa: SLF001 (asking makes a dummy)
-    foreign = thread is None or isinstance(thread, threading._DummyThread)  # noqa: SLF001
-    return foreign and not unlisted_here()
+    if unlisted_here() or not (thread is None or isinstance(thread, threading._DummyThread)):  # noqa: SLF001
+        return False
+    frame = sys._getframe()  # noqa: SLF001 (no public way)
+    while frame.f_back is not None:
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__")).partition(".")[0] in ("torch", "neuraldbg")  # called by no Python

@@ -24,6 +24,8 @@ class Model:
         self.trained_in_train_mode = self.trained_in_eval_mode = False
         self.entry: weakref.ref[nn.Module] | None = None
         """The part that the program calls first: the root, unless it never calls that."""
+        self.left = False
+        """Whether nobody looks at its parameters: a thread trains it that is not followed any more."""
         self.thread = 0
         """The thread that has called it last with gradients and was followed, 0 if none has."""
 

@@ -125,7 +125,7 @@ class Patches:
             yield
         finally:
             for put in reversed(lifted):
-                if vars(put.owner).get(put.name) is put.original:  # the session may have ended meanwhile
+                if put in self._saved and vars(put.owner).get(put.name) is put.original:  # not if the session has ended
                     setattr(put.owner, put.name, put.patched)
 
     def follow_imports(self) -> None:

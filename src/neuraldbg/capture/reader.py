@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.program_objects import uses_up
 from neuraldbg.capture.tensor_kinds import unheard
 
@@ -100,9 +99,11 @@ class Reader:
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
             self.scene.tally.caught(self.doing)
 
-    @guarded
-    def listed(self, given: Any) -> list[Any] | None:
-        """Return the items of what gives them once, to be used in its place; None of anything else."""
+    @staticmethod
+    def listed(given: Any) -> list[Any] | None:
+        """Return the items of what gives them once, to be used in its place; None of anything else. Code of the program
+        may give them: what that raises is the program's.
+        """
         return list(given) if uses_up(given) else None
 
     def resumes(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,13 +16,30 @@ FEW = 2
 """Steps of a thread that may go by before it is known to have a part in what is followed."""
 
 
+class Runner:
+    """A thread by its number, listed by ``threading`` or not, as one of Qt's or begun by ``_thread``."""
+
+    def __init__(self, ident: int) -> None:
+        thread = next((each for each in threading.enumerate() if each.ident == ident), None)
+        listed = thread is not None and not isinstance(thread, threading._DummyThread)  # noqa: SLF001 (it never ends)
+        self._ident, self._thread = ident, weakref.ref(thread) if thread is not None and listed else None
+        self.name = thread.name if thread is not None else f"thread {ident}"
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        if self._thread is None:
+            return self._ident in sys._current_frames()  # noqa: SLF001 (no public way)
+        thread = self._thread()
+        return thread is not None and thread.is_alive()
+
+
 class Stranger:
     """A thread that is not the owner, and what it has trained meanwhile."""
 
     def __init__(self, ident: int) -> None:
-        thread = thread_of(ident)
-        self._thread = weakref.ref(thread) if thread is not None else None
-        self.name = name_of(thread, ident)
+        self._runner = Runner(ident)
+        self.name = self._runner.name
         self.apart = False
         """Whether its newest operation that was not followed belongs to a training of its own."""
         self.helps = False
@@ -47,7 +65,7 @@ class Stranger:
     @property
     def ended(self) -> bool:
         """Whether the thread has ended: another may have its number by now."""
-        return self._thread is not None and not alive(self._thread())
+        return not self._runner.alive
 
 
 class Missed(NamedTuple):
@@ -84,21 +102,6 @@ def unread(missed: Mapping[str, Missed], names: Collection[str]) -> dict[str, st
     only = f"only the first, {followed[0]}, was" if len(followed) == 1 else f"only {_listed(followed)} were"
     threads = "1 other thread" if len(others) == 1 else f"{len(others)} other threads"
     return {threads: f"{did} ({_listed(others)}): {only} followed {rest}"}
-
-
-def alive(thread: threading.Thread | None) -> bool:
-    """Return True if there is a thread, and it runs."""
-    return thread is not None and thread.is_alive()
-
-
-def thread_of(ident: int) -> threading.Thread | None:
-    """Return the thread that has a number now, None if ``threading`` lists none."""
-    return next((each for each in threading.enumerate() if each.ident == ident), None)
-
-
-def name_of(thread: threading.Thread | None, ident: int) -> str:
-    """Return what a thread is called."""
-    return thread.name if thread is not None else f"thread {ident}"
 
 
 def _listed(names: list[str]) -> str:

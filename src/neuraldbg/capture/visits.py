@@ -118,9 +118,11 @@ class _Hook:
     def told(self, moment: str, *args: Any) -> None:
         """Hand a call on."""
         owner = self.owner
-        if owner is None or not owner.listens():
+        if owner is None:
             return
         try:
+            if not owner.listens():
+                return
             with unheard(), torch.no_grad():
                 getattr(owner, moment)(self.path, *args)
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)

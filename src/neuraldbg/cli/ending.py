@@ -101,7 +101,7 @@ def time_stopped() -> Iterator[None]:
     """Stop the program's timers while our code works after its end: without us it would be gone, and a time limit of
     its own (SIGALRM) would never have come.
     """
-    mine = threading.current_thread() is threading.main_thread()
+    mine = threading.get_ident() == threading.main_thread().ident
     running = [(timer, _stopped(timer)) for timer in (_TIMERS if mine else ())]
     try:
         yield

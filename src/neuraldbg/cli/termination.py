@@ -48,7 +48,7 @@ class Termination:
     def arm(self) -> None:
         """Listen for the signals that would end the process."""
         self._stand_in = _free()
-        if _signals is None or not self._stand_in or threading.current_thread() is not threading.main_thread():
+        if _signals is None or not self._stand_in or threading.get_ident() != threading.main_thread().ident:
             return
         signal.signal(self._stand_in, self._told)
         self._armed = [number for number in SIGNALS if _signals.arm(number, self._stand_in, _STUCK_S)]

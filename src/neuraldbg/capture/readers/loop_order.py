@@ -104,6 +104,8 @@ class LoopOrder(Reader):
             self.seen(self._note_made, opt)
 
     def _zeroes(self, owner: Any, *_: Any, **__: Any) -> Around:
+        if self.scene.switch.on:
+            self.scene.models.owner.stands_aside()
         if self.scene.switch:
             self.seen(self._zeroed, owner)
         return
