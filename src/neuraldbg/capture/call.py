@@ -103,10 +103,7 @@ def _in_place(models: Any, light: Any, tally: Any, told: Any, traced: Any, busy:
             try:
                 models.inside = True
                 if probe is not None and probe.arrives is not None:
-                    try:
-                        probe.arrives(self, args)
-                    except RecursionError:
-                        tally.first, tally.failed[what] = tally.first or deep, tally.failed.get(what, 0) + 1
+                    probe.arrives(self, args)
                 if self._compiled_call_impl is not None:
                     output = self._compiled_call_impl(*args, **kwargs)
                 else:

@@ -7,12 +7,6 @@ loader that makes batches ahead) it would draw once more, so no experiment is ma
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
-
-from neuraldbg.capture.other_threads import others
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 _QUIET = frozenset((
     "IPython", "asyncio", "debugpy", "ipykernel", "neuraldbg", "pydevd", "sentry_sdk", "tensorboard", "tensorboardX",
@@ -25,19 +19,9 @@ serve a notebook.
 
 def company() -> str:
     """Return why no experiment can be made now, "" if nothing speaks against it: other threads of the program run."""
-    listed = threading.enumerate()
-    here = [each.name for each in listed if each.ident != threading.get_ident() and not _quiet(each)]
-    numbers = {each.ident for each in listed}
-    here += [f"thread {number}" for number, frame in others().items() if number not in numbers and _at_work(frame)]
-    return f"another thread of the program runs ({here[0]})" if here else ""
-
-
-def _at_work(frame: FrameType) -> bool:
-    """Return True for a thread that is not listed, by its innermost frame, if no quiet package has begun it."""
-    first = frame
-    while first.f_back is not None:
-        first = first.f_back
-    return str(first.f_globals.get("__name__")).partition(".")[0] not in _QUIET
+    me = threading.get_ident()  # threading.current_thread() would list a thread that is not listed
+    others = [each.name for each in threading.enumerate() if each.ident != me and not _quiet(each)]
+    return f"another thread of the program runs ({others[0]})" if others else ""
 
 
 def _quiet(thread: threading.Thread) -> bool:
