@@ -40,7 +40,7 @@ class UnlistedThread:
         try:
             self._target()
         finally:
-            del _alive[me]
+            _alive.pop(me, None)  # it may have forked: the child knows of none
             self._ended.release()
 
     def ended_within(self, seconds: float) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from torch.optim.optimizer import Optimizer
 
 from neuraldbg.capture.kernel import native
-from neuraldbg.capture.other_threads import others
+from neuraldbg.capture.other_threads import others_wait
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,12 +19,12 @@ T = TypeVar("T")
 def living(kind: type[T]) -> Sequence[T]:
     """Return the objects of a class that are alive: one pass through all objects of the process.
 
-    Without native code only where no other thread runs: it might be making a tuple, which is not to be held meanwhile
-    (``_kernel_objects.h``).
+    Without native code only while all other threads wait: one at work might be making a tuple, which is not to be held
+    meanwhile (``_kernel_objects.h``).
     """
     if native is not None:
         return native.instances(kind)  # type: ignore[no-any-return]
-    if others():
+    if not others_wait():
         return []
     return [o for o in gc.get_objects() if issubclass(type(o), kind)]
 

@@ -1,4 +1,4 @@
-"""What the other threads of the program are doing, as far as it can be told from outside.
+"""Tell from outside whether the other threads of the program wait or work.
 
 No lock of Python's protects a gradient: a backward pass replaces it while it runs without that lock, and ``p.grad =
 None`` gives it away in the midst, as the memory is freed. Who reads ``.grad`` just then reads memory that is gone.

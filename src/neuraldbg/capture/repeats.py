@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
+from torch.utils.data import dataloader
 
 from neuraldbg.capture.living import living
 
@@ -77,7 +77,8 @@ class Runs:
 
 def _workers() -> dict[str, Any] | None:
     """Return what is known of the loader with workers that is at work, None if there is none or several."""
-    found = living(_MultiProcessingDataLoaderIter)
+    kind = getattr(dataloader, "_MultiProcessingDataLoaderIter", None)  # nothing public tells
+    found = living(kind) if kind is not None else ()
     if len(found) != 1:
         return None
     one = found[0]

@@ -27,7 +27,7 @@ class Runner:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """True while it runs."""
         if self._thread is None:
             return self._ident in sys._current_frames()  # noqa: SLF001 (no public way)
         thread = self._thread()
@@ -59,17 +59,17 @@ class Stranger:
 
     @property
     def midway(self) -> bool:
-        """Whether it has long begun a training of its own that is not followed."""
+        """True if it has long begun a training of its own that is not followed."""
         return max(self.steps, self.backwards) > FEW and not (self.joins or self.helps)
 
     @property
     def ended(self) -> bool:
-        """Whether the thread has ended: another may have its number by now."""
+        """True if the thread has ended: another may have its number by now."""
         return not self._runner.alive
 
 
 class Missed(NamedTuple):
-    """How much of a thread's training was not followed."""
+    """Steps and backward passes of one thread that were not followed."""
 
     steps: int
     backwards: int
