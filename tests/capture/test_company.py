@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
+import subprocess
 import sys
 import threading
 
 from neuraldbg.capture.company import company
 
+WAITS = """
+import asyncio, sys
+from neuraldbg.capture.company import company
+
+async def beside():
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=asyncio.subprocess.PIPE)
+    print(repr(company()))
+    await child.communicate(b"\\n")
+
+asyncio.run(beside())
+"""
+
 
 def test_a_thread_that_waits_for_a_child_process_is_no_company() -> None:
     """Playwright and Jupyter start one."""
-
-    async def beside() -> str:
-        child = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=asyncio.subprocess.PIPE)
-        said = company()
-        await child.communicate(b"\n")
-        return said
-
-    assert asyncio.run(beside()) == ""
+    done = subprocess.run([sys.executable, "-c", WAITS], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "''\n"
 
 
 def test_a_thread_of_the_program_is_company() -> None:

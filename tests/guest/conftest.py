@@ -15,9 +15,11 @@ COUNT = "guest"
 """The property of a test's report that holds its counts; it travels from xdist's workers, too."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def guests() -> Iterator[Guests]:
-    """Return the servers that fork a child for each program."""
+    """Return the servers that fork a child for each program. Their threads end before tests elsewhere begin: no
+    experiment is made while another thread runs.
+    """
     guests = Guests()
     yield guests
     guests.close()

@@ -25,7 +25,7 @@ from neuraldbg.capture.packed import saved
 from neuraldbg.capture.program_objects import is_a
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from neuraldbg.capture.experiment import Bench
     from neuraldbg.capture.graph import Node
@@ -204,12 +204,12 @@ def bad_target(root: Node, rows: int) -> dict[str, Any] | None:
     return None
 
 
-def bad_input(bench: Bench) -> dict[str, Any] | None:
-    """Return which sample of the input is not finite."""
-    for _, x in bench.inputs():
+def bad_input(inputs: Iterable[Tensor], rows: int) -> dict[str, Any] | None:
+    """Return which sample of the tensors that the model was given is not finite."""
+    for x in inputs:
         if _floating(x) and not bool(x.isfinite().all()):
             share = float((~x.isfinite()).double().mean())
-            return {"phase": "input", "op": "", "where": None, "layer": "", "share": share, **_sample(x, bench.rows)}
+            return {"phase": "input", "op": "", "where": None, "layer": "", "share": share, **_sample(x, rows)}
     return None
 
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 _BACKWARD = _engine_run_backward.__code__
 _WAITING = frozenset({
-    "asyncio.base_events", "concurrent.futures._base", "concurrent.futures.thread", "execnet.gateway_base",
-    "multiprocessing.connection", "multiprocessing.pool", "multiprocessing.popen_fork", "multiprocessing.queues",
-    "multiprocessing.synchronize", "queue", "selectors", "socket", "socketserver", "ssl", "subprocess", "threading",
-    "tkinter",
+    "asyncio.base_events", "asyncio.unix_events", "concurrent.futures._base", "concurrent.futures.thread",
+    "execnet.gateway_base", "multiprocessing.connection", "multiprocessing.pool", "multiprocessing.popen_fork",
+    "multiprocessing.queues", "multiprocessing.synchronize", "queue", "selectors", "socket", "socketserver", "ssl",
+    "subprocess", "threading", "tkinter",
 })  # fmt: skip
 """Modules of Python's library in which a thread does nothing but wait, if it is in none that these call."""
 

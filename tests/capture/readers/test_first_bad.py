@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from typing import Any
 
 import pytest
@@ -104,6 +105,21 @@ def test_sample_of_a_bad_input(value: float):
 
     found = birth(Mlp(), harm)
     assert (found["phase"], found["sample"], found["count"]) == ("input", 9, 2)
+
+
+def test_a_bad_input_is_found_beside_another_thread_of_the_program():
+    def harm(x: Tensor) -> None:
+        x[9, 4] = float("nan")
+
+    over = threading.Event()
+    thread = threading.Thread(target=lambda: over.wait(60.0), name="loader")
+    thread.start()
+    try:
+        found = birth(Mlp(), harm)
+    finally:
+        over.set()
+        thread.join()
+    assert (found["phase"], found["sample"], found["count"]) == ("input", 9, 1)
 
 
 def test_sample_of_a_bad_target_and_of_a_logarithm_in_the_loss():

@@ -152,23 +152,22 @@ class FirstBad(Reader):
         return None
 
     def _forward(self, root: Tensor) -> None:
-        rows = self._rows()
+        given = self._given()
+        rows = int(given[0].shape[0]) if given and given[0].dim() else 0
         node = node_of(root)
-        target = bad_target(node, rows)
+        found = bad_input(given, rows) or bad_target(node, rows)
         inside = False
 
         def search(bench: Bench) -> dict[str, Any] | None:
             nonlocal inside
-            found = bad_input(bench) or target
-            if found is None:
-                found, finite = forward_birth(bench)
-                inside = not finite
+            found, finite = forward_birth(bench)
+            inside = not finite
             return found
 
-        if not self._replay(search) and not inside:
-            found = target or loss_birth(node, rows)
-            if found is not None:
-                self._log(found)
+        if found is None and not self._replay(search) and not inside:
+            found = loss_birth(node, rows)
+        if found is not None:
+            self._log(found)
 
     def _replay(self, search: Any) -> bool:
         """Build a bench from what the program still holds, and search; returns whether something was found."""
@@ -203,12 +202,9 @@ class FirstBad(Reader):
             by="id",
         )
 
-    def _rows(self) -> int:
-        if self._pass is None:
-            return 0
-        for _, x in seen(_alive(self._pass[2:])):
-            return int(x.shape[0]) if x.dim() else 0
-        return 0
+    def _given(self) -> list[Tensor]:
+        """Return the tensors that the newest pass was given, as far as they are still there."""
+        return [x for _, x in seen(_alive(self._pass[2:]))] if self._pass is not None else []
 
     def _odd_sample(self) -> None:
         """Log which sample of the newest batch stands out, if one does."""
