@@ -71,6 +71,23 @@ def test_counts_of_odd_values_are_those_of_numpy(dtype: torch.dtype) -> None:
     assert counted(nothing).sum() == 0
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("how", ["whole", "transposed", "negated", "conjugate", "one"])
+def test_counts_with_and_without_native_code(how: str, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not compiled:
+        monkeypatch.setattr(histograms, "native", None)
+    torch.manual_seed(0)
+    x = torch.randn(30, 20) + 0.5
+    x = {
+        "whole": nn.Parameter(x),
+        "transposed": x.T,
+        "negated": torch._neg_view(x),
+        "conjugate": torch.view_as_complex(x.reshape(-1, 2)).conj().imag,
+        "one": x[3, 4],
+    }[how]
+    np.testing.assert_array_equal(counted(x), oracle(x.detach().clone().resolve_neg()))
+
+
 @pytest.mark.parametrize("how", ["whole", "sliced", "channels last", "expanded", "number"])
 def test_counts_of_a_large_tensor_are_those_of_its_sample(how: str) -> None:
     torch.manual_seed(0)

@@ -392,6 +392,7 @@ static PyMethodDef methods[] = {
     {"highest", (PyCFunction)(void (*)(void))highest, METH_FASTCALL, highest_doc},
     {"loss", loss, METH_O, loss_doc},
     {"finite_gradient", finite_gradient, METH_O, finite_gradient_doc},
+    {"exponents", (PyCFunction)(void (*)(void))exponents, METH_FASTCALL, exponents_doc},
     {"stand", (PyCFunction)(void (*)(void))stand, METH_FASTCALL, stand_doc},
     {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL, call_doc},
     {"mark", (PyCFunction)(void (*)(void))mark, METH_FASTCALL, mark_doc},

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from neuraldbg.capture import elsewhere, op
+from neuraldbg.capture.kernel import native
 from neuraldbg.nouns.histogram import HIGHEST, LOWEST, StepHistograms
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Binning:
     def add(self, row: int, x: Tensor) -> None:
         """Count the elements of a tensor that can be read, or of a sample of it, for a site."""
         if not op.transforming():
-            counts = _count(op.sample(x, self._cap))
+            counts = _counted(x, self._cap)
             known = self._counts.get(row)
             self._counts[row] = counts if known is None else known + counts
 
@@ -101,9 +102,8 @@ class Binning:
         for w in watched:
             held = _here(w.ref) if w.param is not None and w.update is not None else None
             if held is not None and w.param is not None and w.update is not None:
-                flat = op.sample(held.detach(), self._cap)
-                self._counts[w.param] = _count(flat)
-                self._before[w.update] = flat.clone()
+                self._counts[w.param] = _counted(held, self._cap)
+                self._before[w.update] = op.sample(held.detach(), self._cap).clone()
 
     def gradients(self, watched: Iterable[Watched], scale: Tensor | float) -> None:
         """Count final gradients, unless they are still to be divided by something."""
@@ -112,7 +112,7 @@ class Binning:
         for w in watched:
             held = _here(w.ref.grad)
             if w.grad is not None and held is not None:
-                self._counts[w.grad] = _count(op.sample(held.detach(), self._cap))
+                self._counts[w.grad] = _counted(held, self._cap)
 
     def updates(self, watched: Sequence[Watched]) -> None:
         """Count what a step has changed."""
@@ -158,6 +158,14 @@ def _here(x: Tensor | None) -> Tensor | None:
 
 def _wide(flat: Tensor) -> Tensor:
     return flat if flat.dtype in (torch.float32, torch.float64) else flat.float()
+
+
+def _counted(x: Tensor, cap: int) -> npt.NDArray[np.int64]:
+    """Count the values of a tensor on the CPU, or of a sample of about ``cap`` of them, by sign and exponent, shape
+    (_CODES,).
+    """
+    counts = native.exponents(x, cap) if native is not None else None
+    return _count(op.sample(x.detach(), cap)) if counts is None else np.frombuffer(counts, np.int64)
 
 
 def _count(flat: Tensor) -> npt.NDArray[np.int64]:

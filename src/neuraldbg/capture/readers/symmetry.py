@@ -81,7 +81,7 @@ class Symmetry(Reader):
                 grad = w.ref.grad
                 numbers += _spread(w.ref)
                 numbers += _spread(grad) if grad is not None and observable(grad) else [numbers[-1] * float("nan")] * 2
-            values = torch.stack([each.double().cpu() if each.is_cuda else each.double() for each in numbers]).tolist()
+            values = torch.stack([each.cpu() if each.is_cuda else each for each in numbers]).tolist()
         found = []
         for place, w in enumerate(looked):
             about, size, grad_about, grad_size = values[4 * place : 4 * place + 4]
