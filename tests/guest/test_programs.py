@@ -18,7 +18,7 @@ def marks(program):
     return [pytest.mark.slow] if program.says("slow") else []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def running(request, guests):
     """The verdicts on all programs whose tests were chosen, begun at once."""
     found = {}
