@@ -59,10 +59,13 @@ def good_guest() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def unhurried(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give every session an allowance that no test can spend, so that what is read does not depend on how busy the
-    machine is; tests of the budget say so with the mark `budget`.
+    machine is; tests of the budget say so with the mark `budget`, and get more credit for what looks suspicious.
     """
     pace = sys.modules.get("neuraldbg.capture.pace")
-    if pace is None or request.node.get_closest_marker("budget") is not None:
+    if pace is None:
+        return
+    if request.node.get_closest_marker("budget") is not None:
+        monkeypatch.setattr(sys.modules["neuraldbg.capture.governor"], "_DEBT_S", 60.0)
         return
     made = pace.Governor
     monkeypatch.setattr(pace, "Governor", lambda overhead, allowance: made(overhead, max(allowance, 3600.0)))

@@ -45,11 +45,8 @@ STEPS = 120
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine an experiment may seem too long, and come later in one of two runs, and the full steps of an
-    alarm too dear.
-    """
+    """On a busy machine an experiment may seem too long, and come later in one of two runs."""
     monkeypatch.setattr(laboratory, "SECONDS", 60.0)
-    monkeypatch.setattr(governor, "_DEBT_S", 60.0)
 
 
 class Loop:

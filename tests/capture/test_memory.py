@@ -250,6 +250,35 @@ def test_frozen_parameters_that_cannot_be_read_are_a_note_and_trained_ones_a_dou
     }
 
 
+def test_batched_gradients_have_no_memory_of_their_own():
+    seen = []
+    x = torch.ones(3, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda grad: seen.append((memory.readable(grad), memory.why_not(grad))))
+    torch.autograd.grad(y, x, torch.eye(3), is_grads_batched=True)
+    assert seen == [(None, "are inside of a function transform")]
+
+
+@pytest.mark.parametrize("how", ["whole", "transposed", "sliced", "expanded", "channels last", "number"])
+@pytest.mark.parametrize(("step", "count"), [(1, 7), (3, 5), (100, 50), (1, 10**9)])
+def test_spaced_elements_are_those_of_a_flat_copy(how, step, count):
+    x = torch.arange(240.0).reshape(4, 3, 4, 5)
+    x = {
+        "whole": x,
+        "transposed": x.transpose(0, 3),
+        "sliced": x[:, 1:, ::2],
+        "expanded": x[:, :1].expand(4, 3, 4, 5),
+        "channels last": x.contiguous(memory_format=torch.channels_last),
+        "number": x[0, 1, 2, 3],
+    }[how]
+    assert torch.equal(op.spaced(x, step, count), x.flatten()[::step][:count])
+
+
+def test_spaced_elements_of_what_no_memory_could_hold():
+    huge = torch.ones(1).expand(10**7, 10**7)
+    assert op.spaced(huge, huge.numel() // 64, 64).tolist() == [1.0] * 64
+
+
 def test_integers_are_present_but_no_statistics():
     with unheard():
         assert memory.present(torch.arange(3))

@@ -6,6 +6,7 @@ there, and whoever listens for that import is told.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import faulthandler
 import importlib
@@ -197,8 +198,13 @@ def _status_of(error: SystemExit) -> int:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
     if sys.stderr is not None:
-        sys.stderr.write(f"{error.code}\n")
+        for text in (error.code, "\n"):  # as python: what cannot be written is left out
+            with contextlib.suppress(Exception):
+                sys.stderr.write(str(text))
     return 1
+
+
+_GROUP = getattr(builtins, "BaseExceptionGroup", ())
 
 
 def _as_python_tells(error: BaseException) -> int:
@@ -212,7 +218,8 @@ def _as_python_tells(error: BaseException) -> int:
             continue
         seen.add(id(one))
         _lift_our_frames(one)
-        waiting += [link for link in (one.__cause__, one.__context__, *getattr(one, "exceptions", ())) if link]
+        parts = one.exceptions if isinstance(one, _GROUP) else ()
+        waiting += [link for link in (one.__cause__, one.__context__, *parts) if link is not None]
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     if sys.version_info >= (3, 12):
         sys.last_exc = error
@@ -229,7 +236,7 @@ def _as_python_tells(error: BaseException) -> int:
         sys.__excepthook__(type(broken), broken, broken.__traceback__)
         sys.stderr.write("\nOriginal exception was:\n")
         sys.__excepthook__(type(error), error, error.__traceback__)
-    return _interrupted() if isinstance(error, KeyboardInterrupt) else 1
+    return _interrupted() if type(error) is KeyboardInterrupt else 1
 
 
 def _interrupted() -> int:

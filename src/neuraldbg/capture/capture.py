@@ -136,16 +136,20 @@ class Capture:
     def start(self) -> None:
         """Begin to listen."""
         self.owner.follow(get_ident())
-        self.pace.start()
-        self.switch.turn_on()
-        self._packed = REGIONS.entered
-        REGIONS.watch()
-        self._patches.listen(self.losses, self.models, self.optimizers, self.hooks, self._scaled)
-        for owner, name, around in self.readers.patches():
-            self._patches.surround(owner, name, around)
-        self.optimizers.start()
-        self.stretches.forget_compiled()
-        self._prepare()
+        self.owner.claiming = True  # where threads train already, none is followed before all is ready
+        try:
+            self.pace.start()
+            self.switch.turn_on()
+            self._packed = REGIONS.entered
+            REGIONS.watch()
+            self._patches.listen(self.losses, self.models, self.optimizers, self.hooks, self._scaled)
+            for owner, name, around in self.readers.patches():
+                self._patches.surround(owner, name, around)
+            self.optimizers.start()
+            self.stretches.forget_compiled()
+            self._prepare()
+        finally:
+            self.owner.claiming = False
 
     @silently
     def stop(self) -> None:

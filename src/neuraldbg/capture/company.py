@@ -6,7 +6,13 @@ loader that makes batches ahead) it would draw once more, so no experiment is ma
 
 from __future__ import annotations
 
+import sys
 import threading
+from concurrent.futures import thread as pools
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 _QUIET = frozenset((
     "IPython", "asyncio", "debugpy", "ipykernel", "neuraldbg", "pydevd", "sentry_sdk", "tensorboard", "tensorboardX",
@@ -15,13 +21,22 @@ _QUIET = frozenset((
 """Packages whose own threads draw nothing: they pin memory, write logs, show progress, wait for a child process or
 serve a notebook.
 """
+_IDLE = pools._worker.__code__  # noqa: SLF001 (no public name)
+"""Where a thread of a ThreadPoolExecutor is while it has nothing to do. Work could come from another thread alone."""
 
 
 def company() -> str:
     """Return why no experiment can be made now, "" if nothing speaks against it: other threads of the program run."""
     me = threading.get_ident()  # threading.current_thread() would list a thread that is not listed
-    others = [each.name for each in threading.enumerate() if each.ident != me and not _quiet(each)]
-    return f"another thread of the program runs ({others[0]})" if others else ""
+    others = [each for each in threading.enumerate() if each.ident != me and not _quiet(each)]
+    if others:
+        at = sys._current_frames()  # noqa: SLF001 (no public way)
+        others = [each for each in others if not _idle(at.get(each.ident or 0))]
+    return f"another thread of the program runs ({others[0].name})" if others else ""
+
+
+def _idle(innermost: FrameType | None) -> bool:
+    return innermost is not None and innermost.f_code is _IDLE
 
 
 def _quiet(thread: threading.Thread) -> bool:

@@ -91,8 +91,18 @@ class Tally:
 
     def mishap(self, doing: str) -> None:
         """Note the exception being handled, and what it ended, where there was a way to go on."""
-        self.first = self.first or traceback.format_exc(limit=-4)
+        self.first = self.first or _told()
         self.failed[doing] = self.failed.get(doing, 0) + 1
+
+
+def _told() -> str:
+    """Return the exception being handled, with its innermost frames; its class where that cannot be told."""
+    try:
+        return traceback.format_exc(limit=-4)
+    except Exception as error:
+        if passes(error):
+            raise
+        return str(sys.exc_info()[0])
 
 
 def hook_of(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:

@@ -177,6 +177,20 @@ class HookManager:
         self._attached = [known for known in self._attached if id(known()) not in roots]
         return mine
 
+    def undo(self, root: nn.Module, name: str) -> list[str]:
+        """Take back what was done of an ``attach`` that did not come to its end. Returns the paths of its layers."""
+        mine = [path for path, layer in self.layers.items() if layer.model == name]
+        for path in mine:
+            if self.modules.get(path) is None:
+                del self.layers[path]
+            else:
+                self._forget(path)
+        for edge in [edge for edge in self._edges if edge.key == id(root)]:
+            edge.take_off()
+            self._edges.remove(edge)
+        self._attached = [known for known in self._attached if known() is not root]
+        return mine
+
     def _forget(self, path: str) -> None:
         module = self.modules.get(path)
         del self.layers[path], self.modules[path]

@@ -26,6 +26,7 @@ from neuraldbg.capture.program_objects import Identities, name_of
 from neuraldbg.capture.reader import Call
 from neuraldbg.capture.tensor_kinds import node_of, readable, silently
 from neuraldbg.capture.weak_references import call_of, revived
+from neuraldbg.errors import AttachError
 from neuraldbg.nouns import Site
 
 if TYPE_CHECKING:
@@ -109,15 +110,24 @@ class Models:
         root = wraps(module)
         name = name or name_of(root)
         before = set(self.hooks.modules)
-        self.hooks.attach(root, prefix, name)
-        added = {path: m for path, m in self.hooks.modules.items() if path not in before}
-        for path, child in added.items():
-            self.params.add(path, child, name)
-        model = Model(name, prefix, root, program.mode_layers(added))
-        self.found.append(model)
-        for child in modules(root):
-            self._of[child] = model
-        self._of[module] = model
+        try:
+            self.hooks.attach(root, prefix, name)
+            added = {path: m for path, m in self.hooks.modules.items() if path not in before}
+            for path, child in added.items():
+                self.params.add(path, child, name)
+            model = Model(name, prefix, root, program.mode_layers(added))
+            self.found.append(model)
+            for child in modules(root):
+                self._of[child] = model
+            self._of[module] = model
+        except AttachError:
+            raise
+        except BaseException:  # a time limit of the program's, at any of these lines: its next call attaches anew
+            self.params.forget(self.hooks.undo(root, name))
+            self.found = [one for one in self.found if one.name != name]
+            for child in [module, *modules(root)]:
+                self._of.pop(child, None)
+            raise
         return model
 
     def follow_changes(self) -> None:

@@ -83,6 +83,16 @@ def sample(x: Tensor, cap: int) -> Tensor:
     return x.as_strided((blocks, size), (step, 1), x.storage_offset()).reshape(-1)
 
 
+def spaced(x: Tensor, step: int, count: int) -> Tensor:
+    """Return every ``step``-th element in order, ``count`` at most, 1-D. Copies no more than it returns, whatever the
+    strides: an expanded tensor may have more elements than the memory of the machine.
+    """
+    if x.is_contiguous():
+        return x.reshape(-1)[::step][:count]
+    places = torch.arange(0, min(x.numel(), step * count), step, device=x.device)
+    return x[torch.unravel_index(places, x.shape)]
+
+
 _READABLE = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
 
 

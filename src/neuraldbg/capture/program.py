@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from neuraldbg.capture import memory
+from neuraldbg.capture import memory, op
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.module_tree import group_tensors, groups, tensors, training
 from neuraldbg.capture.op import observable
@@ -61,7 +61,7 @@ def batch(model: str, inputs: Any) -> dict[str, Any]:
             entry["column_std_max"] = float(moving.max()) if moving.numel() else 0.0
             entry["column_mean_absmax"] = float(mean.abs().max())
         elif held is not None and not x.dtype.is_floating_point and not x.dtype.is_complex and x.numel():
-            low, high = torch.aminmax(x.detach().reshape(-1).long()[:_COLUMN_CAP])
+            low, high = torch.aminmax(op.spaced(x.detach(), 1, _COLUMN_CAP).long())
             entry["min"], entry["max"] = int(low), int(high)
         described[leaf] = entry
         if len(described) == _SHAPES:

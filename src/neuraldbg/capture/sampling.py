@@ -51,7 +51,7 @@ def elements(x: Tensor, like: Tensor | None = None) -> Tensor:
     count = min(numel, ELEMENTS)
     if x.is_contiguous() and (like is None or like.is_contiguous()):
         return x.as_strided((count,), (step,), x.storage_offset())
-    return x.flatten()[::step][:count]
+    return op.spaced(x, step, count)
 
 
 def joined(tensors: Sequence[Tensor], likes: Sequence[Tensor] | None = None) -> npt.NDArray[np.float32]:

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.capture import elsewhere, op
+from neuraldbg.capture import elsewhere, memory, op
 from neuraldbg.capture.bulk import Gradients, Item, Samples, plain
 from neuraldbg.capture.device_params import OnDevice, by_device
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from neuraldbg.capture.params import Watched
     from neuraldbg.capture.table import Table
 
 
 def cap_of(w: Watched, most: int) -> int:
     """Return how many elements to read of a weight, 0 for all."""
-    return 0 if w.whole else most
+    return 0 if w.whole and not _overlaps(w.ref) else most
+
+
+def _overlaps(x: Tensor) -> bool:
+    """Return True for an expanded tensor, which has more elements than there are in memory."""
+    held = memory.local(x)
+    return held is not None and held.numel() * held.element_size() > held.untyped_storage().nbytes()
 
 
 class Stepped:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import os
 import signal
@@ -11,7 +12,7 @@ import threading
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from neuraldbg.cli.termination import end_at_exit
 from neuraldbg.errors import TrainingHalted
@@ -40,12 +41,20 @@ class Ending:
 
     @property
     def interrupted(self) -> bool:
-        """Whether it was ended by Ctrl-C."""
-        return isinstance(self.error, KeyboardInterrupt)
+        """Whether it ends as python does after Ctrl-C: not by a class of the program's own."""
+        return type(self.error) is KeyboardInterrupt
 
     def outcome(self, home: Path | None) -> Outcome:
         """Return it as the noun that the run file keeps; ``home`` is the folder that paths are shown from."""
         from neuraldbg.nouns import Outcome  # noqa: PLC0415 (imports numpy, which is the program's to import first)
+
+        try:
+            return self._outcome(home)
+        except Exception:  # noqa: BLE001 (an exception may have anything in the place of its attributes)
+            return Outcome("raised", type(self.error).__name__)
+
+    def _outcome(self, home: Path | None) -> Outcome:
+        from neuraldbg.nouns import Outcome  # noqa: PLC0415 (as above)
 
         error = self.error
         if self.signal:
@@ -75,7 +84,12 @@ class Ending:
         if sys.version_info >= (3, 12):
             sys.last_exc = error
         try:
-            sys.excepthook(type(error), error, error.__traceback__)
+            hook = sys.excepthook
+        except AttributeError:
+            sys.stderr.write("sys.excepthook is missing\n")
+            hook = sys.__excepthook__
+        try:
+            hook(type(error), error, error.__traceback__)
         except SystemExit as leaving:
             return _exit_status(leaving)
         except BaseException as broken:  # noqa: BLE001 (as python: a broken hook is reported, then the error itself)
@@ -135,10 +149,17 @@ def without_our_frames(error: BaseException) -> BaseException:
         if id(one) in seen:
             continue
         seen.add(id(one))
-        one.__traceback__ = _users_frames(one.__traceback__)
-        waiting += [link for link in (one.__cause__, one.__context__) if link is not None]
-        waiting += getattr(one, "exceptions", ())
+        _TRACEBACK.__set__(one, _users_frames(_TRACEBACK.__get__(one)))
+        links = [_CAUSE.__get__(one), _CONTEXT.__get__(one)]
+        if _GROUP is not None and isinstance(one, _GROUP):
+            links += _GROUP.exceptions.__get__(one)
+        waiting += [link for link in links if link is not None]
     return error
+
+
+# Those of Python's own, whatever a class of the program's has put in their places.
+_TRACEBACK, _CAUSE, _CONTEXT = (BaseException.__dict__[f"__{name}__"] for name in ("traceback", "cause", "context"))
+_GROUP: Any = getattr(builtins, "BaseExceptionGroup", None)  # from Python 3.11 on
 
 
 def _users_frames(trace: TracebackType | None) -> TracebackType | None:
@@ -182,13 +203,19 @@ def _innermost(frames: Iterable[tuple[str, int]], home: Path | None) -> str:
 
 
 def _exit_status(error: SystemExit) -> int:
-    if error.code is None:
+    """Return the status, and print what is none, as python does: without a word of what goes wrong with it."""
+    try:
+        code: object = error.code
+    except BaseException:  # noqa: BLE001 (a property of the program's)
+        code = error
+    if code is None:
         return 0
-    if isinstance(error.code, int):
-        return error.code
-    if sys.stderr is not None:
-        sys.stderr.write(f"{error.code}\n")
-        _flush()
+    if isinstance(code, int):
+        return code
+    for text in (code, "\n"):
+        with contextlib.suppress(BaseException):
+            sys.stderr.write(str(text))
+    _flush()
     return 1
 
 
@@ -202,5 +229,5 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (AttributeError, OSError, ValueError):  # replaced, broken or closed by the program
+        except Exception:  # noqa: BLE001, S112 (replaced, broken or closed by the program)
             continue

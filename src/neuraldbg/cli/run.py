@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from neuraldbg import clocks  # noqa: F401 (before the program may replace them)
+from neuraldbg.cli.apart import apart
 from neuraldbg.cli.command import FAILED, Result, fail_on, json_target, json_to, verdict_status, write_json
 from neuraldbg.cli.dashboard import need, port_option
 from neuraldbg.cli.ending import Ending, die_interrupted, time_stopped
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import FrameType
 
+    from neuraldbg.cli.apart import Apart
     from neuraldbg.cli.beside import Beside
     from neuraldbg.cli.script import Program
     from neuraldbg.nouns import Diagnosis
@@ -188,12 +190,14 @@ def launch(request: Request, make_session: MakeSession = torch_session) -> int:
     beside = _beside(request, stderr)
     status = StatusLine(stderr) if not request.quiet and stderr is not None and stderr.isatty() else None
     watch = Watch(request.program, request.folder, status, make_session, options=request.options)
+    speaks = not request.quiet and not request.rank.secondary
+    screen = apart("rich", "rich.console", "rich.padding", "rich.table", "rich.text") if speaks else None
 
     def end_by(signal: int, frame: FrameType | None) -> None:
         if status is not None:
             status.close()
         if watch.session is not None:  # else nothing was seen, and there is nothing to wait for
-            _show(request, watch, _finish(watch, Ending(signal=signal, frame=frame)), stderr)
+            _show(request, watch, _finish(watch, Ending(signal=signal, frame=frame)), stderr, screen)
 
     termination = Termination(end_by, watch.busy)
     termination.arm()
@@ -212,7 +216,7 @@ def launch(request: Request, make_session: MakeSession = torch_session) -> int:
         diagnosis = _finish(watch, ending)
     code = ending.announce()
     with time_stopped():
-        _show(request, watch, diagnosis, stderr)
+        _show(request, watch, diagnosis, stderr, screen)
     termination.disarm()
     if beside is not None:
         _leave_open(beside, stderr)
@@ -249,7 +253,7 @@ def _leave_open(beside: Beside, stderr: TextIO | None) -> None:
             stderr.write(f"The dashboard is still at {beside.url}\nCtrl-C ends it.\n")
             stderr.flush()
             beside.wait()
-        if beside.problem is not None and stderr is not None and not stderr.closed:
+        if beside.problem is not None and stderr is not None and not _closed(stderr):
             stderr.write(f"neuraldbg: {beside.problem}\n")
     except (KeyboardInterrupt, OSError, ValueError):
         pass
@@ -259,9 +263,14 @@ def _leave_open(beside: Beside, stderr: TextIO | None) -> None:
 
 def _somebody_there(stderr: TextIO | None) -> bool:
     """Whether a Ctrl-C could reach us: on a terminal, and not in the background of it."""
-    if stderr is None or stderr.closed or not stderr.isatty() or not os.isatty(0):
+    if stderr is None or _closed(stderr) or not stderr.isatty() or not os.isatty(0):
         return False
     return not hasattr(os, "tcgetpgrp") or os.tcgetpgrp(0) == os.getpgrp()
+
+
+def _closed(stream: TextIO) -> bool:
+    """Whether nothing can be written any more, as far as a stream tells: one of the program's may not."""
+    return bool(getattr(stream, "closed", False))
 
 
 def _finish(watch: Watch, ending: Ending) -> Diagnosis | None:
@@ -274,18 +283,20 @@ def _finish(watch: Watch, ending: Ending) -> Diagnosis | None:
         return None
 
 
-def _show(request: Request, watch: Watch, diagnosis: Diagnosis | None, stderr: TextIO | None) -> None:
+def _show(
+    request: Request, watch: Watch, diagnosis: Diagnosis | None, stderr: TextIO | None, screen: Apart | None
+) -> None:
     problems = list(watch.problems)
     if request.folder is None and diagnosis is not None:
         problems.append("the run was not saved: the folder that you are in was deleted. Give -o with a path from /")
-    out = next((s for s in (stderr, sys.stderr, sys.__stderr__) if s is not None and not s.closed), None)
+    out = next((s for s in (stderr, sys.stderr, sys.__stderr__) if s is not None and not _closed(s)), None)
     text = ""
     if diagnosis is not None:
         try:
             if problem := write_json(diagnosis, request.json):
                 problems.append(problem)
             # None: the program closed every way to speak; the run folder has it all.
-            text = _text(diagnosis, out, watch.file, request) if out is not None and not request.quiet else ""
+            text = _text(diagnosis, out, watch.file, request, screen) if out is not None and not request.quiet else ""
         except Exception as error:  # noqa: BLE001 (the program may have replaced anything; its own ending comes through)
             let_pass(error)
             instead = f"; `neuraldbg explain {watch.folder}` gives it" if watch.folder is not None else ""
@@ -298,17 +309,20 @@ def _show(request: Request, watch: Watch, diagnosis: Diagnosis | None, stderr: T
             out.flush()
 
 
-def _text(diagnosis: Diagnosis, out: TextIO, file: Path | None, request: Request) -> str:
+def _text(diagnosis: Diagnosis, out: TextIO, file: Path | None, request: Request, screen: Apart | None) -> str:
     """Return what is said of a run on a stream."""
-    if request.rank.secondary:
+    if screen is None:
         return _line(diagnosis, file, request)
-    from rich.console import Console  # noqa: PLC0415 (only now, and never with --quiet)
+    page = sys.modules.get("neuraldbg.show.terminal.page")
+    theirs = page is not None and not screen.made(page.Text)  # the program has loaded it, with the rich that it sees
+    with contextlib.nullcontext() if theirs else screen.present():
+        from rich.console import Console  # noqa: PLC0415 (never with --quiet)
 
-    from neuraldbg.show.terminal.diagnosis import print_diagnosis  # noqa: PLC0415
+        from neuraldbg.show.terminal.diagnosis import print_diagnosis  # noqa: PLC0415
 
-    console = Console(file=out)
-    with console.capture() as printed:
-        print_diagnosis(diagnosis, console)
+        console = Console(file=out)
+        with console.capture() as printed:
+            print_diagnosis(diagnosis, console)
     saved = ""
     if file is not None:
         place, beside = _place(file, request)

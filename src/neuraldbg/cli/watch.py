@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from neuraldbg.cli.imports import when_imported
-from neuraldbg.raised import passes
+from neuraldbg.raised import passes, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -167,9 +167,14 @@ class Watch:
             self._starting = False
 
     def _fail(self, what: str, error: Exception) -> None:
-        place = traceback.extract_tb(error.__traceback__)[-1:]
-        where = f" ({os.path.basename(place[0].filename)}:{place[0].lineno})" if place else ""  # noqa: PTH119
-        self.problems.append(f"{what}: {type(error).__name__}: {error}{where}")
+        # Not `extract_tb`, which looks for the files: the program may have replaced what that calls.
+        place = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)][-1:]
+        where = "".join(f" ({file.replace(os.sep, '/').rpartition('/')[2]}:{line})" for file, line in place)
+        try:
+            words = words_of(error)
+        except Exception:  # noqa: BLE001 (likewise)
+            words = type(error).__name__
+        self.problems.append(f"{what}: {words}{where}")
 
 
 def _half_imported(package: str) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from neuraldbg.capture import elsewhere, memory
+from neuraldbg.capture import elsewhere, memory, op
 from neuraldbg.capture.graph import op_name
 from neuraldbg.capture.leaves import leaves
 from neuraldbg.capture.leftovers import values
@@ -122,7 +122,7 @@ class Accumulation(Reader):
         for w, before in zip(self._probes, self._before, strict=False):
             now, weight = _state(w.ref), memory.readable(w.ref)
             if now is not None and now != before and weight is not None:
-                self._filled.append((w, now, weight.detach().reshape(-1)[:_HEAD].clone()))
+                self._filled.append((w, now, op.spaced(weight.detach(), 1, _HEAD).clone()))
 
     def step_begins(self, stream: Stream, opt: Optimizer) -> None:
         """Close the count; gradients that were replaced by hand were used by hand."""
@@ -184,8 +184,9 @@ class Accumulation(Reader):
                 return  # still there: it accumulates
             gone += 1
             weight = memory.readable(w.ref)
-            if head is not None and weight is not None and not torch.equal(weight.detach().reshape(-1)[:_HEAD], head):
-                self._by_hand = True  # the weights were moved along it
+            if head is not None and weight is not None:
+                moved = not torch.equal(op.spaced(weight.detach(), 1, _HEAD), head)
+                self._by_hand = self._by_hand or moved  # along it
         self._wiped += gone > 0
         self._filled.clear()
 

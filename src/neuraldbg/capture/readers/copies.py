@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from neuraldbg.capture import memory
+from neuraldbg.capture import memory, op
 from neuraldbg.capture.module_tree import module_attribute, modules, named_parameters, parameters, training, walk
 from neuraldbg.capture.names import known_as
 from neuraldbg.capture.program_objects import is_a, number
@@ -257,8 +257,7 @@ def _sample(root: nn.Module) -> Tensor | None:
         held = memory.readable(parameter)
         if held is None:
             return None
-        flat = held.detach().reshape(-1)
-        some = flat[:: max(1, flat.numel() // _VALUES)][:_VALUES]
+        some = op.spaced(held.detach(), max(1, held.numel() // _VALUES), _VALUES)
         values.append((torch.view_as_real(some).flatten() if some.is_complex() else some).to("cpu", torch.float64))
     return torch.cat(values) if values else torch.zeros(0)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from neuraldbg.capture import memory
+from neuraldbg.capture import memory, op
 from neuraldbg.capture.guest import guarded
 from neuraldbg.capture.holders import Held, Search
 from neuraldbg.capture.leaves import leaves
@@ -229,8 +229,7 @@ def _of_library(module: nn.Module | None) -> bool:
 
 def _sample(x: Tensor) -> Tensor:
     """Return a copy of evenly spaced values."""
-    flat = x.detach().reshape(-1)
-    return flat[:: max(1, flat.numel() // _SAMPLE)].clone()
+    return op.spaced(x.detach(), max(1, x.numel() // _SAMPLE), 2 * _SAMPLE).clone()
 
 
 READER = Hidden

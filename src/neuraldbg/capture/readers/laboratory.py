@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from neuraldbg import clocks
-from neuraldbg.capture import memory
+from neuraldbg.capture import memory, op
 from neuraldbg.capture.company import company
 from neuraldbg.capture.experiment import SECONDS, Bench, Target, rebuilt, undisturbed
 from neuraldbg.capture.experiments import experiments
@@ -198,7 +198,7 @@ def _checksum(call: Call) -> tuple[tuple[int, ...], float]:
     x: Tensor | None = next((x for _, x in seen((call.args, call.kwargs))), None)
     if x is None or x.is_complex() or x.is_quantized:
         return (), 0.0
-    flat = x.detach().reshape(-1)[:4096].double().nan_to_num()
+    flat = op.spaced(x.detach(), 1, 4096).double().nan_to_num()
     weights = torch.arange(1, flat.numel() + 1, dtype=torch.float64, device=flat.device)
     return tuple(x.shape), float((flat * weights).sum())
 

@@ -1,0 +1,59 @@
+"""A package that the diagnosis is shown with, loaded before the program begins and kept out of its sight.
+
+The program may have a module of the same name, clear ``sys.path``, or replace what an import calls; and an import may
+draw from a generator of the program's (rich does from that of ``random``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import random
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+
+@functools.cache
+def apart(*names: str) -> Apart:
+    """Load some modules of one package, the package itself first. They are loaded once in a process."""
+    return Apart(*names)
+
+
+class Apart:
+    """The modules of one package."""
+
+    def __init__(self, *names: str) -> None:
+        self._package = names[0]
+        theirs, state = self._taken(), random.getstate()
+        try:
+            for name in names:
+                importlib.import_module(name)
+        finally:
+            random.setstate(state)
+            self._ours = self._taken()
+            sys.modules.update(theirs)
+
+    @contextlib.contextmanager
+    def present(self) -> Iterator[None]:
+        """Have imports find them for a while, and not what the program has by these names."""
+        theirs = self._taken()
+        sys.modules.update(self._ours)
+        try:
+            yield
+        finally:
+            self._ours = self._taken()
+            sys.modules.update(theirs)
+
+    def made(self, kind: type) -> bool:
+        """Return True if a class is one of these modules', and not of the program's own copy."""
+        return getattr(self._ours.get(kind.__module__), kind.__name__, None) is kind
+
+    def _taken(self) -> dict[str, ModuleType]:
+        """Take what is loaded of the package out of the table of modules."""
+        names = [name for name in list(sys.modules) if name.partition(".")[0] == self._package]
+        return {name: sys.modules.pop(name) for name in names}
