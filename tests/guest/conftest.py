@@ -15,7 +15,7 @@ COUNT = "guest"
 """The property of a test's report that holds its counts; it travels from xdist's workers, too."""
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def guests() -> Iterator[Guests]:
     """Return the servers that fork a child for each program. Their threads end before tests elsewhere begin: no
     experiment is made while another thread runs.

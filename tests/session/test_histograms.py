@@ -19,6 +19,7 @@ from neuraldbg import NeuralDbg, Run
 from neuraldbg.capture import histograms
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 OFF = {"capture": {"histograms": False}}
@@ -97,13 +98,15 @@ def test_what_takes_them_is_booked_and_the_setting_switches_it_off(monkeypatch: 
     """A counting that takes long is in the books, not in the time of the training."""
     import time
 
-    count = histograms._count
+    def slowed(count: Callable[..., Any]) -> Callable[..., Any]:
+        def slow(*args: Any) -> Any:
+            time.sleep(0.005)
+            return count(*args)
 
-    def slow(flat: Tensor) -> Any:
-        time.sleep(0.005)
-        return count(flat)
+        return slow
 
-    monkeypatch.setattr(histograms, "_count", slow)
+    for name in ("_count", "_counted"):
+        monkeypatch.setattr(histograms, name, slowed(getattr(histograms, name)))
 
     def spent(settings: dict[str, Any]) -> tuple[float, int]:
         torch.manual_seed(0)
