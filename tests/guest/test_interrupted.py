@@ -24,7 +24,7 @@ def wrong_of(places: str, timeout: int) -> list[list[str]]:
     return list(told["wrong"])
 
 
-@pytest.mark.parametrize("places", ["7::1600", pytest.param("107::400", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("places", ["7::900", pytest.param("107::400", marks=pytest.mark.slow)])
 def test_a_time_limit_reaches_the_program_and_the_training_is_recorded(places):
     assert wrong_of(places, timeout=400) == []
 
