@@ -80,7 +80,7 @@ fast: $(VENV)/.dev browser ## The tests that take no training of more than a few
 
 # Exit status 5 is "no test selected".
 slow: $(VENV)/.dev browser ## The tests that train for longer
-	$(ONE_THREAD) $(BIN)/python -m pytest -q -m slow -n $(JOBS) || [ $$? -eq 5 ]
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -m slow -n $(JOBS) --dist loadgroup || [ $$? -eq 5 ]
 
 # ---------------------------------------------------------------- rest
 

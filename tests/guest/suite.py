@@ -57,6 +57,10 @@ _CLOCK = re.compile(
 """Time and process before each line of torch's loggers, in Python ("W1125 03:52:46.811000 30651 ") and in C++."""
 
 
+_PARSING = threading.Lock()
+"""Python 3.11 counts the depth of its trees for all threads together, and raises SystemError where two make one."""
+
+
 @dataclass(frozen=True)
 class Program:
     """A script, or a folder with a ``__main__.py``. Lines of its docstring say what is special about it."""
@@ -73,7 +77,8 @@ class Program:
         """The docstring, also of a script that python cannot compile."""
         text = (self.path / "__main__.py" if self.path.is_dir() else self.path).read_bytes().decode("utf-8", "replace")
         try:
-            return ast.get_docstring(ast.parse(text)) or ""
+            with _PARSING:
+                return ast.get_docstring(ast.parse(text)) or ""
         except (SyntaxError, ValueError):
             found = re.search(r'"""(.*?)"""', text, re.DOTALL)
             return found[1] if found else ""

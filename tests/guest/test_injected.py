@@ -10,6 +10,10 @@ from __future__ import annotations
 import pytest
 from tests.guest.faults import KINDS, QUICK, Faults, counts
 
+pytestmark = pytest.mark.xdist_group("guest faults")
+"""All of it in one worker: what was chosen is begun at once."""
+
+
 SHARES = {"RuntimeError": 1, "MemoryError": 3, "None": 3}
 """One in so many functions."""
 FEW = 16

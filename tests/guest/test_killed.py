@@ -13,6 +13,10 @@ from neuraldbg.config import RecordSettings
 from neuraldbg.explain import diagnose
 from neuraldbg.record import Recorder, read_run
 
+pytestmark = pytest.mark.xdist_group("guest kills")
+"""All of it in one worker: what was chosen is begun at once."""
+
+
 PROGRAM = Path(__file__).parent / "killed" / "endless.py"
 SEED = 20261125
 LOST_S = 2.0

@@ -122,6 +122,7 @@ def test_mutated_run_files(bases, tmp_path, record_property):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_thousands_of_mutated_run_files(bases, tmp_path, record_property):
     held(bases, range(FAST, ALL), tmp_path, record_property)
 

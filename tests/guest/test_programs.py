@@ -10,6 +10,10 @@ from __future__ import annotations
 import pytest
 from tests.guest.suite import MODES, QUICK, fast_mode, programs, slow_mode
 
+pytestmark = pytest.mark.xdist_group("guest programs")
+"""All of it in one worker: what was chosen is begun at once."""
+
+
 ALL = programs()
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from neuraldbg.capture.guest import TOO_DEEP
+from neuraldbg.capture.guest import TOO_DEEP, collecting_later
 from neuraldbg.capture.unseen import passed_through
 
 if TYPE_CHECKING:
@@ -226,7 +226,8 @@ def _source(function: Any) -> ast.FunctionDef:
     """Return a function as a tree, in the columns of its file and without annotations."""
     text = inspect.getsource(function)
     indented = len(text) - len(text.lstrip())
-    tree = ast.parse(textwrap.dedent(text)).body[0]
+    with collecting_later():  # else Python 3.11 may change threads meanwhile, and refuses two that parse: SystemError
+        tree = ast.parse(textwrap.dedent(text)).body[0]
     if not isinstance(tree, ast.FunctionDef):
         raise TypeError(function)
     for node in ast.walk(tree):
