@@ -47,9 +47,9 @@ def test_one_of_four_trainings_is_followed_and_the_others_are_named(tmp_path, op
     (said,) = (f"{what} {rest}" for what, rest in run.info.coverage["unread"].items())
     diagnosis = run.diagnose()
 
-    # A thread that is displaced in its very first step may have been seen to call its model and to step.
-    assert 1 <= len(run.info.models) <= 2
-    assert 1 <= len(run.info.optimizers) <= 2
+    assert len(run.info.models) == 1
+    # A thread that is displaced in its very first step may have been seen to step.
+    assert 1 <= len(run.info.optimizers) <= 1 + switching
     assert 130 <= run.steps <= 150
     assert said.startswith("3 other threads trained (trainer-")
     assert "only the first, trainer-" in said

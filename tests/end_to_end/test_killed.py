@@ -51,7 +51,7 @@ def test_what_is_left_can_be_explained(place: Place, number: int) -> None:
         for line in process.stdout:
             lines.append(line)
             began = began or time.monotonic()
-            if time.monotonic() - began > 4:
+            if time.monotonic() - began > 4 and len(lines) > 100:
                 break
         os.kill(process.pid, number)
         killed = time.time()
@@ -62,7 +62,7 @@ def test_what_is_left_can_be_explained(place: Place, number: int) -> None:
         process.stdout.close()
     times = {int(step): float(at) for step, at in (line.split() for line in lines if line.endswith("\n"))}
     due = max(step for step, at in times.items() if at < killed - 1.0)
-    assert due > 20
+    assert due > 50
 
     done = place.tool("explain", "run", "--json", "-")
     assert done.status == 0, done.err

@@ -367,8 +367,6 @@ def _descriptors() -> list[str]:
             target = os.readlink(f"/proc/self/fd/{name}")
         except OSError:  # the one that lists the folder
             continue
-        if target.startswith("/dev/shm/torch_"):  # of a loader's workers: when these ended tells how many are open
-            continue
         found.append(re.sub(r"[0-9]{3,}", "N", target) if not target.startswith("/tmp") else "file")
     return sorted(found)
 

@@ -28,7 +28,7 @@ from neuraldbg.nouns import FactKey
 from neuraldbg.record import fact_shapes
 
 SEED = 20261125
-FAST, ALL = 300, 2400
+FAST, ALL, PARTS = 300, 2400, 3
 BATCH = 100
 BATCH_S, ONE_S = 240, 20
 """Seconds of the processor for a batch, and of the clock for one mutant; two busy cores count twice."""
@@ -122,9 +122,9 @@ def test_mutated_run_files(bases, tmp_path, record_property):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_thousands_of_mutated_run_files(bases, tmp_path, record_property):
-    held(bases, range(FAST, ALL), tmp_path, record_property)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_thousands_of_mutated_run_files(part, bases, tmp_path, record_property):
+    held(bases, range(FAST + part, ALL, PARTS), tmp_path, record_property)
 
 
 # ---------------------------------------------------------------- facts

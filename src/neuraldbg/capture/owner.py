@@ -211,7 +211,9 @@ class Owner:
             anew = new and ((gone and not stranger.midway) or begins or self._idle())
             stranger.called |= ours and not within
             goes_on = ours and (not stranger.apart if within else (stranger.joins or me in self._trainers))
-            if self._over or not (anew or goes_on) or not (gone or self._comes_to_rest(within=within or anew)):
+            rests = gone or self._comes_to_rest(within=within or anew)
+            late = begins and self.trained  # while this thread waited the owner has trained
+            if self._over or late or not rests or not (anew or goes_on):
                 stranger.apart |= not within
                 stranger.again = clocks.perf_counter() + _AGAIN_S
                 if new and begins and within and stranger.apart:
