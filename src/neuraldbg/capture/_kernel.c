@@ -174,6 +174,17 @@ static void read_blocks(const char *x, int64_t dtype, int64_t size, int64_t bloc
     }
 }
 
+/* The evenly spaced blocks of a sample, in elements. */
+typedef struct {
+    int64_t size, blocks, step;
+} Spread;
+
+static Spread spread(int64_t numel, int64_t cap) {
+    if (cap <= 0 || numel <= cap) return (Spread){numel, 1, 0};
+    int64_t size = cap < BLOCK ? cap : BLOCK, blocks = cap / BLOCK > 1 ? cap / BLOCK : 1;
+    return (Spread){size, blocks, (numel - size) / (blocks > 1 ? blocks - 1 : 1)};
+}
+
 /* Reads a tensor whole, or evenly spaced blocks of it where it has more than cap elements: as op.sample does. From turn
    to turn the blocks move on by their size, so that after some turns all has been read. */
 static void read_sample(const char *x, int64_t dtype, int64_t numel, int64_t cap, double bound, double centre,
@@ -185,8 +196,8 @@ static void read_sample(const char *x, int64_t dtype, int64_t numel, int64_t cap
         finish(&s, row, numel, numel);
         return;
     }
-    int64_t size = cap < BLOCK ? cap : BLOCK, blocks = cap / BLOCK > 1 ? cap / BLOCK : 1;
-    int64_t step = (numel - size) / (blocks > 1 ? blocks - 1 : 1);
+    Spread at = spread(numel, cap);
+    int64_t size = at.size, blocks = at.blocks, step = at.step;
     if (blocks > 1 && step > size) {
         int64_t places = (step + size - 1) / size, shift = turn % places * size;
         x += (shift < step - size ? shift : turn % places ? step - size : 0) * SIZE[dtype];

@@ -172,14 +172,10 @@ static PyObject *exponents(PyObject *self, PyObject *const *args, Py_ssize_t nar
         if (!forgive()) return NULL;
         Py_RETURN_NONE;
     }
-    int64_t size = x.numel, blocks = 1, step = 0;
-    if (cap > 0 && x.numel > cap) { /* the blocks that read_sample reads in its first turn */
-        size = cap < BLOCK ? cap : BLOCK, blocks = cap / BLOCK > 1 ? cap / BLOCK : 1;
-        step = (x.numel - size) / (blocks > 1 ? blocks - 1 : 1);
-    }
-    for (int64_t block = 0; block < blocks; block++) {
-        const char *at = (const char *)(intptr_t)x.address + block * step * SIZE[FLOAT32];
-        for (int64_t i = 0; i < size; i++) {
+    Spread sample = spread(x.numel, cap);
+    for (int64_t block = 0; block < sample.blocks; block++) {
+        const char *at = (const char *)(intptr_t)x.address + block * sample.step * SIZE[FLOAT32];
+        for (int64_t i = 0; i < sample.size; i++) {
             uint32_t bits;
             memcpy(&bits, at + i * SIZE[FLOAT32], sizeof bits);
             counts[bits >> 23]++;

@@ -6,10 +6,11 @@ loader that makes batches ahead) it would draw once more, so no experiment is ma
 
 from __future__ import annotations
 
-import sys
 import threading
 from concurrent.futures import thread as pools
 from typing import TYPE_CHECKING
+
+from neuraldbg.capture.other_threads import others as running
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -30,7 +31,7 @@ def company() -> str:
     me = threading.get_ident()  # threading.current_thread() would list a thread that is not listed
     others = [each for each in threading.enumerate() if each.ident != me and not _quiet(each)]
     if others:
-        at = sys._current_frames()  # noqa: SLF001 (no public way)
+        at = running()
         others = [each for each in others if not _idle(at.get(each.ident or 0))]
     return f"another thread of the program runs ({others[0].name})" if others else ""
 

@@ -165,10 +165,13 @@ class HookManager:
             self._add(path, module, name)
         return added, gone
 
-    def drop(self, name: str) -> list[str]:
-        """Take all hooks off a model. Returns the paths of its layers; their rows stay, and are not read any more."""
+    def drop(self, name: str, root: nn.Module | None = None) -> list[str]:
+        """Take all hooks off a model. Returns the paths of its layers; their rows stay, and are not read any more.
+
+        ``root`` is given where ``attach`` did not come to its end: then it may be none of the layers yet.
+        """
         mine = [path for path, layer in self.layers.items() if layer.model == name]
-        roots = {id(module) for path in mine if (module := self.modules.get(path)) is not None}
+        roots = {id(module) for path in mine if (module := self.modules.get(path)) is not None} | {id(root)}
         for path in mine:
             self._forget(path)
         for edge in [edge for edge in self._edges if edge.key in roots]:
@@ -177,23 +180,11 @@ class HookManager:
         self._attached = [known for known in self._attached if id(known()) not in roots]
         return mine
 
-    def undo(self, root: nn.Module, name: str) -> list[str]:
-        """Take back what was done of an ``attach`` that did not come to its end. Returns the paths of its layers."""
-        mine = [path for path, layer in self.layers.items() if layer.model == name]
-        for path in mine:
-            if self.modules.get(path) is None:
-                del self.layers[path]
-            else:
-                self._forget(path)
-        for edge in [edge for edge in self._edges if edge.key == id(root)]:
-            edge.take_off()
-            self._edges.remove(edge)
-        self._attached = [known for known in self._attached if known() is not root]
-        return mine
-
     def _forget(self, path: str) -> None:
         module = self.modules.get(path)
-        del self.layers[path], self.modules[path]
+        del self.layers[path]
+        if module is not None:
+            del self.modules[path]
         self.called.pop(path, None)
         probe = self.probes.pop(path, None)
         told = self.direct.pop(id(module), probe) if module is not None else probe

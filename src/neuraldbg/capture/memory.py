@@ -29,19 +29,24 @@ if TYPE_CHECKING:
 ORDINARY = (Tensor, torch.nn.Parameter)
 """The classes whose numbers lie where their pointer says. A buffer is a Tensor."""
 
-# Tensors inside vmap, grad and jvp stand for many values and have no storage of their own.
-wrapped = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001 (no public name)
-# So do gradients of ``torch.autograd.grad(..., is_grads_batched=True)``.
-_batched = torch._C._functorch.is_legacy_batchedtensor  # noqa: SLF001 (no public name)
+_transformed = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001 (no public name)
+_batched = torch._C._functorch.is_legacy_batchedtensor  # noqa: SLF001 (nor for this)
 dtype_of: Callable[[Tensor], torch.dtype] = Tensor.dtype.__get__  # type: ignore[attr-defined]
 _keys, _python = torch._C._dispatch_keys, torch._C.DispatchKey.Python  # noqa: SLF001 (nor for these)
+
+
+def wrapped(x: Tensor) -> bool:
+    """Return True if ``x`` stands for many values and has no storage of its own: a tensor inside vmap, grad or jvp, or
+    a gradient of ``torch.autograd.grad(..., is_grads_batched=True)``.
+    """
+    return _transformed(x) or _batched(x)
 
 
 def present(x: object) -> TypeGuard[Tensor]:
     """Return True if ``x`` is a strided tensor of one of the ``ORDINARY`` classes, of any dtype, and its storage holds
     all of it: torch's operations on it read nothing else.
     """
-    if type(x) not in ORDINARY or not is_a(x, Tensor) or wrapped(x) or _batched(x):
+    if type(x) not in ORDINARY or not is_a(x, Tensor) or wrapped(x):
         return False
     return x.layout is torch.strided and not x.is_nested and not x.is_meta and covers(x)
 
@@ -161,7 +166,7 @@ def why_not(x: object) -> str:
         return "are DTensors whose parts are no ordinary tensors, or whose memory was given back"
     if type(x) not in ORDINARY or not is_a(x, Tensor):
         return f"are of the class {name_of(x)}"
-    if wrapped(x) or _batched(x):
+    if wrapped(x):
         return "are inside of a function transform"
     if x.is_meta:
         return "are on the meta device"

@@ -123,7 +123,7 @@ class Models:
         except AttachError:
             raise
         except BaseException:  # a time limit of the program's, at any of these lines: its next call attaches anew
-            self.params.forget(self.hooks.undo(root, name))
+            self.params.forget(self.hooks.drop(name, root))
             self.found = [one for one in self.found if one.name != name]
             for child in [module, *modules(root)]:
                 self._of.pop(child, None)
