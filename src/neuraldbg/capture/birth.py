@@ -111,7 +111,7 @@ class _Watch(TorchDispatchMode):
 
     @staticmethod
     def _born(made: list[Tensor], given: list[Tensor]) -> bool:
-        """Whether what was made is worse than what was given. An infinity may be there on purpose, as in a mask."""
+        """Return True if what was made is worse than what was given. An infinity may be there on purpose: a mask."""
         if all(bool(x.isfinite().all()) for x in given):
             return True
         return any(bool(x.isnan().any()) for x in made) and not any(bool(x.isnan().any()) for x in given)

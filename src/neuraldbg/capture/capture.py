@@ -232,7 +232,7 @@ class Capture:
             self.owner.open = False
 
     def _busy(self) -> bool:
-        """Whether an operation of the thread that is followed is under way, as far as Python's hooks know."""
+        """Return True if an operation of the thread that is followed is under way, as far as Python's hooks know."""
         return self.models.inside or self.losses.differentiating or self.optimizers.stepping
 
     def _progress(self) -> tuple[int, ...]:
@@ -254,7 +254,9 @@ class Capture:
     # -- what the parts tell ------------------------------------------------------------------------------------
 
     def _relevant(self, opt: Optimizer) -> bool:
-        """Whether an optimizer trains what is watched, or was meant to: its tensors may be copies of the model's."""
+        """Return True if an optimizer trains what is watched, or was meant to: its tensors may be copies of the
+        model's.
+        """
         if self.models.discover or self.params.in_optimizer(opt):
             return True
         self.params.refresh()  # load_state_dict(assign=True) makes new tensors, and a new optimizer holds those

@@ -451,7 +451,7 @@ class _Placed:
 
     @property
     def gone(self) -> bool:
-        """Whether the model has died."""
+        """True if the model has died."""
         return self._root() is None
 
     def put(self) -> None:

@@ -258,7 +258,7 @@ class Models:
 
     @staticmethod
     def _evaluating(model: Model, module: nn.Module) -> bool:
-        """Whether a pass with gradients is an evaluation all the same.
+        """Return True if a pass with gradients is an evaluation all the same.
 
         A model seen training in train mode, now in eval mode with gradients on, is evaluated by somebody who forgot
         no_grad: do not mix that into the step, unless a backward has shown that it does train like this.
@@ -277,7 +277,7 @@ class Models:
         self._tell("call_begins", call)
 
     def _asks(self, module: nn.Module, model: Model | None) -> bool:
-        """Whether this thread, which is another than was followed, is followed from now on.
+        """Return True if this thread, which is another than was followed, is followed from now on.
 
         A program may train in a thread of its own while the one that imported torch shows a window; another may serve
         predictions while the first trains, and that must not end a step.
@@ -349,7 +349,7 @@ class Models:
 
     @property
     def plain(self) -> bool:
-        """Whether every backward pass reaches a watched model, as far as is known, and it is called as a module."""
+        """True if every backward pass reaches a watched model, as far as is known, and it is called as a module."""
         return self.entered and not self.must_be_reached and bool(self.outermost)
 
     def resume(self, seen: CallSeen | None) -> None:

@@ -131,7 +131,7 @@ class Owner:
 
     @property
     def claiming(self) -> bool:
-        """Whether an operation of the owner has begun, and not ended as far as is known; set for the current thread."""
+        """True if an operation of the owner has begun, and not ended as far as is known; set for the current thread."""
         return self.switch.thread in self._claimed
 
     @claiming.setter

@@ -107,7 +107,7 @@ def parameters(params: Params, in_optimizer: Mapping[int, float], called: Iterab
 
 
 def _borrowed(layer: str, params: Params, fired: set[str]) -> bool:
-    """Whether a layer's parent takes its parameters without calling it, as ``MultiheadAttention`` does."""
+    """Return True if a layer's parent takes its parameters without calling it, as ``MultiheadAttention`` does."""
     parent, _, name = layer.rpartition(".")
     inner = {f"{parent}.in_proj_weight", f"{parent}.q_proj_weight"}
     return name == "out_proj" and parent in fired and any(w.name in inner for w in params.all())

@@ -61,12 +61,12 @@ class Stepped:
 
     @property
     def gone(self) -> bool:
-        """Whether the program has let go of one of them."""
+        """True if the program has let go of one of them."""
         return any(w.weak() is None for w in self.watched)
 
     @property
     def plain(self) -> bool:
-        """Whether all are read by the plans for this machine's memory, and nothing else is to be done."""
+        """True if all are read by the plans for this machine's memory, and nothing else is to be done."""
         return not (self.others or self.devices or self.lookups or self._without) and self._all_had
 
     def forget(self) -> None:
@@ -87,7 +87,7 @@ class Stepped:
         self._all_had = all(w.had_grad for w in self.watched)
 
     def holds(self, watched: list[Watched]) -> bool:
-        """Whether these are the parameters, to be read as they were."""
+        """Return True if these are the parameters, to be read as they were."""
         return (
             self.watched == watched
             and self._keys == [w.key for w in watched]

@@ -41,7 +41,7 @@ class Ending:
 
     @property
     def interrupted(self) -> bool:
-        """Whether it ends as python does after Ctrl-C: not by a class of the program's own."""
+        """True if it ends as python does after Ctrl-C: not by a class of the program's own."""
         return type(self.error) is KeyboardInterrupt
 
     def outcome(self, home: Path | None) -> Outcome:

@@ -262,14 +262,14 @@ def _leave_open(beside: Beside, stderr: TextIO | None) -> None:
 
 
 def _somebody_there(stderr: TextIO | None) -> bool:
-    """Whether a Ctrl-C could reach us: on a terminal, and not in the background of it."""
+    """Return True if a Ctrl-C could reach us: on a terminal, and not in the background of it."""
     if stderr is None or _closed(stderr) or not stderr.isatty() or not os.isatty(0):
         return False
     return not hasattr(os, "tcgetpgrp") or os.tcgetpgrp(0) == os.getpgrp()
 
 
 def _closed(stream: TextIO) -> bool:
-    """Whether nothing can be written any more, as far as a stream tells: one of the program's may not."""
+    """Return True if nothing can be written any more, as far as a stream tells: one of the program's may not."""
     return bool(getattr(stream, "closed", False))
 
 

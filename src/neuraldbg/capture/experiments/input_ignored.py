@@ -68,7 +68,8 @@ def run(bench: Bench) -> dict[str, Any] | None:
 
 
 def _fades(bench: Bench, targets: set[str]) -> bool:
-    """Whether other inputs change the output by less than its format can show: a double shows more of what fades.
+    """Return True if other inputs change the output by less than its format can show: a double shows more of what
+    fades.
 
     A long recurrence multiplies what it read first by less than 1 again and again. That input is used, and forgotten.
     """
@@ -83,7 +84,7 @@ def _fades(bench: Bench, targets: set[str]) -> bool:
 
 
 def _reaches(bench: Bench, targets: set[str]) -> bool:
-    """Whether the inputs of a recurrent network have gradients, in double precision, where no output shows them.
+    """Return True if the inputs of a recurrent network have gradients, in double precision, where no output shows them.
 
     A product of small factors goes on where a sum has lost it. (Whether the last digit of a sum still shows something
     depends on the processor.) A gradient that the output would show is none of those: somebody has put it there.
@@ -177,7 +178,7 @@ def _silent_leaves(bench: Bench, named: list[tuple[str, Tensor]], base: list[tup
 
 
 def _marks(x: Tensor) -> bool:
-    """Whether it is lengths, indices or a mask, which may be asked for and not needed."""
+    """Return True if it is lengths, indices or a mask, which may be asked for and not needed."""
     return x.dim() < 2 or bool(((x == 0) | (x == 1)).all())
 
 

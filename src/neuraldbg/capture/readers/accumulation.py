@@ -194,7 +194,7 @@ class Accumulation(Reader):
         return self.scene.losses.scale_in_step > 0
 
     def _foreign(self, x: Tensor) -> bool:
-        """Whether a tensor that requires gradients comes from a leaf that is no parameter: x, or x plus a delta."""
+        """Return True if a tensor that requires gradients comes from a leaf that is no parameter: x, x plus a delta."""
         made = node_of(x)
         if made is None:
             return id(x) not in self.scene.params.by_id

@@ -134,7 +134,7 @@ class FirstBad(Reader):
             self._replay(lambda bench: backward_birth(bench))  # noqa: PLW0108 (one form for all)
 
     def _fresh(self) -> bool:
-        """Whether what is bad was made in this step: after a gap the weights may have been bad before it."""
+        """Return True if what is bad was made in this step: after a gap the weights may have been bad before it."""
         weights = [op.shown(w.ref) for w in self.scene.params.by_id.values() if self._gaps]
         return all(bool(x.detach().isfinite().all()) for x in weights if x is not None)
 
@@ -229,8 +229,8 @@ class FirstBad(Reader):
 
 
 def _finite(x: Tensor) -> bool | None:
-    """Whether all of a gradient on the CPU is finite, None if there is none. It is asked at every step, mostly of a few
-    numbers.
+    """Return True if all of a gradient on the CPU is finite, None if there is none. It is asked at every step, mostly
+    of a few numbers.
     """
     found: bool | None = native.finite_gradient(x) if native is not None else None
     if found is not None:

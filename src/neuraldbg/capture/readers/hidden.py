@@ -140,7 +140,7 @@ class Hidden(Reader):
         return ref is not None and ref() is not None
 
     def _in_trained_model(self, key: int) -> bool:
-        """Whether a watched model has registered it that an optimizer trains: other causes look after those."""
+        """Return True if a watched model has registered it that an optimizer trains: other causes look after those."""
         owner = self.scene.params.by_id.get(key)
         if owner is None:
             return False
@@ -185,13 +185,13 @@ class Hidden(Reader):
         self._tell()
 
     def _went_with_its_model(self, one: Candidate) -> bool:
-        """Whether a leaf that has died was there for several readings, as a weight is and no leaf of one step, and the
-        program has let go of a model.
+        """Return True if a leaf that has died was there for several readings, as a weight is and no leaf of one step,
+        and the program has let go of a model.
         """
         return one.seen > 1 and any(model.gone for model in self.scene.models.found)
 
     def _trains(self, layer: str) -> bool:
-        """Whether a layer that a leaf feeds is part of a model that is trained."""
+        """Return True if a layer that a leaf feeds is part of a model that is trained."""
         known = self.scene.hooks.layers.get(layer)
         rates = self.scene.optimizers.rates()
         return known is not None and any(

@@ -204,7 +204,7 @@ def _checksum(call: Call) -> tuple[tuple[int, ...], float]:
 
 
 def _constant(bench: Bench) -> bool:
-    """Whether every tensor given to the model holds the same for all samples, or one single value."""
+    """Return True if every tensor given to the model holds the same for all samples, or one single value."""
     return all(not x.dim() or x.shape[0] < 2 or bool((x == x[:1]).all()) for _, x in bench.inputs())
 
 
