@@ -48,26 +48,25 @@ class Ending:
         """Return it as the noun that the run file keeps; ``home`` is the folder that paths are shown from."""
         from neuraldbg.nouns import Outcome  # noqa: PLC0415 (imports numpy, which is the program's to import first)
 
-        try:
-            return self._outcome(home)
-        except Exception:  # noqa: BLE001 (an exception may have anything in the place of its attributes)
-            return Outcome("raised", type(self.error).__name__)
-
-    def _outcome(self, home: Path | None) -> Outcome:
-        from neuraldbg.nouns import Outcome  # noqa: PLC0415 (as above)
-
-        error = self.error
         if self.signal:
             name = signal.Signals(self.signal).name
             return Outcome("interrupted", f"ended by {name}", _innermost(_stack(self.frame), home))
+        try:
+            return Outcome(*self._told(home))
+        except Exception:  # noqa: BLE001 (an exception may have anything in the place of its attributes)
+            return Outcome("raised", type(self.error).__name__)
+
+    def _told(self, home: Path | None) -> tuple[str, str, str]:
+        """Return kind, message and place of the outcome."""
+        error = self.error
         if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
-            return Outcome("completed")
+            return "completed", "", ""
         where = _users_line(error, home)
         if isinstance(error, KeyboardInterrupt):
-            return Outcome("interrupted", "interrupted from the keyboard", where)
+            return "interrupted", "interrupted from the keyboard", where
         if isinstance(error, TrainingHalted):
-            return Outcome("halted", str(error), where)
-        return Outcome("raised", words_of(error), where)
+            return "halted", str(error), where
+        return "raised", words_of(error), where
 
     def announce(self) -> int:
         """Say what python would say on standard error, through the program's own excepthook, and return the status.
