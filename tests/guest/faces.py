@@ -26,7 +26,9 @@ UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
 """What must not reach a terminal."""
 _LOST = re.compile("could not be judged: ")
 _BEYOND = re.compile(f"{_LOST.pattern}(OverflowError|ZeroDivisionError|FloatingPointError)")
-SLOW_S = 4.0
+SLOW_S, TIMES = 4.0, 2.5
+"""A reader is slow that takes so many seconds of the processor, and so many times as long as with the undamaged file:
+a report draws every picture, which on a busy machine takes as long by itself."""
 FORMATS = ("crash", "csv", "json", "parquet", "perfetto", "session", "tensorboard")
 
 
@@ -146,6 +148,13 @@ def drawn_lots(draw: random.Random) -> list[str]:
     return [*names, *draw.sample(sorted(PICTURES), lot < 1 / 12), *(WHOLE if lot > 1 - 1 / 200 else ())]
 
 
+def undamaged(name: str, folder: Path) -> float:
+    """Return the seconds of the processor that a reader takes for the file that a mutant was made of."""
+    began = time.process_time()
+    READERS[name](folder / "whole.ndbg", folder)
+    return time.process_time() - began
+
+
 def through(file: Path, folder: Path, names: list[str]) -> tuple[str, list[str]]:
     """Give a file to readers; return whether it was "refused" or "read", and what went wrong."""
     wrong: list[str] = []
@@ -170,8 +179,8 @@ def through(file: Path, folder: Path, names: list[str]) -> tuple[str, list[str]]
             wrong.append(f"{name}: {type(error).__name__}: {error}")
         except Exception:
             wrong.append(f"{name}: {traceback.format_exc()}")
-        if (took := time.process_time() - began) > SLOW_S:
-            wrong.append(f"{name}: took {took:.1f} s")
+        if (took := time.process_time() - began) > SLOW_S and took > TIMES * (usual := undamaged(name, folder)):
+            wrong.append(f"{name}: took {took:.1f} s, and {usual:.1f} s with the undamaged file")
     for made in folder.iterdir():
         if made.name.startswith("exported."):
             shutil.rmtree(made) if made.is_dir() else made.unlink()

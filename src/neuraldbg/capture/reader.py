@@ -13,9 +13,8 @@ of a run that may overflow, says ``@np.errstate(all="ignore")`` itself: at each 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from neuraldbg.capture.program_objects import uses_up
 from neuraldbg.capture.tensor_kinds import unheard
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from neuraldbg.capture.stand_in import Around
     from neuraldbg.capture.stream import Stream
 
+T = TypeVar("T")
 Patch = tuple[Any, str, "Callable[..., Around]"]
 """(owner, attribute, generator function that surrounds each call of it): see ``stand_in.py``."""
 
@@ -91,20 +91,16 @@ class Reader:
         """What an error of this reader ends, after the module that holds it: "reading optimizer state"."""
         return f"reading {type(self).__module__.rpartition('.')[2].replace('_', ' ')}"
 
-    def seen(self, act: Callable[..., object], *args: Any) -> None:
-        """Do what a stand-in has seen something for. An error is counted, and the program does not notice."""
+    def seen(self, act: Callable[..., T], *args: Any) -> T | None:
+        """Do what a stand-in has seen something for, and return what that returns. An error is counted, and the program
+        does not notice: None is returned.
+        """
         try:
             with unheard():
-                act(*args)
+                return act(*args)
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
             self.scene.tally.caught(self.doing)
-
-    @staticmethod
-    def listed(given: Any) -> list[Any] | None:
-        """Return the items of what gives them once, to be used in its place; None of anything else. Code of the program
-        may give them: what that raises is the program's.
-        """
-        return list(given) if uses_up(given) else None
+            return None
 
     def resumes(self) -> None:
         """Steps went by of which nothing was told, to keep the budget of overhead. What a reader carries from one step

@@ -15,7 +15,7 @@ from torch import Tensor
 from neuraldbg.capture.leftovers import values
 from neuraldbg.capture.memory import is_sharded
 from neuraldbg.capture.module_tree import scales, tensors
-from neuraldbg.capture.program_objects import is_a, number, sequence
+from neuraldbg.capture.program_objects import is_a, number, sequence, uses_up
 from neuraldbg.capture.reader import Reader
 from neuraldbg.capture.tensor_kinds import readable
 from neuraldbg.nouns import FactKey
@@ -104,14 +104,14 @@ class Clipping(Reader):
     def _clips_norm(self, parameters: Any, max_norm: float, *args: Any, **kwargs: Any) -> Around:
         if not self.scene.switch:
             return
-        listed = self.listed(parameters)  # to look at it would use it up
+        listed = list(parameters) if self.seen(uses_up, parameters) else None  # to look at it would use it up
         self.seen(self._note, "norm", parameters if listed is None else listed, max_norm)
         yield ((listed, max_norm, *args), kwargs) if listed is not None else None
 
     def _clips_values(self, parameters: Any, clip_value: float, *args: Any, **kwargs: Any) -> Around:
         if not self.scene.switch:
             return
-        listed = self.listed(parameters)
+        listed = list(parameters) if self.seen(uses_up, parameters) else None
         self.seen(self._note, "value", parameters if listed is None else listed, clip_value)
         yield ((listed, clip_value, *args), kwargs) if listed is not None else None
 

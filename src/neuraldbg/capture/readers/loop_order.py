@@ -105,7 +105,7 @@ class LoopOrder(Reader):
 
     def _zeroes(self, owner: Any, *_: Any, **__: Any) -> Around:
         if self.scene.switch.on:
-            self.scene.models.owner.stands_aside()
+            self.seen(self.scene.models.owner.stands_aside)
         if self.scene.switch:
             self.seen(self._zeroed, owner)
         return
