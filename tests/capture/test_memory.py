@@ -373,6 +373,32 @@ def test_a_session_inside_fake_tensor_mode_reads_nothing_and_says_so():
     assert dbg.diagnose().verdict != "healthy"
 
 
+@needs_native
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
+def test_weights_in_a_file_that_was_cut_short_are_left_alone_and_named(tmp_path):
+    model = nn.ModuleDict({"old": nn.Linear(64, 512), "used": nn.Linear(64, 1)})
+    torch.save(model["old"].state_dict(), tmp_path / "old.pt")
+    model["old"].load_state_dict(torch.load(tmp_path / "old.pt", mmap=True), assign=True)
+    weight = model["old"].weight
+    assert memory.lent(weight)
+    assert not memory.lent(model["used"].weight)
+    assert memory.present(weight)
+    model.forward = model["used"].forward
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with NeuralDbg(model, optimizer) as dbg:
+        for step in range(6):
+            if step == 3:
+                (tmp_path / "old.pt").write_bytes(b"another")  # the same file, cut short under its mapping
+                assert not memory.present(weight)
+            optimizer.zero_grad()
+            model(torch.randn(8, 64)).square().mean().backward()
+            optimizer.step()
+    coverage = dbg.record().info.coverage
+
+    assert coverage["errors"] == 0
+    assert "cannot be read: not read 3 times" in coverage["unread"]["parameters of old.weight, old.bias"]
+
+
 def test_unread_names_what_it_was_and_how_often():
     unread = Unread()
     for _ in range(3):
@@ -381,7 +407,7 @@ def test_unread_names_what_it_was_and_how_often():
 
     assert unread.told(["parameters", "outputs"]) == {
         "parameters of a.weight": "are of the class Wrapper: not read 3 times",
-        "outputs of b": "had given their memory back: not read in one step",
+        "outputs of b": "had given their memory back, or it cannot be read: not read in one step",
     }
     assert unread.told(["outputs"], least=2) == {}
     assert unread.times("parameters") == 3

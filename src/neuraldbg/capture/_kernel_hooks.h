@@ -224,7 +224,8 @@ static PyObject *mark(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     char values[8 * 64];
     Memory memory;
     if (PyErr_Occurred()) return NULL;
-    if (!plainly() || !memory_at(args[0], &memory) || !memory.contiguous || memory.numel <= 0 || !memory.address) {
+    int found = plainly() && memory_at(args[0], &memory) && memory.contiguous && memory.numel > 0 && memory.address;
+    if (!found || (ordinary(args[0]) && !leaf_there(args[0], memory.numel * SIZE[memory.code]))) {
         if (!forgive()) return NULL;
         Py_RETURN_NONE;
     }
@@ -236,10 +237,10 @@ static PyObject *mark(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
         memcpy(values + (size_t)i * size, (const char *)(intptr_t)memory.address + (size_t)(i * step) * size, size);
     PyObject *at = PyLong_FromLongLong(memory.address);
     PyObject *held = PyBytes_FromStringAndSize(values, (Py_ssize_t)((size_t)count * size));
-    PyObject *found = at && held ? PyTuple_Pack(2, at, held) : NULL;
+    PyObject *both = at && held ? PyTuple_Pack(2, at, held) : NULL;
     Py_XDECREF(at);
     Py_XDECREF(held);
-    return found;
+    return both;
 }
 
 /* ---------------------------------------------------------------- the gradient at an output */
@@ -415,7 +416,7 @@ static int add_hooks(PyObject *module) {
         {&torch.numel, "numel"},           {&torch.pointer, "data_ptr"},
         {&torch.adopt, "_register_hook_dict"}, {&torch.negative, "is_neg"},
         {&torch.nested, "is_nested"},      {&torch.impl, "_cdata"},
-        {&torch.storage, "untyped_storage"}, {&torch.bytes, "nbytes"},
+        {&torch.storage, "untyped_storage"}, {&torch.resizable, "resizable"}, {&torch.bytes, "nbytes"},
         {&torch.begins, "storage_offset"}, {&torch.shape, "shape"},
         {&torch.strides, "stride"},        {&torch.shard, "_local_tensor"},
     };

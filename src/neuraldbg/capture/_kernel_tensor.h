@@ -13,7 +13,7 @@ typedef struct {
     PyObject *ordered;            /* OrderedDict */
     PyObject *heard;              /* tells whether a TorchFunctionMode hears of operations */
     PyObject *dtype, *layout, *is_cpu, *is_leaf, *grad, *grad_fn, *hooks, *contiguous, *numel, *pointer, *adopt, *negative, *nested, *impl,
-        *storage, *bytes, *begins, *shape, *strides, *shard; /* names */
+        *storage, *resizable, *bytes, *begins, *shape, *strides, *shard; /* names */
 } Torch;
 
 static Torch torch;
@@ -106,6 +106,55 @@ static int storage_asked(PyObject *x, int64_t *bytes, int64_t *begins) {
     return *begins >= 0;
 }
 
+/* ---------------------------------------------------------------- pages
+
+   Memory that a storage holds may still end the process that reads it: a file that was cut short under its mapping
+   (torch.load(mmap=True), and then another checkpoint over the file) raises SIGBUS, a page that was protected or unmapped
+   SIGSEGV. The program dies of that where it reads such weights, and must not die of us where it reads them no longer.
+   The kernel can be asked to have the pages ready, and returns an error where a reading would be a signal. Asked for are
+   the first page and the last: a file is cut short at its end, and storages are protected whole. Memory of torch's own
+   allocator is there. */
+
+#if defined(__linux__)
+#define POPULATE_READ 22 /* MADV_POPULATE_READ of <asm-generic/mman-common.h>, Linux 5.14 */
+
+static int page_there(int64_t address) {
+    static const char ours = 1;
+    static int64_t page = 0, older = 0; /* a kernel that knows it not says EINVAL, as it does of a protected page */
+    if (older) return 1;
+    if (!page) {
+        page = sysconf(_SC_PAGESIZE);
+        older = page <= 0 || (page_there((int64_t)(intptr_t)&ours) == 0);
+        if (older) return 1;
+    }
+    int found = madvise((void *)(intptr_t)(address / page * page), (size_t)page, POPULATE_READ);
+    return !found || (errno != EINVAL && errno != EFAULT && errno != ENOMEM && errno != EHWPOISON);
+}
+#else
+static int page_there(int64_t address) { return (void)address, 1; }
+#endif
+
+static int pages_there(int64_t address, int64_t bytes) {
+    return bytes <= 0 || (page_there(address) && page_there(address + bytes - 1));
+}
+
+/* Whether the memory of an ordinary tensor is not torch's own: a file's, another library's, shared. memory.lent says so. */
+static int is_lent(PyObject *x) {
+    PyObject *storage = PyObject_CallMethodObjArgs(x, torch.storage, NULL);
+    PyObject *resizable = storage ? PyObject_CallMethodObjArgs(storage, torch.resizable, NULL) : NULL;
+    Py_XDECREF(storage);
+    Py_XDECREF(resizable);
+    return resizable != Py_True;
+}
+
+/* Whether so many bytes of an ordinary tensor lie on pages that can be read. Asked of lent memory, which nothing was
+   computed into: the question takes a microsecond. */
+static int leaf_there(PyObject *x, int64_t bytes) {
+    if (has(x, torch.is_leaf, Py_True) != 1 || has(x, torch.is_cpu, Py_True) != 1 || !is_lent(x)) return !PyErr_Occurred();
+    int64_t address = PyErr_Occurred() ? -1 : number(x, torch.pointer);
+    return address >= 0 && pages_there(address, bytes);
+}
+
 /* Whether the storage of an ordinary tensor holds so many elements of so many bytes, from where the tensor begins. */
 static int covered(PyObject *x, int64_t elements, int64_t size) {
     int64_t bytes, begins;
@@ -114,13 +163,14 @@ static int covered(PyObject *x, int64_t elements, int64_t size) {
 }
 
 PyDoc_STRVAR(covers_doc, "covers(x, elements, size)\n--\n\n"
-"Return True if the storage of an ordinary tensor holds so many elements of so many bytes, from where the tensor begins.");
+"Return True if the storage of an ordinary tensor holds so many elements of so many bytes, from where the tensor begins,\n"
+"and, in lent memory that nothing was computed into, if they lie on pages that can be read.");
 
 static PyObject *covers(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     (void)self;
     if (wrong(nargs, 3, "covers")) return NULL;
     int64_t elements = whole(args[1]), size = whole(args[2]);
-    int found = !PyErr_Occurred() && ordinary(args[0]) && covered(args[0], elements, size);
+    int found = !PyErr_Occurred() && ordinary(args[0]) && covered(args[0], elements, size) && leaf_there(args[0], elements * size);
     if (PyErr_Occurred()) return NULL;
     return PyBool_FromLong(found);
 }

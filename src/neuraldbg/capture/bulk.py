@@ -41,13 +41,13 @@ class Item(NamedTuple):
 
 
 def plain(x: Tensor) -> bool:
-    """Return True if the memory of ``x`` can be read as it lies: an ordinary, dense CPU tensor of a dtype that we read,
-    or this rank's part of a DTensor that is one.
+    """Return True if the memory of ``x`` can be read as it lies, step after step: an ordinary, dense CPU tensor of a
+    dtype that we read, or this rank's part of a DTensor that is one. What lies in lent memory is looked at one by one.
     """
     if type(x) not in memory.ORDINARY and not memory.is_sharded(x):
         return False
     held = op.shown(x)
-    return held is not None and not elsewhere.lies(held) and dense(held)
+    return held is not None and not elsewhere.lies(held) and dense(held) and not memory.lent(held)
 
 
 def _there(x: Tensor | weakref.ref[Tensor]) -> Tensor:

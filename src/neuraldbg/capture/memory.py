@@ -3,8 +3,9 @@
 A pointer is not enough. FakeTensor, AsyncCollectiveTensor, DTensor and any class made by ``_make_wrapper_subclass``
 have a shape and no memory of their own; tensors inside vmap, grad and jvp stand for many values; and a storage may have
 been given back under its views (``untyped_storage().resize_(0)``: offloading, FSDP). Native code that reads such a
-tensor ends the process. ``_kernel_tensor.h`` says the same of what it reads (``memory_of``); tests hold the two
-together.
+tensor ends the process. So does one that reads weights in a file that was cut short under its mapping, or on protected
+pages: of ``lent`` memory that nothing was computed into the kernel is asked first. ``_kernel_tensor.h`` says the same
+of what it reads (``memory_of``); tests hold the two together.
 
 A tensor enters, and the ordinary tensor that holds its numbers leaves: itself, what this rank holds of a DTensor, or a
 view of a subclass of Tensor that keeps its numbers where Tensor does. None for all others, whose code is never called.
@@ -52,7 +53,10 @@ def present(x: object) -> TypeGuard[Tensor]:
 
 
 def covers(x: Tensor) -> bool:
-    """Return True if the storage of a strided tensor of an ``ORDINARY`` class, on any device, holds all of it."""
+    """Return True if the storage of a strided tensor of an ``ORDINARY`` class, on any device, holds all of it, and if
+    a leaf in ``lent`` memory lies on pages that can be read (Linux 5.14 or newer, with native code; elsewhere that is
+    believed).
+    """
     elements = x.numel()
     if not elements:
         return True
@@ -63,6 +67,14 @@ def covers(x: Tensor) -> bool:
     if native is not None:
         return bool(native.covers(x, elements, x.element_size()))
     return (x.storage_offset() + elements) * x.element_size() <= x.untyped_storage().nbytes()
+
+
+def lent(x: Tensor) -> bool:
+    """Return True if the memory of an ordinary tensor is not of torch's own allocator: it belongs to a file
+    (``torch.load(mmap=True)``), to another library (``from_numpy``), or is shared between processes. It may be taken
+    away while the tensor lives.
+    """
+    return not x.untyped_storage().resizable()
 
 
 def readable(x: object) -> Tensor | None:
@@ -174,7 +186,9 @@ def why_not(x: object) -> str:
         return f"are {'nested' if x.is_nested else str(x.layout).removeprefix('torch.')} tensors"
     if x._is_zerotensor():  # noqa: SLF001 (no public name)
         return "are zero tensors, which have no memory"
-    return f"are of the dtype {dtype_of(x)}".replace("torch.", "") if present(x) else "had given their memory back"
+    if not present(x):
+        return "had given their memory back, or it cannot be read"
+    return f"are of the dtype {dtype_of(x)}".replace("torch.", "")
 
 
 def some(names: list[str]) -> str:

@@ -88,7 +88,7 @@ class Unhooked:
             return False
         now = self._weights()
         before = self._seen.setdefault(calling, now)
-        moved = frozenset(name for name, weights in now.items() if before.get(name) not in (None, weights))
+        moved = frozenset(name for name, weights in now.items() if _differ(before.get(name), weights))
         if not whole:  # within ``functional_call`` a model has held other tensors than it does now
             moved = frozenset(name for name in moved if [a[:1] for a in before[name]] == [b[:1] for b in now[name]])
         if not moved or (self._anchor and not moved & self._anchor):
@@ -194,6 +194,13 @@ class Unhooked:
         return bool(scene.optimizers.streams) or not self._by_hand
 
 
+def _differ(before: tuple[Any, ...] | None, now: tuple[Any, ...]) -> bool:
+    """Return True if a weight is not what it was. One that can no longer be looked at is not said to have moved."""
+    if before is None or len(before) != len(now):
+        return before is not None
+    return any(a != b and (len(a) == len(b) or a[:2] != b[:2]) for a, b in zip(before, now, strict=True))
+
+
 def _parameter(module: nn.Module | None, name: str) -> Tensor | None:
     found = item(own(module).get("_parameters"), name) if module is not None else None
     return found if is_a(found, torch.Tensor) else None
@@ -207,7 +214,7 @@ def _state(weight: Tensor | None) -> tuple[Any, ...]:
     mark = native.mark(weight, _WEIGHTS) if native is not None else None
     if mark is not None:
         return (*told, *mark)
-    held = memory.local(weight) if plain(weight) else None
+    held = memory.readable(weight) if plain(weight) else None
     if held is None:  # on a device to look at values is to wait
         return told
     return (*told, held.data_ptr(), op.numbers(elements(held.detach())[:_WEIGHTS].float()).tobytes())
