@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.guest.suite import QUICK, Guests, Program, count, fast_mode, programs
+from tests.guest.suite import Guests, Program, count, fast_leave, fast_mode, programs
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -37,7 +37,7 @@ def main() -> int:
     guests = Guests(asked.jobs, keep=asked.keep, trace=asked.trace)
 
     def begin(one: Program) -> Future[Verdict]:
-        return guests.submit(one, [fast_mode(one)], QUICK) if asked.fast else guests.submit(one)
+        return guests.submit(one, [fast_mode(one)], fast_leave(one)) if asked.fast else guests.submit(one)
 
     try:
         for _ in range(asked.repeat):

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.xdist_group("guest faults")
 
 SHARES = {"RuntimeError": 1, "MemoryError": 3, "None": 3}
 """One in so many functions."""
-FEW = 16
+FEW = 24
 """One in so many functions in the part that is fast."""
 
 

@@ -28,7 +28,7 @@ from neuraldbg.nouns import FactKey
 from neuraldbg.record import fact_shapes
 
 SEED = 20261125
-FAST, ALL, PARTS = 300, 2400, 3
+FAST, ALL, PARTS = 200, 2400, 3
 BATCH = 100
 BATCH_S, ONE_S = 240, 20
 """Seconds of the processor for a batch, and of the clock for one mutant; two busy cores count twice."""

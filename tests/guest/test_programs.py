@@ -2,13 +2,14 @@
 to the last bit.
 
 The part that is fast watches each program in one of the two modes, half of them in each, and ends a process after its
-last exit handler. The slow part watches it in the other, and takes the interpreter down as python does.
+last exit handler. The slow part watches it in the other, and takes the interpreter down as python does; programs that
+say ``slow`` are in the slow part alone.
 """
 
 from __future__ import annotations
 
 import pytest
-from tests.guest.suite import MODES, QUICK, fast_mode, programs, slow_mode
+from tests.guest.suite import MODES, fast_leave, fast_mode, programs, slow_mode
 
 pytestmark = pytest.mark.xdist_group("guest programs")
 """All of it in one worker: what was chosen is begun at once."""
@@ -18,7 +19,7 @@ ALL = programs()
 
 
 def marks(program):
-    """Return how a program is run: with the slow ones."""
+    """Return the mark of a program that takes more than a second: it is run with the slow ones."""
     return [pytest.mark.slow] if program.says("slow") else []
 
 
@@ -29,14 +30,9 @@ def running(request, guests):
     for item in request.session.items:
         if "running" not in getattr(item, "fixturenames", ()):
             continue
-        program, slow = item.callspec.params["program"], item.get_closest_marker("slow") is not None
-        key = item.originalname, program.name
-        how = (
-            ([slow_mode(program)], "")
-            if slow
-            else ([fast_mode(program)], "" if program.says("to the very end") else QUICK)
-        )
-        found[key] = guests.submit(program, *how)
+        program, other = item.callspec.params["program"], item.originalname.endswith("to_the_very_end")
+        how = ([slow_mode(program)], "") if other else ([fast_mode(program)], fast_leave(program))
+        found[item.originalname, program.name] = guests.submit(program, *how)
     return found
 
 

@@ -1,4 +1,7 @@
-"""A training of some hundred steps, with an evaluation now and then, a schedule and clipping."""
+"""A training of some hundred steps, with an evaluation now and then, a schedule and clipping.
+
+slow
+"""
 import torch
 from torch import nn
 

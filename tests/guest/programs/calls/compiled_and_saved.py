@@ -1,4 +1,7 @@
-"""A compiled model saved, copied and loaded with weights_only while it trains; layers that are called their own way."""
+"""A compiled model saved, copied and loaded with weights_only while it trains; layers that are called their own way.
+
+slow
+"""
 import copy
 import hashlib
 import io

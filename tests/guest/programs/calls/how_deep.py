@@ -1,4 +1,7 @@
-"""How many frames there are between the loop and a forward, hooks of each kind, a closure, a step and a backward."""
+"""How many frames there are between the loop and a forward, hooks of each kind, a closure, a step and a backward.
+
+slow
+"""
 import inspect
 import sys
 

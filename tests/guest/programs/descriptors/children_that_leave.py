@@ -1,4 +1,7 @@
-"""Forks children in the middle of the training that end as programs do, with exit handlers and a garbage collection."""
+"""Forks children in the middle of the training that end as programs do, with exit handlers and a garbage collection.
+
+slow
+"""
 
 import atexit
 import gc

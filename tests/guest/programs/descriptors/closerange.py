@@ -1,4 +1,7 @@
-"""Closes every descriptor above 2 in the middle of the training, then opens files of its own, which take the numbers."""
+"""Closes every descriptor above 2 in the middle of the training, then opens files of its own, which take the numbers.
+
+slow
+"""
 
 import os
 import tempfile

@@ -1,4 +1,7 @@
-"""Closes the descriptors 3 to 699 one by one, opens a file at each of the numbers, and trains on meanwhile."""
+"""Closes the descriptors 3 to 699 one by one, opens a file at each of the numbers, and trains on meanwhile.
+
+slow
+"""
 
 import contextlib
 import os

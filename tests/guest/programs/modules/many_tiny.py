@@ -1,4 +1,7 @@
-"""Four hundred tiny layers and a nesting sixty deep."""
+"""Four hundred tiny layers and a nesting sixty deep.
+
+slow
+"""
 import torch
 from torch import nn
 

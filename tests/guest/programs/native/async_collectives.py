@@ -1,4 +1,7 @@
-"""Outputs of layers are results of collectives that are waited for when they are first used (one process)."""
+"""Outputs of layers are results of collectives that are waited for when they are first used (one process).
+
+slow
+"""
 
 import torch
 import torch.distributed as dist

@@ -1,4 +1,7 @@
-"""A real training that now and then runs its own model under FakeTensorMode, to foresee the memory of a step."""
+"""A real training that now and then runs its own model under FakeTensorMode, to foresee the memory of a step.
+
+slow
+"""
 
 import torch
 from torch import nn

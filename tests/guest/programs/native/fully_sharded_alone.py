@@ -1,4 +1,7 @@
-"""FSDP2 on a mesh of one process: parameters are DTensors, and other tensors while a layer runs."""
+"""FSDP2 on a mesh of one process: parameters are DTensors, and other tensors while a layer runs.
+
+slow
+"""
 
 import torch
 import torch.distributed as dist

@@ -1,4 +1,7 @@
-"""A forward that runs layers inside of vmap, grad, jvp and jacrev: their tensors stand for many."""
+"""A forward that runs layers inside of vmap, grad, jvp and jacrev: their tensors stand for many.
+
+slow
+"""
 
 import torch
 from torch import nn

@@ -1,4 +1,7 @@
-"""Activations that are a wrapper subclass: they have a shape, and their numbers lie in a tensor inside of them."""
+"""Activations that are a wrapper subclass: they have a shape, and their numbers lie in a tensor inside of them.
+
+slow
+"""
 
 import torch
 from torch import nn

@@ -1,4 +1,7 @@
-"""A session that an exit handler ends and asks, and another that one makes anew."""
+"""A session that an exit handler ends and asks, and another that one makes anew.
+
+slow
+"""
 import atexit
 
 import torch

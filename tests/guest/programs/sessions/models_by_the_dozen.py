@@ -1,4 +1,7 @@
-"""Models that are made, trained under a session and deleted in a loop; each must be gone before the next is made."""
+"""Models that are made, trained under a session and deleted in a loop; each must be gone before the next is made.
+
+slow
+"""
 import weakref
 
 import torch

@@ -1,4 +1,7 @@
-"""A session inside of another, over a part of the same model; the inner one halts the training."""
+"""A session inside of another, over a part of the same model; the inner one halts the training.
+
+slow
+"""
 import torch
 from torch import nn
 

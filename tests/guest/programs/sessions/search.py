@@ -1,4 +1,7 @@
-"""A search over hyperparameters in one session: models, optimizers and data of each round are let go of."""
+"""A search over hyperparameters in one session: models, optimizers and data of each round are let go of.
+
+slow
+"""
 import weakref
 
 import torch

@@ -1,4 +1,7 @@
-"""Tests that each make a session of their own, run one after the other as a test runner would."""
+"""Tests that each make a session of their own, run one after the other as a test runner would.
+
+slow
+"""
 import torch
 from torch import nn
 

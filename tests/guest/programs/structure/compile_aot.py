@@ -1,5 +1,8 @@
 """A compiled training step with aot_eager, loss and model in one graph, and the optimizer compiled, too.
-slow"""
+slow
+
+slow
+"""
 import torch
 from torch import nn
 

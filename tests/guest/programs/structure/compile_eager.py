@@ -1,5 +1,8 @@
 """torch.compile with backend="eager" and graph breaks, a recompile for a new shape, and a disabled part.
-slow"""
+slow
+
+slow
+"""
 import torch
 from torch import nn
 

@@ -1,4 +1,7 @@
-"""A model that is made double, and single again, in the midst of its training, each with a new optimizer."""
+"""A model that is made double, and single again, in the midst of its training, each with a new optimizer.
+
+slow
+"""
 
 import torch
 from torch import nn

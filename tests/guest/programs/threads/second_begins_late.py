@@ -1,4 +1,7 @@
-"""A second training begins in a thread while the first has long been going, and goes on after it."""
+"""A second training begins in a thread while the first has long been going, and goes on after it.
+
+slow
+"""
 
 import threading
 
