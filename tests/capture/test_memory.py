@@ -399,6 +399,29 @@ def test_weights_in_a_file_that_was_cut_short_are_left_alone_and_named(tmp_path)
     assert "cannot be read: not read 3 times" in coverage["unread"]["parameters of old.weight, old.bias"]
 
 
+@needs_native
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
+def test_plans_and_marks_stand_in_lent_memory_as_long_as_it_can_be_read(tmp_path, mesh):
+    from torch.distributed.tensor import DTensor, Replicate
+
+    torch.save(torch.randn(512, 64), tmp_path / "weight.pt")
+    weight = nn.Parameter(torch.load(tmp_path / "weight.pt", mmap=True))
+    copy = nn.Parameter(torch.load(tmp_path / "weight.pt"))
+    shard = DTensor.from_local(weight.detach(), mesh, [Replicate()], run_check=False)
+    rows = op.rows_of(torch.zeros(4, op.WIDTH, dtype=torch.float64))
+    plans = [bulk.Samples([bulk.Item(x, 0, 64)], [1], rows) for x in (weight, copy)]
+    assert [memory.lent(weight), memory.lent(copy), memory.lent(torch.randn(2))] == [True, True, False]
+    assert bulk.plain(weight)
+    assert bulk.plain(copy)
+    assert [plan.follows() for plan in plans] == [True, True]
+    assert None not in [kernel.native.mark(x, 8) for x in (weight, copy, shard)]
+    (tmp_path / "weight.pt").write_bytes(b"another")
+
+    assert [plan.follows() for plan in plans] == [False, True]
+    assert [kernel.native.mark(x, 8) is None for x in (weight, copy, shard)] == [True, False, True]
+    assert not bulk.plain(weight)
+
+
 def test_unread_names_what_it_was_and_how_often():
     unread = Unread()
     for _ in range(3):

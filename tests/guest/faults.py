@@ -188,7 +188,8 @@ class Faults:
         """Run all of them, up to ``most`` in one process.
 
         Together they are harsher than one by one, and cheaper. A fault is run again in smaller company if it was not
-        called, since another has kept it from that, and alone if the training went wrong or the run said nothing of it.
+        called, since another has kept it from that, or the run said nothing of it; and alone if the training went wrong
+        or the run still says nothing.
         """
         waiting, alone = list(faults), []
         for size in (most, 3):
@@ -201,8 +202,8 @@ class Faults:
                     alone += group
                 else:
                     yield from (one for one in findings if one.fired and not one.silent)
-                    alone += [one.fault for one in findings if one.silent]
-                    waiting += [one.fault for one in findings if not one.fired]
+                    alone += [one.fault for one in findings if one.silent and size < most]
+                    waiting += [one.fault for one in findings if not one.fired or (one.silent and size == most)]
         for (finding,) in self._pool.map(self._run_group, [[one] for one in alone + waiting]):
             yield finding
 

@@ -90,29 +90,32 @@ static PyObject *named(PyObject *refs, Py_ssize_t i) {
     return x;
 }
 
-/* Whether n tensors of a tuple lie where a plan over them says, at that size, and their memory is still there. */
-static int stand_all(const Entry *plan, PyObject *tensors, Py_ssize_t n) {
+/* Whether n tensors of a tuple lie where a plan over them says, at that size, and their memory is still there. Whether its
+   pages can be read is asked where some of it is `lent`. */
+static int stand_all(const Entry *plan, PyObject *tensors, Py_ssize_t n, int lent) {
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *x = named(tensors, i);
         Memory memory;
         int stands = x && memory_at(x, &memory) && memory.address == plan[i].address &&
-                     memory.numel == plan[i].numel && memory.code == plan[i].dtype;
+                     memory.numel == plan[i].numel && memory.code == plan[i].dtype &&
+                     (!lent || pages_there(memory.address, memory.extent * SIZE[memory.code]));
         Py_XDECREF(x);
         if (!stands) return 0;
     }
     return 1;
 }
 
-PyDoc_STRVAR(stand_doc, "stand(plan, tensors)\n--\n\n"
-"Whether the tensors that a tuple of weak references names lie where a plan over them says, at that size.");
+PyDoc_STRVAR(stand_doc, "stand(plan, tensors, lent)\n--\n\n"
+"Whether the tensors that a tuple of weak references names lie where a plan over them says, at that size, and, where some\n"
+"of the memory is lent, on pages that can be read.");
 
 static PyObject *stand(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     (void)self;
-    if (wrong(nargs, 2, "stand")) return NULL;
+    if (wrong(nargs, 3, "stand")) return NULL;
     const Entry *plan = (const Entry *)AT(args[0]);
     Py_ssize_t n = PyTuple_Size(args[1]);
     if (PyErr_Occurred()) return NULL;
-    int stands = stand_all(plan, args[1], n);
+    int stands = stand_all(plan, args[1], n, args[2] == Py_True);
     return PyErr_Occurred() ? NULL : PyBool_FromLong(stands);
 }
 
@@ -225,7 +228,7 @@ static PyObject *mark(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
     Memory memory;
     if (PyErr_Occurred()) return NULL;
     int found = plainly() && memory_at(args[0], &memory) && memory.contiguous && memory.numel > 0 && memory.address;
-    if (!found || (ordinary(args[0]) && !leaf_there(args[0], memory.numel * SIZE[memory.code]))) {
+    if (!found || !pages_there(memory.address, memory.numel * SIZE[memory.code])) {
         if (!forgive()) return NULL;
         Py_RETURN_NONE;
     }
@@ -323,7 +326,11 @@ static PyObject *output_read(PyObject *object, PyObject *x) {
         if (!forgive()) return NULL;
         return PyLong_FromLong(0);
     }
-    if (!read_memory(&memory, self->cap, self->bound, self->centre, self->row)) return PyLong_FromLong(0);
+    int there = followed || leaf_there(x, memory.extent * SIZE[memory.code]); /* a layer may return its own weights */
+    if (!there || !read_memory(&memory, self->cap, self->bound, self->centre, self->row)) {
+        if (!forgive()) return NULL;
+        return PyLong_FromLong(0);
+    }
     *self->clock += seconds() - began;
     return PyLong_FromLong(1 + followed);
 }

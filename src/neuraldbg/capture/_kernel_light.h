@@ -226,16 +226,16 @@ static PyObject *light_enter(PyObject *object, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(see_doc, "see(rows, blank, copies, count, room, before, before, after, after, weights)\n--\n\n"
+PyDoc_STRVAR(see_doc, "see(rows, blank, copies, count, room, before, before, after, after, weights, lent)\n--\n\n"
 "Read the sites, too, in the steps that are taken from now on: addresses of their rows, of blank ones, of room for a copy\n"
-"a line, and of the plans of the weights by turns; `count` rows, `room` copies.");
+"a line, and of the plans of the weights by turns; `count` rows, `room` copies. `lent`: some weights are in lent memory.");
 
 static PyObject *light_see(PyObject *object, PyObject *args) {
     Sites *sites = &((Light *)object)->sites;
     long long rows, blank, copies, count, room, before[2], after[2];
     PyObject *weights, *old = sites->weights;
-    if (!PyArg_ParseTuple(args, "LLLLLLLLLO!", &rows, &blank, &copies, &count, &room, before, before + 1, after,
-                          after + 1, &PyTuple_Type, &weights))
+    if (!PyArg_ParseTuple(args, "LLLLLLLLLO!p", &rows, &blank, &copies, &count, &room, before, before + 1, after,
+                          after + 1, &PyTuple_Type, &weights, &sites->lent))
         return NULL;
     Py_INCREF(weights);
     sites->weights = weights;

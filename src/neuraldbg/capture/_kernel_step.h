@@ -20,13 +20,13 @@ typedef struct {
 } Chosen;
 
 /* Where the rows of the sites are, how many, what they are before a step, and copies of them, one for each line; the
-   weights, as Samples of bulk.py reads them. `count` is 0 where sites are not read. */
+   weights, as Samples of bulk.py reads them, and whether memory of some is lent. `count` is 0 where sites are not read. */
 typedef struct {
     double *rows, *blank, *copies;
     int64_t count, room; /* copies that there is room for */
     const Entry *before[2], *after[2];
     PyObject *weights;
-    int turn;
+    int turn, lent;
 } Sites;
 
 typedef struct {
@@ -150,7 +150,7 @@ static int read_plan(const Sites *sites, const Entry *plan, int subtract) {
     PyObject *weights = sites->weights;
     Py_INCREF(weights);
     Py_ssize_t n = PyTuple_Size(weights);
-    int read = stand_all(plan, weights, n) && read_many(plan, n, 0, subtract, &squares, &nonfinite) == 0;
+    int read = stand_all(plan, weights, n, sites->lent) && read_many(plan, n, 0, subtract, &squares, &nonfinite) == 0;
     Py_DECREF(weights);
     return read;
 }

@@ -111,34 +111,25 @@ static int storage_asked(PyObject *x, int64_t *bytes, int64_t *begins) {
    Memory that a storage holds may still end the process that reads it: a file that was cut short under its mapping
    (torch.load(mmap=True), and then another checkpoint over the file) raises SIGBUS, a page that was protected or unmapped
    SIGSEGV. The program dies of that where it reads such weights, and must not die of us where it reads them no longer.
-   The kernel can be asked to have the pages ready, and returns an error where a reading would be a signal. Asked for are
-   the first page and the last: a file is cut short at its end, and storages are protected whole. Memory of torch's own
-   allocator is there. */
+   Linux copies the set of a call that changes signal masks before it finds that there is no such change: EFAULT where
+   that cannot be read. Asked for are the first page and the last: a file is cut short at its end, and storages are
+   protected whole. */
 
 #if defined(__linux__)
-#define POPULATE_READ 22 /* MADV_POPULATE_READ of <asm-generic/mman-common.h>, Linux 5.14 */
-
-static int page_there(int64_t address) {
-    static const char ours = 1;
-    static int64_t page = 0, older = 0; /* a kernel that knows it not says EINVAL, as it does of a protected page */
-    if (older) return 1;
-    if (!page) {
-        page = sysconf(_SC_PAGESIZE);
-        older = page <= 0 || (page_there((int64_t)(intptr_t)&ours) == 0);
-        if (older) return 1;
-    }
-    int found = madvise((void *)(intptr_t)(address / page * page), (size_t)page, POPULATE_READ);
-    return !found || (errno != EINVAL && errno != EFAULT && errno != ENOMEM && errno != EHWPOISON);
+static int word_there(int64_t address) {
+    enum { NO_SUCH_CHANGE = -1, BYTES = 8 };
+    return syscall(SYS_rt_sigprocmask, NO_SUCH_CHANGE, (void *)(intptr_t)(address / BYTES * BYTES), NULL, BYTES) == 0 ||
+           errno != EFAULT;
 }
 #else
-static int page_there(int64_t address) { return (void)address, 1; }
+static int word_there(int64_t address) { return (void)address, 1; }
 #endif
 
 static int pages_there(int64_t address, int64_t bytes) {
-    return bytes <= 0 || (page_there(address) && page_there(address + bytes - 1));
+    return bytes <= 0 || (word_there(address) && word_there(address + bytes - 1));
 }
 
-/* Whether the memory of an ordinary tensor is not torch's own: a file's, another library's, shared. memory.lent says so. */
+/* As memory.lent. */
 static int is_lent(PyObject *x) {
     PyObject *storage = PyObject_CallMethodObjArgs(x, torch.storage, NULL);
     PyObject *resizable = storage ? PyObject_CallMethodObjArgs(storage, torch.resizable, NULL) : NULL;
@@ -147,8 +138,8 @@ static int is_lent(PyObject *x) {
     return resizable != Py_True;
 }
 
-/* Whether so many bytes of an ordinary tensor lie on pages that can be read. Asked of lent memory, which nothing was
-   computed into: the question takes a microsecond. */
+/* Whether so many bytes of an ordinary tensor lie on pages that can be read. Asked of lent memory that nothing was computed
+   into: the question takes as long as ten others. */
 static int leaf_there(PyObject *x, int64_t bytes) {
     if (has(x, torch.is_leaf, Py_True) != 1 || has(x, torch.is_cpu, Py_True) != 1 || !is_lent(x)) return !PyErr_Occurred();
     int64_t address = PyErr_Occurred() ? -1 : number(x, torch.pointer);

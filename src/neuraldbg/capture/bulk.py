@@ -41,13 +41,13 @@ class Item(NamedTuple):
 
 
 def plain(x: Tensor) -> bool:
-    """Return True if the memory of ``x`` can be read as it lies, step after step: an ordinary, dense CPU tensor of a
-    dtype that we read, or this rank's part of a DTensor that is one. What lies in lent memory is looked at one by one.
+    """Return True if the memory of ``x`` can be read as it lies: an ordinary, dense CPU tensor of a dtype that we read,
+    or this rank's part of a DTensor that is one.
     """
     if type(x) not in memory.ORDINARY and not memory.is_sharded(x):
         return False
     held = op.shown(x)
-    return held is not None and not elsewhere.lies(held) and dense(held) and not memory.lent(held)
+    return held is not None and not elsewhere.lies(held) and dense(held)
 
 
 def _there(x: Tensor | weakref.ref[Tensor]) -> Tensor:
@@ -77,6 +77,7 @@ class Samples:
         self._tensors = tuple(_weak(item.tensor) for item in items)
         self._items, self._rows = [Item(x, i.row, i.cap) for x, i in zip(self._tensors, items, strict=True)], rows
         self._changes = [Item(i.tensor, row, i.cap) for i, row in zip(self._items, updates, strict=True)]
+        self._lent = any(memory.lent(_held(x)) for x in self._tensors)
         self._places = self._where()
         ends = np.cumsum([_kept(item) for item in items], dtype=np.int64)
         self._offsets = [0, *ends[:-1].tolist()] if len(ends) else []
@@ -92,16 +93,18 @@ class Samples:
         """Whether one buffer holds what was taken, and the other what was left by the step before that."""
 
     @property
-    def plans(self) -> tuple[tuple[int, int, int, int], Refs]:
-        """What native code reads by turns: the addresses of two plans before a step and two after it; the tensors."""
+    def plans(self) -> tuple[tuple[int, int, int, int], Refs, bool]:
+        """What native code reads by turns: the addresses of two plans before a step and two after it; the tensors;
+        whether some of their memory is ``memory.lent``.
+        """
         (before, after), (before_, after_) = self._addresses
-        return (before, before_, after, after_), self._tensors
+        return (before, before_, after, after_), self._tensors, self._lent
 
     def follows(self) -> bool:
         """Follow tensors whose ``.data`` was replaced to where it is now. False where they are not what they were: of
         another size or dtype, or no longer to be read as they lie.
         """
-        if native is not None and native.stand(self._addresses[0][0], self._tensors):
+        if native is not None and native.stand(self._addresses[0][0], self._tensors, self._lent):
             return True
         if not all(plain(named(ref)) for ref in self._tensors):
             return False
@@ -113,6 +116,7 @@ class Samples:
         if places[n:] != self._places[n:] or dtypes != self._before[0][:, 1].tolist():
             return False
         self._places = places
+        self._lent = any(memory.lent(_held(x)) for x in self._tensors)
         for plan in (*self._before, *self._after):
             plan[:, 0] = places[:n]
         return True

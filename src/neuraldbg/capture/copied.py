@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from neuraldbg.capture import memory
 from neuraldbg.capture.module_tree import own
 from neuraldbg.capture.own_code import installed
 from neuraldbg.capture.program_objects import (
@@ -59,6 +60,13 @@ def copied(root: nn.Module, elements: int) -> nn.Module:
     return made
 
 
+def _lies_there(array: np.ndarray[Any, Any]) -> bool:
+    """Return True if the memory of an array is numpy's own, or that of a tensor that can be read."""
+    while type(array.base) is np.ndarray:
+        array = array.base
+    return bool(array.flags.owndata) or (is_a(array.base, Tensor) and memory.stored(array.base))
+
+
 class _Copier:
     """One copy."""
 
@@ -93,6 +101,8 @@ class _Copier:
         if type(value) is np.ndarray:
             if value.dtype.hasobject:
                 raise Unfit("it holds an array of objects")
+            if not _lies_there(value):
+                raise Unfit("it holds an array in memory of others")
             self._count(value.size)
             made = self._memo[id(value)] = value.copy()
             return made
@@ -102,6 +112,8 @@ class _Copier:
             raise Unfit("it keeps a tensor with a graph")
         if type(value) is Tensor and attributes(value):
             raise Unfit("it keeps a tensor with attributes of its own")
+        if not memory.stored(value):
+            raise Unfit("it holds tensors whose memory was given back or cannot be read")
         self._count(value.numel())
         return copy.deepcopy(value, self._memo)
 

@@ -158,9 +158,9 @@ class Light:
         plans, held = (*few, *every), len(stream.tensors())
         self._native.enter(stream.opt, stream, models, *plans, stream.steps, self.pace.clock(now), kept, held)
         if stepped is not None:
-            addresses, weights = stepped.samples.plans
+            addresses, weights, lent = stepped.samples.plans
             here = int(blank.ctypes.data), int(copies.ctypes.data), len(blank), self._room
-            self._native.see(self._hooks.table.rows.address, *here, *addresses, weights)
+            self._native.see(self._hooks.table.rows.address, *here, *addresses, weights, lent)
             self._seen = tuple(stepped.watched), self._layouts.now()
 
     def plans(self, stream: Stream) -> Stepped | None:

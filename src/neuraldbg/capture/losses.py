@@ -108,16 +108,16 @@ class Losses:
         """The scale by which ``GradScaler.scale`` multiplied a loss in this step, 0 if it did not."""
         self._risky: dict[str, list[Operand]] = {}
         self._rows: dict[tuple[str, str, int], int | None] = {}
-        self._depth = 0
+        self._inside = False
 
     @property
     def differentiating(self) -> bool:
         """Whether the thread that is followed runs a backward pass."""
-        return self._depth > 0
+        return self._inside
 
     def release(self) -> None:
         """Forget the backward pass under way: its thread has ended."""
-        self._depth = 0
+        self._inside = False
 
     def surrounds(self, roots: str) -> Callable[..., Around]:
         """Return what surrounds ``torch.autograd.backward`` or ``grad``, whose first argument is named ``roots``."""
@@ -126,12 +126,12 @@ class Losses:
         take, passed, owner = self.light.take, self.light.passed, self.models.owner
 
         def around(*args: Any, **kwargs: Any) -> Around:
-            if accumulates and args and not self._depth and take(args[0]):
-                self._depth += 1
+            if accumulates and args and not self._inside and take(args[0]):
                 try:
+                    self._inside = True
                     yield
                 finally:
-                    self._depth -= 1
+                    self._inside = False
                     passed()
                 return
             if torch.compiler.is_compiling() or not switch.on:
@@ -140,7 +140,7 @@ class Losses:
                 with owner.differentiates_beside(counts=self.models.discover):
                     yield
                 return
-            if self._depth:
+            if self._inside:
                 owner.claiming = False
                 return
             if not switch and args and is_a(args[0], Tensor):
@@ -152,11 +152,11 @@ class Losses:
                 root = list(root)
                 given = ((root, *args[1:]), kwargs) if args else (args, {**kwargs, roots: root})
             before = self.before(root, accumulates)
-            self._depth += 1
-            try:
+            try:  # a signal handler of the program may raise at any line
+                self._inside = True
                 yield given
             finally:
-                self._depth -= 1
+                self._inside = False
                 self.after(before, accumulates)
                 owner.claiming = False
 
@@ -203,11 +203,11 @@ class Losses:
     def _lightly(self, root: Tensor, accumulates: bool) -> Around:
         """Surround a backward pass of a light step: its loss alone is read."""
         loss = self._glimpse(root, accumulates)
-        self._depth += 1
         try:
+            self._inside = True
             yield
         finally:
-            self._depth -= 1
+            self._inside = False
             self.models.owner.claiming = False
             if loss is not None and (self.models.reached or not self.models.must_be_reached):
                 kept = self.values if accumulates else self.asides

@@ -52,10 +52,18 @@ def present(x: object) -> TypeGuard[Tensor]:
     return x.layout is torch.strided and not x.is_nested and not x.is_meta and covers(x)
 
 
+def stored(x: Tensor) -> bool:
+    """Return True if a tensor is ``present``, and so is all of the storage that it is a view of: a deep copy of it is a
+    copy of that.
+    """
+    if not present(x) or not lent(x):
+        return present(x)
+    return present(torch.empty(0, dtype=torch.uint8, device=x.device).set_(x.untyped_storage()))
+
+
 def covers(x: Tensor) -> bool:
     """Return True if the storage of a strided tensor of an ``ORDINARY`` class, on any device, holds all of it, and if
-    a leaf in ``lent`` memory lies on pages that can be read (Linux 5.14 or newer, with native code; elsewhere that is
-    believed).
+    a leaf in ``lent`` memory lies on pages that can be read (on Linux, with native code; elsewhere that is believed).
     """
     elements = x.numel()
     if not elements:
@@ -70,9 +78,9 @@ def covers(x: Tensor) -> bool:
 
 
 def lent(x: Tensor) -> bool:
-    """Return True if the memory of an ordinary tensor is not of torch's own allocator: it belongs to a file
-    (``torch.load(mmap=True)``), to another library (``from_numpy``), or is shared between processes. It may be taken
-    away while the tensor lives.
+    """Return True if the memory of an ordinary tensor may not be of torch's own allocator, and may be taken away while
+    the tensor lives: it belongs to a file (``torch.load(mmap=True)``) or to another library (``from_numpy``). Torch
+    says the same of all that ``torch.load`` has made or ``.numpy()`` was called of.
     """
     return not x.untyped_storage().resizable()
 

@@ -110,8 +110,8 @@ class Regions:
         thread = threading.get_ident()
         if thread in self._booking:  # what stands for it in another session calls this one
             return
-        self._booking.add(thread)
         try:
+            self._booking.add(thread)
             book()
             yield
         finally:

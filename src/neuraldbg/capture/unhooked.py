@@ -126,7 +126,8 @@ class Unhooked:
         if all(w.ref.grad is None for w in watched):  # torch.autograd.grad, or tensors that no module holds
             return
         scene.optimizers.watched.update({w.key: w for w in watched})
-        if self._seen.get(False) == self._weights():
+        now, before = self._weights(), self._seen.get(False, {})
+        if now.keys() == before.keys() and not any(_differ(before[name], now[name]) for name in now):
             scene.params.read_before(watched, again=self._read)
             self._read = True
         else:  # hooks of the program have updated them within the backward pass

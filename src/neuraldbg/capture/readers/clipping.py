@@ -129,11 +129,12 @@ class Clipping(Reader):
 
     def _scaler_steps(self, scaler: Any, optimizer: Any, *_: Any, **__: Any) -> Around:
         del scaler
-        self._by_scaler += 1
+        inside = self._by_scaler
         try:
+            self._by_scaler = inside + 1
             yield
         finally:
-            self._by_scaler -= 1
+            self._by_scaler = inside
             self._unscaled.discard(id(optimizer))
 
     def _note_scale(self, scaler: Any) -> None:

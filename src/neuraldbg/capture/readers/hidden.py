@@ -119,7 +119,7 @@ class Hidden(Reader):
             return
         held = self._held()
         loose = {key: (ref(), feeds) for key, (ref, feeds) in noted.items() if key not in held and not self._given(key)}
-        alive = {key: (x, feeds) for key, (x, feeds) in loose.items() if x is not None}
+        alive = {key: (x, feeds) for key, (x, feeds) in loose.items() if x is not None and memory.present(x)}
         strangers = {key for key in alive if not self._in_trained_model(key)}
         if not strangers:
             return

@@ -91,12 +91,12 @@ class LossScale(Reader):
     def _steps(self, scaler: Any, optimizer: Any, *_: Any, **__: Any) -> Around:
         if not self._on(scaler):
             return
-        self._by_scaler += 1
-        self._stepped = False
+        inside = self._by_scaler
         try:
+            self._by_scaler, self._stepped = inside + 1, False
             yield
         finally:
-            self._by_scaler -= 1
+            self._by_scaler = inside
             self.seen(self._tried, optimizer)
 
     def _tried(self, optimizer: Optimizer) -> None:

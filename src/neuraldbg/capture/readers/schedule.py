@@ -103,11 +103,12 @@ class Schedule(Reader):
         if not self.scene.switch:
             return
         rate = self._rate_of_waiting(scheduler)
-        self._inside += 1
+        inside = self._inside
         try:
+            self._inside = inside + 1
             yield
         finally:
-            self._inside -= 1
+            self._inside = inside
             self.seen(self._stepped, scheduler)
             if rate is not None:
                 self.seen(self._waited, (scheduler, args[0] if args else kwargs.get("metrics"), rate))

@@ -1,4 +1,5 @@
-"""Weights of an unused layer on pages that nobody may read."""
+"""Weights of an unused layer on pages that nobody may read, first in a loop that updates by hand; a layer gives out such a
+table, of which the program reads the part that is there."""
 
 import ctypes
 import mmap
@@ -15,24 +16,34 @@ room = mmap.mmap(-1, SIZE)
 held = np.frombuffer(room, dtype=np.float32)
 
 
+class Table(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.from_numpy(held).view(512, 64))
+
+    def forward(self):
+        return self.table
+
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.old = nn.Linear(64, 512, bias=False)
+        self.table = Table()
         self.used = nn.Linear(64, 1)
+        self.array = held[:8]
 
     def forward(self, x):
-        return self.used(x)
+        return self.used(x + self.table()[0])
 
 
 net = Net()
 net.old.weight = nn.Parameter(torch.from_numpy(held).view(512, 64))
-net.register_buffer("table", torch.from_numpy(held))
-for by_hand in (False, True):
+for by_hand in (True, False):
     optimizer = None if by_hand else torch.optim.Adam(net.parameters(), lr=0.01)
     for step in range(8):
-        if step == 3:
-            assert libc.mprotect(held.ctypes.data, SIZE, 0) == 0
+        if step == 1:
+            assert libc.mprotect(held.ctypes.data + SIZE // 2, SIZE // 2, 0) == 0
         loss = net(torch.randn(16, 64)).pow(2).mean()
         net.zero_grad()
         loss.backward()
