@@ -25,7 +25,7 @@ class Norms(Mapping[str, float]):
 
     @property
     def nbytes(self) -> int:
-        """What it holds of the step, for whoever keeps many of them."""
+        """Return what it holds of the step, for whoever keeps many of them."""
         return self._table.nbytes
 
     def _computed(self) -> dict[str, float]:
@@ -101,7 +101,7 @@ class GradientHealth:
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing is wrong anywhere, as far as it is known: a NaN in a light step has no layer."""
+        """Return True if nothing is wrong anywhere, as far as it is known: a NaN in a light step has no layer."""
         return not self.events and all(state in ("healthy", "no gradient") for state in self.layers.values())
 
 
@@ -198,7 +198,9 @@ def gradient_health(run: RunRecord) -> GradientHealth:
 
 
 def going_on(event: Event, newest: int, read: int) -> bool:
-    """Whether an event still lasts: at the newest step, or at the last one read if light steps do not show it."""
+    """Return True if an event still lasts: at the newest step, or at the last one read if light steps do not show
+    it.
+    """
     return event.last_step > (newest if event.kind in _LIGHT else min(newest, read)) - RECENT
 
 

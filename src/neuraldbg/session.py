@@ -189,7 +189,7 @@ class NeuralDbg(Shown):
 
     @property
     def problem(self) -> str | None:
-        """Why the run could not be saved, or not all of it, None if nothing is wrong."""
+        """Return why the run could not be saved, or not all of it, None if nothing is wrong."""
         return self._recorder.problem if self._recorder is not None else None
 
     @property
@@ -252,11 +252,11 @@ class NeuralDbg(Shown):
             self._offset = step - (self._numbered - 1)
 
     def has_vanishing_gradients(self) -> bool:
-        """Whether gradients vanish in any layer, at the newest step that was read."""
+        """Return True if gradients vanish in any layer, at the newest step that was read."""
         return self._going_on("vanishing_gradients")
 
     def has_exploding_gradients(self) -> bool:
-        """Whether gradients explode or are not finite in any layer at the newest step."""
+        """Return True if gradients explode or are not finite in any layer at the newest step."""
         return self._going_on("exploding_gradients", "nonfinite_gradient")
 
     def inspect_layer(self, layer_name: str) -> answers.LayerState:

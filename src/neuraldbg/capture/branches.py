@@ -53,7 +53,7 @@ def terms(root: Node) -> list[Node]:
 
 
 def _single(node: Node) -> bool:
-    """Whether a node's output is one number."""
+    """Return True if a node's output is one number."""
     shapes: Any = getattr(node, "_input_metadata", None) or ()
     return bool(shapes) and all(size == 1 for size in shapes[0].shape)
 

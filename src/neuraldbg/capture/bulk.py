@@ -94,8 +94,8 @@ class Samples:
 
     @property
     def plans(self) -> tuple[tuple[int, int, int, int], Refs, bool]:
-        """What native code reads by turns: the addresses of two plans before a step and two after it; the tensors;
-        whether some of their memory is ``memory.lent``.
+        """Return what native code reads by turns: the addresses of two plans before a step and two after it; the
+        tensors; whether some of their memory is ``memory.lent``.
         """
         (before, after), (before_, after_) = self._addresses
         return (before, before_, after, after_), self._tensors, self._lent
@@ -156,7 +156,7 @@ class Samples:
         self._turn, self._taken, self._left = turn, True, False
 
     def forget(self) -> None:
-        """What is kept says nothing of the step to come: steps in between were not read."""
+        """Forget what is kept: it says nothing of the step to come, since steps in between were not read."""
         self._taken = self._left = False
 
     def change_outside(self, most: int) -> float:
@@ -230,7 +230,7 @@ class Gradients:
         return found
 
     def outdated(self) -> bool:
-        """Whether a tensor is of another size or dtype than it was."""
+        """Return True if a tensor is of another size or dtype than it was."""
         now = [(memory.local(x), CODES.get(x.dtype, -1)) for x in map(named, self.tensors)]
         return bool(self._plan[:, 1:3].tolist() != [[code, x.numel() if x is not None else -1] for x, code in now])
 

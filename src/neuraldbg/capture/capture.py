@@ -431,7 +431,7 @@ class Capture:
             self.delivery.deliver(wait=at_once or self.delivery.batch == 1)
 
     def _heard(self, closed: Closed) -> bool:
-        """What a device held of a step has arrived."""
+        """Note that a device's part of a step has arrived."""
         if closed.taken is not None:
             self.layouts.refresh_called(closed.taken.raw)
         return self.pace.watch(closed)

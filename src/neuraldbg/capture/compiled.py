@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def anything_compiled() -> bool:
-    """Whether torch.compile has made a graph in this process since it was last reset."""
+    """Return True if torch.compile has made a graph in this process since it was last reset."""
     frames = sys.modules.get("torch._dynamo.convert_frame")
     return bool(getattr(frames, "FRAME_COUNTER", 0))  # another thread may be about to import it
 

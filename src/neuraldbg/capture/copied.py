@@ -223,7 +223,7 @@ def _slot_names(kind: type) -> Iterable[tuple[str, Any]]:
 
 
 def _copies_itself(value: Any) -> bool:
-    """Whether an object of a trusted package has a way to be copied, and holds nothing but constants."""
+    """Return True if an object of a trusted package has a way to be copied, and holds nothing but constants."""
     kind = type(value)
     if package_of(kind) not in TRUSTED or is_a(value, (torch.optim.Optimizer, torch.utils.data.DataLoader)):
         return False

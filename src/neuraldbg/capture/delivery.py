@@ -123,7 +123,7 @@ class Delivery:
 
     @property
     def awaits(self) -> bool:
-        """Whether a step is on its way from a device."""
+        """Return True if a step is on its way from a device."""
         return self._whole < len(self._backlog)
 
     def deliver(self, *, wait: bool = False) -> None:

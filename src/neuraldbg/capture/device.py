@@ -199,5 +199,5 @@ def _by_torch(x: Tensor, table: Tensor, row: int, cap: int, bound: float, centre
 
 
 def capturing(device: torch.device) -> bool:
-    """Whether a CUDA graph is captured there."""
+    """Return True if a CUDA graph is captured there."""
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()

@@ -32,7 +32,7 @@ class Sent:
             self._event.record(torch.cuda.current_stream(whole.device))
 
     def arrived(self) -> bool:
-        """Whether the copy is done; never so while a CUDA graph is captured, when nobody may ask."""
+        """Return True if the copy is done; never so while a CUDA graph is captured, when nobody may ask."""
         return self._event is None or (not torch.cuda.is_current_stream_capturing() and self._event.query())
 
     def wait(self) -> None:

@@ -286,7 +286,7 @@ def clear(table: Tensor, addresses: Tensor, plans: Tensor, mode: int) -> None:
 
 
 def _takes_constants() -> bool:
-    """Whether what is compiled is launched with all arguments, constants too: not before Triton 3.3."""
+    """Return True if what is compiled is launched with all arguments, constants too: not before Triton 3.3."""
     try:
         return "*bound_args.values()" in inspect.getsource(triton.runtime.JITFunction.run)
     except (AttributeError, OSError):

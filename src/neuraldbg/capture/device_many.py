@@ -64,7 +64,7 @@ class Many:
             )
 
     def forget(self) -> None:
-        """What is kept says nothing of the step to come."""
+        """Forget what is kept: it says nothing of the step to come."""
         self._kept = None
 
     def _planned(self, tensors: Sequence[Tensor | None]) -> Batch:

@@ -42,7 +42,7 @@ class OnDevice:
         return [w.ref for w in self.members]
 
     def holds(self) -> bool:
-        """Whether the parameters still lie where and as they did."""
+        """Return True if the parameters still lie where and as they did."""
         return all(
             layout(w.ref) == was and w.ref.device == self._device and elsewhere.plain(w.ref)
             for w, was in zip(self.members, self._layouts, strict=True)
@@ -67,7 +67,7 @@ class OnDevice:
         self._weights.compare(self._tensors())
 
     def forget(self) -> None:
-        """What is kept says nothing of the step to come."""
+        """Forget what is kept: it says nothing of the step to come."""
         self._weights.forget()
 
 

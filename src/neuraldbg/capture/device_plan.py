@@ -43,7 +43,7 @@ def blocks(numel: int, cap: int) -> Blocks:
 
 
 def dense(x: Tensor) -> bool:
-    """Whether the elements of ``x`` fill one stretch of memory, each once, in any order of the axes."""
+    """Return True if the elements of ``x`` fill one stretch of memory, each once, in any order of the axes."""
     if x.is_contiguous():
         return not x.is_neg()
     expected = 1

@@ -142,7 +142,7 @@ def _difference(function: Any, base: Sequence[Any], place: int, direction: Tenso
 
 
 def _passed_through(gradient: Tensor, weight: Tensor) -> bool:
-    """Whether all of a gradient that is not zero is a fixed multiple of what came in."""
+    """Return True if all of a gradient that is not zero is a fixed multiple of what came in."""
     share = gradient / weight
     kept = share[share != 0]
     return bool(kept.numel() == 0 or (kept - kept.reshape(-1)[0]).abs().max() <= 1e-9 * kept.abs().max())

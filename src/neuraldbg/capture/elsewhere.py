@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 
 
 def lies(x: Tensor) -> bool:
-    """Whether to look at a value of ``x`` is to wait."""
+    """Return True if reading a value of ``x`` would wait for its device."""
     return not x.is_cpu
 
 
 def plain(x: Tensor) -> bool:
-    """Whether one launch can read ``x`` together with others as it lies: ordinary, dense, of a dtype that we read."""
+    """Return True if one launch can read ``x`` together with others as it lies: ordinary, dense, of a dtype that we
+    read.
+    """
     return type(x) in memory.ORDINARY and lies(x) and op.observable(x) and device_plan.dense(x)
 
 
@@ -43,7 +45,9 @@ def gradients(tensors: Sequence[Tensor]) -> tuple[list[Tensor | None], list[int]
 
 
 def _usual(grad: Tensor, tensor: Tensor) -> bool:
-    """Whether a gradient is what nearly all are. There are hundreds of them at each step, and this costs little."""
+    """Return True if a gradient is what nearly all are. There are hundreds of them at each step, and this costs
+    little.
+    """
     strided = type(grad) is Tensor and grad.layout is torch.strided
     alike = strided and grad.dtype is tensor.dtype and grad.is_contiguous() and not grad.is_neg()
     return alike and memory.covers(grad)

@@ -82,7 +82,9 @@ class Bench:
         yield from leaves({**{str(i): value for i, value in enumerate(self.args)}, **self.kwargs})
 
     def is_target(self, x: Tensor) -> bool:
-        """Whether an argument is what the loss compares with: a model that makes its own loss is given that too."""
+        """Return True if an argument is what the loss compares with: a model that makes its own loss is given that
+        too.
+        """
         known = [t.value for t in self.targets if t.value is not None and t.value.numel() == x.numel()]
         return x.numel() > 1 and any(bool((value.reshape(-1) == x.reshape(-1)).all()) for value in known)
 
@@ -187,7 +189,7 @@ def rebuilt(value: Any, put: Callable[[str, Tensor], Tensor], name: str = "", de
 
 
 def _named(kind: type) -> bool:
-    """Whether a class is a named tuple without methods of the program's."""
+    """Return True if a class is a named tuple without methods of the program's."""
     if type(class_member(kind, "_fields")) is not tuple:
         return False
     every = [member for base in bases(kind) if base is not tuple for member in members(base).values()]

@@ -117,8 +117,8 @@ class Governor:
         return False
 
     def spares(self, step: int) -> bool:
-        """Whether a step may be read without facts about the program, though there is no budget to keep: of the later
-        ones most are alike, and facts are learnt from a few of them together.
+        """Return True if a step may be read without facts about the program, though there is no budget to keep: of the
+        later ones most are alike, and facts are learnt from a few of them together.
         """
         if self.overhead is not None or step < _LEARNT:
             return False
@@ -167,7 +167,7 @@ class Usual:
         return abs(self._mean) * 1.01 + _FAR * self._spread if self._seen >= _KNOWN else math.inf
 
     def odd(self, value: float) -> bool:
-        """Whether a number is far above the usual or not finite; then it leaves the usual as it is."""
+        """Return True if a number is far above the usual or not finite; then it leaves the usual as it is."""
         if not math.isfinite(value):
             return True
         off = value - self._mean

@@ -193,7 +193,7 @@ class HasTally(Protocol):
 
     @property
     def tally(self) -> Tally:
-        """Where errors and time are counted."""
+        """Return where errors and time are counted."""
         ...
 
 

@@ -60,7 +60,7 @@ def chain(node: Node | None, layers: Marks) -> tuple[list[str], Node | None, boo
 
 
 def _owned(node: Node, layers: Marks) -> bool:
-    """Whether a product (or the addition of a bias) is a layer's, or has a parameter as its factor."""
+    """Return True if a product (or the addition of a bias) is a layer's, or has a parameter as its factor."""
     return layers.get(node) is not None or any(
         op_name(deep) == "accumulategrad" for p, _ in parents(node) for deep in (p, *(q for q, _ in parents(p)))
     )

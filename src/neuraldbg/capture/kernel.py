@@ -97,8 +97,9 @@ def set_hook(x: Tensor, hook: Callable[[Tensor], None]) -> None:
 
 
 def dense(x: Tensor) -> bool:
-    """Whether the elements of ``x`` fill its memory without holes or overlaps, in whatever order: then order aside,
-    one pass over the memory is a pass over the elements. What torch negates as it is read is not in memory as it is.
+    """Return True if the elements of ``x`` fill its memory without holes or overlaps, in whatever order: then order
+    aside, one pass over the memory is a pass over the elements. What torch negates as it is read is not in memory as it
+    is.
     """
     if x.is_contiguous():
         return not x.is_neg()

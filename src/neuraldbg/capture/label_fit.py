@@ -41,7 +41,7 @@ class Reservoir:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more is wanted."""
+        """Return True if nothing more is wanted."""
         return self.count >= SAMPLES
 
     def add(self, x: Array, y: Array) -> None:

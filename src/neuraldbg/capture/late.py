@@ -42,7 +42,7 @@ class Late:
         self._found: dict[str, float] | None = None
 
     def ready(self) -> bool:
-        """Whether all has arrived."""
+        """Return True if all has arrived."""
         return self._found is not None or all(sent.arrived() for _, sent in self._sent)
 
     def land(self, taken: Raw | None) -> dict[str, float]:

@@ -35,7 +35,9 @@ class Learning:
         self._refined = 0
 
     def reading(self, step: int) -> bool:
-        """Whether a step's graph and facts are read: the first steps of every optimizer, then at powers of two."""
+        """Return True if a step's graph and facts are read: the first steps of every optimizer, then at powers of
+        two.
+        """
         many = len(self.optimizers.streams) or 1
         many = min(many, _OPTIMIZERS)
         if step <= self._until or step < _FIRST_READINGS * many:

@@ -71,7 +71,8 @@ def grid(values: npt.NDArray[np.float32]) -> str:
 
 
 def _faint(values: npt.NDArray[np.float64]) -> bool:
-    """Whether undoing one division by 255 makes standardised values of these: (x / 255 - mean) / std, x from 0 to 1.
+    """Return True if undoing one division by 255 makes standardised values of these: (x / 255 - mean) / std, x from 0
+    to 1.
 
     The lowest value is -mean / std with or without the division, since x is 0 there.
     """

@@ -104,12 +104,12 @@ class Light:
 
     @property
     def entered(self) -> bool:
-        """Whether steps are taken."""
+        """Return True if steps are taken."""
         return self._native is not None and bool(self._native.entered)
 
     @property
     def stepping(self) -> bool:
-        """Whether a backward pass or a step that is taken is under way."""
+        """Return True if a backward pass or a step that is taken is under way."""
         return self._native is not None and bool(self._native.busy)
 
     def lends(self, *, within: bool) -> bool:
@@ -124,7 +124,7 @@ class Light:
         return int(self._native.waiting) if self._native is not None else 0
 
     def since(self) -> float:
-        """When the first step that waits ended, in seconds since the session began; infinite for none."""
+        """Return when the first step that waits ended, in seconds since the session began; infinite for none."""
         return float(self._lines[0, AT_S]) - self.pace.clock(0.0) if self.waiting else math.inf
 
     def hurry(self) -> None:
@@ -182,7 +182,7 @@ class Light:
         shared[MOST] = max(most, 1) if self.pace.delivery.batch > 1 else 1
 
     def _usual_loop(self) -> bool:
-        """Whether all is so that native code sees what Python would."""
+        """Return True if all is so that native code sees what Python would."""
         alone = len(self._optimizers.streams) == 1 and not self._optimizers.judging
         return alone and self._losses.plain and self._models.plain
 

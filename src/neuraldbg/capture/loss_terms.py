@@ -308,7 +308,7 @@ def _unexpanded(x: Tensor) -> list[int]:
 
 
 def _both_grew(shapes: list[list[int]]) -> bool:
-    """Whether the result (the last shape) is larger than both operands: (N, 1) against (N,) gives (N, N)."""
+    """Return True if the result (the last shape) is larger than both operands: (N, 1) against (N,) gives (N, N)."""
     if len(shapes) < 3:
         return False
     sizes = [int(torch.Size(shape).numel()) for shape in shapes]

@@ -112,7 +112,7 @@ class Losses:
 
     @property
     def differentiating(self) -> bool:
-        """Whether the thread that is followed runs a backward pass."""
+        """Return True if the thread that is followed runs a backward pass."""
         return self._inside
 
     def release(self) -> None:
@@ -164,7 +164,7 @@ class Losses:
 
     @guarded
     def _asks(self) -> bool:
-        """Whether the backward pass of another thread than was followed is followed."""
+        """Return True if the backward pass of another thread than was followed is followed."""
         owner = self.models.owner
         if owner.lends():
             return True
@@ -279,7 +279,9 @@ class Losses:
 
     @property
     def plain(self) -> bool:
-        """Whether a loss is what it says: the program scales none, and differentiates for nothing but its steps."""
+        """Return True if a loss is what it says: the program scales none, and differentiates for nothing but its
+        steps.
+        """
         return not (self._by_hand or self.scale_in_step or self.scale_of is not None) and self._clear_at < 0
 
     def resume(self, number: int, total: float) -> None:
@@ -378,7 +380,7 @@ def loss_of(kept: list[Kept], *, closure: bool) -> tuple[dict[str, float], Await
 
 
 def awaits(kept: list[Kept]) -> bool:
-    """Whether a loss of a step is on a device."""
+    """Return True if a loss of a step is on a device."""
     for value, _ in kept:  # noqa: SIM110 (at every light step: a generator would cost more than the rest)
         if type(value) is not float and is_a(value, Tensor) and elsewhere.lies(value):
             return True

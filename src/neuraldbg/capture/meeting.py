@@ -56,7 +56,7 @@ def meeting(bench: Bench, change: Callable[[str, Tensor], Tensor], j: int, n: in
 
 
 def confined(moved: Tensor, j: int, n: int) -> bool:
-    """Whether what moved lies in the part of sample j, along some axis whose size is n or a multiple of it.
+    """Return True if what moved lies in the part of sample j, along some axis whose size is n or a multiple of it.
 
     Of an axis that holds n samples of m positions each, the samples may be its outer or its inner part.
     """

@@ -132,7 +132,9 @@ def _told(variable: str) -> str:
 
 
 def _another(value: nn.Module, model: nn.Module) -> bool:
-    """Whether a module is a model of its own: no part of the other, no copy of it (an average, a frozen teacher)."""
+    """Return True if a module is a model of its own: no part of the other, no copy of it (an average, a frozen
+    teacher).
+    """
     if not has_parameters(value) or any(member is value for member in modules(model)):
         return False
     if any(member is model for member in modules(value)):

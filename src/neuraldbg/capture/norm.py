@@ -76,17 +76,17 @@ class Norm:
 
     @property
     def waits(self) -> bool:
-        """Whether gradients lie on other devices."""
+        """Return True if gradients lie on other devices."""
         return bool(self._devices)
 
     @property
     def stands(self) -> bool:
-        """Whether native code can read all of it by its plans."""
+        """Return True if native code can read all of it by its plans."""
         return native is not None and bool(self._gradients.tensors) and not self.outdated
 
     @property
     def plans(self) -> tuple[tuple[int, Refs], tuple[int, Refs]]:
-        """What native code reads: of a few gradients and of all, the address of the plan and the tensors."""
+        """Return what native code reads: of a few gradients and of all, the address of the plan and the tensors."""
         return self._few.plan, self._gradients.plan
 
     def awaited(self, scale: Tensor | float) -> Awaited | None:

@@ -149,7 +149,7 @@ class Optimizers:
 
     @property
     def stepping(self) -> bool:
-        """Whether the thread that is followed steps an optimizer."""
+        """Return True if the thread that is followed steps an optimizer."""
         return bool(self._running)
 
     def release(self) -> None:
@@ -171,7 +171,7 @@ class Optimizers:
 
     @guarded
     def _asks(self, opt: Optimizer) -> bool:
-        """Whether a step in another thread than was followed is followed."""
+        """Return True if a step in another thread than was followed is followed."""
         if self.owner.lends():
             return True
         ours = opt in self._by_opt or self.params.in_optimizer(opt)

@@ -185,7 +185,9 @@ class _Search:
         return all(self.owns(value, depth + 1) for value in cells(function))
 
     def _made(self, function: types.FunctionType) -> bool:
-        """Whether a function without a file was made for the package: methods of dataclasses and named tuples."""
+        """Return True if a function without a file was made for the package: methods of dataclasses and named
+        tuples.
+        """
         name = function.__globals__.get("__name__")
         of_package = type(name) is str and name.split(".", maxsplit=1)[0] in (self.package, "collections", "typing")
         named = type(name) is str and name.startswith("namedtuple_")
@@ -227,7 +229,7 @@ def _pybind(kind: type) -> bool:
 
 
 def _owns_builtin(value: Any) -> bool:
-    """Whether a built-in function is bound to nothing that has a state, as ``random.random`` is."""
+    """Return True if a built-in function is bound to nothing that has a state, as ``random.random`` is."""
     holder = getattr(value, "__self__", None)
     kind = type(holder)
     plain = holder is None or issubclass(kind, (type, types.ModuleType)) or kind_name(kind) == "PyCapsule"

@@ -124,7 +124,7 @@ class Owner:
 
     @property
     def tally(self) -> Tally:
-        """Where errors and time are counted."""
+        """Return where errors and time are counted."""
         return self.hooks.tally
 
     # -- the owner ----------------------------------------------------------------------------------------------

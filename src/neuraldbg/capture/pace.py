@@ -63,7 +63,7 @@ class Pace:
         return self._began + now
 
     def due(self, now: float) -> bool:
-        """Whether it is time to settle."""
+        """Return True if it is time to settle."""
         waiting = self.waiting
         norm = waiting[-1].norm
         odd = norm is not None and not norm < self.usual_norm  # so that NaN is odd

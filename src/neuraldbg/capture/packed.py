@@ -118,7 +118,7 @@ class Regions:
             self._booking.discard(thread)
 
     def hold(self, node: Node) -> bool:
-        """Whether a node may have been made in one. A node that has no number is taken to be."""
+        """Return True if a node may have been made in one. A node that has no number is taken to be."""
         if not (self._first or self._open or self._unsure):
             return False
         if self._unsure:

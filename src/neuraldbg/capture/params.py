@@ -245,7 +245,7 @@ class Params:
                     self.by_id[id(parameter)] = known
 
     def in_optimizer(self, opt: Optimizer) -> bool:
-        """Whether an optimizer holds a watched parameter."""
+        """Return True if an optimizer holds a watched parameter."""
         by_id = self.by_id
         for group in groups(opt):
             for tensor in sequence(item(group, "params")):  # mostly the first
@@ -254,7 +254,7 @@ class Params:
         return False
 
     def lie_in(self, opt: Optimizer) -> bool:
-        """Whether an optimizer that holds no watched parameter holds one that lies in the memory of one."""
+        """Return True if an optimizer that holds no watched parameter holds one that lies in the memory of one."""
         mine = {w.ref.data_ptr() for w in self.by_id.values() if plain(w.ref)}
         held = (t for group in groups(opt) for t in group_tensors(group))
         return any(t.data_ptr() in mine for t in held if plain(t))
@@ -292,7 +292,9 @@ class Params:
         self.table.binning.weights(watched)
 
     def _let_go(self, stepped: Stepped | None) -> None:
-        """What was kept for another step will not be compared: one that raised, or holds the step that begins now."""
+        """Drop what was kept for another step, which will not be compared: one that raised, or holds the step that
+        begins now.
+        """
         if self._open is not None and self._open is not stepped:
             self._open.forget()
         self._open = None
@@ -406,7 +408,7 @@ class Params:
             self._read_other_gradients(others, scale)
 
     def _sum_up(self, squares: float, bad: float, *, alone: bool) -> None:
-        """What one call has summed up is the norm, if it was the only one of the step."""
+        """Take what one call has summed up for the norm, if it was the only one of the step."""
         known = self._norm is None and alone
         self._norm = (math.nan if bad else math.sqrt(squares)) if known else math.inf
 

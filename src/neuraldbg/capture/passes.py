@@ -37,7 +37,7 @@ class Model:
 
     @property
     def gone(self) -> bool:
-        """Whether the program has let go of its root."""
+        """Return True if the program has let go of its root."""
         return self._root() is None
 
     def front(self, called: nn.Module) -> nn.Module:
@@ -53,7 +53,7 @@ class Model:
 
     @property
     def trained(self) -> bool:
-        """Whether a backward pass has ever reached it."""
+        """Return True if a backward pass has ever reached it."""
         return self.trained_in_train_mode or self.trained_in_eval_mode
 
 

@@ -137,7 +137,9 @@ class Patches:
                 self.put(utils, "nnmodule_has_hooks", lambda has: passed_through(wrap_has_hooks(has)))
 
     def hears_calls(self) -> bool:
-        """Whether what stands in for ``nn.Module.__call__`` is what is called: no other tool has put its own there."""
+        """Return True if what stands in for ``nn.Module.__call__`` is what is called: no other tool has put its own
+        there.
+        """
         return nn.Module.__dict__.get("__call__") is self._call
 
     def restore(self) -> None:

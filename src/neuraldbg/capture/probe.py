@@ -29,7 +29,7 @@ _tracing = torch._C._get_tracing_state  # noqa: SLF001
 
 
 def inert(hook: Any) -> bool:
-    """Whether a hook is what a copied model has in the place of ours."""
+    """Return True if a hook is what a copied model has in the place of ours."""
     return type(hook) is MethodType and type(hook.__self__) is contextlib.nullcontext
 
 
@@ -195,7 +195,7 @@ class Probe:
 
     @property
     def tally(self) -> Tally:
-        """Where errors and time are counted."""
+        """Return where errors and time are counted."""
         return self.owner.tally
 
     @guarded

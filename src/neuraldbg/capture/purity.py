@@ -285,7 +285,7 @@ def _settings(value: Any, code: types.CodeType, then: list[dis.Instruction]) -> 
 
 
 def _holds(value: Any) -> bool:
-    """Whether something of a trusted package is of a kind that can change."""
+    """Return True if something of a trusted package is of a kind that can change."""
     if is_a(value, types.ModuleType):
         return False
     if is_a(value, torch.nn.Module):

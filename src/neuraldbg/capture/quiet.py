@@ -127,8 +127,8 @@ def _of_hook(frames: list[Any], output: Any) -> tuple[Callable[[Any], bool], lis
 
 
 def _of_ours(guard: Any, output: Any) -> bool:
-    """Whether a condition is on what stands in for ``Module.__call__``, or on built-ins and torch's functions that only
-    our hooks use, or torch to call them.
+    """Return True if a condition is on what stands in for ``Module.__call__``, or on built-ins and torch's functions
+    that only our hooks use, or torch to call them.
     """
     name, stack = guard.name, guard.user_stack
     if (found := _OF_CLASS.fullmatch(name)) is not None:
@@ -139,7 +139,9 @@ def _of_ours(guard: Any, output: Any) -> bool:
 
 
 def _is_module(expression: str, output: Any) -> bool:
-    """Whether an expression of Dynamo's stands for ``nn.Module``, while what we have put there is its ``__call__``."""
+    """Return True if an expression of Dynamo's stands for ``nn.Module``, while what we have put there is its
+    ``__call__``.
+    """
     if not stands_in(vars(nn.Module)["__call__"]):
         return False
     with swallowing():  # of another torch, which calls things by other names

@@ -83,12 +83,12 @@ class Reader:
 
     @property
     def tally(self) -> Tally:
-        """Where errors and time are counted."""
+        """Return where errors and time are counted."""
         return self.scene.tally
 
     @property
     def doing(self) -> str:
-        """What an error of this reader ends, after the module that holds it: "reading optimizer state"."""
+        """Return what an error of this reader ends, after the module that holds it: "reading optimizer state"."""
         return f"reading {type(self).__module__.rpartition('.')[2].replace('_', ' ')}"
 
     def seen(self, act: Callable[..., T], *args: Any) -> T | None:

@@ -51,7 +51,7 @@ class Scene:
 
     @property
     def tally(self) -> Tally:
-        """Where errors and time are counted."""
+        """Return where errors and time are counted."""
         return self.hooks.tally
 
     @property

@@ -70,7 +70,7 @@ class Stepped:
         return not (self.others or self.devices or self.lookups or self._without) and self._all_had
 
     def forget(self) -> None:
-        """What is kept of the weights says nothing of the step to come."""
+        """Forget what is kept of the weights: it says nothing of the step to come."""
         self.samples.forget()
         for each in self.devices:
             each.forget()

@@ -36,13 +36,15 @@ class Stretches:
         """Whether compiled graphs had to be made anew."""
 
     def full(self, step: int, *, plain: bool) -> bool:
-        """Whether a step is read with its facts. ``plain`` if the program steps one optimizer, without closures."""
+        """Return True if a step is read with its facts. ``plain`` if the program steps one optimizer, without
+        closures.
+        """
         governor = self.governor
         decided = governor.decide() and not (governor.spares(step) and plain and self._can_see(step))
         return decided or self.learning.reading(step)
 
     def _can_see(self, step: int) -> bool:
-        """Whether the sites of light steps can be read from a step on."""
+        """Return True if the sites of light steps can be read from a step on."""
         streams, table = self.scene.optimizers.streams, self.scene.hooks.table
         if len(streams) != 1 or (self.scene.settings.histograms and table.binning.until(step) <= step):
             return False

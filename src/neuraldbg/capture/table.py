@@ -137,7 +137,7 @@ class Table:
 
     @property
     def here(self) -> bool:
-        """Whether nothing of it is on another device."""
+        """Return True if nothing of it is on another device."""
         return not (self._elsewhere or self._wanted or self._scalings)
 
     def blank(self) -> npt.NDArray[np.float64]:

@@ -75,7 +75,7 @@ class Graph:
 
     @property
     def opened(self) -> bool:
-        """Whether a watched model is being called."""
+        """Return True if a watched model is being called."""
         return bool(self.samples)
 
     def rest(self, *, resting: bool) -> None:
@@ -234,9 +234,10 @@ def _clear_names(scope: dict[str, Any]) -> None:
 
 @_constant
 def _neuraldbg_keeps(handle: int) -> bool:
-    """Whether samples of what is being traced can be kept until the watched model returns: its call is part of what is
-    traced, or what is traced is its ``forward``. Not in the body of an operator, as activation checkpointing makes one,
-    nor in a part of a model that is compiled by itself: what is kept there would be a condition of all other parts.
+    """Return True if samples of what is being traced can be kept until the watched model returns: its call is part of
+    what is traced, or what is traced is its ``forward``. Not in the body of an operator, as activation checkpointing
+    makes one, nor in a part of a model that is compiled by itself: what is kept there would be a condition of all other
+    parts.
     """
     try:
         traced = _traced()
@@ -258,7 +259,7 @@ def _neuraldbg_quieten(handle: int) -> None:
 
 
 def _watched(module: Any, handle: int) -> bool:
-    """Whether a module is a watched model of a graph."""
+    """Return True if a module is a watched model of a graph."""
     hooks = own(module).get("_forward_pre_hooks") if is_a(module, nn.Module) else None
     return any(type(hook) is Edge and hook.handle == handle for _, hook in items(hooks))
 

@@ -99,7 +99,7 @@ def _check_class(kind: type, seen: set[Any]) -> None:
 
 
 def _shadows(kind: type, name: str) -> bool:
-    """Whether an attribute of a module stands in the place of a method of its class."""
+    """Return True if an attribute of a module stands in the place of a method of its class."""
     return type(class_member(kind, name)) is types.FunctionType
 
 
@@ -109,5 +109,5 @@ def _hooks(module: nn.Module) -> Iterator[Any]:
 
 
 def _ours(hook: Any) -> bool:
-    """Whether a hook is ours, or what a copy of a model has in the place of ours."""
+    """Return True if a hook is ours, or what a copy of a model has in the place of ours."""
     return package_of(type(hook)) == "neuraldbg" or inert(hook)

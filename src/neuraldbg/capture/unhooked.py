@@ -66,7 +66,7 @@ class Unhooked:
 
     @property
     def tally(self) -> Tally:
-        """Where errors and time are counted."""
+        """Return where errors and time are counted."""
         return self.scene.tally
 
     # -- steps by hand ------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class Unhooked:
         return values if scene.idle or self._has_optimizer() else []
 
     def _has_optimizer(self) -> bool:
-        """Whether an optimizer of torch holds what is watched, though it may not have stepped yet."""
+        """Return True if an optimizer of torch holds what is watched, though it may not have stepped yet."""
         scene = self.scene
         if not scene.optimizers.streams and self._by_hand is None:
             self._by_hand = not any(scene.params.in_optimizer(opt) for opt in made())

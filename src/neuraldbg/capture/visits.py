@@ -83,7 +83,7 @@ class Visits(Reader, ABC):
         self._remove()
 
     def listens(self) -> bool:
-        """Whether a call is one to look at: of the thread that trains, outside of compiling and tracing."""
+        """Return True if a call is one to look at: of the thread that trains, outside of compiling and tracing."""
         if torch.compiler.is_compiling() or not self._handles:
             return False
         return _tracing() is None and self.scene.hooks.here()

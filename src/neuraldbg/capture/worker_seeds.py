@@ -72,7 +72,9 @@ def _parts(dataset: Any) -> Iterator[Any]:
 
 
 def _constant_seed(init: FunctionType) -> bool:
-    """Whether a function for each worker seeds, and looks neither at the number of its worker nor at its seed."""
+    """Return True if a function for each worker seeds, and looks neither at the number of its worker nor at its
+    seed.
+    """
     names, code = _names([init.__code__]), init.__code__
     argument = code.co_varnames[0] if code.co_argcount else None
     looks = any(step.argval == argument for step in dis.get_instructions(code) if step.opname.startswith("LOAD_"))
@@ -99,7 +101,9 @@ def _codes(part: Any) -> list[CodeType]:
 
 
 def _renewed(part: Any, name: str) -> bool:
-    """Whether any method but the constructor puts another generator in its place, or asks which worker it is in."""
+    """Return True if any method but the constructor puts another generator in its place, or asks which
+    worker it is in.
+    """
     methods = {n: m for kind in bases(type(part)) for n, m in members(kind).items() if is_a(m, FunctionType)}
     for called, method in methods.items():
         if called == "__init__":

@@ -73,7 +73,7 @@ class Beside:
 
     @property
     def problem(self) -> str | None:
-        """Why there is no dashboard any more; None while there is one, or when it has told that itself."""
+        """Return why there is no dashboard any more; None while there is one, or when it has told that itself."""
         status = self._process.poll()
         if status is None or status == _TOLD:
             return None

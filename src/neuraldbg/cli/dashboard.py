@@ -113,5 +113,5 @@ def made(
 
 
 def _has_screen() -> bool:
-    """Whether a browser would have a window: one in the terminal would take that away."""
+    """Return True if a browser would have a window: one in the terminal would take that away."""
     return sys.platform in {"darwin", "win32"} or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

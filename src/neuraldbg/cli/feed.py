@@ -349,7 +349,7 @@ class RunFeed:
 
 
 def _begun(moment: Moment) -> bool:
-    """Whether there is anything to judge."""
+    """Return True if there is anything to judge."""
     return moment.record.info != RunInfo() or moment.record.steps > 0
 
 

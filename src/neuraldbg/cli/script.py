@@ -48,7 +48,7 @@ class Program:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """What the program is called with, the way the user wrote it."""
+        """Return what the program is called with, the way the user wrote it."""
         return (self.target, *self.args)
 
 

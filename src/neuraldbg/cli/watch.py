@@ -35,7 +35,7 @@ class Session(Protocol):
 
     @property
     def problem(self) -> str | None:
-        """Why it, or a part of it, could not be written."""
+        """Return why it, or a part of it, could not be written."""
 
     @property
     def remark(self) -> str | None:

@@ -115,6 +115,8 @@ def _judge(comparison: Comparison, found: Findings, matching: Matching) -> Compa
 
 
 def _read_in_full(run: RunRecord) -> bool:
-    """Whether every step was read, so that a thinned row holds all of its steps; a record that does not say was."""
+    """Return True if every step was read, so that a thinned row holds all of its steps; a record that
+    does not say was.
+    """
     cost = run.info.coverage.get("cost") or {}
     return not cost.get("light_steps")

@@ -156,7 +156,7 @@ class Findings:
         return (most, *off[most][1:]) if off[most][0] > 0 else ("zeros", *off["zeros"][1:])
 
     def _outputs(self, step: int) -> bool:
-        """Whether any layer's output was compared at a step."""
+        """Return True if any layer's output was compared at a step."""
         g = np.flatnonzero((self.time.steps <= step) & (step < self.time.steps + self.time.width))
         at = [p for p, pair in enumerate(self.pairs) if pair.one.kind == "activation"]
         return bool(len(g)) and not bool(np.isnan(self.measured.relative[int(g[0]), at]).all())
@@ -191,7 +191,7 @@ class Findings:
         return f"{said}: what differs later may follow from that alone"
 
     def _noise(self, g: int, p: int) -> str:
-        """Why an update differs whose gradient is zero but for rounding."""
+        """Return why an update differs whose gradient is zero but for rounding."""
         site = self.pairs[p].one
         for q, pair in enumerate(self.pairs):
             own = (pair.one.kind, pair.one.module, pair.one.name) == ("param_grad", site.module, site.name)
@@ -203,7 +203,7 @@ class Findings:
         return ""
 
     def _computed(self, pair: SitePair) -> str:
-        """Why an output differs although what came before it does not."""
+        """Return why an output differs although what came before it does not."""
         layers = [
             run.layout.by_path.get(site.module) for run, site in zip(self.runs, (pair.one, pair.other), strict=True)
         ]

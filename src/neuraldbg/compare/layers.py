@@ -81,7 +81,9 @@ def _leaves(layout: Layout) -> list[Layer]:
 
 
 def _signatures(run: RunRecord) -> dict[str, Hashable]:
-    """What a layer is, apart from its name: type, settings, parameters with their sizes as far as they were read."""
+    """Return what a layer is, apart from its name: type, settings, parameters with their sizes as far as they were
+    read.
+    """
     sizes: dict[str, list[tuple[str, int]]] = {}
     read = np.flatnonzero(run.history.read)
     rows = run.layout.rows("param")
@@ -169,7 +171,7 @@ def _alignments(weight: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
 
 
 def _in_order(layouts: tuple[Layout, Layout], pairs: Mapping[str, str], path: str) -> bool:
-    """Whether the layers around a path in the one run are around the same path in the other."""
+    """Return True if the layers around a path in the one run are around the same path in the other."""
     depth = layouts[0].depth, layouts[1].depth
     return all((depth[0][x] < depth[0][path]) == (depth[1][y] < depth[1][path]) for x, y in pairs.items())
 

@@ -77,7 +77,7 @@ def differences(runs: tuple[RunRecord, RunRecord], layers: Matching, *, whole: b
 
 
 def _compiled(run: RunRecord) -> bool | None:
-    """Whether outputs were read inside a compiled graph, which does not tell their dtype; None if none was read.
+    """Return True if outputs were read inside a compiled graph, which does not tell their dtype; None if none was read.
 
     A layer that was never called has no dtype either.
     """
@@ -112,7 +112,7 @@ def _scalars(runs: tuple[RunRecord, RunRecord]) -> Iterator[Setting]:
 
 
 def _lone_scalar(runs: tuple[RunRecord, RunRecord], name: str, title: str) -> Iterator[Setting]:
-    """What only one of the runs does at all."""
+    """Return what only one of the runs does at all."""
     series = [run.scalar(name) for run in runs]
     if len(series[0]) != 0 and len(series[1]) != 0:
         return
@@ -156,7 +156,9 @@ def _of(run: RunRecord, value: dict[str, Any]) -> str:
 
 
 def _as_of(course: dict[int, Any], step: int) -> Any:
-    """What was last said up to a step; what is said first holds from the start, since some facts are learnt late."""
+    """Return what was last said up to a step; what is said first holds from the start, since some facts are learnt
+    late.
+    """
     if not course:
         return ABSENT
     before = [at for at in course if at <= step]

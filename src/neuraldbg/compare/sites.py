@@ -44,8 +44,8 @@ class SitePair:
 
     @property
     def apart(self) -> bool:
-        """Whether samples of a large tensor are of other places in the two runs: compiled graphs, whose sites have no
-        dtype, thin tensors out along their axes; elsewhere samples are blocks.
+        """Return True if samples of a large tensor are of other places in the two runs: compiled graphs, whose sites
+        have no dtype, thin tensors out along their axes; elsewhere samples are blocks.
         """
         return self.one.kind in ("activation", "output_grad") and (self.one.dtype == "") != (self.other.dtype == "")
 

@@ -145,7 +145,7 @@ class ActivationScale(Synced):
         )
 
     def _profile(self, std: Floats) -> tuple[str | None, int, dict[str, Any]]:
-        """How the profile is wrong, from which layer on, and its numbers."""
+        """Return how the profile is wrong, from which layer on, and its numbers."""
         t = self.thresholds
         first = float(std[0])
         details: dict[str, Any] = {"first_std": first, "last_std": float(std[-1]), "layers": len(std)}

@@ -89,7 +89,7 @@ class Ahead:
 
 
 def steps_before(found: npt.NDArray[np.bool_]) -> int:
-    """How many steps come before the first in which something was found: shape (steps, places)."""
+    """Return how many steps come before the first in which something was found: shape (steps, places)."""
     return int(found.any(axis=1).argmax()) if found.any() else len(found)
 
 

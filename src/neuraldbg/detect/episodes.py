@@ -77,7 +77,7 @@ class Episodes:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is bad or was so in the last observation: then calm observations may be left out."""
+        """Return True if nothing is bad or was so in the last observation: then calm observations may be left out."""
         return not self._busy
 
     def resize(self, places: Sequence[Place]) -> None:

@@ -159,7 +159,7 @@ class ExplodingGradients:
         return self._episodes.ongoing()
 
     def _calm(self, stream: int, norms: Floats, peak: float) -> bool:
-        """Whether nothing can be bad, seen from the largest norms alone; if so, the step is learnt from."""
+        """Return True if nothing can be bad, seen from the largest norms alone; if so, the step is learnt from."""
         top = float(norms.max())
         # NaN, where a layer was not seen, compares as false.
         if not (norms.min() > 0.0 and top <= self.thresholds.above_peak * peak):

@@ -79,7 +79,7 @@ class _Stream:
 
     @property
     def settled(self) -> bool:
-        """Whether its norms are judged, and no spike is there."""
+        """Return True if its norms are judged, and no spike is there."""
         return not (math.isnan(self.start) or self.episode.run or self.episode.active)
 
 

@@ -147,7 +147,7 @@ class LossDivergence:
         )
 
     def _bar(self, stream: _Stream) -> float:
-        """How far above the best level is too far."""
+        """Return how far above the best level is too far."""
         t, start = self.thresholds, stream.progress.start
         made = start - stream.best
         if made > max(0.1 * abs(start), 3.0 * stream.progress.noise):

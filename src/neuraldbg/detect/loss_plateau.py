@@ -159,7 +159,7 @@ class LossPlateau:
         return [event for stream in self._streams.values() for event in stream.episode.ongoing()]
 
     def _judge(self, stream: _Stream, progress: Progress) -> tuple[bool, int]:
-        """Whether the later half of the run is flat, and since when."""
+        """Return True if the later half of the run is flat, and since when."""
         t = self.thresholds
         share = stream.negative / stream.count
         half = len(stream.means) // 2

@@ -176,7 +176,7 @@ class LossSpike:
         return events
 
     def _log_high(self, window: Window, loss: float) -> bool:
-        """Whether a loss is high in logarithms too; quartiles of logarithms are logarithms of quartiles."""
+        """Return True if a loss is high in logarithms too; quartiles of logarithms are logarithms of quartiles."""
         if window.low <= 0:
             return True
         sigma = math.log(window.quantile(0.75) / window.quantile(0.25)) / IQR_OF_SIGMA

@@ -53,7 +53,7 @@ def depth_of(layout: Layout, site: Site) -> int:
 
 
 def is_matrix(layout: Layout, site: Site) -> bool:
-    """Whether a parameter is a weight matrix (or kernel), as opposed to a bias or the gain of a norm."""
+    """Return True if a parameter is a weight matrix (or kernel), as opposed to a bias or the gain of a norm."""
     layer = layout.by_path.get(site.module)
     if layer is not None and any(part in layer.type for part in NOT_MATRICES):
         return False
@@ -61,7 +61,7 @@ def is_matrix(layout: Layout, site: Site) -> bool:
 
 
 def is_embedding(layout: Layout, site: Site) -> bool:
-    """Whether a parameter is a lookup table, of which one step touches only some rows."""
+    """Return True if a parameter is a lookup table, of which one step touches only some rows."""
     layer = layout.by_path.get(site.module)
     return layer is not None and "Embedding" in layer.type
 
@@ -160,7 +160,7 @@ class GradLayers(Synced):
         return self._largest(block.take(self._rms) * np.sqrt(block.take(self._total)))
 
     def nonfinite(self, step: Step) -> npt.NDArray[np.bool_]:
-        """Whether a layer's gradients hold NaN or Inf, shape (layers,)."""
+        """Return True if a layer's gradients hold NaN or Inf, shape (layers,)."""
         return self._largest(step.table.take(self._rms + (NONFINITE - RMS))) > 0
 
     def _largest(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -63,7 +63,7 @@ class Progress:
         return SIGMA_OF_DIFF * self.diff
 
     def learned(self, share: float = 0.1) -> bool:
-        """Whether the loss fell by a share of its start and clearly beyond its noise, and has stayed down."""
+        """Return True if the loss fell by a share of its start and clearly beyond its noise, and has stayed down."""
         fall = self.start - self.best
         return fall > max(share * abs(self.start), 3.0 * self.noise) and self.level - self.best < 0.3 * fall
 

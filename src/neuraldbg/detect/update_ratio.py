@@ -192,7 +192,7 @@ class UpdateRatio:
 
     @staticmethod
     def _merged(over: list[Event], high: list[Event]) -> list[Event]:
-        """Where a matrix is both, the one that overwrites tells it."""
+        """Let the one that overwrites tell it where a matrix is both."""
         told = {event.site for event in over}
         return over + [event for event in high if event.site not in told]
 

@@ -139,7 +139,7 @@ class Watch:
 
     @property
     def dropped(self) -> Mapping[str, int]:
-        """How many events of each kind were let go to keep within bounds; the first of a kind never is."""
+        """Return how many events of each kind were let go to keep within bounds; the first of a kind never is."""
         return dict(self._dropped)
 
     def _keep(self, event: Event) -> None:

@@ -93,7 +93,7 @@ def _symptoms(case: Case) -> tuple[str, ...]:
 
 
 def _about(case: Case) -> dict[str, Any]:
-    """What was run, and what watching it cost: the tool's time over that of the training without it."""
+    """Return what was run, and what watching it cost: the tool's time over that of the training without it."""
     run, info = case.run, case.run.info
     return {
         "script": info.script,
@@ -130,7 +130,7 @@ def _overhead(case: Case) -> float | None:
 
 
 def _blind_spots(case: Case) -> list[Unjudged]:
-    """What could not be seen in this run, and which causes that leaves open."""
+    """Return what could not be seen in this run, and which causes that leaves open."""
     found = [Unjudged(gap.what, f"{gap.reason}; the result may be incomplete") for gap in verdict.gaps(case)]
     if not len(case.history):
         return [*found, Unjudged("every cause", "no optimizer step was recorded")]

@@ -53,7 +53,7 @@ class InputStats:
 
     @property
     def integer(self) -> bool:
-        """Whether it holds ids rather than measurements."""
+        """Return True if it holds ids rather than measurements."""
         return self.dtype.removeprefix("torch.").startswith(("int", "uint", "bool", "long"))
 
 
@@ -73,7 +73,7 @@ class Case:
 
     @cached_property
     def alone(self) -> bool:
-        """Whether no other optimizer steps between the first and the last step of this one.
+        """Return True if no other optimizer steps between the first and the last step of this one.
 
         A teacher that is trained before its student, or the next fold, is another training; a critic is not.
         """
@@ -98,22 +98,22 @@ class Case:
 
     @property
     def learned(self) -> bool:
-        """Whether the main loss fell for good, and below the level of a constant guess where that is known."""
+        """Return True if the main loss fell for good, and below the level of a constant guess where that is known."""
         return self.loss.learned and not at_guess(self)
 
     @cached_property
     def scaled(self) -> bool:
-        """Whether a gradient scaler was at work."""
+        """Return True if a gradient scaler was at work."""
         return bool(len(self.run.scalar("loss_scale"))) or bool((self.run.fact("precision") or {}).get("scaler"))
 
     @cached_property
     def origin(self) -> Origin | None:
-        """Where the first NaN or infinity stood; None for a run that stayed finite."""
+        """Return where the first NaN or infinity stood; None for a run that stayed finite."""
         return find_origin(self.run, scaled=self.scaled)
 
     @cached_property
     def trouble(self) -> Trouble:
-        """What went wrong, as a person would see it."""
+        """Return what went wrong, as a person would see it."""
         return find_trouble(self)
 
     @cached_property
@@ -160,34 +160,38 @@ class Case:
         return history.read | ((before >= 0) & (history.steps < end[np.maximum(before, 0)]))
 
     def steps_read(self, stream: int | None = None) -> int:
-        """How many recorded steps of an optimizer, or of all, had their sites read; the others were light."""
+        """Return how many recorded steps of an optimizer, or of all, had their sites read; the others were light."""
         rows = self._read & self._told
         return int((rows if stream is None else rows & (self.history.stream == stream)).sum())
 
     @property
     def steps_known(self) -> int:
-        """How many steps were recorded, light ones too; those that were folded count as one."""
+        """Return how many steps were recorded, light ones too; those that were folded count as one."""
         return int(self._told.sum())
 
     @cached_property
     def skips(self) -> bool:
-        """Whether the sites of some steps were not read, to keep the cost low."""
+        """Return True if the sites of some steps were not read, to keep the cost low."""
         return bool((self._told & ~self._read).any())
 
     def was_read(self, step: int) -> bool:
-        """Whether the sites were read in a step."""
+        """Return True if the sites were read in a step."""
         history = self.history
         hit = np.flatnonzero((history.steps <= step) & (step < history.steps + history.width))
         return bool(self._read[hit].any())
 
     @cached_property
     def throughout(self) -> str:
-        """What "always" is for what sites tell: "in all 200 steps", or "in all 48 steps that were read, of 200"."""
+        """Return what "always" is for what sites tell: "in all 200 steps", or "in all 48 steps that
+        were read, of 200".
+        """
         steps = self.run.steps or len(self.history)
         return f"in all {self.steps_read()} steps that were read, of {steps}" if self.skips else f"in all {steps} steps"
 
     def rank(self, series: Series) -> npt.NDArray[np.int64]:
-        """Which step of its optimizers (0, 1, ...) each value of a series is: light steps count, though unread."""
+        """Return which step of its optimizers (0, 1, ...) each value of a series is: light steps
+        count, though unread.
+        """
         found: npt.NDArray[np.int64] = np.searchsorted(self._own(series), series.steps)
         return found
 
@@ -226,7 +230,7 @@ class Case:
 
     @cached_property
     def blind(self) -> bool:
-        """Whether the step at which things went wrong is one whose sites were not read."""
+        """Return True if the step at which things went wrong is one whose sites were not read."""
         return self.onset is not None and self.trouble.broke and not self.was_read(self.onset)
 
     # --- the program ---------------------------------------------------------------------------------------------
@@ -250,7 +254,7 @@ class Case:
 
     @property
     def adaptive(self) -> bool:
-        """Whether its step does not depend on the gradient's scale."""
+        """Return True if its step does not depend on the gradient's scale."""
         return any(word.lower() in self.optimizer_name.lower() for word in ADAPTIVE)
 
     @property
@@ -303,7 +307,7 @@ class Case:
         return tuple(sorted(self.layout.layers, key=lambda layer: self.depth(layer.path)))
 
     def follows(self, path: str, types: tuple[str, ...]) -> bool:
-        """Whether a layer is of one of these activation types, or a functional call of that name follows it."""
+        """Return True if a layer is of one of these activation types, or a functional call of that name follows it."""
         layer = self.layout.by_path.get(path)
         if layer is not None and layer.type in types:
             return True
@@ -377,19 +381,19 @@ class Case:
 
     @cached_property
     def sound_init(self) -> bool | None:
-        """Whether the weights began at a usual scale; None if that cannot be told."""
+        """Return True if the weights began at a usual scale; None if that cannot be told."""
         known = [w.gain for w in self.weights if w.gain > 0]
         return bool(0.2 <= float(np.median(known)) <= 3.0) if known else None
 
     @cached_property
     def has_norms(self) -> bool:
-        """Whether normalisation layers stand at least behind every third weight matrix."""
+        """Return True if normalisation layers stand at least behind every third weight matrix."""
         norms = sum(profiles.is_norm(layer) for layer in self.layout.layers)
         return norms > 0 and norms * 3 >= len(self.weights)
 
 
 def is_symptom(event: Event) -> bool:
-    """Whether an event shows something wrong: its detector is sure, and it is not how a converged run looks."""
+    """Return True if an event shows something wrong: its detector is sure, and it is not how a converged run looks."""
     return event.confidence >= SURE and not event.details.get("after_learning")
 
 

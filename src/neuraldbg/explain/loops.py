@@ -56,7 +56,7 @@ def rise(case: Case, onset: int | None) -> str:
 
 
 def completed(case: Case) -> bool:
-    """Whether the program ran to its own end: what it did not do, it would never have done."""
+    """Return True if the program ran to its own end: what it did not do, it would never have done."""
     return case.run.info.outcome.kind == "completed"
 
 
@@ -103,6 +103,6 @@ def optimizer_of(case: Case, stream: int) -> dict[str, Any]:
 
 
 def stateful(about: dict[str, Any]) -> bool:
-    """Whether an optimizer, by its OPTIMIZER fact, remembers anything between steps."""
+    """Return True if an optimizer, by its OPTIMIZER fact, remembers anything between steps."""
     adaptive = any(word.lower() in str(about.get("type")).lower() for word in ADAPTIVE)
     return adaptive or any(float(group.get("momentum") or 0.0) > 0 for group in about.get("groups") or ())

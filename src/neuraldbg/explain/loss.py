@@ -124,12 +124,12 @@ class LossSummary:
 
     @property
     def ends_nonfinite(self) -> bool:
-        """Whether the loss was NaN or infinite when the run ended."""
+        """Return True if the loss was NaN or infinite when the run ended."""
         return bool(len(self.series)) and not np.isfinite(self.series.values[-1])
 
     @cached_property
     def falling(self) -> bool:
-        """Whether the last third lies below the first third by more than three standard errors."""
+        """Return True if the last third lies below the first third by more than three standard errors."""
         y = self._y
         if len(y) < FEW:
             return False
@@ -139,7 +139,7 @@ class LossSummary:
 
     @cached_property
     def still_falling(self) -> bool:
-        """Whether the last quarter lies below the quarter before it by more than three standard errors."""
+        """Return True if the last quarter lies below the quarter before it by more than three standard errors."""
         y, quarter = self._y, len(self._y) // 4
         if quarter < 3:
             return True
@@ -149,7 +149,7 @@ class LossSummary:
 
     @property
     def relative(self) -> float:
-        """How much of the initial loss is gone at the end: 0.4 is a fall by 40%, negative is a rise."""
+        """Return how much of the initial loss is gone at the end: 0.4 is a fall by 40%, negative is a rise."""
         scale = abs(self.initial)
         return (self.initial - self.last) / scale if scale else 0.0
 
@@ -161,7 +161,7 @@ class LossSummary:
 
     @property
     def learned(self) -> bool:
-        """Whether it fell for good: more than noise, and by a share that is worth something."""
+        """Return True if it fell for good: more than noise, and by a share that is worth something."""
         if self.ends_nonfinite or self.diverged or len(self) < FEW:
             return False
         drop = self.initial - self.last
@@ -169,7 +169,9 @@ class LossSummary:
 
     @cached_property
     def fell_at_once(self) -> bool:
-        """Whether it fell within the first steps and stayed down: more than four standard errors, and a tenth."""
+        """Return True if it fell within the first steps and stayed down: more than four standard
+        errors, and a tenth.
+        """
         y = self._y
         if len(y) < ENOUGH:
             return False
@@ -180,7 +182,7 @@ class LossSummary:
 
     @cached_property
     def diverged(self) -> bool:
-        """Whether it ended far above where it began, or lost more than half of what it had learnt."""
+        """Return True if it ended far above where it began, or lost more than half of what it had learnt."""
         y = self._y
         if len(y) < 2 or not np.isfinite(self.initial):
             return False
@@ -225,12 +227,14 @@ class LossSummary:
 
     @property
     def rose(self) -> bool:
-        """Whether it was ever clearly above its first value: large steps overshoot before they do anything else."""
+        """Return True if it was ever clearly above its first value: large steps overshoot before they
+        do anything else.
+        """
         return bool(self.peak > self.initial + max(5 * self.noise, 0.1 * abs(self.initial)))
 
     @property
     def stuck(self) -> bool:
-        """Whether it never fell by more than noise in enough steps."""
+        """Return True if it never fell by more than noise in enough steps."""
         if len(self._y) < ENOUGH or self.diverged or self.ends_nonfinite or not self.alone:
             return False
         best_gain = self.initial - self.best
@@ -240,7 +244,7 @@ class LossSummary:
 
     @property
     def slow(self) -> bool:
-        """Whether it falls, but by so little that the run goes nowhere."""
+        """Return True if it falls, but by so little that the run goes nowhere."""
         return (
             self.alone
             and len(self._y) >= ENOUGH

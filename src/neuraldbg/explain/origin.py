@@ -37,7 +37,7 @@ class Origin:
         return self.sites[0] if self.sites else None
 
     def has(self, *kinds: str) -> bool:
-        """Whether a site of one of these kinds became non-finite in that step."""
+        """Return True if a site of one of these kinds became non-finite in that step."""
         return any(site.kind in kinds for site in self.sites)
 
 
@@ -85,7 +85,7 @@ def find_origin(run: RunRecord, *, scaled: bool) -> Origin | None:
 
 
 def _was_read(history: History, row: int) -> bool:
-    """Whether sites were read in the step of a row; true where none ever was."""
+    """Return True if sites were read in the step of a row; true where none ever was."""
     step, read = history.steps[row], history.read
     there = (history.steps[read] <= step) & (step < (history.steps + history.width)[read])
     return bool(there.any()) or not read.any()

@@ -82,7 +82,7 @@ class Profile:
 
 
 def is_norm(layer: Layer) -> bool:
-    """Whether a layer normalises what it is given."""
+    """Return True if a layer normalises what it is given."""
     return any(word in layer.type for word in NORM_WORDS)
 
 

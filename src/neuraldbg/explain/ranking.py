@@ -45,7 +45,7 @@ class Weighed:
 
     @property
     def tier(self) -> Tier:
-        """How directly this run shows the cause; it decides who explains whom."""
+        """Return how directly this run shows the cause; it decides who explains whom."""
         return self.cause.tier if self.finding.tier is None else self.finding.tier
 
     @property
@@ -88,7 +88,7 @@ def rank(case: Case, findings: Iterable[tuple[Cause, Finding]]) -> tuple[Hypothe
 
 
 def ends_so(case: Case, explains: Collection[str]) -> bool:
-    """Whether a cause of these events can end a run as this one ended; true of every run that did not break."""
+    """Return True if a cause of these events can end a run as this one ended; true of every run that did not break."""
     if not case.trouble.broke:
         return True
     ends = NONFINITE if case.trouble.kind == "nonfinite" else NONFINITE | {"loss_divergence"}
@@ -141,7 +141,9 @@ def _at_onset(case: Case, higher: Weighed) -> bool:
 
 
 def _no_later(higher: Weighed, lower: Weighed) -> bool:
-    """Whether the higher cause was at work no later than the lower one; unknown times do not speak against it."""
+    """Return True if the higher cause was at work no later than the lower one; unknown times do not
+    speak against it.
+    """
     if higher.finding.step is None or lower.finding.step is None:
         return True
     return higher.finding.step <= lower.finding.step + 1  # effects of step 0 are first seen at step 1

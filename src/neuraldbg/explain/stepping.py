@@ -68,13 +68,13 @@ def momentum(case: Case) -> float:
 
 
 def decoupled(case: Case) -> bool:
-    """Whether decay is lr * wd * w beside the gradient's step, and not part of the gradient."""
+    """Return True if decay is lr * wd * w beside the gradient's step, and not part of the gradient."""
     name = case.optimizer_name.lower()
     return any(bool(g.get("decoupled_weight_decay")) for g in groups(case)) or "adamw" in name or name == "lion"
 
 
 def attentive(case: Case) -> bool:
-    """Whether the model has attention, by its layers' types or by the operations between them."""
+    """Return True if the model has attention, by its layers' types or by the operations between them."""
     named = any(word in layer.type for layer in case.layout.layers for word in ATTENTION_WORDS)
     return named or any("scaleddotproduct" in op for edge in case.layout.edges for op in edge.ops)
 
@@ -197,7 +197,7 @@ def below_eps(case: Case) -> tuple[float, dict[str, Any]]:
 
 
 def climbs(case: Case) -> bool:
-    """Whether the first updates go along the gradient: an optimizer with a wrong sign, or one that maximises.
+    """Return True if the first updates go along the gradient: an optimizer with a wrong sign, or one that maximises.
 
     Until a run breaks at least; whatever follows from it says nothing about sizes of steps or layers.
     """

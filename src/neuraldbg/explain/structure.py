@@ -60,7 +60,7 @@ def late(seen: Iterable[Reading], field: str, since: int) -> float:
 
 
 def evaluated(case: Case) -> bool:
-    """Whether the program evaluates: passes without gradients between the steps."""
+    """Return True if the program evaluates: passes without gradients between the steps."""
     return bool((case.scalar("evals").values > 0).any())
 
 
@@ -136,7 +136,7 @@ def above_guess(case: Case) -> float:
 
 
 def resting(case: Case, scale: float) -> bool:
-    """Whether the loss fell by less than a thirtieth of a scale over the last quarter of enough steps."""
+    """Return True if the loss fell by less than a thirtieth of a scale over the last quarter of enough steps."""
     y = case.loss.finite.values
     quarter = len(y) // 4
     if quarter < 20:

@@ -60,7 +60,7 @@ def supervised(case: Case, slot: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def one_sided(slot: dict[str, Any]) -> bool:
-    """Whether the kept samples hold too few of any class but the main one to ask what inputs tell of them."""
+    """Return True if the kept samples hold too few of any class but the main one to ask what inputs tell of them."""
     rows = [row[0] for row in ((slot.get("predicted") or {}).get("classes") or {}).values()]
     share = 1 - max(rows) / sum(rows) if sum(rows) else 1.0
     return share * int((slot.get("fit") or {}).get("samples", 0)) < OTHERS and bool(rows)
@@ -107,7 +107,7 @@ def below(case: Case, weigh: Weighing, floor: float, because: str) -> None:
 
 
 def one_class(slot: dict[str, Any]) -> bool:
-    """Whether batches hold hardly more than one class each, of a run with several."""
+    """Return True if batches hold hardly more than one class each, of a run with several."""
     return bool(slot.get("batch_entropy", math.inf) < 0.15 * slot.get("entropy", 0.0))
 
 

@@ -66,12 +66,12 @@ class Trouble:
 
     @property
     def broke(self) -> bool:
-        """Whether the training broke."""
+        """Return True if the training broke."""
         return self.kind in ("nonfinite", "diverged")
 
     @property
     def any(self) -> bool:
-        """Whether anything went wrong."""
+        """Return True if anything went wrong."""
         return self.kind in KINDS
 
 
@@ -138,7 +138,7 @@ def relapse(case: Case) -> Relapse | None:
 
 
 def at_guess(case: Case) -> bool:
-    """Whether the loss came to rest at the level of a constant guess: nothing was learnt from the inputs.
+    """Return True if the loss came to rest at the level of a constant guess: nothing was learnt from the inputs.
 
     A large first loss (huge inputs or weights) that falls to this level looks like learning and is none.
     """
@@ -179,7 +179,7 @@ def find_trouble(case: Case) -> Trouble:
 
 
 def _still(case: Case) -> bool:
-    """Whether every weight of the models stayed as it was: their statistics are the same to the last digit."""
+    """Return True if every weight of the models stayed as it was: their statistics are the same to the last digit."""
     history, sites = case.history, case.run.layout.sites
     rows = [i for i, site in enumerate(sites[: history.sites]) if site.kind == "param"]
     elsewhere = any(one.get("foreign", 0) > one.get("foreign_no_grad", 0) for one in case.optimizers)
@@ -219,7 +219,7 @@ def _bad_value(case: Case, step: int | None) -> str:
 
 
 def _ruined(case: Case) -> bool:
-    """Whether weights or gradients were non-finite when the run ended."""
+    """Return True if weights or gradients were non-finite when the run ended."""
     history, sites = case.history, case.run.layout.sites
     rows = [i for i, site in enumerate(sites[: history.sites]) if site.kind in ("param", "param_grad", "loss")]
     if case.scaled:

@@ -134,7 +134,9 @@ def gaps(case: Case) -> list[Unjudged]:
 
 
 def _little_told(case: Case) -> bool:
-    """Whether a kernel regression on a few hundred samples finds hardly anything that inputs tell of the targets."""
+    """Return True if a kernel regression on a few hundred samples finds hardly anything that inputs tell of the
+    targets.
+    """
     fits = [(slot.get("fit") or {}).get("score") for slot in targets.slots(case)]
     return any(score is not None and score < LITTLE for score in fits)
 
@@ -184,7 +186,7 @@ def _halted(case: Case) -> bool:
 
 
 def _crashed(case: Case) -> bool:
-    """Whether an exception that is not known to have other reasons ended the script."""
+    """Return True if an exception that is not known to have other reasons ended the script."""
     return case.run.info.outcome.kind == "raised" and not _unrelated(case)
 
 

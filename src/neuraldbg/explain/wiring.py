@@ -26,8 +26,8 @@ _UNIFORM = (0.54, 0.62)
 
 
 def as_drawn(case: Case, layers: list[str]) -> bool:
-    """Whether all weight matrices of these layers are evenly spread in (-a, a), as torch initialises them. Training
-    gives weights tails.
+    """Return True if all weight matrices of these layers are evenly spread in (-a, a), as torch initialises them.
+    Training gives weights tails.
     """
     found = []
     for path in layers:

@@ -106,7 +106,7 @@ def tables(run: RunRecord, diagnosis: Diagnosis, selection: Selection) -> tuple[
 
 
 def about(run: RunRecord, diagnosis: Diagnosis) -> dict[str, Any]:
-    """What was run, and what was found, as strict JSON values."""
+    """Return what was run, and what was found, as strict JSON values."""
     body = {"schema": SCHEMA, "verdict": diagnosis.verdict, "summary": diagnosis.summary, "run": run.info}
     found = jsonable(body)
     assert isinstance(found, dict)

@@ -67,7 +67,7 @@ def _check(target: Path, files: tuple[str, ...], *, force: bool) -> None:
 
 
 def _exported(target: Path) -> bool:
-    """Whether a file begins as ours do, or is empty: a mistyped name may be that of a script."""
+    """Return True if a file begins as ours do, or is empty: a mistyped name may be that of a script."""
     with target.open("rb") as opened:
         head = opened.read(_HEAD)
     return not head.strip() or (head.lstrip().startswith(b"{") and any(mark in head for mark in _MARKS))

@@ -164,5 +164,5 @@ class Diagnosis:
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def worse_or_equal(self, verdict: str) -> bool:
-        """Whether the verdict is at least as bad as another."""
+        """Return True if the verdict is at least as bad as another."""
         return VERDICTS.index(self.verdict) >= VERDICTS.index(verdict)

@@ -38,5 +38,5 @@ class Event:
 
     @property
     def key(self) -> tuple[str, str, str, int]:
-        """What identifies an event over its updates."""
+        """Return what identifies an event over its updates."""
         return (self.kind, self.layer or "", self.site, self.first_step)

@@ -82,7 +82,7 @@ def hypothesis_html(hypothesis: Hypothesis) -> str:
 
 
 def event_html(event: Event) -> str:
-    """What happened, where and when, and the numbers that were measured."""
+    """Return what happened, where and when, and the numbers that were measured."""
     last = f" to {event.last_step:,}" if event.last_step != event.first_step else ""
     where = f" in <b>{safe(event.layer)}</b>" if event.layer else ""
     details = (f"{safe(key)}: {safe(_number(value))}" for key, value in event.details.items())

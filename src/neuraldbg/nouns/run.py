@@ -147,7 +147,7 @@ class History:
 
     @property
     def sites(self) -> int:
-        """How many sites the tables have."""
+        """Return how many sites the tables have."""
         return int(self.mean.shape[1])
 
     @cached_property

@@ -68,7 +68,7 @@ class Step:
 
     @property
     def light(self) -> bool:
-        """Whether only scalars were read in this step."""
+        """Return True if only scalars were read in this step."""
         return len(self.table) == 0
 
     @property

@@ -171,7 +171,7 @@ class Backlog:
 
     @property
     def half_full(self) -> bool:
-        """Whether the writer had better come."""
+        """Return True if the writer had better come."""
         return len(self._steps) * 2 >= self._limit or self._bytes * 2 >= self._most
 
     def _fold_excess(self) -> None:

@@ -74,7 +74,7 @@ class Block:
 
     @property
     def binned(self) -> bool:
-        """Whether some row stands for several steps."""
+        """Return True if some row stands for several steps."""
         return self.low is not self.mean
 
     def slice(self, first: int, last: int) -> Block:

@@ -189,7 +189,7 @@ _tried = of({"name": text, "judged": flag}, {"id": text, "model": text, "reason"
 
 
 def _experiment(value: Any, name: Name) -> dict[str, Any]:
-    """What a judged experiment holds beside its name depends on the name."""
+    """Return the fields that a judged experiment holds beside its name: they depend on the name."""
     found: dict[str, Any] = _tried(value, name)
     own: Check | None = _experiments.get(found["name"])
     return own(found, name) if own is not None and found["judged"] else found

@@ -88,13 +88,13 @@ def silence(seen: Look) -> float:
 
 
 def killed(file: Path) -> bool:
-    """Whether nobody writes a run file any more that has no end; False for one that changed a moment ago."""
+    """Return True if nobody writes a run file any more that has no end; False for one that changed a moment ago."""
     seen = look(file)
     return bool(seen) and silence(seen) > SILENT_S and abandoned(file)
 
 
 def abandoned(file: Path) -> bool:
-    """Whether the process that wrote a run file that has no end is gone; False where that cannot be known.
+    """Return True if the process that wrote a run file that has no end is gone; False where that cannot be known.
 
     A connection to a database with a log holds a lock as long as it lives, and a killed process holds none
     (https://sqlite.org/walformat.html#wal_locks: byte 128 of the shared memory). To be asked only of a file that has

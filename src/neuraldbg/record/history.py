@@ -143,7 +143,7 @@ class StoredHistory(History):
         return laid[:, 0] if isinstance(rows, int) else laid
 
     def _laid(self, name: str) -> str:
-        """Which of ``mean``, ``low`` and ``high`` holds it: without bins they are the same."""
+        """Return which of ``mean``, ``low`` and ``high`` holds it: without bins they are the same."""
         return name if self._binned else "mean"
 
     def _plane(self, name: str, k: int) -> npt.NDArray[np.float32] | None:

@@ -182,7 +182,7 @@ def stands(db: sqlite3.Connection) -> tuple[RunInfo, int]:
 
 
 def _identity(meta: dict[str, str]) -> tuple[object, ...]:
-    """What is the same as long as a run is: its names for statistics, and when it began."""
+    """Return what is the same as long as a run is: its names for statistics, and when it began."""
     info = checked.mapping(checked.parsed(meta["info"]), "meta.info") if "info" in meta else {}
     return meta.get("stats"), info.get("started")
 

@@ -120,7 +120,7 @@ class Store:
 
     @property
     def misfits(self) -> list[str]:
-        """What was wrong with facts that were not written."""
+        """Return what was wrong with facts that were not written."""
         return self._writer.misfits
 
     def tend(self, *, at_once: bool = False) -> None:

@@ -57,7 +57,7 @@ class Axis:
 
 
 def wide(values: Floats, *, signed: bool = False) -> bool:
-    """Whether the finite numbers that are not 0 span more powers of ten than a linear axis can show.
+    """Return True if the finite numbers that are not 0 span more powers of ten than a linear axis can show.
 
     Where one is negative they do not, as a log axis has no place for it; ``signed``: the axis has one on either side.
     """

@@ -44,7 +44,7 @@ def statement(evidence: Evidence) -> str:
 
 
 def _numeric(value: object) -> TypeGuard[float]:
-    """Whether it is a number; those of numpy are neither int nor float."""
+    """Return True if it is a number; those of numpy are neither int nor float."""
     return isinstance(value, Real)
 
 

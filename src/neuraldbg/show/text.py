@@ -54,7 +54,7 @@ def number(value: float | str | None) -> str:
 
 
 def says(statement: str, value: float | str, *, rounded: bool = True) -> bool:
-    """Whether a sentence already gives a number, within 1 %; a share, also in per cent.
+    """Return True if a sentence already gives a number, within 1 %; a share, also in per cent.
 
     ``rounded`` allows for half a unit of the last digit of a per cent: what was measured, not what it is judged by.
     """

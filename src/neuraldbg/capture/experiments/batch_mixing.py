@@ -152,7 +152,7 @@ class _Axes(TorchDispatchMode):
 
 
 def _graph(bench: Bench, n: int) -> bool:
-    """Whether the model is given, or keeps, something like the edges of a graph over its rows."""
+    """Return True if the model is given, or keeps, something like the edges of a graph over its rows."""
     tensors = [x for _, x in bench.inputs()]
     if any(x.layout is not torch.strided for x in tensors):
         return True

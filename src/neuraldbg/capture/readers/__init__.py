@@ -112,7 +112,7 @@ class Readers:
                     self.scene.tally.caught(act.__self__.doing)  # type: ignore[attr-defined]
 
     def patches(self) -> list[Patch]:
-        """What the readers stand in for."""
+        """Return the functions of torch that the readers surround."""
         return [patch for one in self.all for patch in one.patches()]
 
 

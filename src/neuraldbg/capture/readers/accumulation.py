@@ -79,7 +79,7 @@ class Accumulation(Reader):
     # -- moments ------------------------------------------------------------------------------------------------
 
     def resumes(self) -> None:
-        """What passes left before the gap was used in it."""
+        """Forget what passes left before the gap: it was used in it."""
         self._restart()
 
     def call_begins(self, call: Call) -> None:

@@ -89,7 +89,7 @@ class Copies(Reader):
         """Whether steps ever went by unseen, and whether the step before this one did."""
 
     def resumes(self) -> None:
-        """What was written to a copy in the gap is not known, nor how a model began that came in it."""
+        """Note that it is not known what was written to a copy in the gap, nor how a model began that came in it."""
         self._gaps = self._blind = True
         for one in self._copies.values():
             one.versions = None

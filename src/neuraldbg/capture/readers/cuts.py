@@ -97,7 +97,7 @@ class Cuts(Reader):
         self.scene.hooks.trail = None
 
     def backward_begins(self, backward: Backward) -> None:
-        """Whether this backward can reach any parameter of a watched model."""
+        """Note whether this backward can reach any parameter of a watched model."""
         walk = backward.walk
         if walk is None or not backward.accumulates:
             return
@@ -235,7 +235,7 @@ class Cuts(Reader):
 
 
 def _kinship(before: Called, given: Tensor, adjacent: bool) -> str:
-    """What shows that a layer's input came from another layer's output."""
+    """Return what shows that a layer's input came from another layer's output."""
     output = before.output() if before.output is not None else None
     if output is not None and _storage(output) == _storage(given):
         return "shared"

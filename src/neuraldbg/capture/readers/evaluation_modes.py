@@ -190,7 +190,7 @@ class Evals(Reader):
 
 
 def _recalibrated(layer: nn.Module) -> bool:
-    """Whether a batch norm averages over all batches now, as ``update_bn`` sets it for a pass over the data."""
+    """Return True if a batch norm averages over all batches now, as ``update_bn`` sets it for a pass over the data."""
     return is_a(layer, _NORMS) and attribute(layer, "momentum") is None
 
 

@@ -128,7 +128,7 @@ class Functions(Reader):
 
 
 def _own(cls: type) -> bool:
-    """Whether a class is the program's: torch's and installed ones are somebody else's to test."""
+    """Return True if a class is the program's: torch's and installed ones are somebody else's to test."""
     package = package_of(cls)
     file = getattr(sys.modules.get(module_of(cls)), "__file__", None) or ""
     return package not in ("torch", "neuraldbg") and "site-packages" not in file

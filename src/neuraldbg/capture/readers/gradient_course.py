@@ -104,7 +104,7 @@ class GradientCourse(Reader):
         self.courses: dict[int, Course] = {}
 
     def resumes(self) -> None:
-        """What was read before the gap is of no neighbouring step."""
+        """Forget what was read before the gap: it belongs to no neighbouring step."""
         for course in self.courses.values():
             course.gradient = course.before = None
             course.since, course.follows = 0, False

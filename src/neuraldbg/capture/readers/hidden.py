@@ -76,7 +76,7 @@ class Hidden(Reader):
         self._leaves = {}
 
     def patches(self) -> Iterable[Patch]:
-        """What a program asks ``autograd.grad`` for is not a forgotten weight."""
+        """Surround ``autograd.grad``: what a program asks it for is not a forgotten weight."""
         return [(torch.autograd, "grad", self._differentiates)]
 
     def _differentiates(self, *args: Any, **kwargs: Any) -> Around:
@@ -98,7 +98,7 @@ class Hidden(Reader):
                     self._inputs[id(x)] = weakref.ref(x)
 
     def call_begins(self, call: Call) -> None:
-        """What a model is given is no weight of it."""
+        """Remember what a model is given: it is no weight of it."""
         if self.scene.reading:
             for _, x in leaves((call.args, call.kwargs)):
                 self._not_weights(x)
@@ -161,7 +161,8 @@ class Hidden(Reader):
                 self._known[key] = Candidate(weakref.ref(leaf), own, self.scene.step, _sample(leaf))
 
     def _own_weight(self, key: int) -> Held | None:
-        """Where a weight is that a module of the program's own class holds directly, in a model that nobody trains.
+        """Return where a weight is that a module of the program's own class holds directly, in a model that nobody
+        trains.
 
         Such are the centres, proxies and temperatures of a loss. A fixed network of a loss has its weights in layers.
         """

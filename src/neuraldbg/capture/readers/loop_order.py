@@ -49,7 +49,7 @@ class Idle:
 
     @property
     def moved(self) -> bool:
-        """Whether its tensors changed all the same: a loop may update them by hand, or by another optimizer."""
+        """Return True if its tensors changed all the same: a loop may update them by hand, or by another optimizer."""
         opt = self.opt()
         now = tensors(opt) if opt is not None else []  # no reference to a tensor is kept: torch could not swap it
         pairs = [(now[place], old) for place, old in self.before if place < len(now)]
@@ -176,7 +176,7 @@ class LoopOrder(Reader):
             self.scene.log(FactKey.ORDER, {"stream": stream.index, "order": list(key)}, "stream")
 
     def _stepped_unseen(self, opt: Optimizer) -> bool:
-        """Whether an optimizer that was never seen to step remembers something, or is known to have stepped."""
+        """Return True if an optimizer that was never seen to step remembers something, or is known to have stepped."""
         known = any(stream.opt() is opt and stream.steps for stream in self.scene.optimizers.streams)
         return self._gaps and (known or any(filled(each) for _, each in items(state(opt))))
 
@@ -197,7 +197,7 @@ class LoopOrder(Reader):
                 self.scene.log(FactKey.UNSTEPPED, {"id": number, **idle.fact, **passed, "steps": steps}, "id")
 
     def _cleared(self, opt: Optimizer) -> int:
-        """How often the model that holds all of an optimizer's tensors was cleared."""
+        """Return how often the model that holds all of an optimizer's tensors was cleared."""
         mine = {id(t) for t in tensors(opt)}
         return max((n for m, n in self._modules.items() if mine <= {id(p) for p in parameters(m)}), default=0)
 

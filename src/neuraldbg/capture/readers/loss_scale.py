@@ -117,13 +117,13 @@ class LossScale(Reader):
     # -- moments ------------------------------------------------------------------------------------------------
 
     def resumes(self) -> None:
-        """What gradients carried before the gap was used in it."""
+        """Forget what gradients carried before the gap: it was used in it."""
         self._carries = self._cleared = False
         self._left = None
         self._unscaled.clear()
 
     def backward_begins(self, backward: Backward) -> None:
-        """Whether the loss that was scaled is the one that is differentiated."""
+        """Note whether the loss that was scaled is the one that is differentiated."""
         if not backward.accumulates or not (self._made or self._carries):
             return
         if self._cleared:
@@ -147,7 +147,7 @@ class LossScale(Reader):
             self._left = None if found is None else (weakref.ref(found), found._version)  # noqa: SLF001
 
     def _untouched(self) -> bool:
-        """Whether that gradient is still as the backward pass left it, or was only clipped."""
+        """Return True if that gradient is still as the backward pass left it, or was only clipped."""
         if self._left is None or {"clip", "clip_value"} & set(self.scene.order):
             return True
         grad = self._left[0]()
@@ -164,7 +164,7 @@ class LossScale(Reader):
         return False
 
     def step_begins(self, stream: Stream, opt: Optimizer) -> None:
-        """Whether a step is taken past the scaler, with its scale in the gradients."""
+        """Note whether a step is taken past the scaler, with its scale in the gradients."""
         self._counts["seen"] += 1
         if self._by_scaler:
             self._stepped = True

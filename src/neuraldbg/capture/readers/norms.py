@@ -111,7 +111,9 @@ class Norms(Visits):
             self._before.clear()
 
     def _frozen(self, path: str, module: nn.Module) -> bool:
-        """Whether neither the layer nor the matrix before it requires gradients, and there is something to freeze."""
+        """Return True if neither the layer nor the matrix before it requires gradients, and there is something to
+        freeze.
+        """
         layer = self._weights.get(path)
         before = [module_attribute(layer, "weight")] if layer is not None else []
         held = [*(p for _, p in own_parameters(module)), *before]

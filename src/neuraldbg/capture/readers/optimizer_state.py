@@ -150,7 +150,7 @@ class OptimizerState(Reader):
     # -- the life of optimizers ---------------------------------------------------------------------------------
 
     def resumes(self) -> None:
-        """How long an optimizer has remembered is not known any more."""
+        """Forget how long an optimizer has remembered."""
         for line in self._lines:
             line.whole = False
 

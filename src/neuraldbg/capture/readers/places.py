@@ -57,16 +57,16 @@ class Places(Reader):
             note(made, place)
 
     def call_begins(self, call: Call) -> None:
-        """Where a model is called: to train it, or to evaluate it."""
+        """Note where a model is called: to train it, or to evaluate it."""
         self._note("evaluation" if call.evaluating else "forward")
 
     def backward_begins(self, backward: Backward) -> None:
-        """Where a loss is differentiated."""
+        """Note where a loss is differentiated."""
         if backward.accumulates:
             self._note("backward")
 
     def step_begins(self, stream: Stream, opt: Optimizer) -> None:
-        """Where an optimizer steps, and where it was made."""
+        """Note where an optimizer steps, and where it was made."""
         del stream
         self._note("step")
         if self.scene.reading and opt in self._made:

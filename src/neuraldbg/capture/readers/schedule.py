@@ -140,7 +140,7 @@ class Schedule(Reader):
 
     @property
     def _behind(self) -> bool:
-        """Whether optimizers stepped unseen."""
+        """Return True if optimizers stepped unseen."""
         return sum(stream.steps for stream in self.scene.optimizers.streams) != self._steps
 
     @property

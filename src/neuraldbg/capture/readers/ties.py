@@ -271,7 +271,7 @@ def _one_storage(a: Tensor, b: Tensor) -> bool:
 
 
 def _same(a: Tensor, b: Tensor, *, constant: bool = False) -> bool:
-    """Whether two matrices are bitwise equal, and (unless ``constant`` ones count) hold more than one value."""
+    """Return True if two matrices are bitwise equal, and (unless ``constant`` ones count) hold more than one value."""
     a, b = a.detach(), b.detach()
     if a.device != b.device or a.dtype != b.dtype or a.shape != b.shape or a.numel() > _LARGEST:
         return False

@@ -79,7 +79,7 @@ class Hosts:
             self._names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
 
     def __contains__(self, header: object) -> bool:
-        """Whether a ``Host`` header is of ours. Its port is not asked for: that of a tunnel is another one."""
+        """Return True if a ``Host`` header is of ours. Its port is not asked for: that of a tunnel is another one."""
         try:
             name = urlsplit(f"//{header}").hostname or ""
         except ValueError:
@@ -228,7 +228,8 @@ class Guard:
 
 
 def _own_origin(environ: Environ) -> bool:
-    """Whether a POST comes from the page that this server itself gave out; ValueError for an Origin that is none.
+    """Return True if a POST comes from the page that this server itself gave out; ValueError for an Origin that is
+    none.
 
     Browsers always tell.
     """

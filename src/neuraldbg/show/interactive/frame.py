@@ -194,7 +194,7 @@ def _stretches(events: Sequence[Mark], rows: Sequence[int], theme: Theme) -> go.
 
 
 def _crosses(bad: Sequence[tuple[str, str | None, int]], theme: Theme) -> go.Scatter:
-    """What was not finite, in the first row."""
+    """Return what was not finite, in the first row."""
     return graph_objects().Scatter(
         x=[step for _, _, step in bad],
         y=[0] * len(bad),

@@ -72,7 +72,7 @@ def figure(view: Heat, theme: Theme) -> go.Figure:
 
 
 def _told(view: Heat) -> str:
-    """What the pointer says of a cell, by its numbers."""
+    """Return what the pointer says of a cell, by its numbers."""
     one = bool((view.width == 1)[(np.isfinite(view.values) | view.nonfinite).any(axis=0)].all())
     steps = "step %{customdata[0]:,}" if one else "steps %{customdata[0]:,} to %{customdata[1]:,}"
     unit = f" {safe(view.scale.unit)}" if view.scale.unit else ""
@@ -98,7 +98,7 @@ def _cross_out(made: go.Figure, columns: Columns, rows: list[str], bad: Bools, t
 
 
 def _named(view: Heat) -> list[int]:
-    """Which layers have a tick: all of few, else some at equal distances and the guilty."""
+    """Return which layers have a tick: all of few, else some at equal distances and the guilty."""
     count = len(view.layers)
     every = -(-count // ALL_NAMED)
     guilty = {i for i, layer in enumerate(view.layers) if layer in view.guilty}

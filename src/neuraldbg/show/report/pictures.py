@@ -130,7 +130,7 @@ def _known() -> tuple[str, ...]:
 
 
 def _of_causes(diagnosis: Diagnosis) -> dict[Wanted, str]:
-    """What supports the credible causes, the likeliest cause's first, each with the words that say why."""
+    """Return what supports the credible causes, the likeliest cause's first, each with the words that say why."""
     found: dict[Wanted, list[str]] = {}
     for i, cause in enumerate(credible(diagnosis.hypotheses)):
         said = {wanted: [what] for wanted, what in BY_CATEGORY.get(cause.category, {}).items()}
@@ -144,7 +144,7 @@ def _of_causes(diagnosis: Diagnosis) -> dict[Wanted, str]:
 
 
 def _of_others(diagnosis: Diagnosis) -> dict[Wanted, str]:
-    """What shows the events that no cause explains."""
+    """Return what shows the events that no cause explains."""
     explained = {kind for hypothesis in diagnosis.hypotheses for kind in hypothesis.explains}
     found: dict[Wanted, list[str]] = {}
     for wanted, event in _of_events(event for event in diagnosis.events if event.kind not in explained):

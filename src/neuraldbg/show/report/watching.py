@@ -24,7 +24,7 @@ ENDED = {
 
 
 def about(run: RunRecord, diagnosis: Diagnosis) -> tuple[Row, ...]:
-    """What was run. Rows of which nothing is known are left out."""
+    """Return what was run. Rows of which nothing is known are left out."""
     info = run.info
     began = datetime.fromtimestamp(info.started, timezone.utc) if info.started else None
     rows = (
@@ -50,7 +50,7 @@ def _ended(outcome: Outcome) -> str:
 
 
 def watching(run: RunRecord, diagnosis: Diagnosis) -> tuple[Row, ...]:
-    """How well the run could be seen, and what that cost."""
+    """Return how well the run could be seen, and what that cost."""
     coverage: dict[str, Any] = dict(run.info.coverage)
     cost = coverage.get("cost") or {}
     never = coverage.get("never_fired") or ()

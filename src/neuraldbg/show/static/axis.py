@@ -96,7 +96,7 @@ def whole_steps(axes: Axes) -> None:
 
 
 def _columns(labels: Sequence[str], room_in: float) -> int:
-    """How many columns of keys fit side by side."""
+    """Return how many columns of keys fit side by side."""
     widest = max(width_of(line, TICK_PT) for label in labels for line in label.split("\n"))
     return max(1, min(len(labels), int(room_in / (widest + KEY_IN))))
 

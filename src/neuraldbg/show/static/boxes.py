@@ -42,7 +42,7 @@ class Boxes:
 
     @property
     def dots(self) -> bool:
-        """Whether there is no room for boxes."""
+        """Return True if there is no room for boxes."""
         return self.lines == 0
 
     def border(self, name: str, towards: tuple[float, float]) -> tuple[float, float]:
@@ -53,7 +53,7 @@ class Boxes:
         return x + share * (there_x - x), y + share * (there_y - y)
 
     def clear(self, left: float, top: float, right: float, bottom: float) -> bool:
-        """Whether a rectangle touches no box."""
+        """Return True if a rectangle touches no box."""
         w, h = self.width / 2, self.height / 2
         return all(right < x - w or left > x + w or bottom < y - h or top > y + h for x, y in self.centres.values())
 

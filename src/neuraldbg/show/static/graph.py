@@ -171,7 +171,7 @@ def _why(axes: Axes, why: str, middle: tuple[float, float], boxes: Boxes, taken:
 
 
 def _crosses(boxes: Boxes, link: Link) -> bool:
-    """Whether the straight way between two nodes leads through another one's box."""
+    """Return True if the straight way between two nodes leads through another one's box."""
     (x0, y0), (x1, y1) = boxes.centres[link.source], boxes.centres[link.target]
     others = [at for name, at in boxes.centres.items() if name not in (link.source, link.target)]
     steps = [i / 40 for i in range(41)]

@@ -64,7 +64,7 @@ def _most(word: str, width_in: float, size: float, *, bold: bool) -> int:
 
 
 def _break(word: str, most: int) -> int:
-    """Where to break a word of which so many characters fit: behind a dot or the like in its second half."""
+    """Return where to break a word of which so many characters fit: behind a dot or the like in its second half."""
     return next((at for at in range(most, most // 2, -1) if word[at - 1] in "._-/"), most)
 
 

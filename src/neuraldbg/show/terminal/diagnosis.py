@@ -114,7 +114,7 @@ class _Writer(Writer):
         yield from self.remedy(cause)
 
     def remedy(self, cause: Hypothesis) -> Iterator[RenderableType]:
-        """What to do, in words and as code; code is never wrapped, so that it can be copied."""
+        """Return what to do, in words and as code; code is never wrapped, so that it can be copied."""
         if cause.remedy.text:
             yield self.indented(Text.assemble(("Fix: ", "bold green"), self.clean(sentence(cause.remedy.text))))
         for line in cause.remedy.code.strip("\n").splitlines():

@@ -111,7 +111,7 @@ class Grid:
 
 
 def _sizes(values: Floats, bad: Bools) -> Floats:
-    """How much each row asks to be seen, shape (R,)."""
+    """Return how much each row asks to be seen, shape (R,)."""
     sizes: Floats = np.fmax.reduce(np.where(np.isnan(values), -np.inf, values), axis=1, initial=-np.inf)
     return np.where(bad.any(axis=1), np.inf, sizes)
 

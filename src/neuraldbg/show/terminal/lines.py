@@ -137,7 +137,7 @@ def _parts(line: Line) -> list[Floats]:
 
 
 def _names(pens: Sequence[Pen], view: Lines, width: int, marks: Marks) -> list[Text]:
-    """What each letter stands for, with the range and the last value, a line each."""
+    """Return what each letter stands for, with the range and the last value, a line each."""
     found = []
     for pen in pens:
         if pen.named:

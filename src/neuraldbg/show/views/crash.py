@@ -73,7 +73,7 @@ class Picture:
 
     @property
     def zoomed(self) -> bool:
-        """Whether only a part of the run is shown."""
+        """Return True if only a part of the run is shown."""
         return self.span + 1 < self.steps
 
 

@@ -94,7 +94,7 @@ class Group:
         return low if stat == "min" else np.where(np.abs(low) > np.abs(high), low, high)
 
     def nonfinite(self, columns: Columns) -> Bools:
-        """Where NaN or infinite values were found, shape (layers, C)."""
+        """Return where NaN or infinite values were found, shape (layers, C)."""
         if not self.layers:
             return np.zeros((0, len(columns.steps)), bool)
         found = columns.together(self._sum(self._stored(columns, "nonfinite", "max")), "max").T

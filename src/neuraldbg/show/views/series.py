@@ -129,7 +129,7 @@ def scalars_of(
 
 
 def wide_lines(lines: Sequence[Line]) -> bool:
-    """Whether these lines together want a log axis."""
+    """Return True if these lines together want a log axis."""
     return wide(np.concatenate([np.zeros(0), *(line.values for line in lines)]))
 
 

@@ -103,7 +103,7 @@ def _width(layer: Layer) -> float:
 
 
 def _all_pass(case: Case, path: str) -> bool:
-    """Whether no path leads from a first layer to the loss around this one, and something follows it."""
+    """Return True if no path leads from a first layer to the loss around this one, and something follows it."""
     edges = [edge for edge in case.layout.edges if edge.source != edge.target]
     targets = {edge.target for edge in edges}
     if not any(edge.source == path and edge.target != "loss" for edge in edges):

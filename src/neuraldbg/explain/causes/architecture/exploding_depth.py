@@ -105,7 +105,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _weigh_others(case: Case, weigh: Weighing, *, built_in: bool) -> None:
-    """What would blow the run up whatever the model's depth."""
+    """Weigh what would blow the run up whatever the model's depth."""
     for statement, value in simpler_reasons(case)[:2]:
         weigh.against(f"{statement}, which does this at any depth", 1.0 if built_in else 2.0, value)
     if not built_in and case.lr > LR_MAX[case.lr_class]:

@@ -102,7 +102,7 @@ def _silent_norms(case: Case) -> list[str]:
 
 
 def _adds(case: Case, path: str) -> bool:
-    """Whether what leaves a layer is added to something, at once or behind layers without weights."""
+    """Return True if what leaves a layer is added to something, at once or behind layers without weights."""
     facts = case.run.facts_of(FactKey.OPERATIONS.value)
     into: dict[str, list[str]] = facts[-1].value.get("into") or {} if facts else {}
     seen, front = {path}, [path]
@@ -143,7 +143,9 @@ def _weigh_norms(case: Case, silent: list[str]) -> Finding:
 
 
 def _ends(case: Case, path: str) -> bool:
-    """Whether a layer ends a model or a residual branch: these begin small on purpose (Fixup, GPT-2, PPO's heads)."""
+    """Return True if a layer ends a model or a residual branch: these begin small on purpose (Fixup, GPT-2, PPO's
+    heads).
+    """
     facts = case.run.facts_of(FactKey.OPERATIONS.value)
     into: dict[str, list[str]] = facts[-1].value.get("into") or {} if facts else {}
     seen, front = {path}, [path]

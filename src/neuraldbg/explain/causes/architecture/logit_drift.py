@@ -93,7 +93,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _thrown(case: Case, until: int) -> bool:
-    """Whether single updates were so large that they threw the logits: that is no drift."""
+    """Return True if single updates were so large that they threw the logits: that is no drift."""
     updates = case.scalar("update_ratio").finite().between(0, until).values
     return bool(len(updates) and updates.max() > THROWN)
 

@@ -95,7 +95,7 @@ def _ahead(case: Case, matrices: list[Layer]) -> frozenset[str]:
 
 
 def _low_rank(matrices: list[Layer]) -> bool:
-    """Whether every width in the middle is below both ends: then it limits the rank, which is a purpose."""
+    """Return True if every width in the middle is below both ends: then it limits the rank, which is a purpose."""
     sizes = [_sizes(layer) for layer in matrices]
     if any(size is None for size in sizes):
         return False

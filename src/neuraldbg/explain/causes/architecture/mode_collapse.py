@@ -249,7 +249,7 @@ def _point(case: Case, seen: list[Call]) -> Finding | None:
 
 
 def _wide(v: Variety) -> bool:
-    """Whether it is a batch of codes: scores of one number all point one way."""
+    """Return True if it is a batch of codes: scores of one number all point one way."""
     return len(v.shape) == 2 and v.shape[-1] >= 4
 
 

@@ -89,7 +89,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _gates(case: Case, path: str) -> bool:
-    """Whether what the activation gives is a factor: a gate that is open or shut does its work."""
+    """Return True if what the activation gives is a factor: a gate that is open or shut does its work."""
     bounded = {name.lower() for name in BOUNDED_TYPES}
     for edge in case.layout.edges:
         if edge.source == path:

@@ -73,7 +73,9 @@ def judge(case: Case) -> Finding | None:
 
 
 def _stays(seen: list[Reading]) -> bool:
-    """Whether rows were alike from the first look on, were still after an update, and nothing will change that."""
+    """Return True if rows were alike from the first look on, were still after an update, and nothing
+    will change that.
+    """
     last = seen[-1]
     if last.step < 1 or not seen[0].number("spread") < ALIKE or not last.number("spread") < ALIKE:
         return False

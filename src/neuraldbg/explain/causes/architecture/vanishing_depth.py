@@ -146,7 +146,7 @@ def _weigh_rest(case: Case, weigh: Weighing) -> None:
 
 
 def cut_off(values: npt.NDArray[np.float64]) -> bool:
-    """Whether the gradient falls to exactly zero from one layer to the next: then something blocks it."""
+    """Return True if the gradient falls to exactly zero from one layer to the next: then something blocks it."""
     alive = values[values > 0]
     return bool(len(alive) < len(values)) and bool(alive.min() > 1e-30)  # below, 32-bit numbers run out by themselves
 
@@ -169,7 +169,7 @@ def travelled(case: Case, layer: str) -> float:
 
 
 def saturated(case: Case) -> bool:
-    """Whether most of some bounded layer sat at its bounds at the first step."""
+    """Return True if most of some bounded layer sat at its bounds at the first step."""
     for row in case.layout.rows("activation"):
         if case.follows(case.layout.sites[row].module, ("Sigmoid", "Tanh")):
             share = unit_share(case, row, "saturated", "count")[1]

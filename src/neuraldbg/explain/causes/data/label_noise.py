@@ -79,7 +79,7 @@ def rightly(slot: dict[str, Any]) -> tuple[int, float, float]:
 
 
 def _no_better(case: Case, slot: dict[str, Any]) -> bool:
-    """Whether the network itself hardly does better than always saying the main class, after a while.
+    """Return True if the network itself hardly does better than always saying the main class, after a while.
 
     It may fall in training by learning samples by heart. Long signals, of which only averages over stretches were
     looked at, and many classes of a few samples each say nothing.
@@ -114,7 +114,9 @@ def _one_of_several(case: Case, slot: dict[str, Any]) -> Finding | None:
 
 
 def _flat(slot: dict[str, Any], term: dict[str, Any]) -> bool:
-    """Whether a head says about the same whatever it is asked, or no more rightly than the main class would be."""
+    """Return True if a head says about the same whatever it is asked, or no more rightly than the main
+    class would be.
+    """
     if slot.get("kind") in targets.REGRESSION:
         said, asked = (term.get("input") or {}).get("std"), (term.get("target") or {}).get("std")
         return said is not None and asked is not None and said < 0.5 * asked

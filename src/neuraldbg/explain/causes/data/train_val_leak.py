@@ -126,7 +126,9 @@ def _overlap(case: Case, fact: dict[str, Any]) -> Finding | None:
 
 
 def _alike(fact: dict[str, Any], overlap: dict[str, Any]) -> bool:
-    """Whether samples are equal without being the same. Many measured numbers never are: then a sample was copied."""
+    """Return True if samples are equal without being the same. Many measured numbers never are: then a sample was
+    copied.
+    """
     if fact.get("floating") and math.prod((fact.get("shape") or [])[1:]) >= NUMBERS and not overlap.get("natural"):
         return bool(overlap["twice"] > COPIED)
     return bool(overlap["twice"] > ALIKE)

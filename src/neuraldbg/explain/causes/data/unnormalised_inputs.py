@@ -132,7 +132,7 @@ def _scale(stats: InputStats, weigh: Weighing, columns: dict[str, Any] | None) -
 
 
 def _unlike(stats: InputStats) -> bool:
-    """Whether a table holds columns in raw units beside others a thousand times smaller."""
+    """Return True if a table holds columns in raw units beside others a thousand times smaller."""
     low, high = stats.columns or (0.0, 0.0)
     return low > 0 and high / low > UNLIKE and high > EXTREME / 2
 
@@ -208,7 +208,7 @@ def _first_layer(case: Case, weigh: Weighing) -> None:
 
 
 def _takes_ids(case: Case) -> bool:
-    """Whether the inputs go into an embedding."""
+    """Return True if the inputs go into an embedding."""
     first = next((layer for layer in case.ordered if layer.leaf and layer.params), None)
     return first is not None and first.type.startswith("Embedding")
 

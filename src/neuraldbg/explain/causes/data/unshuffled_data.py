@@ -123,7 +123,9 @@ def _harm(case: Case, weigh: Weighing, slot: dict[str, Any]) -> None:
 
 
 def _sorted(slot: dict[str, Any]) -> bool:
-    """Whether nearly every batch holds one class, in blocks, and the same batches come again in the same order."""
+    """Return True if nearly every batch holds one class, in blocks, and the same batches come again in
+    the same order.
+    """
     blocks = slot.get("same_next", 0.0) - slot.get("same_by_chance", 1.0)
     nearly_one = targets.one_class(slot)
     return bool(nearly_one and blocks > 0.3 and slot.get("period") and slot.get("distinct", 0) >= MANY)

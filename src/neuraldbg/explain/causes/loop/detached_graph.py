@@ -90,7 +90,7 @@ def _part(case: Case) -> Finding | None:
 
 
 def _lost_whole(case: Case, root: str, lost: set[str]) -> bool:
-    """Whether a part has several layers with parameters, and all of them are lost."""
+    """Return True if a part has several layers with parameters, and all of them are lost."""
     mine = [layer.path for layer in case.layout.layers if layer.params and f"{layer.path}.".startswith(f"{root}.")]
     mine = [path for path in mine if path in case.layout.called]
     others = [layer.path for layer in case.layout.layers if layer.params and layer.path not in mine]
@@ -127,7 +127,7 @@ def _nothing_reached(case: Case, fact: dict[str, Any]) -> Finding | None:
 
 
 def _no_gradient_at_all(case: Case) -> bool:
-    """Whether nothing that is trained gets a gradient: neither the models' own nor what else an optimizer holds.
+    """Return True if nothing that is trained gets a gradient: neither the models' own nor what else an optimizer holds.
 
     Models that are called inside of a transform (``vmap``, ``grad`` of ``torch.func``) are not seen.
     """

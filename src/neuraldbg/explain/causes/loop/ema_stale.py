@@ -122,13 +122,13 @@ def _never_updated(copy: dict[str, Any], *, average: bool, over: bool) -> Findin
 
 
 def _keeps_moving(copy: dict[str, Any]) -> bool:
-    """Whether its weights follow the trained ones between evaluations, without being them."""
+    """Return True if its weights follow the trained ones between evaluations, without being them."""
     written = max(int(copy.get("written") or 0), int(copy.get("refreshed") or 0))
     return copy["evaluated"] > TWICE and written >= TWICE and not copy["constant"] and not copy["follows"]
 
 
 def _without_effect(copy: dict[str, Any]) -> bool:
-    """Whether something updates the copy again and again, and its weights stay where the training began."""
+    """Return True if something updates the copy again and again, and its weights stay where the training began."""
     tried = max(int(copy.get("written") or 0), int(copy.get("refreshed") or 0))
     lag = copy.get("lag")
     return tried >= MANY and copy["last"] >= LATE and lag is not None and lag < NOWHERE

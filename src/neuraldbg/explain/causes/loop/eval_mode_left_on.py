@@ -91,7 +91,7 @@ def _weigh(case: Case, modes: dict[str, Any]) -> Finding | None:
 
 
 def _frozen(case: Case, modes: dict[str, Any]) -> bool:
-    """Whether every parameter of that model is frozen: then evaluation mode is meant."""
+    """Return True if every parameter of that model is frozen: then evaluation mode is meant."""
     frozen = set(case.standing("frozen"))
     mine = [
         f"{layer.path}.{name}" if layer.path else name

@@ -97,7 +97,7 @@ def _another_model(case: Case) -> Finding | None:
 
 
 def _persists(case: Case, fact: dict[str, Any]) -> bool:
-    """Whether the tensors were without gradient in every reading of that optimizer but perhaps the first."""
+    """Return True if the tensors were without gradient in every reading of that optimizer but perhaps the first."""
     versions = case.run.facts_of(FactKey.OPTIMIZER.value, stream=fact.get("stream", 0))
     return all(int(v.value.get("foreign_no_grad") or 0) > 0 for v in versions[1:] or versions)
 

@@ -131,7 +131,7 @@ def _at_resume(case: Case, fact: dict[str, Any]) -> Finding | None:
 
 
 def _same_kind(about: dict[str, Any], fact: dict[str, Any]) -> bool:
-    """Whether the state in the file is of the kind of optimizer that trains."""
+    """Return True if the state in the file is of the kind of optimizer that trains."""
     keys = set(fact.get("keys") or ())
     if not keys:
         return True

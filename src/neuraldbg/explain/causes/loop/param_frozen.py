@@ -98,7 +98,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _adapted(case: Case, frozen: set[str]) -> bool:
-    """Whether frozen layers have small trained weights in the same part of the model, in several parts alike."""
+    """Return True if frozen layers have small trained weights in the same part of the model, in several parts alike."""
     sizes = _sizes(case)
     adapted = 0
     for path in frozen:
@@ -133,7 +133,7 @@ def _model_of(case: Case, name: str) -> str | None:
 
 
 def _whole_model(case: Case, name: str, names: list[str]) -> bool:
-    """Whether the parameter belongs to a model that is frozen as a whole while another one trains."""
+    """Return True if the parameter belongs to a model that is frozen as a whole while another one trains."""
     model = _model_of(case, name)
     if len({layer.model for layer in case.layout.layers}) < 2:
         return False

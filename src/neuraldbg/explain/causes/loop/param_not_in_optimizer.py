@@ -123,7 +123,7 @@ def grouped(case: Case, names: list[str]) -> str:
 
 
 def movement(case: Case, names: list[str]) -> bool | None:
-    """Whether any of these parameters changed its values during the run; None if that was not recorded."""
+    """Return True if any of these parameters changed its values during the run; None if that was not recorded."""
     known = False
     for row in case.layout.rows("param"):
         if case.layout.sites[row].label not in names:
@@ -142,7 +142,7 @@ def movement(case: Case, names: list[str]) -> bool | None:
 
 
 def left_out_first(case: Case, names: list[str]) -> bool:
-    """Whether the left-out parameters are all of a first part of the network, and the rest is trained."""
+    """Return True if the left-out parameters are all of a first part of the network, and the rest is trained."""
     chosen = {owner(name) for name in names}
     depths = [case.depth(layer.path) for layer in case.ordered if layer.params and layer.path not in chosen]
     deepest = max(case.depth(path) for path in chosen)

@@ -77,7 +77,7 @@ def judge(case: Case) -> Finding | None:
 
 
 def _had_gradient(case: Case, name: str) -> bool:
-    """Whether the record holds a gradient of that parameter."""
+    """Return True if the record holds a gradient of that parameter."""
     for row in case.layout.rows("param_grad", owner(name)):
         if case.layout.sites[row].label == name and len(case.run.series(row, "rms")):
             return True
@@ -85,7 +85,9 @@ def _had_gradient(case: Case, name: str) -> bool:
 
 
 def _idle_model(case: Case, name: str, names: list[str]) -> bool:
-    """Whether the parameter belongs to a model none of whose parameters gets a gradient, while another one trains."""
+    """Return True if the parameter belongs to a model none of whose parameters gets a gradient, while another one
+    trains.
+    """
     layer = case.layout.by_path.get(owner(name))
     if layer is None or len({other.model for other in case.layout.layers}) < 2:
         return False

@@ -86,7 +86,9 @@ def _functional(case: Case) -> Finding | None:
 
 
 def _forgets_mode(call: str) -> bool:
-    """Whether a statement applies dropout without a word about the mode: neither ``training`` nor a fixed True."""
+    """Return True if a statement applies dropout without a word about the mode: neither ``training``
+    nor a fixed True.
+    """
     text = call.replace(" ", "").lower()
     return "dropout" in text and "training" not in text and not _ALWAYS.search(text)
 

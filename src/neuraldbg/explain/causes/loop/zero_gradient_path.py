@@ -132,7 +132,7 @@ def _starved(case: Case) -> tuple[set[str], set[str]]:
 
 
 def _alive(case: Case, layer: str) -> bool:
-    """Whether the layer's output is not zero: an empty or dead one has no gradient for other reasons."""
+    """Return True if the layer's output is not zero: an empty or dead one has no gradient for other reasons."""
     rows = case.layout.rows("activation", layer)
     sizes = [case.run.series(row, "rms").finite().values for row in rows]
     return any(len(values) and float(values.max()) > 0 for values in sizes)

@@ -84,7 +84,7 @@ def _weigh(case: Case, term: dict[str, Any]) -> Finding | None:
 
 
 def sits_under(term: dict[str, Any]) -> bool:
-    """Whether a softmax lies directly under the loss: a logarithm or a scale between them undoes the harm."""
+    """Return True if a softmax lies directly under the loss: a logarithm or a scale between them undoes the harm."""
     if "chain" in term:
         return list(term["chain"])[:1] == ["softmax"]
     fed = [str(op).lower().replace("_", "") for op in term.get("fed_by") or ()]

@@ -68,7 +68,9 @@ def class_ids(slot: dict[str, Any], least: int = 3) -> int:
 
 
 def one_each(term: dict[str, Any] | None) -> bool:
-    """Whether a target is one number for each sample (or pixel): rows of several numbers hold amounts, and no ids."""
+    """Return True if a target is one number for each sample (or pixel): rows of several numbers hold amounts, and no
+    ids.
+    """
     shape = (term or {}).get("target_shape") or []
     return bool(len(shape) != 2 or shape[1] == 1)
 
@@ -121,13 +123,13 @@ def _ids_for_numbers(case: Case, slot: dict[str, Any], term: dict[str, Any]) -> 
 
 
 def _unordered(slot: dict[str, Any]) -> bool:
-    """Whether inputs tell the numbers, and near numbers have no nearer inputs than distant ones."""
+    """Return True if inputs tell the numbers, and near numbers have no nearer inputs than distant ones."""
     fit = slot.get("fit") or {}
     return bool(fit.get("z", 0.0) > TOLD and fit.get("ordinal", 1.0) < ORDERED)
 
 
 def even(slot: dict[str, Any]) -> bool:
-    """Whether all values are about equally frequent, within a factor of 1.5."""
+    """Return True if all values are about equally frequent, within a factor of 1.5."""
     counts = list((slot.get("values") or {}).values())
     return bool(counts) and max(counts) <= 1.5 * min(counts)
 

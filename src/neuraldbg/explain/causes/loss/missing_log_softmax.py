@@ -52,12 +52,12 @@ def judge(case: Case) -> Finding | None:
 
 
 def _finite(mass: dict[str, Any]) -> bool:
-    """Whether it is of scores that had not become NaN or infinite: those sum to nothing, whatever they are."""
+    """Return True if it is of scores that had not become NaN or infinite: those sum to nothing, whatever they are."""
     return all(math.isfinite(mass[name]) for name in ("low", "high", "top") if isinstance(mass.get(name), float))
 
 
 def _ones(mass: dict[str, Any], name: str) -> bool:
-    """Whether all sums of a kind are 1 within ``NEAR``."""
+    """Return True if all sums of a kind are 1 within ``NEAR``."""
     low, high = mass.get(f"{name}low"), mass.get(f"{name}high")
     return isinstance(low, float) and isinstance(high, float) and abs(low - 1) < NEAR and abs(high - 1) < NEAR
 

@@ -66,7 +66,9 @@ def judge(case: Case) -> Finding | None:
 
 
 def at_root(ops: tuple[str, ...]) -> bool:
-    """Whether a sum is what the loss ends in: a sum under a root or a mean, or one that is divided, is no loss."""
+    """Return True if a sum is what the loss ends in: a sum under a root or a mean, or one that is
+    divided, is no loss.
+    """
     if "sum" not in ops:
         return True  # a loss function that sums by itself
     return all(op in ("add", "sub", "neg", "mul") for op in ops[: ops.index("sum")])

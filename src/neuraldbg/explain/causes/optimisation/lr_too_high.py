@@ -177,7 +177,7 @@ def _weigh_before(case: Case, weigh: Weighing, onset: int) -> None:
 
 
 def _compares(case: Case) -> bool:
-    """Whether every part of the loss compares something with targets: else its level may mean little."""
+    """Return True if every part of the loss compares something with targets: else its level may mean little."""
     facts = case.run.facts_of(FactKey.LOSS_BRANCHES.value)
     parts = [str(name) for fact in facts for name in fact.value.get("names") or () if fact.value.get("kind") == "terms"]
     named = all("loss" in part.split(" of ")[0] or "crossentropy" in part for part in parts)

@@ -101,7 +101,7 @@ def _weigh_steps(case: Case, weigh: Weighing, ratio: float, smallest: float) -> 
 
 
 def _weigh_promise(case: Case, weigh: Weighing, ratio: float) -> None:
-    """Where the optimizer sets the size of its steps itself, compare the updates with what the rate promises."""
+    """Compare the updates with what the rate promises, where the optimizer sets the size of its steps itself."""
     sizes = [w.rms for w in case.weights if w.rms > 0]
     if not case.adaptive or not sizes or not ratio > 0:
         return

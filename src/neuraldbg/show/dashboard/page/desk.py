@@ -37,7 +37,7 @@ class Look:
 
     @property
     def place(self) -> str:
-        """What must be the same for panes to be updated in place."""
+        """Return what must be the same for panes to be updated in place."""
         return f"{self.scene.entry.key}\n{self.tab.id}\n{self.scene.theme}"
 
 

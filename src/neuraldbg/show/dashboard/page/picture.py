@@ -99,7 +99,7 @@ def _values(scene: Scene, view: View, layout: dict[str, Any]) -> str:
 
 
 def _cells(view: View, made: Any) -> dict[str, Any]:
-    """What the cells of a map stand for: the first step of each column, and the layer of each row."""
+    """Return what the cells of a map stand for: the first step of each column, and the layer of each row."""
     if not made or made[0].type != "heatmap":
         return {}
     starts = [int(edge + 0.5) for edge in made[0].x[:-1]]

@@ -94,12 +94,12 @@ def loss(scene: Scene, chosen: Beside, c: Comparison) -> Drawing:
 
 
 def layers(scene: Scene, chosen: Beside, c: Comparison) -> Drawing:
-    """How far apart every layer is over time."""
+    """Return how far apart every layer is over time."""
     return pictured(scene, drift(c), (chosen.entry.key, chosen.moment.version, chosen.key))
 
 
 def settings(scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
-    """What was set differently, and which layers only one of them has."""
+    """Return what was set differently, and which layers only one of them has."""
     body: list[Any] = []
     if c.settings:
         rows = [
@@ -166,7 +166,7 @@ def _cut(more: int) -> list[html.P]:
 
 
 def ground(_scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
-    """What the comparison rests on."""
+    """Return what the comparison rests on."""
     return Drawing("What the comparison rests on", html.P(plain(say.footing(c, "·"))), c.notes)
 
 

@@ -99,7 +99,7 @@ def _cause(scene: Scene, cause: Hypothesis, at: int) -> html.Details:
 
 
 def chain(scene: Scene) -> Drawing:
-    """How it came about, as a graph."""
+    """Return how it came about, as a graph."""
     return connected(scene, "chain", "How it came about")
 
 
@@ -137,7 +137,7 @@ def supporting(diagnosis: Diagnosis) -> tuple[str, dict[str, str]]:
 
 
 def facts(scene: Scene) -> Drawing:
-    """What ran, and what could not be judged."""
+    """Return what ran, and what could not be judged."""
     said = scene.diagnosis
     body: list[Any] = [html.P(plain(facts_line(said.run, " · ")))]
     if said.unjudged:

@@ -43,7 +43,7 @@ def scalars(scene: Scene) -> Drawing:
 
 
 def dataflow(scene: Scene) -> Drawing:
-    """How data flows between layers, with their health."""
+    """Return how data flows between layers, with their health."""
     return connected(scene, "dataflow", "Data flow and health of the layers", rows=NODES)
 
 

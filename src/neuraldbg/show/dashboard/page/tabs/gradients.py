@@ -32,7 +32,7 @@ def flow(scene: Scene) -> Drawing:
 
 
 def updates(scene: Scene) -> Drawing:
-    """How far a step moves the weights."""
+    """Return how far a step moves the weights."""
     return drawn(scene, "updates")
 
 

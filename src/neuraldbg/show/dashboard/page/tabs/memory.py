@@ -17,7 +17,7 @@ def layers(scene: Scene) -> Drawing:
 
 
 def profile(scene: Scene) -> Drawing:
-    """What an allocator would tell."""
+    """Return what an allocator would tell."""
     del scene
     return Drawing(
         "Memory over time",
