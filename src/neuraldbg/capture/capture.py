@@ -257,8 +257,10 @@ class Capture:
         """Return True if an optimizer trains what is watched, or was meant to: its tensors may be copies of the
         model's.
         """
-        if self.models.discover or self.params.in_optimizer(opt):
+        if self.params.in_optimizer(opt):
             return True
+        if self.models.discover:
+            return opt in self.optimizers._by_opt or not self.owner.missed  # noqa: SLF001
         self.params.refresh()  # load_state_dict(assign=True) makes new tensors, and a new optimizer holds those
         if self.params.in_optimizer(opt):
             return True

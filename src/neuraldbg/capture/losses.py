@@ -243,6 +243,7 @@ class Losses:
         if self.models.entered and not self.models.reached:
             owner = self.models.owner  # one that takes the place in mid-step differentiates what was called unseen
             self.models.must_be_reached |= owner.open or not owner.strangers
+            owner.misses()
             self.terms = None
             return
         if not self.models.owner.trained:

@@ -200,11 +200,11 @@ class Models:
         model.thread = get_ident()
         hooks.active = not evaluating and hooks.sampled
         still = sum(1 for layer in model.mode_layers.values() if not training(layer))
-        self._current = Pass(model, trains, still, first, thread=model.thread)
+        begun = self._current = Pass(model, trains, still, first, thread=model.thread)
         if self.describe and len(self.passes) < _PASSES:
-            self._current.modes = program.modes(model.name, model.front(module), dict(model.mode_layers.items()))
+            begun.modes = program.modes(model.name, model.front(module), dict(model.mode_layers.items()))
         if first and not evaluating:
-            self._current.batch = self._read_inputs(model, args, kwargs)
+            begun.batch = self._read_inputs(model, args, kwargs)
         self._begin_call(Call(model, module, args, kwargs, True, evaluating, first))
         return True
 

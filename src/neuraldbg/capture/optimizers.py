@@ -303,7 +303,7 @@ class Optimizers:
         """The hook after a step of any optimizer, in whatever thread."""
         if not self.switch.on:
             return
-        if self.switch.here():
+        if self.switch.here() and (not self.owner.missed or opt in self._by_opt):
             self._ends(opt)
         else:
             self._ends_beside(opt)

@@ -92,6 +92,9 @@ class Owner:
         """Whether the owner is within a step: it has called a model with gradients, and not yet stepped."""
         self.trained = False
         """Whether a backward pass of the owner has reached a watched model."""
+        self.missed = False
+        """Whether the newest backward pass of an owner that has trained nothing, one of several threads, has reached no
+        watched model: its call was not seen, and what it steps now is nothing that is followed."""
         self.names: dict[str, None] = {}
         """Names of the threads that have been the owner and trained, in order."""
         self.strangers: dict[int, Stranger] = hooks.table.strangers
@@ -175,6 +178,7 @@ class Owner:
 
     def trains(self) -> None:
         """Note that a backward pass of the owner has reached a watched model: other threads no longer displace it."""
+        self.missed = False
         if self.trained and self.switch.thread in self._trainers:
             return
         self.trained = True
@@ -183,8 +187,17 @@ class Owner:
         self.trainers.add(self.switch.thread)
         self.hooks.tally.follow(self.switch.thread)
 
+    def misses(self) -> None:
+        """Note that a backward pass of the owner has reached none of the watched models."""
+        if self.trained or not self.strangers:
+            return
+        with self._lock:
+            self.missed = True
+            self._stranger(self.switch.thread).backwards += 1
+
     def follow(self, thread: int) -> None:
         """Follow a thread from now on. Native hooks read in any thread until it has trained."""
+        self.missed = False
         self.switch.thread = self.hooks.thread = thread
         self._runner = Runner(thread)
         self.hooks.tally.follow(thread if self.trained else 0)
