@@ -616,6 +616,28 @@ def two_optimizers_after_one_scaled_backward() -> None:
         scaler.update()
 
 
+@program("mlp")
+def a_closure_and_then_a_scaler() -> None:
+    first, model = Mlp(), Mlp()
+    optimizer = sgd(first, 0.1)
+    for x, y in batches(flat_digits(), 40):
+
+        def closure(x: Tensor = x, y: Tensor = y) -> Tensor:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(first(x), y)
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+    second = adam(model, 1e-3)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for x, y in batches(flat_digits(), 120):
+        second.zero_grad()
+        scaler.scale(F.cross_entropy(model(x), y)).backward()
+        scaler.step(second)
+        scaler.update()
+
+
 @program("convnet", "loss_scale_misuse", step=0)
 def scaled_loss_thrown_away() -> None:
     model = ConvNet()
