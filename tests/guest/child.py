@@ -251,7 +251,8 @@ def _lift_our_frames(error: BaseException) -> None:
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
-    error.__traceback__ = trace
+    with contextlib.suppress(Exception):  # it may be frozen: the suite leaves our frames out of what is shown
+        error.__traceback__ = trace
 
 
 assert threading.current_thread() is threading.main_thread()

@@ -7,7 +7,6 @@ this is put back afterwards, as python does not: exit handlers and threads of th
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import difflib
 import importlib.util
@@ -18,13 +17,10 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from neuraldbg.cli.ending import Ending, without_our_frames
 from neuraldbg.errors import NeuralDbgError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class ScriptNotFound(NeuralDbgError):
@@ -78,7 +74,7 @@ def execute(program: Program) -> Ending:
         main = ModuleType("__main__")
         main.__dict__.update(namespace, __builtins__=sys.modules["builtins"])
         sys.modules["__main__"] = main
-        with _at_the_bottom():
+        with _AtTheBottom():
             exec(code, main.__dict__)  # noqa: S102 (running the user's program is what was asked for)
     except ScriptNotFound:
         raise
@@ -87,27 +83,31 @@ def execute(program: Program) -> Ending:
     return Ending()
 
 
-@contextlib.contextmanager
-def _at_the_bottom() -> Iterator[None]:
-    """Let a program nest its calls as deeply as if ours were not below it.
+class _AtTheBottom:
+    """Lets a program nest its calls as deeply as if ours were not below it.
 
     A module nested 248 times runs under Python's default limit of 1,000 calls, and did not with our six below. As of
-    Python 3.12 the count of a thread's Python calls is out of reach.
+    Python 3.12 the count of a thread's Python calls is out of reach. What is called at the end is looked up at the
+    beginning, which an audit hook of the program's may refuse; and no generator is the context: contextlib would set
+    the traceback of the program's exception, which may be frozen.
     """
-    calls = 0
-    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001
-    while frame is not None:  # ``exec``, in which the program runs, counts too, as does that of ``python -m``
-        calls, frame = calls + 1 + (frame.f_code.co_name in ("execute", "_run_code")), frame.f_back
-    counted = ctypes.pythonapi if sys.version_info < (3, 12) else None
-    if counted is not None:
-        for _ in range(calls):
-            counted.Py_LeaveRecursiveCall()
-    try:
-        yield
-    finally:
-        if counted is not None:
-            for _ in range(calls):
-                counted.Py_EnterRecursiveCall(b"")
+
+    def __init__(self) -> None:
+        self._calls = 0
+        counted = ctypes.pythonapi
+        self._leave, self._enter = counted.Py_LeaveRecursiveCall, counted.Py_EnterRecursiveCall
+
+    def __enter__(self) -> None:
+        frame: FrameType | None = sys._getframe(1) if sys.version_info < (3, 12) else None  # noqa: SLF001
+        while frame is not None:  # ``exec``, in which the program runs, counts too, as does that of ``python -m``
+            self._calls += 1 + (frame.f_code.co_name in ("execute", "_run_code"))
+            frame = frame.f_back
+        for _ in range(self._calls):
+            self._leave()
+
+    def __exit__(self, *raised: object) -> None:
+        for _ in range(self._calls):
+            self._enter(b"")
 
 
 def _load(program: Program) -> tuple[CodeType, dict[str, Any]]:

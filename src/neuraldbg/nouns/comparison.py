@@ -245,4 +245,4 @@ class Comparison:
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return it as JSON text that any parser takes."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+        return json.JSONEncoder(indent=indent, allow_nan=False).encode(self.to_dict())

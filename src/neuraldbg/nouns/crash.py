@@ -54,4 +54,4 @@ def crash_json(history: Sequence[CrashRow], capacity: int, reason: str | None) -
         },
         "history": history,
     }
-    return json.dumps(jsonable(dump), allow_nan=False, indent=1)
+    return json.JSONEncoder(allow_nan=False, indent=1).encode(jsonable(dump))

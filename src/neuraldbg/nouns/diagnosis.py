@@ -161,7 +161,7 @@ class Diagnosis:
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return the diagnosis as JSON text that any parser takes."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+        return json.JSONEncoder(indent=indent, allow_nan=False).encode(self.to_dict())
 
     def worse_or_equal(self, verdict: str) -> bool:
         """Return True if the verdict is at least as bad as another."""

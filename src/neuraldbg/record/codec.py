@@ -27,6 +27,8 @@ from neuraldbg.record.block import COUNT, Block
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+_header_text = json.JSONEncoder(separators=(",", ":")).encode
+"""The program may replace what stands in json, as those do that have another library for it."""
 _MAGIC = b"NDBK"
 _HEAD = struct.Struct("<4sI")
 _SIZE = struct.Struct("<I")
@@ -65,7 +67,7 @@ def encode(block: Block) -> bytes:
         "sites": block.mean.shape[1:],
         "arrays": [[name, dtype, shape, len(part)] for name, dtype, shape, part in arrays],
     }
-    text = json.dumps(header, separators=(",", ":")).encode()
+    text = _header_text(header).encode()
     body = b"".join([_SIZE.pack(len(text)), text, *(part for *_, part in arrays)])
     return _HEAD.pack(_MAGIC, zlib.crc32(body)) + body
 

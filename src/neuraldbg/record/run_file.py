@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _PARTS = ("", "-wal", "-shm")
 """Files that SQLite holds open, by what their names end in."""
+_hold, _let_go = ctypes.pythonapi.Py_IncRef, ctypes.pythonapi.Py_DecRef
+"""Looked up once: an audit hook of the program may refuse that later."""
 _SPARE = 16 << 20
 """Bytes that are left free on a disk when a run is copied: the program has files of its own to save."""
 _MOST_DESCRIPTORS = 4096
@@ -102,7 +104,7 @@ class RunFile:
         # Nobody but `close` closes these: not the garbage collector, nor the end of the interpreter, nor a forked
         # child (https://sqlite.org/howtocorrupt.html#_carrying_an_open_database_file_across_a_fork).
         for each in (self.db, self._mapping):
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+            _hold(ctypes.py_object(each))
         self._held = _descriptors([path.with_name(path.name + part) for part in _PARTS])
 
     def check(self) -> None:
@@ -171,7 +173,7 @@ class RunFile:
             self._mapping.close()
         _WRITTEN.discard(self._identity)
         for each in (self.db, self._mapping):
-            ctypes.pythonapi.Py_DecRef(ctypes.py_object(each))
+            _let_go(ctypes.py_object(each))
 
     @_low_numbers_taken()
     def reopened(self) -> RunFile:

@@ -41,6 +41,8 @@ _BUSY_MS = 100
 """How long a write waits for the lock of another program: it is tried again soon, and the training may be waiting."""
 _BACKUP_S = 5.0
 _LOCKED = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED; sqlite3 names them from Python 3.11 on
+_text = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+"""Of json as it is when this is loaded: the program may replace what stands in it."""
 APPLICATION_ID = 0x4E444247  # "NDBG", so that `file` and we know the database for ours
 ROWS, TABLES = "rows", "tables"
 SQL_TABLES = ("meta", "site", "block", "fact", "event", "histogram")
@@ -227,7 +229,7 @@ def rescue(db: sqlite3.Connection) -> tuple[sqlite3.Connection, bool]:
 
 def dumps(value: Any) -> str:
     """Return strict JSON text."""
-    return json.dumps(jsonable(value), allow_nan=False, separators=(",", ":"))
+    return _text(jsonable(value))
 
 
 _OUTCOME: dict[str, Check] = {
