@@ -77,7 +77,8 @@ class Samples:
         self._tensors = tuple(_weak(item.tensor) for item in items)
         self._items, self._rows = [Item(x, i.row, i.cap) for x, i in zip(self._tensors, items, strict=True)], rows
         self._changes = [Item(i.tensor, row, i.cap) for i, row in zip(self._items, updates, strict=True)]
-        self._lent = any(memory.lent(_held(x)) for x in self._tensors)
+        self._lent = False
+        """Whether some of their memory is ``memory.lent``."""
         self._places = self._where()
         ends = np.cumsum([_kept(item) for item in items], dtype=np.int64)
         self._offsets = [0, *ends[:-1].tolist()] if len(ends) else []
@@ -116,7 +117,6 @@ class Samples:
         if places[n:] != self._places[n:] or dtypes != self._before[0][:, 1].tolist():
             return False
         self._places = places
-        self._lent = any(memory.lent(_held(x)) for x in self._tensors)
         for plan in (*self._before, *self._after):
             plan[:, 0] = places[:n]
         return True
@@ -176,6 +176,7 @@ class Samples:
 
     def _where(self) -> list[int]:
         held = [_held(tensor) for tensor in self._tensors]
+        self._lent = any(map(memory.lent, held))
         return [x.data_ptr() for x in held] + [x.numel() for x in held]
 
     def _view(self, at: int, flat: Tensor) -> npt.NDArray[np.floating]:

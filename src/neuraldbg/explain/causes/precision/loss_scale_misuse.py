@@ -75,9 +75,10 @@ def _twice(case: Case) -> Finding | None:
         orders.setdefault(int(fact.value.get("stream") or 0), []).append((fact.step, list(fact.value["order"])))
     for seen in orders.values():
         alone = [step for step, order in seen if order == ["step"]]
-        before = {step + 1 for step, order in seen if "backward" in order}
+        known = dict(seen)
         # A step with a closure has nothing before it either: another training of the program may have taken such.
-        if alone and before.issuperset(alone):
+        follows = ["backward" in known[step - 1] for step in alone if step - 1 in known]
+        if follows and all(follows):
             weigh = Weighing()
             weigh.speaks(
                 "after scaler.step() the optimizer is stepped once more with the same gradients, also where the scaler "
