@@ -212,6 +212,39 @@ def test_what_was_given_up_for_another_training_is_looked_at_again(monkeypatch):
     assert read == {"model": 20, "model2": 10}
 
 
+def test_a_layer_is_no_model_of_a_thread_that_was_refused_as_its_model_was_called():
+    scoring, calling, scored = threading.Event(), threading.Event(), threading.Event()
+
+    class Scored(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            scoring.set()
+            assert calling.wait(60)
+            return super().forward(x)
+
+    class Trained(nn.Sequential):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            calling.set()
+            assert scored.wait(60)
+            time.sleep(0.02)  # longer than it takes until it is worth to ask again
+            return super().forward(x)
+
+    def train() -> None:
+        assert scoring.wait(60)
+        model = Trained(nn.Linear(4, 8), nn.Linear(8, 2))
+        trained(model, torch.optim.SGD(model.parameters(), 1e-3), 3)
+
+    with NeuralDbg(discover=True) as dbg:
+        beside = threading.Thread(target=train)
+        beside.start()
+        Scored(4, 2)(torch.ones(3, 4))
+        scored.set()
+        beside.join()
+        names = {site.module.split(".")[0] for site in dbg.record().layout.sites}
+    assert dbg.steps == 2, "its first call was not seen"
+    assert dbg.record().info.models == ("model",)
+    assert not any(name.startswith("Linear") for name in names), names
+
+
 def test_no_experiment_runs_beside_a_thread_that_draws(tmp_path):
     run = watched(tmp_path, "loads_ahead")
     reasons = {fact.value.get("reason") for fact in run.facts if fact.key == "experiment"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import os
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests import malloc
 from tests.session.trainings import ConvNet, Mlp, vectors
 from torch.nn import functional as F
 
@@ -100,25 +100,15 @@ def test_no_tensor_with_a_graph_is_kept(make: type, options: dict) -> None:
 
 
 SESSIONS = """
-import collections, ctypes, gc, json, pathlib, shutil, statistics, sys, tempfile, threading, tracemalloc
+import collections, gc, json, pathlib, shutil, statistics, sys, tempfile, threading, tracemalloc
 import torch
 from torch import nn
 from neuraldbg import NeuralDbg
 from tests.conftest import torch_namespaces
+from tests.malloc import given_out
 
 count, traced = int(sys.argv[1]), sys.argv[2] == "traced"
 folder = pathlib.Path(tempfile.mkdtemp())
-
-class Malloc(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_size_t) for name in (
-        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")]
-
-def held():
-    # Bytes that malloc has given out: python's pools for small objects among them, free pages of its heaps not.
-    asked = ctypes.CDLL(None).mallinfo2
-    asked.restype = Malloc
-    found = asked()
-    return found.uordblks + found.hblkhd
 
 def train(out, fails):
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
@@ -160,11 +150,11 @@ if traced:
     several(0, 40)
 torch_before = torch_namespaces()
 before, bytes_before = kinds(), tracemalloc.get_traced_memory()[0]
-given = [] if traced else [held()]
+given = [] if traced else [given_out()]
 for part in range(count // 100):
     several(part * 100, 100)
     if not traced:
-        given.append(held())
+        given.append(given_out())
 grown = {kind: n for kind, n in (kinds() - before).items() if n > 40}
 left = [name for name, (_, held) in torch_namespaces().items() if held != torch_before[name][1]]
 print(json.dumps({
@@ -192,7 +182,7 @@ def test_sessions_leave_nothing() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="glibc tells how much malloc has given out")
+@pytest.mark.skipif(not malloc.TELLS, reason="glibc tells how much malloc has given out")
 def test_2000_sessions_grow_by_less_than_a_megabyte() -> None:
     """Resident memory is no measure: what malloc keeps of freed pages makes it rise and fall by 30 MB."""
     found = sessions(2000, "given")

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from types import FrameType
+    from collections.abc import Iterator
+    from types import CodeType, FrameType
 
 _LIBRARIES = tuple(
     {
@@ -42,6 +43,15 @@ def user_place() -> Place | None:
             return Place(file, frame.f_lineno, linecache.getline(file, frame.f_lineno, frame.f_globals).strip()[:160])
         frame = frame.f_back
     return None
+
+
+def running(code: CodeType | None) -> Iterator[FrameType]:
+    """Yield the frames of the calling thread that run a function's code, the innermost first."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    while frame is not None:
+        if frame.f_code is code:
+            yield frame
+        frame = frame.f_back
 
 
 def _foreign(file: str) -> bool:

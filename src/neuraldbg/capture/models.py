@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from neuraldbg.capture import memory, op, program
 from neuraldbg.capture.call import stand_in_for_call
+from neuraldbg.capture.frames import running
 from neuraldbg.capture.guest import collecting_later, guarded, hook_of
 from neuraldbg.capture.kernel import set_hook
 from neuraldbg.capture.leaves import leaves
@@ -291,6 +292,8 @@ class Models:
     def _asks_in_earnest(self, module: nn.Module, model: Model | None, *, front: bool) -> bool:
         if _tracing() is not None or op.transforming() or (model is None and not has_parameters(module)):
             return False
+        if not front and _within_a_call():  # a layer of what was refused the place as its own call began
+            return False
         return self.owner.asks("call", ours=front, new=True, model=model)
 
     @guarded
@@ -455,6 +458,12 @@ class Models:
         if self.describe and self.latest is None:
             self.latest = (model, program.batch(model.name, inputs))
         return size
+
+
+def _within_a_call() -> bool:
+    """Return True if this thread is within a call of a module that has parameters."""
+    code = getattr(nn.Module._call_impl, "__code__", None)  # noqa: SLF001 (each call of a module runs it)
+    return any(has_parameters(frame.f_locals["self"]) for frame in running(code))
 
 
 def _samples(x: Tensor) -> int:

@@ -185,6 +185,8 @@ class Owner:
         self.names.setdefault(self._runner.name)
         self._trainers.add(self.switch.thread)
         self.trainers.add(self.switch.thread)
+        if (before := self.strangers.get(self.switch.thread)) is not None:
+            before.followed = True
         self.hooks.tally.follow(self.switch.thread)
 
     def misses(self) -> None:
@@ -227,8 +229,9 @@ class Owner:
             rests = gone or self._comes_to_rest(within=within or anew)
             late = begins and self.trained  # while this thread waited the owner has trained
             if self._over or late or not rests or not (anew or goes_on):
-                stranger.apart |= not within
-                stranger.again = clocks.perf_counter() + _AGAIN_S
+                if not within:
+                    stranger.apart = True
+                    stranger.again = clocks.perf_counter() + _AGAIN_S
                 if new and begins and within and stranger.apart:
                     self._heir = me
                 return False

@@ -48,6 +48,8 @@ class Stranger:
         """Whether it was the owner without training, or has displaced one within a step that had trained nothing."""
         self.called = self.joins = False
         """Whether it has called the followed model with gradients, and whether it has then stepped its parameters."""
+        self.followed = False
+        """Whether it has trained as the owner since."""
         self.running = 0
         """Backward passes that are under way."""
         self.backwards = self.steps = 0
@@ -81,7 +83,7 @@ class Missed(NamedTuple):
 
 def missed_by(one: Stranger) -> Missed | None:
     """Return what is worth telling: not the first steps of a thread that then was followed."""
-    joined = one.joins or one.helps
+    joined = one.joins or one.helps or one.followed
     return Missed(one.steps, one.backwards) if max(one.steps, one.backwards) > (FEW if joined else 0) else None
 
 

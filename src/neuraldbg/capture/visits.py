@@ -15,7 +15,7 @@ from neuraldbg.capture.compiled import compiled_parts
 from neuraldbg.capture.module_tree import add_hook, hookable
 from neuraldbg.capture.program_objects import is_a
 from neuraldbg.capture.reader import Reader
-from neuraldbg.capture.tensor_kinds import unheard
+from neuraldbg.capture.tensor_kinds import ungraded, unheard
 from neuraldbg.capture.weak_references import Modules
 
 if TYPE_CHECKING:
@@ -123,8 +123,8 @@ class _Hook:
         try:
             if not owner.listens():
                 return
-            with unheard(), torch.no_grad():
-                getattr(owner, moment)(self.path, *args)
+            with unheard():
+                ungraded(getattr(owner, moment), self.path, *args)
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
             owner.scene.tally.caught("following calls of layers")
 
