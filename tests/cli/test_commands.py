@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 import time
@@ -161,6 +162,11 @@ def test_every_file_of_a_command_is_registered():
     assert found == set(COMMANDS)
 
 
+def before_others(place):
+    """What ``PYTHONPATH`` is, so that the modules of the folder come before all others."""
+    return f"{place.path}{os.pathsep}{place.env()['PYTHONPATH']}"
+
+
 def test_doctor(place):
     done = place.python("-m", "neuraldbg", "doctor")
     assert done.status == 0, done.err
@@ -168,7 +174,7 @@ def test_doctor(place):
     assert told["python"].startswith(f"{sys.version_info.major}.{sys.version_info.minor}")
     assert set(told) >= {"neuraldbg", "numpy", "torch", "statistics", "extra plot", "run folder"}
     place.write("torch.py", "raise OSError('libcuda is broken')")
-    done = place.python("-m", "neuraldbg", "doctor")
+    done = place.python("-m", "neuraldbg", "doctor", PYTHONPATH=before_others(place))
     assert done.status == 1
     assert "cannot be imported: OSError: libcuda is broken" in done.out
 
@@ -179,14 +185,14 @@ def test_doctor(place):
 def test_none_of_these_imports_torch(place, folder, args):
     place.write("torch.py", "raise SystemExit('torch was imported')")
     args = [str(folder) if arg == "." else arg for arg in args]
-    done = place.python("-m", "neuraldbg", *args)
+    done = place.python("-m", "neuraldbg", *args, PYTHONPATH=before_others(place))
     assert (done.status, done.err) == (0, "")
 
 
 def test_help_imports_nothing_heavy(place):
     for name in ("numpy", "rich", "pydantic", "matplotlib"):
         place.write(f"{name}.py", f"raise SystemExit('{name} was imported')")
-    done = place.python("-m", "neuraldbg", "--help")
+    done = place.python("-m", "neuraldbg", "--help", PYTHONPATH=before_others(place))
     assert (done.status, done.err) == (0, "")
 
 

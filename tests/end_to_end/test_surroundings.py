@@ -174,3 +174,42 @@ print(__name__, sys.argv, sorted(k for k in globals() if not k.startswith("__"))
     done = place.run("train.py", "a", "--run")
     assert (done.status, done.out) == (0, plain.out), done.err
     assert done.diagnosis["verdict"] == "healthy"
+
+
+HIDING = """
+if __name__ != "__main__":
+    sys.exit(f"usage of {__name__}")
+"""
+"""What many a script of one's own does when it is imported."""
+
+
+@pytest.mark.parametrize("how", [("train.py",), ("-m", "train"), (".",)], ids=["file", "module", "folder"])
+def test_modules_beside_the_script_that_have_names_of_pythons_or_of_ours(place: Place, how: tuple[str, ...]) -> None:
+    """Torch imports none of these; the session, the command and what shows the diagnosis do."""
+    names = ("click", "html", "pydantic", "pydantic_core", "resource", "rich", "sqlite3", "zoneinfo")
+    for name in names:
+        place.write(f"{name}.py", f"import sys\n{HIDING}")
+    source = script(
+        MODEL,
+        TRAIN.format(steps=30),
+        f"""
+        import sys
+        for name in {names}:
+            try:
+                __import__(name)
+            except SystemExit as error:
+                print(error, name in sys.modules)
+        print([entry for entry in sys.path if entry.startswith({str(place.path)!r})])
+        """,
+    )
+    place.write("train.py", source)
+    place.write("__main__.py", source)
+    bare = place.python(*how)
+    done = place.tool("run", "-o", "run", *how)
+
+    assert (bare.status, bare.out.count("usage of")) == (0, len(names)), bare.err
+    assert (done.status, done.out) == (0, bare.out), done.err
+    assert "HEALTHY" in done.err, done.err
+    assert "Traceback" not in done.err
+    run = record(done)
+    assert (run.steps, run.info.coverage["errors"]) == (30, 0)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from neuraldbg.cli import before  # noqa: F401 (what was loaded before anything else is)
+
+# isort: split
 import os
 import sys
 from typing import TYPE_CHECKING

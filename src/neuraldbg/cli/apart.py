@@ -14,7 +14,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from types import ModuleType
 
 
@@ -28,32 +28,33 @@ class Apart:
     """The modules of one package."""
 
     def __init__(self, *names: str) -> None:
-        self._package = names[0]
-        theirs, state = self._taken(), random.getstate()
+        self._package = names[:1]
+        theirs, state = taken(self._package), random.getstate()
         try:
             for name in names:
                 importlib.import_module(name)
         finally:
             random.setstate(state)
-            self._ours = self._taken()
+            self._ours = taken(self._package)
             sys.modules.update(theirs)
 
     @contextlib.contextmanager
     def present(self) -> Iterator[None]:
         """Have imports find them for a while, and not what the program has by these names."""
-        theirs = self._taken()
+        theirs = taken(self._package)
         sys.modules.update(self._ours)
         try:
             yield
         finally:
-            self._ours = self._taken()
+            self._ours = taken(self._package)
             sys.modules.update(theirs)
 
     def made(self, kind: type) -> bool:
         """Return True if a class is one of these modules', and not of the program's own copy."""
         return getattr(self._ours.get(kind.__module__), kind.__name__, None) is kind
 
-    def _taken(self) -> dict[str, ModuleType]:
-        """Take what is loaded of the package out of the table of modules."""
-        names = [name for name in list(sys.modules) if name.partition(".")[0] == self._package]
-        return {name: sys.modules.pop(name) for name in names}
+
+def taken(packages: Collection[str]) -> dict[str, ModuleType]:
+    """Take what is loaded of some packages out of the table of modules."""
+    names = [name for name in list(sys.modules) if name.partition(".")[0] in packages] if packages else []
+    return {name: sys.modules.pop(name) for name in names}

@@ -19,7 +19,8 @@ from neuraldbg.cli.command import FAILED, Result, fail_on, json_target, json_to,
 from neuraldbg.cli.dashboard import need, port_option
 from neuraldbg.cli.ending import Ending, die_interrupted, time_stopped
 from neuraldbg.cli.progress import StatusLine
-from neuraldbg.cli.script import execute, resolve
+from neuraldbg.cli.script import execute, folder_of, resolve
+from neuraldbg.cli.shadowed import Shadowed
 from neuraldbg.cli.termination import Termination
 from neuraldbg.cli.watch import MakeSession, Watch, torch_session, working_folder
 from neuraldbg.raised import let_pass
@@ -189,9 +190,10 @@ def launch(request: Request, make_session: MakeSession = torch_session) -> int:
     stderr = sys.stderr
     beside = _beside(request, stderr)
     status = StatusLine(stderr) if not request.quiet and stderr is not None and stderr.isatty() else None
-    watch = Watch(request.program, request.folder, status, make_session, options=request.options)
     speaks = not request.quiet and not request.rank.secondary
     screen = apart("rich", "rich.console", "rich.padding", "rich.table", "rich.text") if speaks else None
+    shadowed = Shadowed(folder_of(request.program))
+    watch = Watch(request.program, request.folder, status, make_session, options=request.options, shadowed=shadowed)
 
     def end_by(signal: int, frame: FrameType | None) -> None:
         if status is not None:
@@ -293,10 +295,11 @@ def _show(
     text = ""
     if diagnosis is not None:
         try:
-            if problem := write_json(diagnosis, request.json):
-                problems.append(problem)
-            # None: the program closed every way to speak; the run folder has it all.
-            text = _text(diagnosis, out, watch.file, request, screen) if out is not None and not request.quiet else ""
+            with watch.present():
+                if problem := write_json(diagnosis, request.json):
+                    problems.append(problem)
+                if out is not None and not request.quiet:  # None: the program closed all; the run folder has it all
+                    text = _text(diagnosis, out, watch.file, request, screen)
         except Exception as error:  # noqa: BLE001 (the program may have replaced anything; its own ending comes through)
             let_pass(error)
             instead = f"; `neuraldbg explain {watch.folder}` gives it" if watch.folder is not None else ""

@@ -110,21 +110,31 @@ class _AtTheBottom:
             self._enter(b"")
 
 
+def folder_of(program: Program) -> str | None:
+    """Return what Python puts first on the path for a program: a folder, or an archive; None for nothing."""
+    if getattr(sys.flags, "safe_path", sys.flags.isolated):  # with -P or -I, neither that nor our command's is there
+        return None
+    if program.kind == "module":
+        return _working_folder()
+    if program.kind == "folder":
+        return _from_here(program.target)
+    return os.path.dirname(os.path.realpath(program.target))  # noqa: PTH120
+
+
 def _load(program: Program) -> tuple[CodeType, dict[str, Any]]:
     if program.kind == "module":
         sys.argv = ["-m", *program.args]  # what python shows to a package that is imported on the way
-        _first_on_path(_working_folder())
+        _first_on_path(program)
         spec = _module_spec(program.target)
         sys.argv[0] = spec.origin or program.target
         return _from_spec(spec)
     sys.argv = [program.target, *program.args]
     if program.kind == "folder":
-        where = _from_here(program.target)
-        _first_on_path(where)
-        spec_of_main = PathFinder.find_spec("__main__", [where])
+        _first_on_path(program)
+        spec_of_main = PathFinder.find_spec("__main__", [_from_here(program.target)])
         assert spec_of_main is not None
         return _from_spec(spec_of_main)
-    _first_on_path(os.path.dirname(os.path.realpath(program.target)))  # noqa: PTH120
+    _first_on_path(program)
     return _from_file(_from_here(program.target))
 
 
@@ -191,13 +201,15 @@ def _working_folder() -> str | None:
 
 
 def _from_here(target: str) -> str:
-    """Return the path of a program as python shows it, which does not normalise it."""
-    return os.path.join(_working_folder() or "", target)  # noqa: PTH118
+    """Return the path of a program as python shows it, which normalises none but that of the working folder itself."""
+    here = _working_folder() or ""
+    return here if target == "." and here else os.path.join(here, target)  # noqa: PTH118
 
 
-def _first_on_path(folder: str | None) -> None:
+def _first_on_path(program: Program) -> None:
     """Put the program's folder where python puts it, in the place of that of our own command."""
-    if not getattr(sys.flags, "safe_path", sys.flags.isolated):  # with -P or -I, neither of the two is there
+    folder = folder_of(program)
+    if not getattr(sys.flags, "safe_path", sys.flags.isolated):
         sys.path[0:1] = [folder] if folder is not None else []
 
 

@@ -9,6 +9,7 @@ import functools
 import os
 import sys
 import traceback
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.cli.ending import Ending
     from neuraldbg.cli.script import Program
+    from neuraldbg.cli.shadowed import Shadowed
     from neuraldbg.nouns import Diagnosis, Event, Outcome, Step
 
     OnStep = Callable[[Step, tuple[Event, ...]], None]
@@ -92,11 +94,14 @@ class Watch:
         make_session: MakeSession = torch_session,
         *,
         options: Mapping[str, Any] | None = None,
+        shadowed: Shadowed | None = None,
     ) -> None:
         self.program = program
         self.folder = folder
         self.on_step = on_step
         self.make_session = functools.partial(make_session, **(options or {}))
+        self.present: Callable[[], AbstractContextManager[None]] = nullcontext if shadowed is None else shadowed.present
+        """Returns a context in which imports find our modules, whatever names the program's folder has."""
         self.session: Session | None = None
         self.problems: list[str] = []
         self.home = working_folder()
@@ -134,9 +139,10 @@ class Watch:
         if self.session is None:
             return None
         try:
-            self.session.stop(ending.outcome(self.home))
-            diagnosis = self.session.diagnose()
-            self._ask_how_it_was_saved(self.session)
+            with self.present():
+                self.session.stop(ending.outcome(self.home))
+                diagnosis = self.session.diagnose()
+                self._ask_how_it_was_saved(self.session)
         except Exception as error:  # noqa: BLE001 (the program's own ending must come through)
             self._fail("the diagnosis failed", error)
             return None
@@ -152,10 +158,11 @@ class Watch:
     def _start(self) -> None:
         self._starting = True
         try:
-            session = self.make_session(
-                out=self.folder, script=self.program.target, argv=self.program.argv, on_step=self.on_step
-            )
-            session.start()
+            with self.present():
+                session = self.make_session(
+                    out=self.folder, script=self.program.target, argv=self.program.argv, on_step=self.on_step
+                )
+                session.start()
         except BaseException as error:  # we run inside the program's `import torch`
             if not isinstance(error, Exception) or passes(error):  # Ctrl-C, or a time limit of the program's
                 self.problems.append("watching was interrupted as it began: nothing was recorded")

@@ -18,6 +18,9 @@ from neuraldbg.record.reader import read_file
 from neuraldbg.record.reading import Reading
 from neuraldbg.record.run_file import written_here
 
+if sys.platform == "linux":
+    import fcntl
+
 SILENT_S = 5.0
 """Of a run file that changed since then nobody asks whether it is still written."""
 SETTLED_S = 1.0
@@ -102,8 +105,6 @@ def abandoned(file: Path) -> bool:
     """
     if sys.platform != "linux" or written_here(file):  # the layout of the question differs elsewhere
         return False
-    import fcntl  # noqa: PLC0415 (only here)
-
     try:
         with Path(f"{file}-shm").open("rb+") as shared:
             asked = struct.pack(_LOCK, fcntl.F_WRLCK, os.SEEK_SET, _ALIVE, 1, 0)

@@ -27,6 +27,11 @@ from neuraldbg.raised import let_pass, swallowing
 from neuraldbg.record import schema
 from neuraldbg.record.run_names import RunName, free_names
 
+try:
+    import resource
+except ImportError:  # Windows has none
+    resource = None  # type: ignore[assignment]
+
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterator
@@ -84,9 +89,7 @@ def _low_numbers_taken() -> Iterator[None]:
 
 def _first_number() -> int:
     """Return the number from which on descriptors of ours may be: half of what there are, which is 1,024 mostly."""
-    try:
-        import resource  # noqa: PLC0415 (not on every system)
-    except ImportError:
+    if resource is None:
         return 0
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return _FIRST if limit == resource.RLIM_INFINITY else min(_FIRST, limit // 2)
@@ -327,8 +330,8 @@ def _numbers() -> list[int]:
     for folder in ("/proc/self/fd", "/dev/fd"):
         with swallowing():
             return [int(entry.name) for entry in Path(folder).iterdir()]
-    import resource  # noqa: PLC0415 (not on every system, and seldom asked)
-
+    if resource is None:
+        return []
     return list(range(min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], _MOST_DESCRIPTORS)))
 
 
