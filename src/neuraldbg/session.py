@@ -33,7 +33,7 @@ from neuraldbg.explain import diagnose, trace
 from neuraldbg.nouns import Diagnosis, Outcome, RunInfo, Unjudged
 from neuraldbg.raised import words_of
 from neuraldbg.ranks import own_rank
-from neuraldbg.record import Recorder, RingBuffer, RunName, ring_bytes
+from neuraldbg.record import Recorder, RingBuffer, RunName, Spare, ring_bytes
 from neuraldbg.show.notebook import Shown
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ class NeuralDbg(Shown):
         self._offset = self._numbered = 0
         self._count = 0
         self._running = False
+        self._spare: Spare | None = None
         self._saved: Diagnosis | None = None
         self._told: Layout | None = None
 
@@ -142,6 +143,7 @@ class NeuralDbg(Shown):
             message = f"this session {state}"
             raise AttachError(message)
         self._info = replace(self._info, started=clocks.now())
+        self._spare = Spare() if self._wanted is not None else None
         self._recorder = Recorder(
             self._wanted, self.settings.record, self._info, rank=own_rank().rank, pull=self._capture.deliver_late
         )
@@ -161,6 +163,8 @@ class NeuralDbg(Shown):
         if not self._running:
             return
         self._running = False
+        if self._spare is not None:
+            self._spare.release()
         self._capture.stop()
         if self._snapshots is not None:
             self._snapshots.detach()

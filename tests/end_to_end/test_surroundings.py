@@ -213,3 +213,33 @@ def test_modules_beside_the_script_that_have_names_of_pythons_or_of_ours(place: 
     assert "Traceback" not in done.err
     run = record(done)
     assert (run.steps, run.info.coverage["errors"]) == (30, 0)
+
+
+@pytest.mark.parametrize("last", [5, 29], ids=["in the midst", "at the end"])
+def test_a_program_that_has_used_up_its_descriptors_is_diagnosed_and_saved(place: Place, last: int) -> None:
+    source = script(
+        MODEL,
+        TRAIN.format(steps=30),
+        f"""
+        for step in range(30):
+            if step == {last}:
+                try:
+                    while True:
+                        held.append(os.open(os.devnull, os.O_RDONLY))
+                except OSError as error:
+                    print(error.strerror)
+            opt.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            opt.step()
+        raise OSError(24, "Too many open files")
+        """,
+    )
+    limit = "import os, resource\nheld = []\nresource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))\n"
+    done = place.run(source=limit + source)
+
+    assert (done.status, done.out) == (1, "Too many open files\n"), done.err
+    assert done.err.count("Traceback") == 1
+    assert "error in NeuralDBG" not in done.err
+    assert "neuraldbg:" not in done.err, "a problem"
+    assert record(done).steps == 60
+    assert done.diagnosis["run"]["outcome"]["kind"] == "raised"

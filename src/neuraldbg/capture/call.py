@@ -36,17 +36,14 @@ _made: weakref.WeakKeyDictionary[Any, Callable[..., Any]] = weakref.WeakKeyDicti
 
 def stand_in_for_call(models: Models, original: Callable[..., Any]) -> Any:
     """Return the function that is put in the place of ``original``, which is ``nn.Module.__call__`` so far."""
-    parts = (
-        models,
-        models.light,
-        models.hooks.tally,
-        models.hooks.direct,
-        torch.compiler.is_dynamo_compiling,
-        torch.compiler.is_compiling,
-        TOO_DEEP,
-        _READING,
+    light, told = models.light, models.hooks.direct
+    traced, busy = torch.compiler.is_dynamo_compiling, torch.compiler.is_compiling
+    asked = (light.glance, models.look, models.begins, models.ends, told.get, traced, busy, id)
+    call: Any = (
+        _moved(_in_place, original)(models, light, told, models.hooks.tally, (TOO_DEEP, _READING), *asked)
+        if _is_torchs(original)
+        else _in_front(original, models, light, told, traced, busy)
     )
-    call: Any = _moved(_in_place, original)(*parts) if _is_torchs(original) else _in_front(original, *parts)
     if _is_torchs(original):
         call.__code__ = _named(call.__code__, original.__code__)
     functools.update_wrapper(call, original)
@@ -79,8 +76,8 @@ def _is_torchs(call: Callable[..., Any]) -> bool:
     return code is not None and code.co_names == _CALLS and call is nn.Module._wrapped_call_impl  # noqa: SLF001
 
 
-def _in_place(models: Any, light: Any, tally: Any, told: Any, traced: Any, busy: Any, deep: Any, what: Any) -> Any:
-    glance, look, begins, ends, direct = light.glance, models.look, models.begins, models.ends, told.get
+def _in_place(models: Any, light: Any, told: Any, tally: Any, failure: tuple[str, str], *asked: Any) -> Any:
+    (glance, look, begins, ends, direct, traced, busy, number_of), (deep, what) = asked, failure
 
     def _wrapped_call_impl(self, *args, **kwargs):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN003, ANN202
         if traced():
@@ -98,7 +95,7 @@ def _in_place(models: Any, light: Any, tally: Any, told: Any, traced: Any, busy:
             except RecursionError:
                 begun = False
                 tally.first, tally.failed[what] = tally.first or deep, tally.failed.get(what, 0) + 1
-        probe = direct(id(self)) if told else None  # after the call has begun: the model may have been found just now
+        probe = direct(number_of(self)) if told else None  # after the call has begun: that may have found the model
         if begun:
             try:
                 models.inside = True
@@ -113,7 +110,7 @@ def _in_place(models: Any, light: Any, tally: Any, told: Any, traced: Any, busy:
                 raise
             finally:
                 models.inside = False
-            probe = direct(id(self))
+            probe = direct(number_of(self))
         elif probe is None:  # a layer of a model: there may be hundreds, and each nanosecond counts for all
             if self._compiled_call_impl is not None:
                 return self._compiled_call_impl(*args, **kwargs)
@@ -140,11 +137,8 @@ def _in_place(models: Any, light: Any, tally: Any, told: Any, traced: Any, busy:
     return _wrapped_call_impl
 
 
-def _in_front(
-    original: Any, models: Any, light: Any, tally: Any, told: Any, traced: Any, is_compiling: Any, *_: Any
-) -> Any:
+def _in_front(original: Any, models: Any, light: Any, told: Any, traced: Any, is_compiling: Any) -> Any:
     """Make the same where another tool has put a function of its own in the place of torch's."""
-    del tally
     direct = told.get
 
     @passed_through

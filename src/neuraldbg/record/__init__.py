@@ -6,11 +6,13 @@ from neuraldbg.record.recorder import Recorder
 from neuraldbg.record.ring import RingBuffer
 from neuraldbg.record.run_names import RunName, find_run, others
 from neuraldbg.record.session_file import read_session
+from neuraldbg.record.spare import Spare
 
 __all__ = [
     "Recorder",
     "RingBuffer",
     "RunName",
+    "Spare",
     "file_bound",
     "find_run",
     "others",

@@ -70,7 +70,7 @@ def written_here(path: Path) -> bool:
 
 
 @contextmanager
-def _low_numbers_taken() -> Iterator[None]:
+def low_numbers_taken() -> Iterator[None]:
     """Have SQLite's descriptors get high numbers: what the program opens later has the numbers that it would have had.
 
     A program that closed standard input may count on its next file being number 0, and one that closes "3 to 20"
@@ -152,7 +152,7 @@ class RunFile:
             let_pass(error)
             return False
 
-    @_low_numbers_taken()
+    @low_numbers_taken()
     def finish(self) -> None:
         """Make it a file that can be read anywhere, without companions, and close it. DescriptorsLost leaves it open.
 
@@ -178,7 +178,7 @@ class RunFile:
         for each in (self.db, self._mapping):
             _let_go(ctypes.py_object(each))
 
-    @_low_numbers_taken()
+    @low_numbers_taken()
     def reopened(self) -> RunFile:
         """Open the run file again after its descriptors were lost; OSError or sqlite3.Error if that fails.
 
@@ -196,7 +196,7 @@ class RunFile:
             _remove(fresh)
         return RunFile(self.path)
 
-    @_low_numbers_taken()
+    @low_numbers_taken()
     def content(self) -> sqlite3.Connection:
         """Return what the file holds as a database in memory, without using its descriptors; OSError, sqlite3.Error."""
         if not self.in_place:
@@ -209,14 +209,14 @@ class RunFile:
             shutil.rmtree(fresh.parent, ignore_errors=True)
 
 
-@_low_numbers_taken()
+@low_numbers_taken()
 def create(folder: Path, rank: int) -> RunFile:
     """Make a new run file under a name that is free, and open it; OSError or sqlite3.Error if that cannot be."""
     folder.mkdir(parents=True, exist_ok=True)
     return RunFile(_published(folder, rank, schema.new_file))
 
 
-@_low_numbers_taken()
+@low_numbers_taken()
 def save(source: sqlite3.Connection, folder: Path, rank: int, over: RunFile | None = None) -> Path:
     """Write a database in memory as a finished run file; in the place of ``over``, or under a name that is free."""
     size = _one(source, "PRAGMA page_count") * _one(source, "PRAGMA page_size")
