@@ -33,10 +33,10 @@ from rich.console import Console
 from rich.table import Table
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture import op
-from neuraldbg.capture.device import DeviceTable, why_torch
-from neuraldbg.capture.device_fetch import Sent
-from neuraldbg.capture.device_many import Many
+from neuraldbg.capture.statistics import operation
+from neuraldbg.capture.statistics.device.async_copy import Sent
+from neuraldbg.capture.statistics.device.table import DeviceTable, why_torch
+from neuraldbg.capture.statistics.device.tensor_group import Many
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,23 +91,24 @@ def compared(x: torch.Tensor, cap: int) -> tuple[str, str, str]:
     table = DeviceTable(x.device, 1)
     table.observe(x, 0, cap)
     (rows,) = Sent([table.table]).read()
-    values = op.sample(x, cap or x.numel()).cpu().double().numpy()
+    values = operation.sample(x, cap or x.numel()).cpu().double().numpy()
     finite = values[np.isfinite(values)]
     size = np.abs(finite)
     exact = {
-        op.TOTAL: x.numel(),
-        op.COUNT: values.size,
-        op.NONFINITE: values.size - finite.size,
-        op.MIN: finite.min(),
-        op.MAX: finite.max(),
-        op.ZEROS: (finite == 0).sum(),
-        op.UNDER: ((size > 0) & (size <= op.HALF_UNDER)).sum(),
-        op.OVER: (size >= op.HALF_OVER).sum(),
+        operation.TOTAL: x.numel(),
+        operation.COUNT: values.size,
+        operation.NONFINITE: values.size - finite.size,
+        operation.MIN: finite.min(),
+        operation.MAX: finite.max(),
+        operation.ZEROS: (finite == 0).sum(),
+        operation.UNDER: ((size > 0) & (size <= operation.HALF_UNDER)).sum(),
+        operation.OVER: (size >= operation.HALF_OVER).sum(),
     }
     squares = math.fsum(finite**2)
     errors = (
-        abs(rows[0, op.SUM] - math.fsum(finite)) / math.sqrt(squares * finite.size),  # relative to what is summed
-        abs(rows[0, op.SQUARES] - squares) / squares,
+        abs(rows[0, operation.SUM] - math.fsum(finite))
+        / math.sqrt(squares * finite.size),  # relative to what is summed
+        abs(rows[0, operation.SQUARES] - squares) / squares,
     )
     equal = all(rows[0, column] == value for column, value in exact.items())
     return f"{errors[0]:.1e}", f"{errors[1]:.1e}", "equal" if equal else "[red]DIFFERENT[/red]"

@@ -27,9 +27,9 @@ from rich.console import Console
 from rich.table import Table
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture.learning import Learning
-from neuraldbg.capture.losses import Losses
+from neuraldbg.capture.loop.backward import Losses
 from neuraldbg.capture.readers import Readers
+from neuraldbg.capture.steps.fact_schedule import Learning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

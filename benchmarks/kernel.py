@@ -23,7 +23,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from neuraldbg.capture import op
+from neuraldbg.capture.statistics import operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,15 +62,15 @@ class Speed:
 
 def observe_call(x: Tensor) -> Callable[[], None]:
     """Return a call that reads a whole tensor into a row of the table, as the hooks call it."""
-    table = torch.zeros(1, op.WIDTH, dtype=torch.float64)
-    rows = op.rows_of(table)
-    return lambda: op.observe_cpu(x, rows, 0, x.numel())
+    table = torch.zeros(1, operation.WIDTH, dtype=torch.float64)
+    rows = operation.rows_of(table)
+    return lambda: operation.observe_cpu(x, rows, 0, x.numel())
 
 
 def torch_call(x: Tensor) -> Callable[[], None]:
     """Return a call that reads a whole tensor with torch's operators."""
-    table = torch.zeros(1, op.WIDTH, dtype=torch.float64)
-    return lambda: op.observe_device(x, table, 0, x.numel())
+    table = torch.zeros(1, operation.WIDTH, dtype=torch.float64)
+    return lambda: operation.observe_device(x, table, 0, x.numel())
 
 
 def plain_reads(x: Tensor) -> dict[str, Callable[[], object]]:

@@ -29,7 +29,7 @@ from performance_picture import draw
 from rich.console import Console
 from rounds import Effort
 
-from neuraldbg.capture.kernel import backend
+from neuraldbg.capture.guest.native import backend
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "bench"

@@ -61,11 +61,11 @@ def unhurried(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """Give every session an allowance that no test can spend, so that what is read does not depend on how busy the
     machine is; tests of the budget say so with the mark `budget`, and get more credit for what looks suspicious.
     """
-    pace = sys.modules.get("neuraldbg.capture.pace")
+    pace = sys.modules.get("neuraldbg.capture.steps.step_accounting")
     if pace is None:
         return
     if request.node.get_closest_marker("budget") is not None:
-        monkeypatch.setattr(sys.modules["neuraldbg.capture.governor"], "_DEBT_S", 60.0)
+        monkeypatch.setattr(sys.modules["neuraldbg.capture.steps.overhead_budget"], "_DEBT_S", 60.0)
         return
     made = pace.Governor
     monkeypatch.setattr(pace, "Governor", lambda overhead, allowance: made(overhead, max(allowance, 3600.0)))

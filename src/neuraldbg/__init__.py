@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from neuraldbg.capture.hooks import HookManager
+    from neuraldbg.capture.layers.hook_manager import HookManager
     from neuraldbg.control.trigger import TriggerEngine
     from neuraldbg.errors import NeuralDbgError, TrainingHalted
     from neuraldbg.nouns import Diagnosis, Event, Evidence, Hypothesis, Site, Step
@@ -26,7 +26,7 @@ _HOME = {
     "Diagnosis": "neuraldbg.nouns",
     "Event": "neuraldbg.nouns",
     "Evidence": "neuraldbg.nouns",
-    "HookManager": "neuraldbg.capture.hooks",
+    "HookManager": "neuraldbg.capture.layers.hook_manager",
     "Hypothesis": "neuraldbg.nouns",
     "NeuralDbg": "neuraldbg.session",
     "NeuralDbgError": "neuraldbg.errors",

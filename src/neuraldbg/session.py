@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg import answers, clocks
 from neuraldbg.capture import Capture
-from neuraldbg.capture.checks import check
-from neuraldbg.capture.snapshots import Snapshots
-from neuraldbg.capture.unseen import at_work
+from neuraldbg.capture.attach_checks import check
+from neuraldbg.capture.guest.dynamo_skip import at_work
+from neuraldbg.capture.layers.snapshots import Snapshots
 from neuraldbg.config import OVERHEAD, Settings, validated
 from neuraldbg.control import TriggerEngine
 from neuraldbg.detect.watch import Watch
@@ -143,10 +143,10 @@ class NeuralDbg(Shown):
             message = f"this session {state}"
             raise AttachError(message)
         self._info = replace(self._info, started=clocks.now())
-        self._spare = Spare() if self._wanted is not None else None
         self._recorder = Recorder(
             self._wanted, self.settings.record, self._info, rank=own_rank().rank, pull=self._capture.deliver_late
         )
+        self._spare = Spare() if self._wanted is not None else None
         self._running = True
         try:
             self._capture.start()

@@ -15,8 +15,10 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from neuraldbg.capture import device as device_module
-from neuraldbg.capture import device_fetch, elsewhere, losses, probe
+from neuraldbg.capture.layers import layer_hook
+from neuraldbg.capture.loop import backward
+from neuraldbg.capture.statistics.device import async_copy, placement
+from neuraldbg.capture.statistics.device import table as device_module
 from neuraldbg.nouns import STATS, column
 
 if TYPE_CHECKING:
@@ -37,24 +39,24 @@ class Far:
 
     def __init__(self, patch: pytest.MonkeyPatch, delay: int) -> None:
         self.delay, self.sent, self.waits = delay, 0, 0
-        made = device_fetch.Sent.__init__
+        made = async_copy.Sent.__init__
 
-        def init(one: device_fetch.Sent, parts: list[torch.Tensor]) -> None:
+        def init(one: async_copy.Sent, parts: list[torch.Tensor]) -> None:
             made(one, parts)
             self.sent += 1
             one.number = self.sent
 
-        def wait(one: device_fetch.Sent) -> None:
+        def wait(one: async_copy.Sent) -> None:
             # What batches look like is waited for at the end, and where a stretch of light steps begins early in a run.
             self.waits += not any(frame.name in ("cut", "summarise") for frame in traceback.extract_stack(limit=10))
 
-        patch.setattr(device_fetch.Sent, "__init__", init)
-        patch.setattr(device_fetch.Sent, "arrived", lambda one: self.sent >= one.number + self.delay)
-        patch.setattr(device_fetch.Sent, "wait", wait)
-        patch.setattr(elsewhere, "lies", lambda x: True)
+        patch.setattr(async_copy.Sent, "__init__", init)
+        patch.setattr(async_copy.Sent, "arrived", lambda one: self.sent >= one.number + self.delay)
+        patch.setattr(async_copy.Sent, "wait", wait)
+        patch.setattr(placement, "lies", lambda x: True)
         patch.setattr(device_module, "backend", lambda device: KIND)
-        patch.setattr(probe, "native", None)
-        patch.setattr(losses, "native", None)
+        patch.setattr(layer_hook, "native", None)
+        patch.setattr(backward, "native", None)
 
 
 class Asking(TorchDispatchMode):
@@ -79,7 +81,7 @@ class Asking(TorchDispatchMode):
     def note(self, what: str) -> None:
         stack = traceback.extract_stack(limit=14)
         ours = [frame for frame in stack if "/neuraldbg/" in frame.filename]
-        if self.on and ours and self.when() and not ours[-1].filename.endswith("device_fetch.py"):  # what has arrived
+        if self.on and ours and self.when() and not ours[-1].filename.endswith("async_copy.py"):  # what has arrived
             self.found.append(f"{what} at {ours[-1].filename}:{ours[-1].lineno}")
 
     def __enter__(self):

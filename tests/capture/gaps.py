@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from neuraldbg.capture import light, pace
-from neuraldbg.capture.governor import Governor
+from neuraldbg.capture.steps import native_light_steps, step_accounting
+from neuraldbg.capture.steps.overhead_budget import Governor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,6 +32,6 @@ def gaps(full: Callable[[int], bool] = usual) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Governor, "decide", decide)
-        for module, name in ((pace, "MOST"), (light, "LINES")):
+        for module, name in ((step_accounting, "MOST"), (native_light_steps, "LINES")):
             patch.setattr(module, name, 1)  # asked before each step
         yield

@@ -8,11 +8,11 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from neuraldbg.capture.company import company
+from neuraldbg.capture.experiments.threads_beside import company
 
 WAITS = """
 import asyncio, sys
-from neuraldbg.capture.company import company
+from neuraldbg.capture.experiments.threads_beside import company
 
 async def beside():
     child = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=asyncio.subprocess.PIPE)

@@ -12,8 +12,9 @@ from tests.capture.riding import ride
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from neuraldbg.capture import Capture, elsewhere
-from neuraldbg.capture.traced import KEPT
+from neuraldbg.capture import Capture
+from neuraldbg.capture.compiled.traced_hook import KEPT
+from neuraldbg.capture.statistics.device import placement
 from neuraldbg.nouns import column
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def test_on_another_device_a_compiled_model_is_seen_too(when: str, monkeypatch: 
     losses, first = [], 0
     if when == "moved after":  # no table is made while a graph runs, which is what the first step does
         first = 1
-        monkeypatch.setattr(elsewhere, "plain", lambda x: False)
+        monkeypatch.setattr(placement, "plain", lambda x: False)
 
     def program() -> None:
         losses.extend(train(call, list(net.parameters())))

@@ -18,11 +18,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neuraldbg.capture import device as device_module
-from neuraldbg.capture import device_plan, elsewhere, op
-from neuraldbg.capture.device import DeviceTable
-from neuraldbg.capture.device_fetch import Sent
-from neuraldbg.capture.device_many import Many
+from neuraldbg.capture.statistics import operation as op
+from neuraldbg.capture.statistics.device import block_layout, placement
+from neuraldbg.capture.statistics.device import table as device_module
+from neuraldbg.capture.statistics.device.async_copy import Sent
+from neuraldbg.capture.statistics.device.table import DeviceTable
+from neuraldbg.capture.statistics.device.tensor_group import Many
 
 TRITON = importlib.util.find_spec("triton") is not None
 INTERPRETED = TRITON and os.environ.get("TRITON_INTERPRET") == "1"
@@ -38,7 +39,17 @@ KINDS = pytest.mark.parametrize(
 )
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 CAPS = (0, 1, 64, 100, 128, 200, 300, 1024)
-EXACT = [op.TOTAL, op.COUNT, op.NONFINITE, op.MIN, op.MAX, op.ZEROS, op.SATURATED, op.UNDER, op.OVER]
+EXACT = [
+    op.TOTAL,
+    op.COUNT,
+    op.NONFINITE,
+    op.MIN,
+    op.MAX,
+    op.ZEROS,
+    op.SATURATED,
+    op.UNDER,
+    op.OVER,
+]
 
 
 def oracle(read: torch.Tensor, total: int, bound: float = 0.0, centre: float = 0.0) -> np.ndarray:
@@ -133,9 +144,9 @@ def test_the_places_are_those_of_a_sample(kind, numel, cap):
 
 @given(numel=st.integers(1, 10**12), cap=st.integers(0, 10**6))
 def test_blocks_stay_inside_of_the_tensor(numel, cap):
-    places = device_plan.blocks(numel, cap)
+    places = block_layout.blocks(numel, cap)
     last = (places.total - 1) * places.step
-    assert 0 < places.size <= device_plan.LANES
+    assert 0 < places.size <= block_layout.LANES
     assert last < numel
     whole = cap == 0 or numel <= cap
     assert places.taken == numel if whole else places.taken <= cap
@@ -157,7 +168,7 @@ def test_a_row_accumulates(kind, xs):
 @KINDS
 @settings(max_examples=40)
 @given(
-    xs=st.lists(tensors(longest=7).filter(lambda x: x.numel() and device_plan.dense(x)), min_size=1, max_size=6),
+    xs=st.lists(tensors(longest=7).filter(lambda x: x.numel() and block_layout.dense(x)), min_size=1, max_size=6),
     absent=st.sets(st.integers(0, 5)),
     cap=st.sampled_from(CAPS),
     by=st.sampled_from([0.0, 0.25, 1e-3]),
@@ -171,7 +182,7 @@ def test_many_tensors_and_what_changed(kind, xs, absent, cap, by):
     for turn in range(3):  # the third reading is a second one in its step: it replaces the other
         many.observe(xs)
         news = [None if x is None else changed(x, 1 + by) for x in xs]
-        with patch.object(elsewhere, "lies", lambda x: True):
+        with patch.object(placement, "lies", lambda x: True):
             many.compare(news)
         for x, new, row in zip(xs, news, rows, strict=True):
             if x is None:
@@ -192,7 +203,7 @@ def test_what_is_laid_out_otherwise_than_it_was_is_passed_over(kind):
     table = DeviceTable("cpu", 8, kind)
     many = Many(table, [x] * 4, range(4), [0] * 4, range(4, 8))
     many.observe([x] * 4)
-    with patch.object(elsewhere, "lies", lambda x: True):
+    with patch.object(placement, "lies", lambda x: True):
         many.compare([x.clone(), x.clone().t(), x.double(), x[:0]])
     assert table.table[:, op.COUNT].tolist() == [1200] * 5 + [0, 0, 0]
     many.compare([x] * 4)  # nothing is kept any more

@@ -16,15 +16,25 @@ from tests.capture.far import compare
 from tests.capture.riding import Ride, ride
 from torch import nn
 
-from neuraldbg.capture import device as device_module
-from neuraldbg.capture import governor, op
-from neuraldbg.capture.device import DeviceTable
-from neuraldbg.capture.device_fetch import Sent
-from neuraldbg.capture.device_many import Many
+from neuraldbg.capture.statistics import operation as op
+from neuraldbg.capture.statistics.device import table as device_module
+from neuraldbg.capture.statistics.device.async_copy import Sent
+from neuraldbg.capture.statistics.device.table import DeviceTable
+from neuraldbg.capture.statistics.device.tensor_group import Many
+from neuraldbg.capture.steps import overhead_budget
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA or ROCm device")
 KINDS = pytest.mark.parametrize("kind", ["triton", "torch"])
-EXACT = [op.TOTAL, op.COUNT, op.NONFINITE, op.MIN, op.MAX, op.ZEROS, op.UNDER, op.OVER]
+EXACT = [
+    op.TOTAL,
+    op.COUNT,
+    op.NONFINITE,
+    op.MIN,
+    op.MAX,
+    op.ZEROS,
+    op.UNDER,
+    op.OVER,
+]
 
 
 @pytest.fixture(autouse=True)
@@ -49,8 +59,17 @@ def oracle(read: torch.Tensor, total: int) -> np.ndarray:
     size = finite.abs()
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (np.inf, -np.inf)
     out = np.zeros(op.WIDTH)
-    out[op.TOTAL], out[op.COUNT], out[op.NONFINITE] = total, values.numel(), values.numel() - finite.numel()
-    out[op.SUM], out[op.SQUARES], out[op.MIN], out[op.MAX] = float(finite.sum()), float(finite @ finite), low, high
+    out[op.TOTAL], out[op.COUNT], out[op.NONFINITE] = (
+        total,
+        values.numel(),
+        values.numel() - finite.numel(),
+    )
+    out[op.SUM], out[op.SQUARES], out[op.MIN], out[op.MAX] = (
+        float(finite.sum()),
+        float(finite @ finite),
+        low,
+        high,
+    )
     out[op.ZEROS], out[op.OVER] = int((finite == 0).sum()), int((size >= op.HALF_OVER).sum())
     out[op.UNDER] = int(((size > 0) & (size <= op.HALF_UNDER)).sum())
     return out
@@ -192,7 +211,13 @@ def test_streams_add_to_one_row_at_the_same_time():
     for stream in streams:
         torch.cuda.current_stream().wait_stream(stream)
     row = rows_of(table)[0]
-    assert row[[op.COUNT, op.SUM, op.MIN, op.MAX, op.ZEROS]].tolist() == [8e7, 1.2e8, 0, 3, 2e7]
+    assert row[[op.COUNT, op.SUM, op.MIN, op.MAX, op.ZEROS]].tolist() == [
+        8e7,
+        1.2e8,
+        0,
+        3,
+        2e7,
+    ]
 
 
 def test_a_step_is_taken_while_the_next_is_on_its_way():
@@ -286,7 +311,7 @@ def test_a_compiled_session_records_what_an_eager_one_does(mode):
 @pytest.mark.budget
 @pytest.mark.parametrize("spoil", [math.nan, 1e6])
 def test_a_light_step_never_waits_and_its_gradient_is_known_later(spoil, monkeypatch):
-    monkeypatch.setattr(governor.Governor, "norms_every", lambda self, reading: 1)
+    monkeypatch.setattr(overhead_budget.Governor, "norms_every", lambda self, reading: 1)
     model, norms, bad = net().cuda(), [], 41
     x, y = torch.randn(4, 1, 6, 6, device="cuda", dtype=torch.float64), torch.arange(4, device="cuda") % 3
 

@@ -22,8 +22,10 @@ from tests.capture.riding import Ride, ride
 from torch import Tensor, nn
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture import Capture, device_fetch, governor
-from neuraldbg.capture.ledger import TOGETHER
+from neuraldbg.capture import Capture
+from neuraldbg.capture.readers.data.input_ledger import TOGETHER
+from neuraldbg.capture.statistics.device import async_copy
+from neuraldbg.capture.steps import overhead_budget
 from neuraldbg.config import CaptureSettings
 from neuraldbg.errors import TrainingHalted
 
@@ -328,7 +330,7 @@ def lightly(spoil: str = "") -> tuple[Ride, list[float], list[float]]:
 @pytest.mark.parametrize("delay", [0, 1, 3])
 @pytest.mark.parametrize("spoil", ["", "a loss", "a NaN loss", "a gradient", "a NaN gradient"])
 def test_a_light_step_is_known_a_little_later(spoil, delay, monkeypatch):
-    monkeypatch.setattr(governor.Governor, "norms_every", lambda self, reading: 1)
+    monkeypatch.setattr(overhead_budget.Governor, "norms_every", lambda self, reading: 1)
     far = Far(monkeypatch, delay)
     seen, losses, norms = lightly(spoil)
     assert far.waits <= delay
@@ -349,7 +351,7 @@ def test_a_light_step_is_known_a_little_later(spoil, delay, monkeypatch):
 @pytest.mark.skipif(INTERPRETED, reason="a program of the interpreter takes milliseconds")
 @pytest.mark.parametrize("spoil", ["a loss", "a gradient", "a NaN gradient"])
 def test_a_spike_is_seen_where_not_all_gradients_are_read_at_each_step(spoil, monkeypatch):
-    monkeypatch.setattr(governor.Governor, "norms_every", lambda self, reading: 8)
+    monkeypatch.setattr(overhead_budget.Governor, "norms_every", lambda self, reading: 8)
     far = Far(monkeypatch, 1)
     seen, _, norms = lightly(spoil)
     assert far.waits <= 1
@@ -363,8 +365,8 @@ def test_a_spike_is_seen_where_not_all_gradients_are_read_at_each_step(spoil, mo
 def test_the_gradients_of_a_light_step_in_the_interpreter(monkeypatch):
     """Blocks that move on from step to step, over gradients of different sizes."""
     Far(monkeypatch, 0)
-    from neuraldbg.capture.device_norm import DeviceNorm, squares
-    from neuraldbg.capture.weak_references import TensorRef
+    from neuraldbg.capture.guest.weak_references import TensorRef
+    from neuraldbg.capture.parameters.device_gradient_norm import DeviceNorm, squares
 
     tensors = [torch.zeros(n, requires_grad=True) for n in (40_000, 3, 1024, 5000)]
     for tensor, many in zip(tensors, (40_000, 3, 1024, 5000), strict=True):
@@ -491,7 +493,7 @@ def test_what_was_recorded_before_a_device_died_is_kept(monkeypatch):
     model, dead = mlp(), []
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     dbg = NeuralDbg(model, probes=False)
-    arrived, wait, made = device_fetch.Sent.arrived, device_fetch.Sent.wait, device_fetch.Sent.__init__
+    arrived, wait, made = async_copy.Sent.arrived, async_copy.Sent.wait, async_copy.Sent.__init__
 
     def unless_dead(original: Callable[..., object]) -> Callable[..., object]:
         def asked(*args: object) -> object:
@@ -502,7 +504,7 @@ def test_what_was_recorded_before_a_device_died_is_kept(monkeypatch):
         return asked
 
     for name, original in (("arrived", arrived), ("wait", wait), ("__init__", made)):
-        monkeypatch.setattr(device_fetch.Sent, name, unless_dead(original))
+        monkeypatch.setattr(async_copy.Sent, name, unless_dead(original))
 
     def train() -> None:
         for step in range(9):
@@ -522,7 +524,7 @@ def test_what_was_recorded_before_a_device_died_is_kept(monkeypatch):
 
 
 def test_what_never_seems_to_arrive_is_waited_for_some_day(monkeypatch):
-    from neuraldbg.capture import delivery
+    from neuraldbg.capture.steps import delivery
 
     monkeypatch.setattr(delivery, "_MOST_LATE", 4)
     far = Far(monkeypatch, 10**6)
@@ -549,7 +551,7 @@ def test_a_breakpoint_stops_at_its_step(monkeypatch):
 
 
 def test_a_hook_manager_alone_waits_for_what_it_is_asked(monkeypatch):
-    from neuraldbg.capture.hooks import HookManager
+    from neuraldbg.capture.layers.hook_manager import HookManager
 
     def norms() -> list[dict[str, float]]:
         torch.manual_seed(0)

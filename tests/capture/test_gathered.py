@@ -13,7 +13,7 @@ from torch import nn
 from torch._dynamo.backends.common import aot_autograd
 from torch._inductor.utils import run_fw_bw_and_get_code
 
-from neuraldbg.capture import gathered, graph_op, traced
+from neuraldbg.capture.compiled import gradient_tap, operators, traced_hook
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,14 +66,14 @@ def test_what_gets_no_gradient_stays_unseen_and_the_rest_is_as_in_eager_mode(bac
 
 
 def test_gradients_are_read_once_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    read, calls = gathered._read, []
+    read, calls = gradient_tap._read, []
 
     def note(taken: list[tuple[torch.Tensor, int, object]], handle: int) -> torch.Tensor:
-        if gathered._gathered() is not None:
+        if gradient_tap._gathered() is not None:
             calls.append(len(taken))
         return read(taken, handle)
 
-    monkeypatch.setattr(gathered, "_read", note)
+    monkeypatch.setattr(gradient_tap, "_read", note)
     net = Net()
     ride(lambda: program(torch.compile(net, fullgraph=True, backend="aot_eager"), net, twice=False), net, probes=False)
     assert calls == [3]
@@ -101,7 +101,7 @@ class Own(nn.Sequential):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for number, layer in enumerate(self):
             x = layer(x)
-            if self.broken and number == gathered.TOGETHER:
+            if self.broken and number == gradient_tap.TOGETHER:
                 torch._dynamo.graph_break()
         return x
 
@@ -132,18 +132,18 @@ def test_of_a_deep_model_no_layer_is_lost(kind: type[nn.Sequential], backend: st
 
 
 def test_of_a_deep_model_some_samples_are_read_at_a_time() -> None:
-    net, read = deep(), {graph_op.observe: [], graph_op.observe_gradients: []}
+    net, read = deep(), {operators.observe: [], operators.observe_gradients: []}
 
     def compiler(module: torch.fx.GraphModule, _: object) -> Callable[..., object]:
-        for node in module.graph.find_nodes(op="call_function", target=graph_op.observe_gradients):
-            read[graph_op.observe_gradients].append(len(node.args[0]))
+        for node in module.graph.find_nodes(op="call_function", target=operators.observe_gradients):
+            read[operators.observe_gradients].append(len(node.args[0]))
         for node in module.graph.find_nodes(op="call_function", target=torch.ops.higher_order.auto_functionalized_v2):
             read[node.args[0]].append(len(node.kwargs["xs"]))
         return make_boxed_func(module.forward)
 
     call = torch.compile(net, fullgraph=True, backend=aot_autograd(fw_compiler=compiler))
     ride(lambda: train(call, net), net, probes=False)
-    assert list(read.values()) == [[gathered.TOGETHER, len(net) - gathered.TOGETHER]] * 2
+    assert list(read.values()) == [[gradient_tap.TOGETHER, len(net) - gradient_tap.TOGETHER]] * 2
 
 
 class _Spoilt(torch.autograd.Function):
@@ -206,8 +206,8 @@ def _copies(width: int) -> int:
 
 
 def test_of_a_tensor_no_longer_than_a_sample_no_copy_is_made() -> None:
-    assert _copies(traced.KEPT // len(X)) <= 1  # what the graph returns is copied
-    assert _copies(2 * traced.KEPT // len(X)) > 1
+    assert _copies(traced_hook.KEPT // len(X)) <= 1  # what the graph returns is copied
+    assert _copies(2 * traced_hook.KEPT // len(X)) > 1
 
 
 class _Pair(nn.Module):

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from neuraldbg.capture.governor import ALARM, BURST, Governor
+from neuraldbg.capture.steps.overhead_budget import ALARM, BURST, Governor
 
 LIGHT, FULL = 10e-6, 500e-6
 """What a light and a full step cost here, in seconds."""

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture import hooks, params
+from neuraldbg.capture.layers import hook_manager
+from neuraldbg.capture.parameters import parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,9 +21,9 @@ class TimeUpError(BaseException):
 
 
 PLACES = {
-    "a layer": (hooks.HookManager, "_add", 3),
-    "a parameter": (params.Params, "add", 2),
-    "the end": (params.Params, "add", 5),
+    "a layer": (hook_manager.HookManager, "_add", 3),
+    "a parameter": (parameters.Params, "add", 2),
+    "the end": (parameters.Params, "add", 5),
 }
 
 

@@ -10,8 +10,9 @@ import torch
 from tests.capture.riding import Ride, ride
 from torch import Tensor, nn
 
-from neuraldbg.capture import histograms, op, probe
-from neuraldbg.capture.histograms import Binning
+from neuraldbg.capture.layers import layer_hook
+from neuraldbg.capture.statistics import histograms, operation
+from neuraldbg.capture.statistics.histograms import Binning
 from neuraldbg.nouns import BINS, RunRecord
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def test_counts_of_a_large_tensor_are_those_of_its_sample(how: str) -> None:
     }[how]
     before = x.clone()
     found = counted(x, 512)
-    np.testing.assert_array_equal(found, oracle(op.sample(x, 512)))
+    np.testing.assert_array_equal(found, oracle(operation.sample(x, 512)))
     assert 0 < found.sum() <= min(x.numel(), 2048)
     assert torch.equal(x, before)
 
@@ -197,7 +198,7 @@ def test_histograms_of_a_training_are_those_of_what_other_hooks_see(
     dtype: torch.dtype, cap: int, native: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not native:
-        monkeypatch.setattr(probe, "native", None)
+        monkeypatch.setattr(layer_hook, "native", None)
     torch.manual_seed(0)
     model, seen = Net().to(dtype), Seen()
     seen.watch(model)
@@ -214,7 +215,7 @@ def test_histograms_of_a_training_are_those_of_what_other_hooks_see(
                 continue
             told.add(key)
             each = next(each for each in run.histograms if each.step == step)
-            want = sum(oracle(op.sample(x, cap)) for x in seen.tensors[key])
+            want = sum(oracle(operation.sample(x, cap)) for x in seen.tensors[key])
             np.testing.assert_array_equal(each.counts_of(row), want, err_msg=str(key))
     assert told == expected
     assert len({key[1] for key in told}) == 6

@@ -21,11 +21,12 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture import governor, light, pace
-from neuraldbg.capture.delivery import BACKLOG_S
-from neuraldbg.capture.governor import Governor
-from neuraldbg.capture.kernel import native
-from neuraldbg.capture.readers import laboratory
+from neuraldbg.capture.guest.native import native
+from neuraldbg.capture.parameters import usual_norm
+from neuraldbg.capture.readers import experiment_runner
+from neuraldbg.capture.steps import native_light_steps, overhead_budget, step_accounting
+from neuraldbg.capture.steps.delivery import BACKLOG_S
+from neuraldbg.capture.steps.overhead_budget import Governor
 from neuraldbg.nouns import STATS
 from neuraldbg.saved import Run
 
@@ -46,7 +47,7 @@ STEPS = 120
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine an experiment may seem too long, and come later in one of two runs."""
-    monkeypatch.setattr(laboratory, "SECONDS", 60.0)
+    monkeypatch.setattr(experiment_runner, "SECONDS", 60.0)
 
 
 class Loop:
@@ -421,7 +422,7 @@ TIMES = {"duration", "overhead"}
 @contextlib.contextmanager
 def without_native() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(light, "native", None)
+        patch.setattr(native_light_steps, "native", None)
         yield
 
 
@@ -570,7 +571,7 @@ def test_every_site_is_read_in_every_step_as_by_python(loop: Callable[[], Loop])
         expected, none, _ = read_in_full(loop())
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("_LEARNT", 12), ("_FACTS", 3), ("_OF", 16)):
-            patch.setattr(governor, name, value)
+            patch.setattr(overhead_budget, name, value)
         run, spared, taken = read_in_full(loop())
     assert none == 0
     if loop not in (Others, Raises, Closures):
@@ -615,9 +616,9 @@ def test_a_layer_of_two_models_is_read_for_both() -> None:
 
 def test_a_settlement_that_fails_writes_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """An interrupt may come at any place: what waits stays, and steps go on in Python until there is room."""
-    monkeypatch.setattr(light, "_ROWS", 80)
+    monkeypatch.setattr(native_light_steps, "_ROWS", 80)
     for name, value in (("_LEARNT", 12), ("_FACTS", 3), ("_OF", 64)):
-        monkeypatch.setattr(governor, name, value)
+        monkeypatch.setattr(overhead_budget, name, value)
     loop = Loop()
     dbg = NeuralDbg(loop.model, overhead=None)
     with dbg:
@@ -673,7 +674,7 @@ def test_tracing_a_model_in_mid_course_gives_no_warning_of_ours(recwarn: pytest.
     loop = Loop()
     with NeuralDbg(loop.model, overhead=None) as dbg, pytest.MonkeyPatch.context() as patch:
         for name, value in (("_LEARNT", 12), ("_FACTS", 3), ("_OF", 64)):
-            patch.setattr(governor, name, value)
+            patch.setattr(overhead_budget, name, value)
         for loop.step in range(40):
             loop.train_step()
         assert dbg._capture.light.entered
@@ -684,11 +685,11 @@ def test_tracing_a_model_in_mid_course_gives_no_warning_of_ours(recwarn: pytest.
 
 
 def test_native_code_and_python_have_the_same_numbers() -> None:
-    folder = Path(light.__file__).parent
+    folder = Path(native_light_steps.__file__).parents[1]
     header = (folder / "_kernel_step.h").read_text()
     said = dict(re.findall(r"#define (\w+) +([\d.]+)", header))
-    assert float(said["LONGEST_S"]) == pace.LONGEST_S == BACKLOG_S
-    assert int(said["SOON"]) == pace.MOST
-    assert (float(said["FAR"]), float(said["KNOWN"])) == (governor._FAR, governor._KNOWN)
+    assert float(said["LONGEST_S"]) == step_accounting.LONGEST_S == BACKLOG_S
+    assert int(said["SOON"]) == step_accounting.MOST
+    assert (float(said["FAR"]), float(said["KNOWN"])) == (usual_norm._FAR, usual_norm._KNOWN)
     for names in re.findall(r"enum \{ ([\w, ]+) \}", header):
-        assert [getattr(light, name) for name in names.split(", ")] == list(range(names.count(",") + 1))
+        assert [getattr(native_light_steps, name) for name in names.split(", ")] == list(range(names.count(",") + 1))

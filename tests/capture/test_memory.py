@@ -13,11 +13,15 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture import bulk, kernel, losses, memory, op
-from neuraldbg.capture.kernel import CODES
-from neuraldbg.capture.memory import Unread
-from neuraldbg.capture.program_objects import number
-from neuraldbg.capture.tensor_kinds import unheard
+from neuraldbg.capture.guest import native as kernel
+from neuraldbg.capture.guest import tensor_memory
+from neuraldbg.capture.guest.native import CODES
+from neuraldbg.capture.guest.program_objects import number
+from neuraldbg.capture.guest.tensor_kinds import unheard
+from neuraldbg.capture.guest.tensor_memory import Unread
+from neuraldbg.capture.loop import backward
+from neuraldbg.capture.parameters import batched_reads
+from neuraldbg.capture.statistics import operation
 
 needs_native = pytest.mark.skipif(kernel.native is None, reason="built without a compiler")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -127,7 +131,7 @@ def way(request):
 def test_c_and_python_say_the_same(name, way):
     x = made({**READ, **NOT_READ}[name])
     with unheard():
-        shown = op.shown(x)
+        shown = operation.shown(x)
         python = shown is not None and shown.is_cpu and shown.dtype in CODES
 
     assert python == (name in READ)
@@ -138,9 +142,9 @@ def test_c_and_python_say_the_same(name, way):
 def test_what_has_no_memory_is_said_by_its_kind_and_none_of_its_code_runs(name):
     x, before = made(NOT_READ[name]), Wrapper.calls
     with unheard():
-        assert memory.readable(x) is None
-        assert bulk.plain(x) is False
-        reason = memory.why_not(x)
+        assert tensor_memory.readable(x) is None
+        assert batched_reads.plain(x) is False
+        reason = tensor_memory.why_not(x)
 
     assert reason.startswith(("are ", "had "))
     assert before == Wrapper.calls
@@ -150,11 +154,11 @@ def test_numbers_side_by_side_are_shown_of_a_jagged_tensor_and_no_rows_of_it():
     x = made(NOT_READ["jagged"])
     holes = torch.nested.nested_tensor_from_jagged(torch.randn(6), torch.tensor([0, 3, 6]), torch.tensor([2, 3]))
     with unheard():
-        assert op.shown(x).data_ptr() == x._values.data_ptr()
-        assert memory.readable(x) is None
-        assert op.shown(holes) is None
-        assert op.hidden(holes)
-        assert not op.hidden(x)
+        assert operation.shown(x).data_ptr() == x._values.data_ptr()
+        assert tensor_memory.readable(x) is None
+        assert operation.shown(holes) is None
+        assert operation.hidden(holes)
+        assert not operation.hidden(x)
 
 
 @pytest.mark.parametrize(
@@ -172,16 +176,16 @@ def test_numbers_side_by_side_are_shown_of_a_jagged_tensor_and_no_rows_of_it():
 def test_what_is_hidden_is_said_by_its_dtype_or_layout(make, measures, reason):
     x = made(make)
     with unheard():
-        assert op.hidden(x)
-        assert memory.measures(x) == measures
-        assert memory.why_not(x) == reason
+        assert operation.hidden(x)
+        assert tensor_memory.measures(x) == measures
+        assert tensor_memory.why_not(x) == reason
 
 
 def test_a_tensor_without_elements_hides_nothing():
     with unheard():
-        assert op.shown(torch.empty(0)) is None
-        assert not op.hidden(torch.empty(0))
-        assert not op.hidden(torch.empty(3, 0, dtype=torch.complex64))
+        assert operation.shown(torch.empty(0)) is None
+        assert not operation.hidden(torch.empty(0))
+        assert not operation.hidden(torch.empty(3, 0, dtype=torch.complex64))
 
 
 @pytest.fixture
@@ -200,11 +204,11 @@ def test_an_addend_of_a_dtensor_is_shown_and_is_no_number_of_it(mesh):
     one = DTensor.from_local(torch.tensor(2.0, requires_grad=True) * 1, mesh, [Partial()], run_check=False)
     with unheard():
         for x in (addend, whole):
-            assert op.shown(x).data_ptr() == part.data_ptr()
+            assert operation.shown(x).data_ptr() == part.data_ptr()
             assert kernel.native is None or kernel.native.readable(x)
-        assert memory.is_addend(addend)
-        assert not memory.is_addend(whole)
-        assert losses.value_of(one) is None
+        assert tensor_memory.is_addend(addend)
+        assert not tensor_memory.is_addend(whole)
+        assert backward.value_of(one) is None
         assert number(one) is None
         assert number(DTensor.from_local(torch.tensor(2.0), mesh, [Replicate()], run_check=False)) == 2.0
 
@@ -254,7 +258,7 @@ def test_batched_gradients_have_no_memory_of_their_own():
     seen = []
     x = torch.ones(3, requires_grad=True)
     y = x * 2
-    y.register_hook(lambda grad: seen.append((memory.readable(grad), memory.why_not(grad))))
+    y.register_hook(lambda grad: seen.append((tensor_memory.readable(grad), tensor_memory.why_not(grad))))
     torch.autograd.grad(y, x, torch.eye(3), is_grads_batched=True)
     assert seen == [(None, "are inside of a function transform")]
 
@@ -271,25 +275,25 @@ def test_spaced_elements_are_those_of_a_flat_copy(how, step, count):
         "channels last": x.contiguous(memory_format=torch.channels_last),
         "number": x[0, 1, 2, 3],
     }[how]
-    assert torch.equal(op.spaced(x, step, count), x.flatten()[::step][:count])
+    assert torch.equal(operation.spaced(x, step, count), x.flatten()[::step][:count])
 
 
 def test_spaced_elements_of_what_no_memory_could_hold():
     huge = torch.ones(1).expand(10**7, 10**7)
-    assert op.spaced(huge, huge.numel() // 64, 64).tolist() == [1.0] * 64
+    assert operation.spaced(huge, huge.numel() // 64, 64).tolist() == [1.0] * 64
 
 
 def test_integers_are_present_but_no_statistics():
     with unheard():
-        assert memory.present(torch.arange(3))
-        assert not op.observable(torch.arange(3))
-        assert not memory.present(resized(torch.arange(3), 0))
+        assert tensor_memory.present(torch.arange(3))
+        assert not operation.observable(torch.arange(3))
+        assert not tensor_memory.present(resized(torch.arange(3), 0))
 
 
 def test_a_subclass_that_keeps_its_numbers_where_tensor_does_is_read_as_a_view():
     x = torch.randn(5).as_subclass(Named)
     with unheard():
-        shown = op.shown(x)
+        shown = operation.shown(x)
 
     assert type(shown) is Tensor
     assert shown.data_ptr() == x.data_ptr()
@@ -297,29 +301,29 @@ def test_a_subclass_that_keeps_its_numbers_where_tensor_does_is_read_as_a_view()
 
 @needs_native
 def test_a_freed_output_is_not_read_and_an_ordinary_one_is():
-    table = torch.zeros(1, op.WIDTH, dtype=torch.float64)
-    table[:] = torch.from_numpy(op.BLANK)
+    table = torch.zeros(1, operation.WIDTH, dtype=torch.float64)
+    table[:] = torch.from_numpy(operation.BLANK)
     clock = np.zeros(2)
     read = kernel.native.Output(table.data_ptr(), clock.ctypes.data, 0, 0.0, 0.0, (table, clock), None).read
 
     assert read(resized(torch.randn(10)[4:], 0)) == 0
     assert read(resized(torch.randn(10), 20)) == 0
-    assert table[0, op.COUNT] == 0
+    assert table[0, operation.COUNT] == 0
     assert read(torch.ones(6)) == 1
-    assert table[0, op.SUM] == 6
+    assert table[0, operation.SUM] == 6
 
 
 @pytest.mark.parametrize("size", [0, 64])
 def test_a_plan_falls_when_the_memory_under_it_goes(size, monkeypatch):
     for native in (kernel.native, None):
-        monkeypatch.setattr(bulk, "native", native)
-        rows = op.rows_of(torch.zeros(4, op.WIDTH, dtype=torch.float64))
+        monkeypatch.setattr(batched_reads, "native", native)
+        rows = operation.rows_of(torch.zeros(4, operation.WIDTH, dtype=torch.float64))
         tensors = [torch.randn(30), torch.randn(40)]
         for x in tensors:
             x.grad = torch.randn_like(x)
-        samples = bulk.Samples([bulk.Item(x, i, 0) for i, x in enumerate(tensors)], [2, 3], rows)
-        addresses = [rows.address + i * op.ROW for i in range(2)]
-        gradients = bulk.Gradients(tensors, addresses, 0)
+        samples = batched_reads.Samples([batched_reads.Item(x, i, 0) for i, x in enumerate(tensors)], [2, 3], rows)
+        addresses = [rows.address + i * operation.ROW for i in range(2)]
+        gradients = batched_reads.Gradients(tensors, addresses, 0)
         samples.take()
         assert samples.follows()
         assert native is None or gradients.read() is not None
@@ -380,16 +384,16 @@ def test_weights_in_a_file_that_was_cut_short_are_left_alone_and_named(tmp_path)
     torch.save(model["old"].state_dict(), tmp_path / "old.pt")
     model["old"].load_state_dict(torch.load(tmp_path / "old.pt", mmap=True), assign=True)
     weight = model["old"].weight
-    assert memory.lent(weight)
-    assert not memory.lent(model["used"].weight)
-    assert memory.present(weight)
+    assert tensor_memory.lent(weight)
+    assert not tensor_memory.lent(model["used"].weight)
+    assert tensor_memory.present(weight)
     model.forward = model["used"].forward
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with NeuralDbg(model, optimizer) as dbg:
         for step in range(6):
             if step == 3:
                 (tmp_path / "old.pt").write_bytes(b"another")  # the same file, cut short under its mapping
-                assert not memory.present(weight)
+                assert not tensor_memory.present(weight)
             optimizer.zero_grad()
             model(torch.randn(8, 64)).square().mean().backward()
             optimizer.step()
@@ -408,18 +412,22 @@ def test_plans_and_marks_stand_in_lent_memory_as_long_as_it_can_be_read(tmp_path
     weight = nn.Parameter(torch.load(tmp_path / "weight.pt", mmap=True))
     copy = nn.Parameter(torch.load(tmp_path / "weight.pt"))
     shard = DTensor.from_local(weight.detach(), mesh, [Replicate()], run_check=False)
-    rows = op.rows_of(torch.zeros(4, op.WIDTH, dtype=torch.float64))
-    plans = [bulk.Samples([bulk.Item(x, 0, 64)], [1], rows) for x in (weight, copy)]
-    assert [memory.lent(weight), memory.lent(copy), memory.lent(torch.randn(2))] == [True, True, False]
-    assert bulk.plain(weight)
-    assert bulk.plain(copy)
+    rows = operation.rows_of(torch.zeros(4, operation.WIDTH, dtype=torch.float64))
+    plans = [batched_reads.Samples([batched_reads.Item(x, 0, 64)], [1], rows) for x in (weight, copy)]
+    assert [tensor_memory.lent(weight), tensor_memory.lent(copy), tensor_memory.lent(torch.randn(2))] == [
+        True,
+        True,
+        False,
+    ]
+    assert batched_reads.plain(weight)
+    assert batched_reads.plain(copy)
     assert [plan.follows() for plan in plans] == [True, True]
     assert None not in [kernel.native.mark(x, 8) for x in (weight, copy, shard)]
     (tmp_path / "weight.pt").write_bytes(b"another")
 
     assert [plan.follows() for plan in plans] == [False, True]
     assert [kernel.native.mark(x, 8) is None for x in (weight, copy, shard)] == [True, False, True]
-    assert not bulk.plain(weight)
+    assert not batched_reads.plain(weight)
 
 
 def test_unread_names_what_it_was_and_how_often():

@@ -19,10 +19,13 @@ from tests.session.trainings import TRAININGS
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from neuraldbg.capture import bulk, kernel, op, probe
-from neuraldbg.capture.params import Params
-from neuraldbg.capture.readers import first_bad
-from neuraldbg.capture.table import Table
+from neuraldbg.capture.guest import native as kernel
+from neuraldbg.capture.layers import layer_hook
+from neuraldbg.capture.parameters import batched_reads
+from neuraldbg.capture.parameters.parameters import Params
+from neuraldbg.capture.readers.loss import first_nonfinite
+from neuraldbg.capture.statistics import operation
+from neuraldbg.capture.statistics.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -163,7 +166,7 @@ def test_native_hooks_see_what_python_hooks_see(name: str) -> None:
 
     native = ride(lambda: bare(program))
     used = [each.quick is not None for each in native.capture.hooks.probes.values()]
-    with mock.patch.object(probe, "native", None):
+    with mock.patch.object(layer_hook, "native", None):
         python = ride(lambda: bare(program))
     assert any(used)
     assert not any(each.quick for each in python.capture.hooks.probes.values())
@@ -255,10 +258,10 @@ def test_what_is_negated_as_it_is_read_has_the_sign_that_it_shows() -> None:
     if kernel.native is not None:
         assert kernel.native.loss(loss) is None  # left to Python
     for x in (loss.detach(), torch._neg_view(torch.tensor([1.0, 5.0]))):
-        rows = op.rows_of(torch.from_numpy(np.tile(op.BLANK, (1, 1))))
-        op.observe_cpu(x, rows, 0, 0)
-        assert rows.values[0, op.SUM] == x.sum().item()
-        assert (rows.values[0, op.MIN], rows.values[0, op.MAX]) == (x.min().item(), x.max().item())
+        rows = operation.rows_of(torch.from_numpy(np.tile(operation.BLANK, (1, 1))))
+        operation.observe_cpu(x, rows, 0, 0)
+        assert rows.values[0, operation.SUM] == x.sum().item()
+        assert (rows.values[0, operation.MIN], rows.values[0, operation.MAX]) == (x.min().item(), x.max().item())
 
 
 class NegatedGradient(torch.autograd.Function):
@@ -340,8 +343,8 @@ def took(call: Callable[[], object]) -> float:
 def test_gradients_that_are_not_what_their_tensors_are() -> None:
     """Of another dtype, of a subclass without memory of its own, of a model that is converted on the way."""
     xs = [torch.nn.Parameter(torch.ones(64, dtype=torch.float64)) for _ in range(3)]
-    rows = np.tile(op.BLANK, (3, 1))
-    gradients = bulk.Gradients(xs, [rows.ctypes.data + op.ROW * i for i in range(3)], 0)
+    rows = np.tile(operation.BLANK, (3, 1))
+    gradients = batched_reads.Gradients(xs, [rows.ctypes.data + operation.ROW * i for i in range(3)], 0)
     for x in xs:
         x.grad = torch.full_like(x, 2.0)
     assert gradients.read() == (3 * 64 * 4.0, 0.0)
@@ -373,20 +376,20 @@ def test_a_subclass_without_memory_is_left_alone() -> None:
             return func(*(a.inner if isinstance(a, Wrapper) else a for a in args), **(kwargs or {}))
 
     weight = nn.Parameter(torch.zeros(2))
-    assert first_bad._finite(weight) is None
+    assert first_nonfinite._finite(weight) is None
     for values, finite in (([1.0, 2.0], True), ([1.0, float("inf")], False)):
         for made in (torch.tensor, lambda x: torch.tensor(x).repeat_interleave(2)[::2]):
             weight.grad = made(values)  # type: ignore[no-untyped-call]
-            assert first_bad._finite(weight) is finite
+            assert first_nonfinite._finite(weight) is finite
         weight.grad = None
         weight.grad = Wrapper(torch.tensor(values))  # type: ignore[no-untyped-call]
         calls.clear()
-        assert first_bad._finite(weight) is None
+        assert first_nonfinite._finite(weight) is None
         assert not calls
     weight.grad = None
     weight.grad = torch.ones(2).to_sparse()
     assert kernel.native.finite_gradient(weight) is None
-    assert first_bad._finite(weight) is None
+    assert first_nonfinite._finite(weight) is None
 
 
 def test_parameters_without_a_row_have_had_their_gradients() -> None:

@@ -23,9 +23,9 @@ ATTRIBUTES = frozenset({"param_groups"})
 """What may be a property of an optimizer of the program."""
 KEYED = frozenset({"WeakKeyDictionary", "WeakSet"})
 """Collections that hash and compare what they hold: ``Identities`` takes their place."""
-HOLD_OURS = frozenset({"call.py", "gathered.py", "guest.py", "own_hooks.py", "quiet.py"})
+HOLD_OURS = frozenset({"module_call.py", "gradient_tap.py", "guard.py", "own_hooks.py", "dynamo_guards.py"})
 """Files whose weak collections hold objects of ours or of Dynamo."""
-OURS = frozenset({"program"})
+OURS = frozenset({"program_facts"})
 """Modules of ours that have functions of these names."""
 
 

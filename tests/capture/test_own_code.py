@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture.own_code import not_its_own, torch_is_heard
+from neuraldbg.capture.guest.own_code import not_its_own, torch_is_heard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

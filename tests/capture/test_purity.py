@@ -15,8 +15,8 @@ from tests.capture import shelf
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from neuraldbg.capture.purity import Unfit, check
-from neuraldbg.capture.twin import twin
+from neuraldbg.capture.experiments.model_copy import twin
+from neuraldbg.capture.guest.purity import Unfit, check
 
 BUFFER = torch.zeros(4)
 LOG = logging.getLogger("of the program")

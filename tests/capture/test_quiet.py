@@ -221,11 +221,11 @@ def test_another_layer_before_a_graph_break_gets_its_own_numbers() -> None:
 
 
 def test_another_torch_keeps_all_conditions_and_the_same_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    from neuraldbg.capture import quiet
+    from neuraldbg.capture.compiled import dynamo_guards
 
     def odd(frame: object) -> None:
         raise AttributeError(frame)
 
     quietly, net = len(conditions(Own(), watched=True)), Own()
-    monkeypatch.setattr(quiet, "_frames", odd)
+    monkeypatch.setattr(dynamo_guards, "_frames", odd)
     assert len(conditions(net, watched=True)) > quietly

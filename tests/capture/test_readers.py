@@ -12,7 +12,7 @@ from torch import nn
 
 from neuraldbg import NeuralDbg
 from neuraldbg.capture import readers
-from neuraldbg.capture.reader import Reader
+from neuraldbg.capture.readers.reader import Reader
 from neuraldbg.nouns import FactKey
 
 

@@ -22,13 +22,14 @@ from tests.capture.riding import ride
 from torch import nn
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture import compiled, kernel, stand_in
-from neuraldbg.capture.call import stands_in, under
-from neuraldbg.capture.own_code import not_its_own
-from neuraldbg.capture.own_hooks import OwnHook, numbers_apart
+from neuraldbg.capture.compiled import recompile
+from neuraldbg.capture.guest import native, stand_in
+from neuraldbg.capture.guest.module_call import stands_in, under
+from neuraldbg.capture.guest.own_code import not_its_own
+from neuraldbg.capture.guest.own_hooks import OwnHook, numbers_apart
 
 Make = Callable[[Callable[..., Any], Callable[..., Any]], Any]
-NATIVE = pytest.mark.skipif(kernel.native is None, reason="without the kernel there is a frame of ours")
+NATIVE = pytest.mark.skipif(native.native is None, reason="without the kernel there is a frame of ours")
 WAYS = [pytest.param(stand_in.stand_in, id="native", marks=NATIVE), pytest.param(stand_in._in_python, id="python")]
 
 
@@ -211,7 +212,7 @@ def test_a_model_may_be_nested_as_deeply_as_without_us(layers: int) -> None:
 
     bare = deepest()
     with NeuralDbg(net, discover=False), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("neuraldbg.capture.guest.Tally.strict", False, raising=False)
+        patch.setattr("neuraldbg.capture.guest.guard.Tally.strict", False, raising=False)
         assert abs(deepest() - bare) <= 2
 
 
@@ -307,14 +308,14 @@ def test_compiled_models_are_saved_without_our_hooks() -> None:
 def test_dynamo_that_another_thread_is_about_to_import_has_compiled_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("torch._dynamo.convert_frame", "torch._dynamo.eval_frame"):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
-    assert not compiled.anything_compiled()
-    assert not compiled.asked_to_compile()
+    assert not recompile.anything_compiled()
+    assert not recompile.asked_to_compile()
 
 
 def test_functions_of_the_class_that_a_script_names_are_torchs_own() -> None:
     with NeuralDbg(nn.Linear(1, 1)):
         ours = torch._C._nn.mse_loss
-        assert stand_in.below(ours) is not ours or kernel.native is None
+        assert stand_in.below(ours) is not ours or native.native is None
 
         @torch.jit.script
         def loss(x: torch.Tensor) -> torch.Tensor:

@@ -15,12 +15,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuraldbg.capture import bulk, kernel, op, units
-from neuraldbg.capture.table import Raw, Table
+from neuraldbg.capture.guest import native as kernel
+from neuraldbg.capture.parameters import batched_reads
+from neuraldbg.capture.statistics import operation as op
+from neuraldbg.capture.statistics import unit_activity
+from neuraldbg.capture.statistics.table import Table
 from neuraldbg.nouns import Site, column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from neuraldbg.capture.statistics.raw_rows import Raw
 
 CAP = 8192
 GENERATIONS = ("avx512", "avx2", "plain")
@@ -35,7 +40,7 @@ def reading_with(backend: str) -> Iterator[None]:
         pytest.skip("the native kernel was not built, or this processor does not run these loops of it")
     native = kernel.native if backend in GENERATIONS else None
     with contextlib.ExitStack() as stack:
-        for module in (op, bulk, units):
+        for module in (op, batched_reads, unit_activity):
             stack.enter_context(mock.patch.object(module, "native", native))
         try:
             yield
@@ -131,7 +136,7 @@ def test_reading_many_in_one_call(backend: str, xs: list[torch.Tensor]) -> None:
         xs = [x.contiguous() for x in xs if x.numel()]
         rows = op.rows_of(blank(len(xs)))
         for _ in range(2):  # a row is set anew, not added to
-            bulk.observe_many([bulk.Item(x, row, 0) for row, x in enumerate(xs)], rows)
+            batched_reads.observe_many([batched_reads.Item(x, row, 0) for row, x in enumerate(xs)], rows)
         for row, x in enumerate(xs):
             close(rows.values[row], oracle(x))
 
@@ -144,7 +149,9 @@ def test_what_a_step_changed(backend: str, dtype: torch.dtype) -> None:
     befores = [x.clone() for x in xs]
     with reading_with(backend):
         rows = op.rows_of(blank(len(xs)))
-        samples = bulk.Samples([bulk.Item(x, row, 1024) for row, x in enumerate(xs)], range(len(xs)), rows)
+        samples = batched_reads.Samples(
+            [batched_reads.Item(x, row, 1024) for row, x in enumerate(xs)], range(len(xs)), rows
+        )
         for step in range(3):
             samples.take()
             for row, (x, before) in enumerate(zip(xs, befores, strict=True)):
@@ -185,7 +192,7 @@ def test_the_highest_value_of_each_unit(backend: str, shape: tuple[int, ...], ax
     elif layout == "sliced":
         x = x[::2]
     with reading_with(backend):
-        watched = units.Units(window=20)
+        watched = unit_activity.Units(window=20)
         watched.add(3, x.shape[axis], 0)
         watched.observe(3, x, axis, x.numel())
         found = watched.take()

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture import owner
+from neuraldbg.capture.loop import followed_thread
 from neuraldbg.saved import Run
 
 PROGRAMS = Path(__file__).parents[1] / "guest" / "programs" / "threads"
@@ -190,7 +190,7 @@ def test_sessions_begin_and_end_while_threads_train_that_are_not_listed():
 
 
 def test_what_was_given_up_for_another_training_is_looked_at_again(monkeypatch):
-    monkeypatch.setattr(owner, "IDLE_S", 0.05)
+    monkeypatch.setattr(followed_thread, "IDLE_S", 0.05)
     model, other = nn.Linear(4, 2), nn.Linear(4, 2)
     opt, probe = (torch.optim.SGD(each.parameters(), 1e-3) for each in (model, other))
 

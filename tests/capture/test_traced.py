@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from neuraldbg.capture import graph_op, op
-from neuraldbg.capture.kernel import native as native_kernel
-from neuraldbg.capture.traced import Graph
+from neuraldbg.capture.compiled import operators
+from neuraldbg.capture.compiled.traced_hook import Graph
+from neuraldbg.capture.guest.native import native as native_kernel
+from neuraldbg.capture.statistics import operation
 
-native = pytest.mark.skipif(not graph_op.NATIVE, reason="no native operators with this torch, or no kernel")
+native = pytest.mark.skipif(not operators.NATIVE, reason="no native operators with this torch, or no kernel")
 shapes = st.lists(st.integers(1, 18), min_size=0, max_size=4)
 dtypes = st.sampled_from([torch.float32, torch.float64, torch.float16, torch.bfloat16])
 
@@ -33,7 +34,7 @@ def raised(doing: str) -> None:
 
 
 def table() -> torch.Tensor:
-    return torch.from_numpy(np.tile(op.BLANK, (4, 1)))
+    return torch.from_numpy(np.tile(operation.BLANK, (4, 1)))
 
 
 @given(shapes, dtypes, st.integers(1, 5000))
@@ -41,14 +42,14 @@ def table() -> torch.Tensor:
 def test_a_sample_is_small_new_and_made_of_the_tensor(shape, dtype, cap):
     numbers = torch.arange(math.prod(shape)).reshape(shape)
     x = numbers.to(dtype)
-    taken = graph_op.sample(x, cap)
+    taken = operators.sample(x, cap)
     assert 1 <= taken.numel() <= cap
     assert taken.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
     assert set(taken.double().flatten().tolist()) <= set(x.double().flatten().tolist())
     if x.numel() <= cap:
         assert torch.equal(taken.double(), x.double())
     else:
-        places = graph_op.sample(numbers.double(), cap).flatten()
+        places = operators.sample(numbers.double(), cap).flatten()
         assert places.unique().numel() == places.numel()
         assert taken.numel() >= min(cap, x.numel()) / 2 ** len(shape)
 
@@ -69,12 +70,12 @@ def test_a_sample_is_small_new_and_made_of_the_tensor(shape, dtype, cap):
     ],
 )
 def test_a_sample_leaves_features_and_enough_positions_that_none_speaks_alone(shape, cap, left):
-    assert graph_op.sample(torch.zeros(shape), cap).shape == left
+    assert operators.sample(torch.zeros(shape), cap).shape == left
 
 
 @pytest.mark.parametrize("features", [256, 272, 768, 4096, 50_000])
 def test_features_that_are_taken_in_runs_are_spread_over_all(features):
-    taken = graph_op.sample(torch.arange(features).expand(128, -1).double(), 1024)
+    taken = operators.sample(torch.arange(features).expand(128, -1).double(), 1024)
     assert taken.shape[-1] == 16
     assert taken.numel() <= 1024
     starts = taken[0, :, 0].tolist()
@@ -88,7 +89,7 @@ def test_features_that_are_taken_in_runs_are_spread_over_all(features):
 @pytest.mark.parametrize("features", [256, 384, 512, 768, 1024, 1600, 2304, 4096])
 @pytest.mark.parametrize("width", [32, 64, 128])
 def test_features_that_are_taken_in_runs_lie_at_other_places_of_each_head(features, width):
-    taken = graph_op.sample(torch.arange(features).expand(128, -1), 1024)
+    taken = operators.sample(torch.arange(features).expand(128, -1), 1024)
     starts = taken[0, :, 0]
     assert starts.numel() >= 3
     assert (starts % width).unique().numel() == min(starts.numel(), width // 16)
@@ -110,16 +111,16 @@ def test_native_operators_do_what_those_in_python_do(shape, dtype, strided, boun
         places = torch.tensor([2.0, 3.0, bound, 0.25], dtype=torch.float64)
         totals, bounds = [x.numel() + 5, x.numel()], [bound, 0.25, 0.0, 0.0]
         if served:
-            graph_op.observe([x, x], graph_table, made.handle, [0, 1], totals, bounds)
-            graph_op.observe_at(x, graph_table, made.handle, places, x.numel())
-            zero = graph_op.observe_gradient_at(x, made.handle, places, x.numel())
-            zero += graph_op.observe_gradients([x, x], made.handle, [0, -1], [x.numel() + 5, x.numel()])
+            operators.observe([x, x], graph_table, made.handle, [0, 1], totals, bounds)
+            operators.observe_at(x, graph_table, made.handle, places, x.numel())
+            zero = operators.observe_gradient_at(x, made.handle, places, x.numel())
+            zero += operators.observe_gradients([x, x], made.handle, [0, -1], [x.numel() + 5, x.numel()])
             assert clock[0] > 0
         else:
-            graph_op._observe([x, x], graph_table, made.handle, [0, 1], totals, bounds)
-            graph_op._observe_at(x, graph_table, made.handle, places, x.numel())
-            zero = graph_op._observe_gradient_at(x, made.handle, places, x.numel())
-            zero += graph_op._observe_gradients([x, x], made.handle, [0, -1], [x.numel() + 5, x.numel()])
+            operators._observe([x, x], graph_table, made.handle, [0, 1], totals, bounds)
+            operators._observe_at(x, graph_table, made.handle, places, x.numel())
+            zero = operators._observe_gradient_at(x, made.handle, places, x.numel())
+            zero += operators._observe_gradients([x, x], made.handle, [0, -1], [x.numel() + 5, x.numel()])
         assert torch.equal(zero, torch.zeros(()))
         rows.append(graph_table.numpy().copy())
         made.close()
@@ -128,22 +129,22 @@ def test_native_operators_do_what_those_in_python_do(shape, dtype, strided, boun
 
 @pytest.mark.parametrize("served", [pytest.param(True, marks=native), False])
 def test_what_rests_or_is_closed_reads_nothing(graph, served):
-    observe = graph_op.observe if served else graph_op._observe
-    observe_gradients = graph_op.observe_gradients if served else graph_op._observe_gradients
+    observe = operators.observe if served else operators._observe
+    observe_gradients = operators.observe_gradients if served else operators._observe_gradients
     x = torch.ones(8)
     graph.rest(resting=True)
     observe([x], graph.table, graph.handle, [0], [8], [0.0, 0.0])
     assert observe_gradients([x], graph.handle, [1], [8]).item() == 0.0
-    assert graph.table[0, op.COUNT] == 0
+    assert graph.table[0, operation.COUNT] == 0
     graph.rest(resting=False)
     observe([x], graph.table, graph.handle, [0], [8], [0.0, 0.0])
     observe_gradients([x], graph.handle, [1], [8])
-    assert graph.table[:2, op.COUNT].tolist() == [8, 8]
+    assert graph.table[:2, operation.COUNT].tolist() == [8, 8]
     graph.close()
     observe([x], graph.table, graph.handle, [0], [8], [0.0, 0.0])
     observe_gradients([x], graph.handle, [1], [8])
     observe_gradients([x], 2**40, [1], [8])
-    assert graph.table[:2, op.COUNT].tolist() == [8, 8]
+    assert graph.table[:2, operation.COUNT].tolist() == [8, 8]
 
 
 @native
@@ -152,15 +153,15 @@ def test_whoever_traces_sees_the_operators_of_a_table_that_rests(graph, mode):
     graph.rest(resting=True)
 
     def read(x):
-        graph_op.observe([x], graph.table, graph.handle, [0], [8], [0.0, 0.0])
-        return graph_op.observe_gradients([x], graph.handle, [1], [8])
+        operators.observe([x], graph.table, graph.handle, [0], [8], [0.0, 0.0])
+        return operators.observe_gradients([x], graph.handle, [1], [8])
 
     traced = make_fx(read, tracing_mode=mode, _allow_non_fake_inputs=True)(torch.ones(8))
     called = [str(node.target) for node in traced.graph.nodes if node.op == "call_function"]
     assert called == ["neuraldbg.observe.default", "neuraldbg.observe_gradients.default"]
     graph.rest(resting=False)
     traced(torch.ones(8))
-    assert graph.table[:2, op.COUNT].tolist() == [8, 8]
+    assert graph.table[:2, operation.COUNT].tolist() == [8, 8]
 
 
 @native
@@ -168,13 +169,13 @@ def test_a_call_that_reads_nothing_takes_any_arguments_that_the_operator_does(gr
     graph.rest(resting=True)
     x = torch.ones(8)
     assert (
-        graph_op.observe(xs=[x], table=graph.table, handle=graph.handle, rows=[0], totals=[8], bounds=[0.0, 0.0])
+        operators.observe(xs=[x], table=graph.table, handle=graph.handle, rows=[0], totals=[8], bounds=[0.0, 0.0])
         is None
     )
-    assert graph_op.observe([], graph.table, graph.handle, [], [], []) is None
+    assert operators.observe([], graph.table, graph.handle, [], [], []) is None
     for wrong in ([x], "x", [8]), ([x], graph.handle, [0]):
         with pytest.raises((RuntimeError, TypeError)):
-            graph_op.observe_gradients(*wrong)
+            operators.observe_gradients(*wrong)
 
 
 @native
@@ -182,8 +183,8 @@ def test_what_is_returned_is_the_callers(graph):  # compilers write into it, aut
     graph.rest(resting=True)
     places = torch.zeros(4, dtype=torch.float64)
     for read in (
-        lambda: graph_op.observe_gradients([torch.ones(8)], graph.handle, [0], [8]),
-        lambda: graph_op.observe_gradient_at(torch.ones(8), graph.handle, places, 8),
+        lambda: operators.observe_gradients([torch.ones(8)], graph.handle, [0], [8]),
+        lambda: operators.observe_gradient_at(torch.ones(8), graph.handle, places, 8),
     ):
         first, second = read(), read()
         first.fill_(5.0).requires_grad_()
@@ -208,8 +209,8 @@ def test_arguments_are_let_go(graph, resting):
     x, places = torch.randn(100), torch.zeros(4, dtype=torch.float64)
     before = x._use_count(), graph.table._use_count(), places._use_count()
     for _ in range(3):
-        graph_op.observe([x, x], graph.table, graph.handle, [0, 1], [100, 100], [0.0] * 4)
-        graph_op.observe_at(x, graph.table, graph.handle, places, 100)
-        graph_op.observe_gradients([x, x], graph.handle, [0, -1], [100, 100])
-        graph_op.observe_gradient_at(x, graph.handle, places, 100)
+        operators.observe([x, x], graph.table, graph.handle, [0, 1], [100, 100], [0.0] * 4)
+        operators.observe_at(x, graph.table, graph.handle, places, 100)
+        operators.observe_gradients([x, x], graph.handle, [0, -1], [100, 100])
+        operators.observe_gradient_at(x, graph.handle, places, 100)
     assert (x._use_count(), graph.table._use_count(), places._use_count()) == before

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture import op
+from neuraldbg.capture.statistics import operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,11 +68,11 @@ def test_a_transform_is_noticed_where_it_is_active() -> None:
     told: list[bool] = []
 
     def loss(x: torch.Tensor) -> torch.Tensor:
-        told.append(op.transforming())
+        told.append(operation.transforming())
         return (x**2).sum()
 
     torch.func.vmap(torch.func.grad(loss))(torch.ones(2, 3))
     torch.func.jvp(loss, (torch.ones(2),), (torch.ones(2),))
     torch.func.functionalize(loss)(torch.ones(2))
     assert told == [True, True, True]
-    assert not op.transforming()
+    assert not operation.transforming()

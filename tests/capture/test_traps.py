@@ -493,15 +493,15 @@ def test_tied_weights_are_one_site_with_two_names() -> None:  # trap 22
 
 def test_no_hook_synchronises(monkeypatch: pytest.MonkeyPatch) -> None:  # trap 23
     """On a device, everything between forward and the step's end is enqueued: no .item(), no copy to the host."""
-    from neuraldbg.capture import op
+    from neuraldbg.capture.statistics import operation
 
-    table = torch.zeros(4, op.WIDTH, dtype=torch.float64)
-    table[:, op.MIN], table[:, op.MAX] = float("inf"), -float("inf")
+    table = torch.zeros(4, operation.WIDTH, dtype=torch.float64)
+    table[:, operation.MIN], table[:, operation.MAX] = float("inf"), -float("inf")
     for name in ("item", "cpu", "tolist", "numpy", "__bool__", "__float__", "__int__"):
         monkeypatch.setattr(torch.Tensor, name, lambda *_, **__: pytest.fail("synchronised"))
     x = torch.tensor([1.0, 0.0, float("nan"), -3.0, float("inf")])
-    op.observe_device(x, table, 1, 65536)
-    op.observe_device(x, table, 1, 65536)
+    operation.observe_device(x, table, 1, 65536)
+    operation.observe_device(x, table, 1, 65536)
     monkeypatch.undo()
     assert table[1].tolist() == [10, 10, 4, -4.0, 20.0, -3.0, 1.0, 2, 0, 0, 0]
 
@@ -513,7 +513,7 @@ def test_errors_of_ours_never_reach_the_training(monkeypatch: pytest.MonkeyPatch
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("neuraldbg.capture.table.Table.observe", broken)
+    monkeypatch.setattr("neuraldbg.capture.statistics.table.Table.observe", broken)
     seen = ride(lambda: [step(model, torch.randn(3, 4)) for _ in range(3)], model)
     coverage = seen.capture.coverage()
     assert coverage["errors"] > 0

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from neuraldbg.capture.experiment import undisturbed
-from neuraldbg.capture.twin import ELEMENTS, Unfit, twin
+from neuraldbg.capture.experiments.experiment import undisturbed
+from neuraldbg.capture.experiments.model_copy import ELEMENTS, Unfit, twin
 
 LOG: list[float] = []
 CALLS = 0

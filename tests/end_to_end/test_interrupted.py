@@ -104,7 +104,7 @@ def test_ctrl_c_while_torch_is_imported(place: Place) -> None:
     assert watched.err.endswith("neuraldbg: the import of torch did not come to its end: nothing was recorded\n")
 
 
-@pytest.mark.parametrize("where", ["neuraldbg.session", "neuraldbg.capture.losses", "neuraldbg.explain"])
+@pytest.mark.parametrize("where", ["neuraldbg.session", "neuraldbg.capture.loop.backward", "neuraldbg.explain"])
 def test_ctrl_c_while_we_are_imported(place: Place, where: str) -> None:
     """The program's import of torch is done by then, and must not fail: what is pressed comes right after it."""
     place.write("train.py", interrupt("torch", where) + TRAIN.format(before=""))

@@ -94,7 +94,7 @@ def test_a_script_that_raises_in_the_middle_of_a_pass(place: Place) -> None:
     error = plain.err.strip().splitlines()[-1]
     assert "RuntimeError" in error
     assert error in done.err
-    assert "capture/models.py" not in done.err  # no frame of ours in the user's traceback
+    assert "capture/loop/models.py" not in done.err  # no frame of ours in the user's traceback
     assert error.split(":", 1)[1].strip()[:20] in done.diagnosis["run"]["outcome"]["message"]
     assert done.diagnosis["run"]["outcome"]["where"].startswith("train.py:")
 

@@ -125,6 +125,8 @@ def test_half_a_file_is_no_run(path, tmp_path, share):
         ('[\n{"step":0', '[\n{"step":"x"'),
         ('"sites":[[0,', '"sites":[[900,'),
         ('"sites":[[0,', '"sites":[[-1,'),
+        ('"sites":[[0,', '"sites":[[1e999,'),
+        ('"sites":[[0,', '"sites":[[0.5,'),
         ('"width":1', '"width":1e400'),
         ('"histograms": [{"step":0,"sites":[[0,', '"histograms": [{"step":0,"sites":[[0,200,'),
         ('"histograms": [{"step":0,"sites":[[0,', '"histograms": [{"step":0,"sites":[[0,-1,'),

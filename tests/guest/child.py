@@ -108,10 +108,10 @@ def become(request: dict[str, Any]) -> int:
 
 def _allow(seconds: float) -> None:
     """Have a session begin with less time than it is given."""
-    from neuraldbg.capture import pace
+    from neuraldbg.capture.steps import step_accounting
 
-    made = pace.Governor
-    pace.Governor = lambda overhead, _allowance: made(overhead, seconds)
+    made = step_accounting.Governor
+    step_accounting.Governor = lambda overhead, _allowance: made(overhead, seconds)
 
 
 def _redirect(folder: Path) -> None:

@@ -51,38 +51,38 @@ QUICK = ("autograd/custom_function", "basics/linear", "optim/autocast_scaler", "
 """Some that are over soon, for the part that is fast."""
 ALLOWANCE_S = 0.05
 """In the default mode a session begins with so much time, so that a short training has light steps, too."""
-GUARDS = ("capture/guest.py", "record/checked.py")
+GUARDS = ("capture/guest/guard.py", "record/checked.py")
 """Files of the guards themselves: a fault in what keeps faults away cannot be kept away."""
 ENTRIES = frozenset(
     """
-    capture/graph_op.py of_another_thread
-    capture/hooks.py here
-    capture/hooks.py observe_grad
-    capture/models.py _reached
-    capture/models.py begins
-    capture/models.py broken_off
-    capture/models.py ends
-    capture/optimizers.py begins
-    capture/optimizers.py ends
-    capture/optimizers.py evaluated
-    capture/owner.py claims
-    capture/packed.py enter
-    capture/packed.py leave
-    capture/packed.py _doubting
-    capture/hooks.py off
-    capture/patches.py _functions_back
-    capture/params.py departs
-    capture/params.py gone
-    capture/probe.py __call__
-    capture/probe.py arrives
-    capture/reader.py doing
-    capture/reader.py seen
-    capture/readers/loss_branches.py __call__
-    capture/traced.py __call__
-    capture/traced.py close
-    capture/visits.py __call__
-    capture/visits.py listens
-    capture/visits.py told
+    capture/compiled/operators.py of_another_thread
+    capture/layers/hook_manager.py here
+    capture/layers/hook_manager.py observe_grad
+    capture/loop/models.py _reached
+    capture/loop/models.py begins
+    capture/loop/models.py broken_off
+    capture/loop/models.py ends
+    capture/loop/optimizers.py begins
+    capture/loop/optimizers.py ends
+    capture/loop/optimizers.py evaluated
+    capture/loop/followed_thread.py claims
+    capture/autograd/saved_tensors.py enter
+    capture/autograd/saved_tensors.py leave
+    capture/autograd/saved_tensors.py _doubting
+    capture/layers/hook_manager.py off
+    capture/loop/torch_patches.py _functions_back
+    capture/parameters/parameters.py departs
+    capture/parameters/parameters.py gone
+    capture/layers/layer_hook.py __call__
+    capture/layers/layer_hook.py arrives
+    capture/readers/reader.py doing
+    capture/readers/reader.py seen
+    capture/readers/loss/loss_conflict.py __call__
+    capture/compiled/traced_hook.py __call__
+    capture/compiled/traced_hook.py close
+    capture/readers/architecture/layer_visits.py __call__
+    capture/readers/architecture/layer_visits.py listens
+    capture/readers/architecture/layer_visits.py told
     record/recorder.py _run
     """.strip().split("\n    ")
 )
@@ -246,7 +246,7 @@ def counts(faults: Faults, findings: list[Finding]) -> dict[str, int]:
 def main() -> int:
     """Inject faults and print what they did."""
     parser = argparse.ArgumentParser(prog="python -m tests.guest.faults", description=__doc__)
-    parser.add_argument("places", nargs="*", metavar="PLACE", help="part of a place, such as capture/probe.py")
+    parser.add_argument("places", nargs="*", metavar="PLACE", help="part of a place, such as capture/capture.py")
     parser.add_argument("--kind", choices=KINDS, action="append", help="the kind of fault [default: RuntimeError]")
     parser.add_argument("--one-in", type=int, default=1, help="only one in so many functions")
     parser.add_argument("--jobs", type=int, default=2)

@@ -1,7 +1,7 @@
 """Puts a fault into a function of ours, in a process that has not begun its training.
 
-A function is known by its place, ``capture/probe.py:42 read``. Its code is replaced, so that the fault is there whoever
-holds the function; that of a function inside another stands among the constants of the outer one.
+A function is known by its place, ``capture/layers/layer_hook.py:42 read``. Its code is replaced, so that the fault is
+there whoever holds the function; that of a function inside another stands among the constants of the outer one.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def faults(folder: str, kind: str, *places: str) -> None:
     os.mkdir(folder)
     for number, place in enumerate(places):
         fault(place, kind, f"{folder}/fired-{number}")
-    from neuraldbg.capture.guest import Tally
+    from neuraldbg.capture.guest.guard import Tally
 
     caught = Tally.caught
 

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 import neuraldbg
-from neuraldbg.capture.guest import Switch, _switches
+from neuraldbg.capture.guest.guard import Switch, _switches
 from neuraldbg.session import NeuralDbg
 
 if TYPE_CHECKING:

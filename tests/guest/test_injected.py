@@ -54,7 +54,7 @@ def test_every_fault(kind, faults, record_property):
     check(faults, faults.plan(kind, SHARES[kind]), record_property)
 
 
-AT_THE_END = {"capture/graph_op.py rest"}
+AT_THE_END = {"capture/compiled/operators.py rest"}
 """What the end of the process calls, when there is nobody to tell any more."""
 
 

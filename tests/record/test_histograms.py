@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.record.helpers import INFO, assert_same, histograms, layout, step
 
-from neuraldbg.capture.histograms import Binning
+from neuraldbg.capture.statistics.histograms import Binning
 from neuraldbg.config import RecordSettings
 from neuraldbg.errors import RunDamaged, RunTooNew
 from neuraldbg.nouns import BINS, StepHistograms

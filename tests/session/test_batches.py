@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture import capture, delivery
+from neuraldbg.capture import capture
+from neuraldbg.capture.steps import delivery
 from neuraldbg.detect.exploding_gradients import ExplodingGradients
 from neuraldbg.detect.watch import Watch
 

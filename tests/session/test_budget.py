@@ -14,7 +14,7 @@ from tests.session.trainings import TRAININGS
 from torch import Tensor, nn
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture import kernel
+from neuraldbg.capture.guest import native
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,7 +143,7 @@ def test_a_spike_of_one_light_step_is_seen_and_looked_at() -> None:
     assert set(range(bad + 1, bad + 9)) <= set(read(dbg))  # full steps on credit
 
 
-@pytest.mark.skipif(kernel.native is None, reason="torch's operators would take too long for a look at each step")
+@pytest.mark.skipif(native.native is None, reason="torch's operators would take too long for a look at each step")
 @pytest.mark.parametrize("bad", [181, 182, 183, 186])
 def test_a_spike_of_the_gradient_alone_is_seen_where_norms_are_not_read_at_each_step(bad: int) -> None:
     model = net()

@@ -141,7 +141,7 @@ def test_a_folder_that_vanishes_in_the_middle(tmp_path: Path) -> None:
 
 def test_our_own_errors_are_counted_and_told_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     """An internal error in every hook: training goes on, and the coverage says how many there were."""
-    from neuraldbg.capture.hooks import Probe
+    from neuraldbg.capture.layers.hook_manager import Probe
 
     monkeypatch.delenv("NEURALDBG_STRICT")
 
@@ -155,7 +155,7 @@ def test_our_own_errors_are_counted_and_told_not_raised(monkeypatch: pytest.Monk
     monkeypatch.delenv("NEURALDBG_STRICT")
     model = Mlp()
     with NeuralDbg(model) as dbg:
-        monkeypatch.setattr("neuraldbg.capture.losses.walk", broken)
+        monkeypatch.setattr("neuraldbg.capture.loop.backward.walk", broken)
         train(model)
     coverage = dbg.record().info.coverage
     assert coverage["errors"] >= 3

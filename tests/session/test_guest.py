@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from neuraldbg import NeuralDbg, TrainingHalted
 from neuraldbg.capture import Capture
-from neuraldbg.capture.models import Models
+from neuraldbg.capture.loop.models import Models
 
 PATCHED = (
     (torch.autograd, "backward"),

@@ -16,7 +16,7 @@ from tests.session.trainings import TRAININGS
 from torch import Tensor, nn
 
 from neuraldbg import NeuralDbg, Run
-from neuraldbg.capture import histograms
+from neuraldbg.capture.statistics import histograms
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture.units import Units
+from neuraldbg.capture.statistics.unit_activity import Units
 
 
 class Block(nn.Module):

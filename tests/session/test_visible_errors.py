@@ -12,10 +12,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture.losses import Losses
-from neuraldbg.capture.params import Params
-from neuraldbg.capture.probe import Probe
-from neuraldbg.capture.readers import batches, loop_order
+from neuraldbg.capture.layers.layer_hook import Probe
+from neuraldbg.capture.loop.backward import Losses
+from neuraldbg.capture.parameters.parameters import Params
+from neuraldbg.capture.readers.data import batches
+from neuraldbg.capture.readers.loop import loop_order
 from neuraldbg.show.report.write import report
 from neuraldbg.show.terminal.diagnosis import print_diagnosis
 

@@ -1,8 +1,8 @@
 """Live torch in, ``Step`` values out. The only stage that hooks a training program."""
 
 from neuraldbg.capture.capture import Capture
-from neuraldbg.capture.hooks import HookManager
-from neuraldbg.capture.unseen import leave_all
+from neuraldbg.capture.guest.dynamo_skip import leave_all
+from neuraldbg.capture.layers.hook_manager import HookManager
 
 __all__ = ["Capture", "HookManager"]
 

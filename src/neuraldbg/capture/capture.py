@@ -18,29 +18,29 @@ import weakref
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+from neuraldbg.capture.autograd.saved_tensors import REGIONS
 from neuraldbg.capture.coverage import coverage
-from neuraldbg.capture.delivery import BACKLOG_S, Closed, Delivery
-from neuraldbg.capture.glimpses import Seen, glimpse_of
-from neuraldbg.capture.guest import Switch, Tally, guarded
-from neuraldbg.capture.hooks import HookManager
-from neuraldbg.capture.layouts import Layouts
-from neuraldbg.capture.learning import Learning
-from neuraldbg.capture.light import Light
-from neuraldbg.capture.losses import Losses
-from neuraldbg.capture.models import Models
-from neuraldbg.capture.module_tree import tensors
-from neuraldbg.capture.optimizers import Optimizers
-from neuraldbg.capture.owner import Owner
-from neuraldbg.capture.pace import Pace
-from neuraldbg.capture.packed import REGIONS
-from neuraldbg.capture.params import Params
-from neuraldbg.capture.patches import Patches
+from neuraldbg.capture.guest.guard import Switch, Tally, guarded
+from neuraldbg.capture.guest.module_tree import tensors
+from neuraldbg.capture.guest.tensor_kinds import silently
+from neuraldbg.capture.layers.hook_manager import HookManager
+from neuraldbg.capture.loop.backward import Losses
+from neuraldbg.capture.loop.followed_thread import Owner
+from neuraldbg.capture.loop.manual_steps import Unhooked
+from neuraldbg.capture.loop.models import Models
+from neuraldbg.capture.loop.optimizers import Optimizers
+from neuraldbg.capture.loop.reader_context import Scene
+from neuraldbg.capture.loop.torch_patches import Patches
+from neuraldbg.capture.parameters.parameters import Params
 from neuraldbg.capture.readers import Readers
-from neuraldbg.capture.scalars import scalars
-from neuraldbg.capture.scene import Scene
-from neuraldbg.capture.stretches import SETTLED, Stretches
-from neuraldbg.capture.tensor_kinds import silently
-from neuraldbg.capture.unhooked import Unhooked
+from neuraldbg.capture.steps.delivery import BACKLOG_S, Closed, Delivery
+from neuraldbg.capture.steps.fact_schedule import Learning
+from neuraldbg.capture.steps.layout import Layouts
+from neuraldbg.capture.steps.light_step import Seen, glimpse_of
+from neuraldbg.capture.steps.native_light_steps import Light
+from neuraldbg.capture.steps.step_accounting import Pace
+from neuraldbg.capture.steps.step_mode import SETTLED, Stretches
+from neuraldbg.capture.steps.step_scalars import scalars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.optim import Optimizer
 
-    from neuraldbg.capture.late import Awaited
-    from neuraldbg.capture.stream import Stream
+    from neuraldbg.capture.loop.optimizer_stream import Stream
+    from neuraldbg.capture.statistics.device.pending import Awaited
     from neuraldbg.config import CaptureSettings
     from neuraldbg.nouns import Fact, Layout, Step
 
@@ -485,4 +485,6 @@ class Capture:
 
     def coverage(self) -> dict[str, Any]:
         """Say how well the program could be seen."""
-        return coverage(self, recompiled=self.stretches.recompiled, packed=REGIONS.entered > self._packed)
+        packed = REGIONS.entered > self._packed
+        steps, cost, recompiled = self.steps, self.pace.cost(), self.stretches.recompiled
+        return coverage(self.scene, steps=steps, cost=cost, recompiled=recompiled, packed=packed)

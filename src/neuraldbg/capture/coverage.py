@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.capture import memory
-from neuraldbg.capture.living import made
-from neuraldbg.capture.params import FROZEN
-from neuraldbg.capture.program_objects import closed
+from neuraldbg.capture.guest import tensor_memory
+from neuraldbg.capture.guest.live_objects import made
+from neuraldbg.capture.guest.program_objects import closed
+from neuraldbg.capture.parameters.parameters import FROZEN
 
 if TYPE_CHECKING:
-    from neuraldbg.capture.capture import Capture
-    from neuraldbg.capture.hooks import HookManager
+    from neuraldbg.capture.layers.hook_manager import HookManager
+    from neuraldbg.capture.loop.reader_context import Scene
 
 
-def coverage(capture: Capture, *, recompiled: bool, packed: bool) -> dict[str, Any]:
-    """Return the part of ``RunInfo.coverage`` that capture knows."""
-    hooks, models = capture.hooks, capture.models
+def coverage(scene: Scene, *, steps: int, cost: dict[str, float], recompiled: bool, packed: bool) -> dict[str, Any]:
+    """Return the part of ``RunInfo.coverage`` that capture knows, after so many ``steps`` at such a ``cost``."""
+    hooks, models = scene.hooks, scene.models
     silent = hooks.never_fired()
     return {
         "layers": len(hooks.probes),
         "seen": len(hooks.probes) - len(silent),
         "never_fired": silent,
-        "notes": [*_notes(hooks, recompiled=recompiled, packed=packed), *_of_memory(capture)],
-        "unread": {**capture.owner.unread(), **_unread(capture)},
+        "notes": [*_notes(hooks, recompiled=recompiled, packed=packed), *_of_memory(scene)],
+        "unread": {**models.owner.unread(), **_unread(scene)},
         "errors": hooks.tally.errors,
         "failed": dict(hooks.tally.failed),
-        "cost": capture.pace.cost(),
-        "backwards": capture.losses.total,
+        "cost": cost,
+        "backwards": scene.losses.total,
         "models": len(models.found),
-        "optimizers": len(capture.optimizers.streams) or _made(capture),
+        "optimizers": len(scene.optimizers.streams) or (0 if steps else _made(scene)),
         "passes": hooks.passes,
         "graded": models.graded,
         "reached": models.committed,
@@ -37,13 +37,11 @@ def coverage(capture: Capture, *, recompiled: bool, packed: bool) -> dict[str, A
     }
 
 
-def _made(capture: Capture) -> int:
+def _made(scene: Scene) -> int:
     """Count the optimizers that hold a watched parameter, where nothing has stepped: to find them takes a walk over all
     objects. Where no model is watched, any optimizer counts.
     """
-    if capture.steps:
-        return 0
-    return sum(1 for opt in made() if not capture.params.by_id or capture.params.in_optimizer(opt))
+    return sum(1 for opt in made() if not scene.params.by_id or scene.params.in_optimizer(opt))
 
 
 def _notes(hooks: HookManager, *, recompiled: bool, packed: bool) -> list[str]:
@@ -65,27 +63,27 @@ def _notes(hooks: HookManager, *, recompiled: bool, packed: bool) -> list[str]:
     return notes
 
 
-def _unread(capture: Capture) -> dict[str, str]:
+def _unread(scene: Scene) -> dict[str, str]:
     """Return what could not be read again and again, and may hold a fault that shows nowhere else.
 
     A fault in an output shows in the outputs after it and in the loss, unless none was read. Losses of a dry run beside
     the training hide nothing.
     """
-    table = capture.hooks.table
+    table = scene.hooks.table
     kinds = ["parameters", "gradients"]
     if not any(site.kind == "activation" and site.dtype for site in table.sites):
         kinds.append("outputs")
-    if table.unread.times("losses") >= capture.losses.total:
+    if table.unread.times("losses") >= scene.losses.total:
         kinds.append("losses")
     return table.unread.told(kinds, least=2)
 
 
-def _of_memory(capture: Capture) -> list[str]:
+def _of_memory(scene: Scene) -> list[str]:
     """Say which tensors are read by part, and which could not be read."""
-    hooks, params = capture.hooks, capture.params
+    hooks, params = scene.hooks, scene.params
     parts = sum(1 for w in params.all() if w.part)
-    addends = memory.some(sorted(params.addends))
-    known = _unread(capture)
+    addends = tensor_memory.some(sorted(params.addends))
+    known = _unread(scene)
     rest = hooks.table.unread.told(("parameters", FROZEN, "gradients", "outputs", "losses"))
     return [
         *([f"read by shard: this rank's part of {parts} of {len(params.all())} parameters"] if parts else []),

@@ -70,28 +70,28 @@ def _torch() -> tuple[bool, list[tuple[str, str]]]:
         import torch  # noqa: PLC0415 (this command alone asks for it)
     except Exception as error:  # noqa: BLE001 (a broken installation fails in many ways; which one is the answer)
         return False, [("torch", f"cannot be imported: {type(error).__name__}: {error}")]
-    device = f"CUDA: {torch.cuda.get_device_name(0)}" if torch.cuda.is_available() else "CPU only"
-    return True, [("torch", f"{torch.__version__} ({device})"), ("statistics", _statistics())]
+    table = f"CUDA: {torch.cuda.get_device_name(0)}" if torch.cuda.is_available() else "CPU only"
+    return True, [("torch", f"{torch.__version__} ({table})"), ("statistics", _statistics())]
 
 
 def _statistics() -> str:
     try:
-        from neuraldbg.capture import kernel  # noqa: PLC0415
+        from neuraldbg.capture.guest import native  # noqa: PLC0415
     except Exception as error:  # noqa: BLE001 (as above)
         return f"not available: {type(error).__name__}: {error}"
-    missing = "" if kernel.native is not None else "; slower: the native kernel was not built, for want of a C compiler"
-    return f"on the CPU {kernel.backend()}{missing}; {_device_statistics()}"
+    missing = "" if native.native is not None else "; slower: the native kernel was not built, for want of a C compiler"
+    return f"on the CPU {native.backend()}{missing}; {_device_statistics()}"
 
 
 def _device_statistics() -> str:
     import torch  # noqa: PLC0415
 
-    from neuraldbg.capture import device  # noqa: PLC0415
+    from neuraldbg.capture.statistics.device import table  # noqa: PLC0415
 
     if not torch.cuda.is_available():
         return "no CUDA device"
     here = torch.device("cuda", torch.cuda.current_device())
-    why = device.why_torch(here)
+    why = table.why_torch(here)
     return f"on CUDA torch operators ({why})" if why else "on CUDA Triton"
 
 

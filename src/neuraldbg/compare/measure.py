@@ -202,4 +202,5 @@ class _Chunk:
 
 def _over(off: Floats, size: Floats) -> Floats:
     """Return a ratio that is 0 where nothing differs."""
-    return np.divide(off, size, out=np.zeros(off.shape), where=(off > 0) & (size > 0))
+    with np.errstate(all="ignore"):  # a file may hold two infinities
+        return np.divide(off, size, out=np.zeros(off.shape), where=(off > 0) & (size > 0))

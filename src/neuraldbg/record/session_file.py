@@ -323,10 +323,10 @@ def _packed(
     for at, (_, step) in enumerate(rows):
         for table, name in ((mean, "sites"), (low, "low"), (high, "high")):
             numbers = np.array(step.get(name, step["sites"]) or np.zeros((0, 1 + len(stats))), np.float64)
-            site = numbers[:, 0].astype(np.int64)
-            if (site != numbers[:, 0]).any() or (site < 0).any():
+            named = numbers[:, 0]
+            if not ((named >= 0) & (named < sites) & (named == np.floor(named))).all():
                 raise ValueError("a site is named by its place in layout.sites")
-            table[at, site[:, None], to] = numbers[:, come]
+            table[at, named.astype(np.intp)[:, None], to] = numbers[:, come]
     count, ones = len(rows), np.ones(len(rows), np.int64)
     block = Block(
         ordinal=np.arange(count),

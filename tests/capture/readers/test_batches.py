@@ -13,8 +13,8 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture.levels import grid as grid_of
-from neuraldbg.capture.samples import KEPT, Chance, Sketch, excerpt, hashes
+from neuraldbg.capture.readers.data.input_levels import grid as grid_of
+from neuraldbg.capture.statistics.sample_hashes import KEPT, Chance, Sketch, excerpt, hashes
 
 
 def learnt(program: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture.meeting import confined
+from neuraldbg.capture.experiments.sample_mixing import confined
 
 
 def experiments(program: Any, **settings: Any) -> dict[str, dict[str, Any]]:

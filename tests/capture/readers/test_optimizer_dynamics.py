@@ -10,7 +10,7 @@ from tests.capture.riding import ride
 from torch import Tensor, nn
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture.branches import meetings, terms
+from neuraldbg.capture.readers.loss.shared_branches import meetings, terms
 
 
 def data(n: int = 64) -> tuple[Tensor, Tensor]:

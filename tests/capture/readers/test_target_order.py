@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from neuraldbg.capture.divergences import gaussian_kl
-from neuraldbg.capture.graph import walk
-from neuraldbg.capture.label_fit import ordinal
-from neuraldbg.capture.token_targets import TokenTargets
+from neuraldbg.capture.autograd.gaussian_kl import gaussian_kl
+from neuraldbg.capture.autograd.graph_walk import walk
+from neuraldbg.capture.readers.data.label_predictability import ordinal
+from neuraldbg.capture.readers.data.token_alignment import TokenTargets
 
 FORMS = {
     "minimised": (lambda m, s: -0.5 * torch.sum(1 + s - m.pow(2) - s.exp()), 1),

@@ -10,9 +10,9 @@ from tests.faults.kit import CharGpt, Mlp, char_batches, char_loss, flat_digits
 from torch import nn
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture.label_course import Classes, Numbers, entropy, period
-from neuraldbg.capture.label_fit import scores
-from neuraldbg.capture.token_targets import TokenTargets
+from neuraldbg.capture.readers.data.label_predictability import scores
+from neuraldbg.capture.readers.data.label_statistics import Classes, Numbers, entropy, period
+from neuraldbg.capture.readers.data.token_alignment import TokenTargets
 from neuraldbg.explain import Case, cause, diagnose
 from neuraldbg.nouns import FactKey
 
@@ -215,7 +215,7 @@ def test_the_right_order_fits_and_others_do_not():
 
 
 def test_leave_one_out_agrees_with_leaving_one_out():
-    from neuraldbg.capture.label_fit import _inverses, _score
+    from neuraldbg.capture.readers.data.label_predictability import _inverses, _score
 
     rng = np.random.default_rng(1)
     x, y = rng.normal(size=(40, 3)), rng.normal(size=(40, 1))

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from neuraldbg import NeuralDbg
-from neuraldbg.capture.differences import compare
+from neuraldbg.capture.experiments.finite_differences import compare
 
 X = torch.randn(32, 8, generator=torch.Generator().manual_seed(0))
 Y = X.sum(1, keepdim=True)

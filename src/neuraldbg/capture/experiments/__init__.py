@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from neuraldbg.capture.experiment import Experiment
+    from neuraldbg.capture.experiments.experiment import Experiment
 
 MEMBERS = (
     "eval_random",

@@ -15,19 +15,19 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from neuraldbg.capture.experiment import Bench, Experiment
-from neuraldbg.capture.frames import user_place
-from neuraldbg.capture.meeting import meeting
-from neuraldbg.capture.module_tree import add_hook, buffers, children, has_parameters, modules, own, walk
-from neuraldbg.capture.program_objects import attribute, is_a, name_of
-from neuraldbg.capture.purity import Unfit
-from neuraldbg.capture.samples import padded
+from neuraldbg.capture.experiments.experiment import Bench, Experiment
+from neuraldbg.capture.experiments.sample_mixing import meeting
+from neuraldbg.capture.guest.module_tree import add_hook, buffers, children, has_parameters, modules, own, walk
+from neuraldbg.capture.guest.program_objects import attribute, is_a, name_of
+from neuraldbg.capture.guest.purity import Unfit
+from neuraldbg.capture.guest.user_code import user_place
+from neuraldbg.capture.statistics.sample_hashes import padded
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from neuraldbg.capture.frames import Place
-    from neuraldbg.capture.own_hooks import OwnHook
+    from neuraldbg.capture.guest.own_hooks import OwnHook
+    from neuraldbg.capture.guest.user_code import Place
 
 _FEW = 4
 """Rows that a batch must have."""

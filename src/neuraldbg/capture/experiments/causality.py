@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from neuraldbg.capture.experiment import Bench, Experiment
-from neuraldbg.capture.leaves import leaves
-from neuraldbg.capture.module_tree import add_hook, walk
-from neuraldbg.capture.purity import Unfit
+from neuraldbg.capture.experiments.experiment import Bench, Experiment
+from neuraldbg.capture.guest.module_tree import add_hook, walk
+from neuraldbg.capture.guest.purity import Unfit
+from neuraldbg.capture.statistics.nested_tensors import leaves
 
 if TYPE_CHECKING:
     from torch import nn

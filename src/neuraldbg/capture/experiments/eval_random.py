@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from neuraldbg.capture.experiment import SEED, Bench, Experiment
-from neuraldbg.capture.frames import Place, user_place
-from neuraldbg.capture.purity import Unfit
+from neuraldbg.capture.experiments.experiment import SEED, Bench, Experiment
+from neuraldbg.capture.guest.purity import Unfit
+from neuraldbg.capture.guest.user_code import Place, user_place
 
 _DRAWS = ("native_dropout", "bernoulli", "rand", "normal", "uniform", "multinomial", "exponential", "poisson",
           "randperm", "rrelu")  # fmt: skip

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from neuraldbg.capture import op
-from neuraldbg.capture.experiment import SEED, Bench, Experiment
-from neuraldbg.capture.leaves import leaves
-from neuraldbg.capture.module_tree import add_hook, modules, named_parameters, set_training, walk
-from neuraldbg.capture.program_objects import is_a
-from neuraldbg.capture.purity import TooLong, Unfit
+from neuraldbg.capture.experiments.experiment import SEED, Bench, Experiment
+from neuraldbg.capture.guest.module_tree import add_hook, modules, named_parameters, set_training, walk
+from neuraldbg.capture.guest.program_objects import is_a
+from neuraldbg.capture.guest.purity import TooLong, Unfit
+from neuraldbg.capture.statistics import operation
+from neuraldbg.capture.statistics.nested_tensors import leaves
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -216,7 +216,7 @@ def _print(value: Any) -> float:
     total = 0.0
     for _, x in leaves(value):
         if x.layout is torch.strided and not x.is_complex() and x.numel():
-            flat = op.spaced(x.detach(), 1, 65_536).double()
+            flat = operation.spaced(x.detach(), 1, 65_536).double()
             total += float((flat * torch.arange(1, flat.numel() + 1, dtype=torch.float64, device=flat.device)).sum())
     return total
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from neuraldbg.capture.experiment import Bench, Experiment
-from neuraldbg.capture.module_tree import add_hook, walk
-from neuraldbg.capture.program_objects import is_a
-from neuraldbg.capture.samples import padded
+from neuraldbg.capture.experiments.experiment import Bench, Experiment
+from neuraldbg.capture.guest.module_tree import add_hook, walk
+from neuraldbg.capture.guest.program_objects import is_a
+from neuraldbg.capture.statistics.sample_hashes import padded
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from neuraldbg.capture.experiment import Bench, Experiment
+from neuraldbg.capture.experiments.experiment import Bench, Experiment
 
 if TYPE_CHECKING:
     from torch import Tensor

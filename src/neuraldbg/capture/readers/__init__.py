@@ -7,45 +7,45 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuraldbg.capture.reader import Reader
-from neuraldbg.capture.tensor_kinds import unheard
+from neuraldbg.capture.guest.tensor_kinds import unheard
+from neuraldbg.capture.readers.reader import Reader
 from neuraldbg.errors import TrainingHalted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from neuraldbg.capture.reader import Patch
-    from neuraldbg.capture.scene import Scene
+    from neuraldbg.capture.loop.reader_context import Scene
+    from neuraldbg.capture.readers.reader import Patch
 
 MEMBERS: tuple[str, ...] = (
-    "accumulation",
-    "attention",
-    "batches",
-    "clipping",
-    "copies",
-    "cuts",
-    "dropouts",
-    "evaluation_modes",
-    "evaluation_scores",
-    "first_bad",
-    "functions",
-    "gradient_course",
-    "hidden",
-    "laboratory",
-    "loop_order",
-    "loss_branches",
-    "loss_scale",
-    "norms",
-    "operations",
-    "optimizer_state",
-    "places",
-    "schedule",
-    "second_moments",
-    "symmetry",
-    "targets",
-    "ties",
-    "tokens",
-    "variety",
+    "architecture.attention_entropy",
+    "architecture.batch_norm",
+    "architecture.dropout",
+    "architecture.nonlinearities",
+    "architecture.output_variety",
+    "architecture.token_similarity",
+    "architecture.unit_symmetry",
+    "data.batches",
+    "data.targets",
+    "experiment_runner",
+    "loop.accumulation",
+    "loop.averaged_copies",
+    "loop.clipping",
+    "loop.custom_backward",
+    "loop.evaluation_modes",
+    "loop.evaluation_scores",
+    "loop.graph_cuts",
+    "loop.loop_order",
+    "loop.lr_schedule",
+    "loop.optimizer_resets",
+    "loop.source_lines",
+    "loop.tied_weights",
+    "loop.unregistered_weights",
+    "loss.first_nonfinite",
+    "loss.loss_conflict",
+    "optimisation.gradient_agreement",
+    "optimisation.second_moments",
+    "precision.grad_scaler",
 )
 """Modules of this package, sorted; each defines ``READER``."""
 MOMENTS = (

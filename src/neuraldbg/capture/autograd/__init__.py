@@ -1,0 +1,1 @@
+"""The graph of a loss, read before ``backward`` frees it."""

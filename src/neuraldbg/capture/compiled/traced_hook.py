@@ -1,0 +1,307 @@
+"""What a graph of torch.compile holds of us: samples of outputs and of gradients, for operators that read them.
+
+A sample is taken by operations that the compiler knows, so that it fuses them with what made the tensor, and writes
+down no more than the sample. Samples of outputs are kept until the outermost watched module returns, and read by one
+operator there, or ``TOGETHER`` at a time: an operator for each would keep apart what the compiler fuses, and have it
+save for the backward pass what it would compute again. Gradients are read so, too (``gathered``), by an operator whose
+result is the gradient of a ``leaf`` of ours: nothing of the program's waits for it, and no compiler can leave it out.
+Where a part of a model is compiled by itself, each is read at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import importlib
+import itertools
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from neuraldbg.capture.compiled import device_operator, operators
+from neuraldbg.capture.compiled.dynamo_guards import quieten
+from neuraldbg.capture.compiled.gradient_tap import TOGETHER, keep, look, tap, tap_at
+from neuraldbg.capture.compiled.operators import observe_at, sample
+from neuraldbg.capture.guest.module_tree import own
+from neuraldbg.capture.guest.program_objects import is_a, items
+from neuraldbg.capture.statistics.device import placement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    import numpy.typing as npt
+
+Sample: TypeAlias = tuple[Tensor, int, int, float, float]
+"""Of an output: what was taken of it, row, elements, bound and centre of saturation."""
+_DEPTH = 4
+_OPENED: Any = None
+"""Stands before the samples of a call."""
+
+
+KEPT = 1024
+"""Elements that a graph keeps of one tensor, at most, of the sizes that it was made for. They are written to memory
+only to be read; eager mode reads them where they lie. Of independent values so many give the root mean square to within
+5% (two standard errors)."""
+
+
+class Graph:
+    """What is gathered while a graph is traced. Hooks of the watched models open and close it.
+
+    ``table`` has shape (rows, op.WIDTH); ``clock`` has shape (2,): see ``Tally``. Compiled graphs find
+    this by its ``handle``, all in the same way: what they find in several ways they would compare at every call.
+    """
+
+    def __init__(
+        self, table: Tensor, clock: npt.NDArray[np.float64], cap: int, *, reads: bool, caught: Callable[[str], None]
+    ) -> None:
+        self.table, self.cap, self.kept = table, cap, min(cap, KEPT)
+        self.caught = caught
+        """Notes an error of ours, see ``Tally``."""
+        self.reads = reads
+        """Whether layers in a graph are read at all."""
+        self.handle = next(_handles)
+        self._clock = clock
+        self.leaf = torch.zeros((), dtype=torch.float32, device="cpu", requires_grad=True)
+        """Its gradient is a zero."""
+        self.samples: list[Sample] = []
+        """While a watched model is being called in the graph, ``_OPENED`` and what was kept; else empty. One list: all
+        that a trace changes the graph sets anew at each call.
+        """
+        _graphs[self.handle] = self
+        self.rest(resting=False)
+
+    @property
+    def opened(self) -> bool:
+        """Return True if a watched model is being called."""
+        return bool(self.samples)
+
+    def rest(self, *, resting: bool) -> None:
+        """Let compiled graphs pass by for some steps, or read again. They hold the operators all the same: a flag that
+        a graph itself could see would have it compiled once more.
+        """
+        if not resting:
+            operators.begin(self.handle, self.table, self._clock)
+        else:
+            operators.rest(self.handle)
+
+    def close(self) -> None:
+        """Take nothing any more. It may be the end of the process that calls this: above it is nobody to tell."""
+        with contextlib.suppress(Exception):
+            self.rest(resting=True)
+        _graphs.pop(self.handle, None)
+
+
+_graphs: dict[int, Graph] = {}
+"""Those that are traced now, and that compiled graphs know, by handle."""
+_handles = itertools.count()
+
+
+class Plan:
+    """How the output of a layer is read, as compiled graphs know it. Never changed: they would be compiled anew."""
+
+    def __init__(self, graph: Graph, row: int, grad_row: int, bound: float, centre: float) -> None:
+        self.handle = graph.handle
+        self.text = f"{row} {grad_row} {bound!r} {centre!r}" if row >= 0 else ""
+        """One text is one condition at each call of the graph; four numbers would be four."""
+        self.places = torch.tensor([row, grad_row, bound, centre], dtype=torch.float64, device="cpu")
+        """The same as data, which is no condition: layers that are compiled each by itself can share a graph."""
+
+
+def see(plan: Plan, output: Any) -> Any:
+    """Take a sample of the output of a layer, and return it with a tap on its gradient."""
+    graph = _graphs.get(plan.handle)
+    if graph is None:
+        return None
+    seen = None
+    if graph.reads and torch.is_grad_enabled():  # Dynamo takes each line of what comes now once for every layer
+        if isinstance(output, Tensor):
+            seen = _see(plan, output, graph)
+        else:
+            _see_inside(plan, output, graph)
+    _neuraldbg_quieten(plan.handle)
+    return seen
+
+
+def _see(plan: Plan, output: Tensor, graph: Graph) -> Tensor | None:
+    if not output.is_floating_point():
+        return None
+    if placement.lies(output):
+        return _see_there(plan, output, graph) if plan.text else None
+    if not (_neuraldbg_keeps(plan.handle) and graph.samples):  # in this order: what is looked at here is a condition
+        observe_at(sample(output, graph.kept), graph.table, plan.handle, plan.places, output.numel())
+        tapped = output.requires_grad
+        return tap_at(output, graph.leaf, plan.places, plan.handle, graph.kept) if tapped else None
+    if not plan.text:
+        return None
+    grad_row = _keep(plan, output, graph)
+    _read_some(graph)
+    tapped = grad_row >= 0 and output.requires_grad
+    return tap(output, graph.leaf, plan.handle, grad_row, graph.kept) if tapped else None
+
+
+def _see_inside(plan: Plan, output: Any, graph: Graph) -> None:
+    """The same of the tensors in an output. Their gradients are not sampled."""
+    kept = False
+    for x in _tensors(output, 0):
+        if not x.is_floating_point() or placement.lies(x):
+            continue
+        if not (_neuraldbg_keeps(plan.handle) and graph.samples):
+            observe_at(sample(x, graph.kept), graph.table, plan.handle, plan.places, x.numel())
+        elif plan.text:
+            _keep(plan, x, graph)
+            kept = True
+    if kept:  # else nothing may be looked at
+        _read_some(graph)
+
+
+def _tensors(value: Any, depth: int) -> list[Tensor]:
+    """Return the tensors in an output, by what Dynamo can trace: of a container whose class walks it in its own way,
+    none, as that would become part of the graph.
+    """
+    if isinstance(value, Tensor):
+        return [value]
+    kind = type(value)
+    if depth == _DEPTH or value is None:
+        return []
+    if issubclass(kind, dict):
+        plain = kind.items in (dict.items, OrderedDict.items) and kind.__iter__ in (dict.__iter__, OrderedDict.__iter__)
+        inside = list(value.values()) if plain and kind.values in (dict.values, OrderedDict.values) else []
+    elif issubclass(kind, (tuple, list)):
+        inside = list(value) if kind.__iter__ in (tuple.__iter__, list.__iter__) else []
+    elif dataclasses.is_dataclass(kind) and kind.__getattribute__ is object.__getattribute__:
+        inside = [value.__dict__[name] for name in kind.__dataclass_fields__ if name in value.__dict__]
+    else:
+        inside = []
+    return [x for part in inside for x in _tensors(part, depth + 1)]
+
+
+def _keep(plan: Plan, x: Tensor, graph: Graph) -> int:
+    """Keep a sample. Returns the row of its gradient."""
+    row, grad_row, bound, centre = plan.text.split(" ")
+    graph.samples.append((keep(x, graph.kept), int(row), x.numel(), float(bound), float(centre)))
+    return int(grad_row)
+
+
+def _read_some(graph: Graph) -> None:
+    if len(graph.samples) > TOGETHER:
+        _have_read(graph)
+        graph.samples.append(_OPENED)
+
+
+def _see_there(plan: Plan, output: Tensor, graph: Graph) -> Tensor:
+    """The same of an output on another device."""
+    row, grad_row, bound, centre = plan.text.split(" ")
+    rows, bounds = (int(row), int(grad_row)), (float(bound), float(centre))
+    return device_operator.tap(output, graph.handle, rows, graph.cap, bounds)
+
+
+def _have_read(graph: Graph) -> None:
+    """Have read what was kept, and keep it no more."""
+    taken = graph.samples[1:]
+    graph.samples.clear()
+    if taken:
+        xs, rows, totals = [s[0] for s in taken], [s[1] for s in taken], [s[2] for s in taken]
+        look(xs, graph.table, graph.handle, rows, totals, [value for s in taken for value in s[3:]])
+
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def _constant(function: F) -> F:
+    """Have Dynamo take what a function returns as a constant, as ``torch.compiler.assume_constant_result`` does,
+    without importing Dynamo: that takes longer than all else that a session begins with.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]  # noqa: SLF001
+    return function
+
+
+def _traced() -> Any:
+    """Return what Dynamo traces now. The constants that we return to it are to leave no name in the program's module:
+    it writes each there, under the name of its function (``OutputGraph.register_attr_or_module``), for nobody to read.
+    """
+    traced = importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslator.current_tx().output
+    traced.add_cleanup_hook(functools.partial(_clear_names, traced.global_scope))
+    return traced
+
+
+def _clear_names(scope: dict[str, Any]) -> None:
+    for name in [name for name in list(scope) if name.startswith(("sub_neuraldbg_", "_neuraldbg_"))]:
+        scope.pop(name, None)
+
+
+@_constant
+def _neuraldbg_keeps(handle: int) -> bool:
+    """Return True if samples of what is being traced can be kept until the watched model returns: its call is part of
+    what is traced, or what is traced is its ``forward``. Not in the body of an operator, as activation checkpointing
+    makes one, nor in a part of a model that is compiled by itself: what is kept there would be a condition of all other
+    parts.
+    """
+    try:
+        traced = _traced()
+        if not traced.is_root_tracer():
+            return False
+        # As of before the trace began: it was opened in it.
+        return not _graphs[handle].opened or _watched(traced.root_tx.f_locals.get("self"), handle)
+    except AttributeError:  # another torch: to keep nothing is always right
+        return False
+
+
+@_constant
+def _neuraldbg_quieten(handle: int) -> None:
+    """Drop conditions that the graph has because of the hook that is being traced, and is done."""
+    with contextlib.suppress(AttributeError):  # another torch
+        traced = _traced()
+        if traced.is_root_tracer():
+            quieten(traced, functools.partial(_watched, handle=handle))
+
+
+def _watched(module: Any, handle: int) -> bool:
+    """Return True if a module is a watched model of a graph."""
+    hooks = own(module).get("_forward_pre_hooks") if is_a(module, nn.Module) else None
+    return any(type(hook) is Edge and hook.handle == handle for _, hook in items(hooks))
+
+
+class Edge:
+    """A hook on a watched model, which opens the graph when that is called, and closes it when that returns. A copy
+    does nothing.
+
+    Of a model of torch's own classes, and of one that is called in a compiled function, the hooks are part of the
+    graph. Of any other Dynamo calls them outside: then the samples are results of its graph.
+    """
+
+    unseen: ClassVar[bool] = True
+
+    def __init__(self, graph: Graph, *, opens: bool) -> None:
+        self.handle, self.opens = graph.handle, opens
+
+    def __call__(self, module: nn.Module, args: Any, output: Any = None) -> None:
+        """Open the graph, or have read what was kept and close it."""
+        graph = _graphs.get(self.handle)
+        if graph is None or torch.compiler.is_exporting():
+            return
+        if torch.compiler.is_compiling():
+            self._passed(graph)
+            _neuraldbg_quieten(self.handle)
+            return
+        try:
+            if not operators.of_another_thread(self.handle):
+                self._passed(graph)
+        except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
+            graph.caught("reading compiled layers")
+
+    def _passed(self, graph: Graph) -> None:
+        if graph.reads and self.opens:
+            graph.samples.clear()
+            graph.samples.append(_OPENED)
+        elif graph.reads:
+            _have_read(graph)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (getattr, (contextlib.nullcontext(), "__exit__"))  # as of a Probe
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return contextlib.nullcontext().__exit__

@@ -1,0 +1,243 @@
+"""Where the first non-finite value was born: a failed pass, or a backward that went wrong, is made once more on a copy.
+
+A model with the arguments of the pass (still held by the program) enters; the operation, the user's line, the layer and
+the sample leave. In the loss itself, which cannot be made again, the operands that autograd saved are looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from neuraldbg.capture.autograd.graph_walk import op_name, parents
+from neuraldbg.capture.autograd.saved_tensors import saved
+from neuraldbg.capture.guest.module_tree import add_hook, walk
+from neuraldbg.capture.guest.own_hooks import numbers_apart
+from neuraldbg.capture.guest.program_objects import is_a
+from neuraldbg.capture.guest.user_code import user_place
+from neuraldbg.capture.statistics.nested_tensors import leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from neuraldbg.capture.autograd.graph_walk import Node
+    from neuraldbg.capture.experiments.experiment import Bench
+
+_NODES = 300
+"""Nodes of a loss graph that are looked at."""
+_GRAPH = 20_000
+"""Nodes of a model's graph that are watched while it is differentiated again."""
+_CAP = 4_000_000
+_LAYOUT = frozenset({
+    "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "fill", "full", "full_like", "new_full",
+    "scalar_tensor", "masked_fill", "where", "clone", "detach", "copy", "view", "lift_fresh",
+})  # fmt: skip
+"""Operations that hand on what is there, or put an infinity there because they were asked to."""
+_EDGES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
+    "log": ("self", lambda x: ~(x > 0)),
+    "log2": ("self", lambda x: ~(x > 0)),
+    "log10": ("self", lambda x: ~(x > 0)),
+    "log1p": ("self", lambda x: ~(x > -1)),
+    "sqrt": ("result", lambda x: ~(x > 0)),
+    "rsqrt": ("result", lambda x: ~x.isfinite()),
+    "reciprocal": ("result", lambda x: ~x.isfinite()),
+    "div": ("other", lambda x: x == 0),
+    "exp": ("result", lambda x: ~x.isfinite()),
+    "acos": ("self", lambda x: ~(x.abs() < 1)),
+    "asin": ("self", lambda x: ~(x.abs() < 1)),
+    "atanh": ("self", lambda x: ~(x.abs() < 1)),
+    "linalgvectornorm": ("result", lambda x: ~(x > 0)),
+    "norm": ("result", lambda x: ~(x > 0)),
+    "std": ("result", lambda x: ~(x > 0)),
+    "logsumexp": ("result", lambda x: ~x.isfinite()),
+}
+"""Operation -> the operand that autograd saved, and what of it lies where value or slope is not finite."""
+
+
+class _Done(Exception):
+    """The birth was seen."""
+
+
+class _Watch(TorchDispatchMode):
+    """Stops a pass at the first operation that makes a non-finite value of finite ones."""
+
+    def __init__(self, module: nn.Module, rows: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.rows, self.module = rows, module
+        self.found: dict[str, Any] | None = None
+        self._inside: list[str] = []
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Know in which layer an operation is. The module is a copy of ours."""
+        handles = []
+        for path, each in walk(self.module):
+            handles.append(add_hook(each, "_forward_pre_hooks", lambda _m, _a, path=path: self._inside.append(path)))
+            handles.append(add_hook(each, "_forward_hooks", lambda _m, _a, _o: self._inside.pop() and None))
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = func._schema.name.split("::")[-1].rstrip("_")  # noqa: SLF001 (an operator's only name)
+        if name in _LAYOUT:
+            return out
+        made = [x for x in tree_leaves(out) if _floating(x)]
+        if any(not bool(x.isfinite().all()) for x in made):
+            # what an operation in place was given is overwritten: it counts as finite, since it was checked when made
+            given = [x for x in tree_leaves((args, kwargs)) if _floating(x) and not any(x is y for y in made)]
+            if self._born(made, given):
+                place = user_place()
+                self.found = {
+                    "phase": "forward",
+                    "op": name.strip("_"),
+                    "dtype": str(made[0].dtype).removeprefix("torch."),
+                    "where": list(place) if place else None,
+                    "layer": self._inside[-1] if self._inside else "",
+                    **_sample(next(x for x in made if not bool(x.isfinite().all())), self.rows),
+                }
+                raise _Done
+        return out
+
+    @staticmethod
+    def _born(made: list[Tensor], given: list[Tensor]) -> bool:
+        """Return True if what was made is worse than what was given. An infinity may be there on purpose: a mask."""
+        if all(bool(x.isfinite().all()) for x in given):
+            return True
+        return any(bool(x.isnan().any()) for x in made) and not any(bool(x.isnan().any()) for x in given)
+
+
+def forward_birth(bench: Bench) -> tuple[dict[str, Any] | None, bool]:
+    """Run the twin on what the failed pass was given, and stop where the first value is not finite. Returns also
+    whether the pass ended in finite outputs.
+    """
+    watch = _Watch(bench.module, bench.rows)
+    with contextlib.suppress(_Done), watch.listening(), watch, torch.no_grad():
+        output = bench.module(*bench.args, **bench.kwargs)
+        return None, all(bool(x.isfinite().all()) for _, x in leaves(output) if x.is_floating_point())
+    return watch.found, False
+
+
+def backward_birth(bench: Bench) -> dict[str, Any] | None:
+    """Differentiate the twin's outputs, and stop at the first operation whose gradient is not finite though what it was
+    given is. Anomaly mode notes the lines of the forward; its own check sees NaN only, one operation too late.
+    """
+    with torch.enable_grad():
+        with torch.autograd.set_detect_anomaly(True, check_nan=False):
+            made = leaves(bench.module(*bench.args, **bench.kwargs))
+            outputs = [x for _, x in made if x.requires_grad and x.grad_fn is not None]
+        if not outputs or not all(bool(x.isfinite().all()) for x in outputs):
+            return None
+        found: list[dict[str, Any]] = []
+        for node in _nodes([x.grad_fn for x in outputs]):
+            # not the node itself: it would hold itself alive
+            with numbers_apart():
+                node.register_hook(functools.partial(_differentiated, found, op_name(node), node.metadata, bench.rows))
+        torch.autograd.backward(outputs, [torch.ones_like(x) for x in outputs])
+    return found[0] if found else None
+
+
+def _nodes(roots: list[Any]) -> list[Any]:
+    queue, seen = list(roots), set(roots)
+    while queue and len(seen) < _GRAPH:
+        for parent, _ in parents(queue.pop()):
+            if parent not in seen:
+                seen.add(parent)
+                queue.append(parent)
+    return list(seen)
+
+
+def _differentiated(
+    found: list[dict[str, Any]], name: str, noted: dict[str, Any], rows: int, inputs: Any, outputs: Any
+) -> None:
+    """The hook on a node: ``inputs`` are the gradients that it made, ``outputs`` those that it was given."""
+    if found or any(_floating(x) and not bool(x.isfinite().all()) for x in outputs):
+        return
+    bad = next((x for x in inputs if _floating(x) and not bool(x.isfinite().all())), None)
+    if bad is not None:
+        place = _last_place(noted.get("traceback_") or [])
+        found.append({"phase": "backward", "op": name, "where": place, "layer": "", **_sample(bad, rows)})
+
+
+def loss_birth(root: Node, rows: int) -> dict[str, Any] | None:
+    """Look in the graph of the loss, before it is freed, for the farthest operand that lies at an edge."""
+    queue, seen, found = [root], {root}, None
+    while queue and len(seen) < _NODES:
+        node = queue.pop(0)
+        name = op_name(node)
+        risk = _EDGES.get(name)
+        value = _saved(node, risk[0]) if risk is not None else None
+        if risk is not None and value is not None:
+            bad = risk[1](value)
+            if bool(bad.any()):
+                marked = torch.where(bad, torch.full_like(value, torch.nan), torch.zeros_like(value))
+                found = {"phase": "loss", "op": name, "where": None, "layer": "", **_sample(marked, rows)}
+        for parent, _ in parents(node):
+            if parent not in seen:
+                seen.add(parent)
+                queue.append(parent)
+    return found
+
+
+def bad_target(root: Node, rows: int) -> dict[str, Any] | None:
+    """Return which sample's target is not finite, for losses of torch, whose target autograd saves."""
+    queue, seen = [root], {root}
+    while queue and len(seen) < _NODES // 10:
+        node = queue.pop(0)
+        value = _saved(node, "target")
+        if value is not None and not bool(value.isfinite().all()):
+            return {"phase": "target", "op": "", "where": None, "layer": "", **_sample(value, rows)}
+        for parent, _ in parents(node):
+            if parent not in seen:
+                seen.add(parent)
+                queue.append(parent)
+    return None
+
+
+def bad_input(inputs: Iterable[Tensor], rows: int) -> dict[str, Any] | None:
+    """Return which sample of the tensors that the model was given is not finite."""
+    for x in inputs:
+        if _floating(x) and not bool(x.isfinite().all()):
+            share = float((~x.isfinite()).double().mean())
+            return {"phase": "input", "op": "", "where": None, "layer": "", "share": share, **_sample(x, rows)}
+    return None
+
+
+def _floating(x: Any) -> bool:
+    return is_a(x, Tensor) and x.is_floating_point() and x.layout is torch.strided and 0 < x.numel() <= _CAP
+
+
+def _sample(x: Any, rows: int) -> dict[str, Any]:
+    """Return the first sample that is not finite, and how many are; None where axis 0 is not the batch."""
+    if not is_a(x, Tensor) or not x.dim() or x.shape[0] != rows or rows < 2:
+        return {"sample": None, "count": 0}
+    bad = (~x.detach().isfinite()).reshape(rows, -1).any(1)
+    return {"sample": int(bad.nonzero()[0]), "count": int(bad.sum())}
+
+
+def _saved(node: Any, name: str) -> Tensor | None:
+    value = saved(node, name)
+    return value.detach() if value is not None and _floating(value) else None
+
+
+def _last_place(texts: list[str]) -> list[Any] | None:
+    """Return the user's line from the traceback that anomaly mode warns with."""
+    lines = [m for text in texts for m in re.finditer(r'File "([^"]+)", line (\d+), in .*\n\s*(.*)', text)]
+    for m in reversed(lines):
+        if (
+            "site-packages" not in m[1]
+            and f"{__name__.split('.', maxsplit=1)[0]}/" not in m[1]
+            and "/lib/python" not in m[1]
+        ):
+            return [m[1], int(m[2]), m[3].strip()[:160]]
+    return None

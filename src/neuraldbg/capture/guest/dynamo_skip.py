@@ -1,0 +1,115 @@
+"""What Dynamo is to leave as it is: code of ours that runs between compiled graphs, and would be compiled itself there.
+
+Where a graph breaks, or a function is given up (as where it calls an ``nn.LSTM``), the program goes on in Python, and
+Dynamo looks at each function that is called. Those of torch that we stand in for it knows and leaves alone; what stands
+for them it would compile, and with it parts of the program that run in Python without us. A layer of torch's own runs
+in Python there, too, unless it has hooks.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from neuraldbg.capture.guest.program_objects import class_member
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+_ROOM = __name__.removesuffix(".guest.dynamo_skip")
+_FOLDER = str(Path(__file__).parents[1])
+_PACKAGE = str(Path(__file__).parents[2]) + os.sep
+_COMMANDS = _PACKAGE + "cli" + os.sep
+"""``neuraldbg run`` stands below the whole program."""
+_passed_through: dict[int, CodeType] = {}
+"""By identity: to compare code is slow."""
+
+
+def passed_through(function: F) -> F:
+    """Leave a function as it is that calls the program's: those are compiled as if it were not there."""
+    code = getattr(function, "__code__", None)
+    if code is not None and id(code) not in _passed_through:
+        _passed_through[id(code)] = code
+        _pass_through(code)
+    return function
+
+
+def at_work(frame: FrameType | None) -> bool:
+    """Return True if a frame, or one that called it, is code of ours other than what passes the program's calls on: it
+    may hold a lock, or be about to write what it has read.
+    """
+    while frame is not None and not frame.f_code.co_filename.startswith(_COMMANDS):
+        if frame.f_code.co_filename.startswith(_PACKAGE) and id(frame.f_code) not in _passed_through:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def leave_all() -> None:
+    """Leave all other functions of this stage as they are, with all that they call; those of modules that are imported
+    later are called by these. Does not import Dynamo.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_ROOM):
+            codes = _codes(vars(module), name)
+            for code in codes:
+                codes += [inner for inner in code.co_consts if type(inner) is CodeType]  # and so on: it grows meanwhile
+                if id(code) not in _passed_through:
+                    _leave(code)
+
+
+def wrap_has_hooks(original: Callable[..., bool]) -> Callable[..., bool]:
+    """Make what stands in for Dynamo's question whether a module has hooks: ours do not count."""
+
+    @functools.wraps(original)
+    def has_hooks(module: Any, *args: Any, **kwargs: Any) -> bool:
+        if not original(module, *args, **kwargs):
+            return False
+        every = sys.modules["torch._dynamo.utils"].nn_module_get_all_hooks(module, *args, **kwargs)
+        return any(class_member(type(hook), "unseen", False) is not True for hook in every)
+
+    return has_hooks
+
+
+def _codes(names: Mapping[str, Any], module: str) -> list[CodeType]:
+    """Return the code of the functions that a module defines, and of those of its classes."""
+    found: list[CodeType] = []
+    for value in names.values():
+        if isinstance(value, type):
+            if value.__module__ == module:
+                found += _codes(vars(value), module)
+            continue
+        function = _INSIDE.get(type(value), lambda same: same)(value)
+        while isinstance(function, FunctionType):
+            if function.__code__.co_filename.startswith(_FOLDER):  # else it is imported from elsewhere
+                found.append(function.__code__)
+            function = getattr(function, "__wrapped__", None)
+    return found
+
+
+_INSIDE: dict[type, Callable[[Any], Any]] = {
+    staticmethod: lambda method: method.__func__,
+    classmethod: lambda method: method.__func__,
+    property: lambda read: read.fget,
+}
+
+
+def _leaving(*, below: bool) -> Callable[[CodeType], None]:
+    """Return what leaves code as it is, and ``below`` what it calls. Dynamo's public way would import it."""
+    dynamo: Any = getattr(torch._C._dynamo, "eval_frame", None)  # noqa: SLF001
+    if not hasattr(dynamo, "_FrameExecStrategy"):  # another torch compiles that, once
+        return lambda code: None
+    action = dynamo._FrameAction  # noqa: SLF001
+    strategy = dynamo._FrameExecStrategy(action.SKIP, action.SKIP if below else action.DEFAULT)  # noqa: SLF001
+    return lambda code: dynamo.set_code_exec_strategy(code, strategy)
+
+
+_leave, _pass_through = _leaving(below=True), _leaving(below=False)

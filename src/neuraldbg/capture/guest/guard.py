@@ -1,0 +1,257 @@
+"""We are a guest in the user's process: our errors are counted and said once, and never stop the training.
+
+Under our own tests (environment variable NEURALDBG_STRICT) they raise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import os
+import sys
+import traceback
+import weakref
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+
+import numpy as np
+
+from neuraldbg.capture.guest.tensor_kinds import unheard
+from neuraldbg.clocks import perf_counter
+from neuraldbg.errors import TrainingHalted
+from neuraldbg.forks import tell_children
+from neuraldbg.raised import passes, tell_mishaps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@contextlib.contextmanager
+def collecting_later() -> Iterator[None]:
+    """Have Python look for garbage later, while many objects are made that stay: to search through all that torch has
+    brought takes longer than to attach to a thousand layers, and finds nothing.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+TOO_DEEP = "RecursionError: the program's calls are nested as deeply as Python allows, and left no room to read a layer"
+
+
+class Tally:
+    """Counts internal errors, keeps the first one's traceback, and adds up the seconds we spend."""
+
+    def __init__(self) -> None:
+        self.failed: dict[str, int] = {}
+        """How many times an error of ours ended what, in the words of the diagnosis: "reading losses and facts"."""
+        self.first = ""
+        self.seconds = 0.0
+        self.parts: dict[str, float] = {}
+        """The same by what was done."""
+        self.inside = False
+        """Whether our code runs already: what it calls is not counted twice."""
+        self.strict = bool(os.environ.get("NEURALDBG_STRICT"))
+        tell_mishaps(self)
+        self.clock = np.zeros(2)
+        """What native hooks share, shape (2,): the seconds that they have taken since those were last collected, and in
+        which thread they read, an integer of 64 bits, 0 for any."""
+        self._followed: Any = memoryview(self.clock[1:].view(np.int64))  # type: ignore[arg-type]
+        self._spent: Any = memoryview(self.clock)  # type: ignore[arg-type] # a number of an array that is cold takes microseconds
+
+    def follow(self, thread: int) -> None:
+        """Have native hooks read in one thread alone, 0 for any."""
+        self._followed[0] = thread
+
+    def collect(self) -> None:
+        """Add what the native hooks have taken."""
+        spent = self._spent[0]
+        self._spent[0] = 0.0
+        self.seconds += spent
+        self.parts["layers"] = self.parts.get("layers", 0.0) + spent
+
+    @property
+    def errors(self) -> int:
+        """Internal errors so far."""
+        return sum(self.failed.values())
+
+    def caught(self, doing: str) -> None:
+        """Note the exception being handled, and what it ended: "reading batches". Re-raise it in strict mode, and where
+        it is the program's.
+        """
+        error = sys.exc_info()[1]
+        if self.strict or (error is not None and passes(error)):
+            raise  # noqa: PLE0704 (only called while an exception is handled)
+        self.mishap(doing)
+
+    def mishap(self, doing: str) -> None:
+        """Note the exception being handled, and what it ended, where there was a way to go on."""
+        self.first = self.first or _told()
+        self.failed[doing] = self.failed.get(doing, 0) + 1
+
+
+def _told() -> str:
+    """Return the exception being handled, with its innermost frames; its class where that cannot be told."""
+    try:
+        return traceback.format_exc(limit=-4)
+    except Exception as error:
+        if passes(error):
+            raise
+        return str(sys.exc_info()[0])
+
+
+def hook_of(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
+    """Return a hook for a tensor of the program, who may save that tensor: torch then does not warn of the hook."""
+    made = functools.partial(function, *args)
+    made.__torch_unserializable__ = True  # type: ignore[attr-defined]
+    return made
+
+
+class Switch:
+    """Whether our stand-ins for torch's functions act: not after the session, though another tool may have wrapped them
+    meanwhile and keep calling them, and not in a forked child, whose copy of the session nobody reads.
+
+    It is true while a step is read in full, in the thread that is followed. In light steps it is ``on`` and not true.
+    """
+
+    def __init__(self) -> None:
+        self.on = False
+        """Whether the session runs, in this process, and listens."""
+        self.full = False
+        """Whether steps are read in full now."""
+        self.thread = get_ident()
+        """The thread that is followed: see ``Owner``."""
+        self.lends: Callable[[], bool] = lambda: False
+        """Tells whether the current thread, which is another, works for that one."""
+        self.hushed: Callable[[], None] = lambda: None
+        """Called before it stops listening for a while."""
+        self._runs = False
+        self._awake = True
+        _switches.add(self)
+        tell_children(self)
+
+    def turn_on(self) -> None:
+        """Act, in this process."""
+        self._runs = True
+        self.listen()
+
+    def turn_off(self) -> None:
+        """Pass everything through from now on."""
+        self._runs = self.on = self.full = False
+
+    def hush(self) -> None:
+        """Pass everything through until ``listen``."""
+        self.hushed()
+        self.on = self.full = False
+
+    def listen(self) -> None:
+        """Act again, unless the session has ended meanwhile."""
+        self.on, self.full = self._runs, self._runs and self._awake
+
+    def in_child(self) -> None:
+        """Act no more in a forked child."""
+        self.turn_off()
+
+    def wake(self, *, awake: bool) -> None:
+        """Begin or end a stretch of steps that are read in full."""
+        self._awake = awake
+        self.full = self.on and awake
+
+    def __bool__(self) -> bool:
+        return self.full and (get_ident() == self.thread or self.lends())
+
+    def here(self) -> bool:
+        """Return True if the session runs and the current thread is followed."""
+        return self.on and (get_ident() == self.thread or self.lends())
+
+
+_switches: weakref.WeakSet[Switch] = weakref.WeakSet()
+
+
+@contextlib.contextmanager
+def sessions_paused() -> Iterator[None]:
+    """Run code of ours that calls models, backward passes or functions of torch unheard by every session there is: none
+    of it is part of the program.
+    """
+    listening = [switch for switch in list(_switches) if switch.on]
+    try:
+        for switch in listening:
+            switch.hush()
+        yield
+    finally:
+        for switch in listening:
+            switch.listen()
+
+
+class HasTally(Protocol):
+    """Anything that carries a tally."""
+
+    @property
+    def tally(self) -> Tally:
+        """Return where errors and time are counted."""
+        ...
+
+
+_PARTS = {
+    "read": "layers",
+    "read_first_units": "layers",
+    "_observe_grad": "layers",
+    "enter": "calls of models",
+    "leave": "calls of models",
+    "look": "calls of models",
+    "settle": "light steps",
+    "commit": "calls of models",
+    "before": "losses and facts",
+    "after": "losses and facts",
+    "_begins": "parameters and gradients",
+    "_ends": "parameters and gradients",
+    "_evaluated": "parameters and gradients",
+}
+"""What the methods that user code triggers are there for, for the breakdown of the time."""
+
+_FOLLOWED = ("calls of models", "light steps")
+_WATCHING = "following the training"
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S", bound=HasTally)
+
+
+def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R | None]:
+    """Time a method that user code triggers, and keep its errors away from the user. TrainingHalted passes."""
+    part = _PARTS.get(method.__name__, method.__name__)
+    doing = f"following {part}" if part in _FOLLOWED else f"reading {part}" if part in _PARTS.values() else _WATCHING
+
+    @functools.wraps(method)
+    def wrapper(self: S, *args: P.args, **kwargs: P.kwargs) -> R | None:
+        tally = self.tally
+        outermost = not tally.inside
+        began = perf_counter()  # in this order: a signal handler may raise wherever a call returns
+        try:
+            tally.inside = True
+            with unheard():
+                return method(self, *args, **kwargs)
+        except TrainingHalted:
+            raise
+        except RecursionError:  # the program is deep: there is no room for one call more
+            tally.first = tally.first or TOO_DEEP
+            tally.failed[doing] = tally.failed.get(doing, 0) + 1
+            if tally.strict:
+                raise
+            return None
+        except Exception:  # noqa: BLE001 (a debugger must not break what it watches)
+            tally.caught(doing)
+            return None
+        finally:
+            if outermost:
+                tally.inside = False
+                spent = perf_counter() - began
+                tally.seconds += spent
+                tally.parts[part] = tally.parts.get(part, 0.0) + spent
+
+    return cast("Callable[Concatenate[S, P], R | None]", wrapper)

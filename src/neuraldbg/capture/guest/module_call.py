@@ -1,0 +1,271 @@
+"""The function that stands in for ``nn.Module.__call__``, and cannot be told from torch's own.
+
+Torch's is one frame that calls ``_call_impl``. Ours is one frame, too, that says it lies in torch's file at torch's
+line: a model may be nested as deeply as without us (with a hook on each of its layers one of 246 levels ran into
+Python's limit at 196), and what the program logs of its errors has no frame of ours. It uses no global name, so that it
+can have torch's globals, where Python keeps which warnings were shown.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import textwrap
+import weakref
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import nn
+
+from neuraldbg.capture.guest.dynamo_skip import passed_through
+from neuraldbg.capture.guest.guard import TOO_DEEP, collecting_later
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+_READING = "reading layers"
+_CALLS = ("_compiled_call_impl", "_call_impl")
+"""The two methods that torch's function calls one of."""
+_made: weakref.WeakKeyDictionary[Any, Callable[..., Any]] = weakref.WeakKeyDictionary()
+"""What was in the place of the functions that were made here."""
+
+
+class Hears(Protocol):
+    """What is told of calls of modules."""
+
+    inside: bool
+    """Whether an outermost call is under way."""
+    light: Any
+    hooks: Any
+
+    def look(self, module: nn.Module, args: Any, kwargs: Any) -> object:
+        """Begin an outermost call in a light step whose sites are read."""
+
+    def begins(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
+        """Begin an outermost call that native code has not taken; False if it is none of ours."""
+
+    def ends(self, output: Any) -> None:
+        """End it."""
+
+    def broken_off(self) -> None:
+        """Hold nothing of one that raised."""
+
+
+def stand_in_for_call(models: Hears, original: Callable[..., Any]) -> Any:
+    """Return the function that is put in the place of ``original``, which is ``nn.Module.__call__`` so far."""
+    light, told = models.light, models.hooks.direct
+    traced, busy = torch.compiler.is_dynamo_compiling, torch.compiler.is_compiling
+    asked = (light.glance, models.look, models.begins, models.ends, told.get, traced, busy, id)
+    call: Any = (
+        _moved(_in_place, original)(models, light, told, models.hooks.tally, (TOO_DEEP, _READING), *asked)
+        if _is_torchs(original)
+        else _in_front(original, models, light, told, traced, busy)
+    )
+    if _is_torchs(original):
+        call.__code__ = _named(call.__code__, original.__code__)
+    functools.update_wrapper(call, original)
+    del call.__wrapped__  # torch's own has none
+    _made[call] = original
+    return call
+
+
+def stands_in(function: object) -> bool:
+    """Return True if a function was made here."""
+    return type(function) is FunctionType and function in _made
+
+
+def under(function: Any) -> Any:
+    """Return what was in the place of a function that was made here; any other value as it is."""
+    while stands_in(function):
+        function = _made[function]
+    return function
+
+
+@functools.lru_cache(maxsize=4)
+def _named(code: CodeType, like: CodeType) -> CodeType:
+    """Return code with the qualified name of other code, which it has as of Python 3.11. One object."""
+    return code.replace(co_qualname=like.co_qualname) if hasattr(like, "co_qualname") else code
+
+
+def _is_torchs(call: Callable[..., Any]) -> bool:
+    """Return True if a ``Module.__call__`` does no more than call one of two methods."""
+    code = getattr(call, "__code__", None)
+    return code is not None and code.co_names == _CALLS and call is nn.Module._wrapped_call_impl  # noqa: SLF001
+
+
+def _in_place(models: Any, light: Any, told: Any, tally: Any, failure: tuple[str, str], *asked: Any) -> Any:
+    (glance, look, begins, ends, direct, traced, busy, number_of), (deep, what) = asked, failure
+
+    def _wrapped_call_impl(self, *args, **kwargs):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN003, ANN202
+        if traced():
+            if self._compiled_call_impl is not None:
+                return self._compiled_call_impl(*args, **kwargs)
+            return self._call_impl(*args, **kwargs)
+        begun = False
+        if not models.inside and not busy():
+            try:
+                begun = glance(self, args, kwargs)
+                if not begun:
+                    begun = begins(self, args, kwargs)
+                elif light.sighted:
+                    look(self, args, kwargs)
+            except RecursionError:
+                begun = False
+                tally.first, tally.failed[what] = tally.first or deep, tally.failed.get(what, 0) + 1
+        probe = direct(number_of(self)) if told else None  # after the call has begun: that may have found the model
+        if begun:
+            try:
+                models.inside = True
+                if probe is not None and probe.arrives is not None:
+                    probe.arrives(self, args)
+                if self._compiled_call_impl is not None:
+                    output = self._compiled_call_impl(*args, **kwargs)
+                else:
+                    output = self._call_impl(*args, **kwargs)
+            except BaseException:
+                models.broken_off()
+                raise
+            finally:
+                models.inside = False
+            probe = direct(number_of(self))
+        elif probe is None:  # a layer of a model: there may be hundreds, and each nanosecond counts for all
+            if self._compiled_call_impl is not None:
+                return self._compiled_call_impl(*args, **kwargs)
+            return self._call_impl(*args, **kwargs)
+        else:
+            if probe.arrives is not None:
+                try:
+                    probe.arrives(self, args)
+                except RecursionError:
+                    tally.first, tally.failed[what] = tally.first or deep, tally.failed.get(what, 0) + 1
+            if self._compiled_call_impl is not None:
+                output = self._compiled_call_impl(*args, **kwargs)
+            else:
+                output = self._call_impl(*args, **kwargs)
+        try:
+            if probe is not None:
+                probe(self, args, output)
+            if begun:
+                ends(output)
+        except RecursionError:
+            tally.first, tally.failed[what] = tally.first or deep, tally.failed.get(what, 0) + 1
+        return output
+
+    return _wrapped_call_impl
+
+
+def _in_front(original: Any, models: Any, light: Any, told: Any, traced: Any, is_compiling: Any) -> Any:
+    """Make the same where another tool has put a function of its own in the place of torch's."""
+    direct = told.get
+
+    @passed_through
+    def heard(module: nn.Module, args: Any, kwargs: Any) -> Any:
+        probe = direct(id(module))
+        if probe is not None and probe.arrives is not None:
+            probe.arrives(module, args)
+        output = original(module, *args, **kwargs)
+        probe = direct(id(module))
+        if probe is not None:
+            probe(module, args, output)
+        return output
+
+    def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if traced() or is_compiling():
+            return original(module, *args, **kwargs)
+        begun = False
+        if not models.inside:
+            begun = light.glance(module, args, kwargs)
+            if not begun:
+                begun = models.begins(module, args, kwargs)
+            elif light.sighted:
+                models.look(module, args, kwargs)
+        if not begun:
+            return heard(module, args, kwargs)
+        try:
+            models.inside = True
+            output = heard(module, args, kwargs)
+        except BaseException:
+            models.broken_off()
+            raise
+        finally:
+            models.inside = False
+        models.ends(output)
+        return output
+
+    return call
+
+
+@functools.lru_cache(maxsize=4)
+def _moved(make: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that makes what ``make`` makes, but with the file, lines and globals of ``original``; ``make``
+    itself where Python has no source of one of them, or another than runs: a package may be upgraded meanwhile.
+    """
+    try:
+        made = _recompiled(make, original)
+    except (OSError, SyntaxError, TypeError, ValueError, AttributeError, LookupError):
+        return make
+    return made if _shape(made) == _shape(make) else make
+
+
+def _shape(make: Any) -> tuple[Any, ...]:
+    """Return what code has in common with the same code at other lines."""
+    inner = next((const for const in make.__code__.co_consts if type(const) is CodeType), make.__code__)
+    return inner.co_name, inner.co_names, inner.co_varnames, inner.co_freevars, inner.co_consts
+
+
+def _recompiled(make: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    tree, theirs = _source(make), _source(original)
+    home: FunctionType = original  # type: ignore[assignment]
+    first = home.__code__.co_firstlineno
+    places = {name: _place(theirs, name, first - theirs.lineno) for name in _CALLS}
+    inner = [node for node in tree.body if isinstance(node, ast.FunctionDef)][0]  # noqa: RUF015 (IndexError is caught)
+    _settle(inner, [*places["_call_impl"]])
+    for node in ast.walk(inner):
+        if any(_calls(each, _CALLS[0]) for each in ast.iter_child_nodes(node)):
+            for each in ast.iter_child_nodes(node):
+                if _calls(each, _CALLS[0]):
+                    _settle(each, [*places[_CALLS[0]]])
+    inner.lineno = first
+    module = ast.Module([tree], [])
+    found: dict[str, Any] = {}
+    exec(compile(module, home.__code__.co_filename, "exec", dont_inherit=True), home.__globals__, found)  # noqa: S102
+    made: Callable[..., Any] = found[make.__name__]
+    return made
+
+
+def _source(function: Any) -> ast.FunctionDef:
+    """Return a function as a tree, in the columns of its file and without annotations."""
+    text = inspect.getsource(function)
+    indented = len(text) - len(text.lstrip())
+    with collecting_later():  # else Python 3.11 may change threads meanwhile, and refuses two that parse: SystemError
+        tree = ast.parse(textwrap.dedent(text)).body[0]
+    if not isinstance(tree, ast.FunctionDef):
+        raise TypeError(function)
+    for node in ast.walk(tree):
+        if hasattr(node, "col_offset"):
+            node.col_offset += indented
+            node.end_col_offset += indented  # type: ignore[attr-defined]
+        if isinstance(node, ast.arg):
+            node.annotation = None
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+    return tree
+
+
+def _calls(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name
+
+
+def _place(tree: ast.AST, name: str, lines: int) -> tuple[int, int, int, int]:
+    """Return where a method is called: first and last line, first and last column."""
+    at: Any = [node for node in ast.walk(tree) if _calls(node, name)][0]  # noqa: RUF015
+    return at.lineno + lines, at.end_lineno + lines, at.col_offset, at.end_col_offset
+
+
+def _settle(tree: ast.AST, place: list[int]) -> None:
+    for node in ast.walk(tree):
+        if hasattr(node, "lineno"):
+            node.lineno, node.end_lineno, node.col_offset, node.end_col_offset = place  # type: ignore[attr-defined]

@@ -1,0 +1,240 @@
+"""Whether the functions of torch are torch's own, and whether anything of the program hears of operations.
+
+A program may put anything in the place of a function of torch: one that draws from a generator of its own, or counts.
+An experiment would run it once more. So before one every name in torch's modules and classes is looked at: a function
+belongs to a package if its code lies in the package's folder. What we have put there ourselves is looked through.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import sysconfig
+import types
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._device import DeviceContext
+
+from neuraldbg.capture.guest.module_call import under
+from neuraldbg.capture.guest.program_objects import is_a, kind_name, members, package_of
+from neuraldbg.capture.guest.stand_in import below
+from neuraldbg.capture.guest.tensor_kinds import suspended
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CORE = (
+    "torch._C", "torch._VF", "torch._jit_internal", "torch._linalg_utils", "torch._lowrank", "torch._ops",
+    "torch._tensor", "torch.amp", "torch.autograd", "torch.cpu", "torch.cuda", "torch.distributions", "torch.fft",
+    "torch.functional",
+    "torch.linalg", "torch.masked", "torch.nested", "torch.nn", "torch.overrides", "torch.random", "torch.signal",
+    "torch.sparse", "torch.special", "torch.storage", "torch.utils._device", "torch.utils._python_dispatch",
+    "torch.utils._pytree", "torch.utils.checkpoint", "torch.utils.hooks",
+)  # fmt: skip
+"""Modules of torch that a pass of a model goes through, with all below them."""
+_TORCH = str(Path(torch.__file__).parent) + os.sep
+_HELPERS = ("typing_extensions", "numpy", "opt_einsum", "optree", "sympy")
+"""Packages whose functions torch has among its own."""
+_OURS = str(Path(__file__).parents[2]) + os.sep
+_STDLIB = tuple({
+    str(Path(path)) + os.sep for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")) if path
+})  # fmt: skip
+_INSTALLED = ("site-packages", "dist-packages")
+_SCRIPTED = ("ScriptFunction", "CustomOpDef", "OptimizedModule")
+"""Classes of torch whose objects are made of the program's functions."""
+_DATA = frozenset({
+    str, int, float, bool, type(None), dict, list, tuple, set, frozenset, types.ModuleType, types.MethodDescriptorType,
+    types.WrapperDescriptorType, types.ClassMethodDescriptorType, types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+})  # fmt: skip
+"""What cannot be called, and methods of built-in classes: bound to no object, they have nothing to keep a state in."""
+_IMPLEMENTED = ("/CPU", "/Autograd", "/AutogradCPU", "/CompositeExplicitAutograd", "/CompositeImplicitAutograd")
+"""Ways to implement an operator of torch in Python that torch itself does not take on a CPU."""
+_DEPTH = 8
+
+
+def torch_is_heard() -> str:
+    """Return who hears of operations beside torch, empty for nobody: a mode, a hook on all modules, or what packs saved
+    tensors. ``torch.set_default_device`` is a mode, too, but torch's own.
+    """
+    for mode in torch.overrides._get_current_function_mode_stack():  # noqa: SLF001 (no public name)
+        if type(mode) is not DeviceContext:
+            return f"a TorchFunctionMode is active ({kind_name(type(mode))})"
+    for mode in torch.utils._python_dispatch._get_current_dispatch_mode_stack():  # noqa: SLF001
+        return f"a TorchDispatchMode is active ({kind_name(type(mode))})"
+    if suspended():
+        return f"a TorchDispatchMode is active ({suspended()})"
+    hooks = vars(torch.nn.modules.module)
+    if any(hooks[name] for name in hooks if name.startswith("_global_") and name.endswith("_hooks")):
+        return "hooks are set on all modules of the program"
+    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)  # noqa: SLF001 (nothing public tells)
+    if top is not None and top(True) is not None:
+        return "the program packs what is saved for backward passes"
+    implemented = getattr(torch.library, "_impls", ())  # "aten/relu/CPU": in Python, by a torch.library.Library
+    for key in implemented:
+        if key.startswith("aten/") and key.endswith(_IMPLEMENTED):
+            return f"an operator of torch is the program's ({key.split('/')[1]})"
+    return ""
+
+
+def installed(function: types.FunctionType, packages: frozenset[str]) -> bool:
+    """Return True for a function of one of some packages whose code does lie where packages are installed. Its own
+    ``__module__`` says nothing: ``functools.wraps`` copies that.
+    """
+    where, file = function.__globals__.get("__name__"), function.__code__.co_filename
+    if type(where) is not str:
+        return False
+    if where.startswith("namedtuple_"):
+        return True
+    if where.split(".", maxsplit=1)[0] not in packages:
+        return False
+    if file.startswith("<") and not file.startswith("<frozen"):  # methods of dataclasses
+        return True
+    return _of_python(file) or any(part in file for part in _INSTALLED) or file.startswith(_TORCH)
+
+
+def not_its_own(package: str) -> str:
+    """Return the name of a function in the modules of a package that another one has put there, empty for none. Of
+    torch those modules are looked at that a pass goes through.
+    """
+    return _Search(package).first()
+
+
+class _Search:
+    """One look through the modules of a package."""
+
+    def __init__(self, package: str) -> None:
+        self.package = package
+        files = (getattr(sys.modules.get(name), "__file__", None) for name in (package, *_HELPERS))
+        self.folders = (*(_folder(file) for file in files if file), _OURS)
+        self._seen: set[int] = set()
+        self._files: dict[str, bool] = {}
+
+    def first(self) -> str:
+        """Return the first function that is another's."""
+        for name, module in self._modules():
+            for key, value in list(vars(module).items()):
+                if type(value) in _DATA:
+                    continue
+                if not self.owns(value):
+                    return f"{name}.{key}"
+                if is_a(value, type) and (inner := self.in_class(value)):
+                    return f"{kind_name(value)}.{inner}"
+        return ""
+
+    def _modules(self) -> Iterator[tuple[str, types.ModuleType]]:
+        core = _CORE if self.package == "torch" else (self.package,)
+        for name, module in list(sys.modules.items()):
+            inside = name == self.package or name.startswith(tuple(f"{one}." for one in core)) or name in core
+            if inside and is_a(module, types.ModuleType):
+                yield name, module
+
+    def in_class(self, kind: type) -> str:
+        """Return the name of a member of a class of the package that is another's, empty for none."""
+        if id(kind) in self._seen or package_of(kind) != self.package or _pybind(type(kind)):
+            return (
+                ""  # those of torch's C++ part have thousands of built-in methods, which Python code does not replace
+            )
+        self._seen.add(id(kind))
+        for name, member in ((name, _without_ours(member)) for name, member in list(members(kind).items())):
+            if type(member) is types.FunctionType:
+                good = self._owns_function(member, 0)
+            elif type(member) is property:
+                good = all(self.owns(part) for part in (member.fget, member.fset, member.fdel) if part is not None)
+            else:
+                good = type(member) in _DATA or self.owns(member)
+            if not good:
+                return name
+        return ""
+
+    def owns(self, value: Any, depth: int = 0) -> bool:
+        """Return False for a function that is another's, or made of one that is."""
+        value = _without_ours(value)
+        kind = type(value)
+        if kind is types.FunctionType:
+            return self._owns_function(value, depth)
+        if kind in (staticmethod, classmethod, types.MethodType):
+            bound = type(getattr(value, "__self__", None)) if kind is types.MethodType else kind
+            return self.owns(value.__func__, depth) and (issubclass(bound, type) or self._owns_class(bound))
+        if kind is types.BuiltinFunctionType:
+            return _owns_builtin(value)
+        if kind is functools.partial:
+            return all(self.owns(x, depth + 1) for x in (value.func, *value.args, *value.keywords.values()))
+        if kind is functools._lru_cache_wrapper:  # noqa: SLF001
+            return self.owns(value.__wrapped__, depth + 1)
+        if issubclass(kind, type):
+            return self._owns_class(value)
+        return self._owns_class(kind) and kind_name(kind) not in _SCRIPTED
+
+    def _owns_function(self, function: types.FunctionType, depth: int) -> bool:
+        file = function.__code__.co_filename
+        known = self._files.get(file)
+        if known is None:
+            installed = self.package != "torch" and any(part in file for part in _INSTALLED)
+            known = self._files[file] = file.startswith(self.folders) or _of_python(file) or installed
+        if not (known or self._made(function)):
+            return False
+        if function.__closure__ is None or depth > _DEPTH:
+            return True
+        if id(function) in self._seen:
+            return True
+        self._seen.add(id(function))
+        return all(self.owns(value, depth + 1) for value in cells(function))
+
+    def _made(self, function: types.FunctionType) -> bool:
+        """Return True if a function without a file was made for the package: methods of dataclasses and named
+        tuples.
+        """
+        name = function.__globals__.get("__name__")
+        of_package = type(name) is str and name.split(".", maxsplit=1)[0] in (self.package, "collections", "typing")
+        named = type(name) is str and name.startswith("namedtuple_")
+        return function.__code__.co_filename.startswith("<") and (of_package or named)
+
+    def _owns_class(self, kind: type) -> bool:
+        package = package_of(kind)
+        if package in (self.package, "torch", "neuraldbg", *_HELPERS) or package in sys.stdlib_module_names:
+            return True
+        file = getattr(sys.modules.get(package), "__file__", None) or ""
+        return _pybind(kind) or (self.package != "torch" and any(part in file for part in _INSTALLED))
+
+
+def _without_ours(value: Any) -> Any:
+    """Return what was in the place of a function before we stood in for it; any other value as it is."""
+    value = below(value)
+    return under(value) if type(value) is types.FunctionType else value
+
+
+def _folder(file: str) -> str:
+    return str(Path(file).parent) + os.sep if file.endswith(("__init__.py", "__init__.pyc")) else file
+
+
+def cells(function: types.FunctionType) -> Iterator[Any]:
+    """Go through what a function holds of the functions around it."""
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # not filled yet
+            continue
+
+
+def _of_python(file: str) -> bool:
+    return file.startswith("<frozen") or (file.startswith(_STDLIB) and not any(part in file for part in _INSTALLED))
+
+
+def _pybind(kind: type) -> bool:
+    return package_of(kind).startswith("pybind11")
+
+
+def _owns_builtin(value: Any) -> bool:
+    """Return True if a built-in function is bound to nothing that has a state, as ``random.random`` is."""
+    holder = getattr(value, "__self__", None)
+    kind = type(holder)
+    plain = holder is None or issubclass(kind, (type, types.ModuleType)) or kind_name(kind) == "PyCapsule"
+    plain = plain or _pybind(kind) or package_of(kind) == "neuraldbg"
+    module = getattr(value, "__module__", None)
+    package = module.split(".", maxsplit=1)[0] if type(module) is str else "torch"
+    known = package in ("torch", *_HELPERS) or package in sys.stdlib_module_names
+    return plain and known

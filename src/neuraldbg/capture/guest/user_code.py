@@ -1,0 +1,61 @@
+"""Where in the user's own code we are: the innermost frame that belongs to no library."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import sysconfig
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import CodeType, FrameType
+
+_LIBRARIES = tuple(
+    {
+        str(Path(path))
+        for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+        if path
+    }
+    | {str(Path(__file__).parents[2])}
+)
+_DEPTH = 200
+
+
+class Place(NamedTuple):
+    """A line of the user's code."""
+
+    file: str
+    line: int
+    code: str
+    """The line itself without its indentation, empty where the source is not at hand."""
+
+
+def user_place() -> Place | None:
+    """Return the innermost line of the calling code outside of Python's library, installed packages and this one."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    for _ in range(_DEPTH):
+        if frame is None:
+            return None
+        file = frame.f_code.co_filename
+        if not _foreign(file):
+            return Place(file, frame.f_lineno, linecache.getline(file, frame.f_lineno, frame.f_globals).strip()[:160])
+        frame = frame.f_back
+    return None
+
+
+def running(code: CodeType | None) -> Iterator[FrameType]:
+    """Yield the frames of the calling thread that run a function's code, the innermost first."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    while frame is not None:
+        if frame.f_code is code:
+            yield frame
+        frame = frame.f_back
+
+
+def _foreign(file: str) -> bool:
+    # "<frozen runpy>", "<string>" of a dataclass; a cell of a notebook has a name of its own and a source
+    return (
+        file.startswith(_LIBRARIES) or "site-packages" in file or file.startswith(("<frozen", "<string>", "<__array"))
+    )

@@ -1,0 +1,1 @@
+"""Layers: their names, the hooks on them, and what one hook reads."""

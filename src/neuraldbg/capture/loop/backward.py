@@ -1,0 +1,435 @@
+"""The backward passes: the loss's value, its graph before it is freed, and gradients left over from the step before."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from neuraldbg.capture.autograd.gaussian_kl import gaussian_kl
+from neuraldbg.capture.autograd.graph_walk import follow, op_name, walk
+from neuraldbg.capture.autograd.loss_terms import loss_terms
+from neuraldbg.capture.autograd.saved_tensors import saved
+from neuraldbg.capture.guest import tensor_memory
+from neuraldbg.capture.guest.guard import guarded
+from neuraldbg.capture.guest.native import native
+from neuraldbg.capture.guest.program_objects import is_a, number, sequence, uses_up
+from neuraldbg.capture.guest.tensor_kinds import node_of, readable
+from neuraldbg.capture.loop.moments import Backward
+from neuraldbg.capture.statistics import operation
+from neuraldbg.capture.statistics.device import placement
+from neuraldbg.capture.statistics.device.pending import Awaited
+from neuraldbg.nouns import Edge, Site
+
+if TYPE_CHECKING:
+    import weakref
+    from collections.abc import Callable
+
+    from neuraldbg.capture.autograd.graph_walk import Walk
+    from neuraldbg.capture.guest.stand_in import Around
+    from neuraldbg.capture.layers.hook_manager import HookManager
+    from neuraldbg.capture.loop.models import Models
+    from neuraldbg.capture.loop.native_steps import NativeSteps
+
+_RISKY = {
+    "log": "self",
+    "log2": "self",
+    "log10": "self",
+    "log1p": "self",
+    "sqrt": "result",
+    "rsqrt": "result",
+    "reciprocal": "result",
+    "div": "other",
+    "pow": "self",
+    "exp": "result",
+    "acos": "self",
+    "asin": "self",
+    "atanh": "self",
+    "linalgvectornorm": "result",
+    "norm": "result",
+    "std": "result",
+    "var": "self",
+    "xlogy": "self",
+    "logsumexp": "result",
+    "cosinesimilarity": "x1",
+}
+"""Operations that can turn finite values or gradients into non-finite ones, and the saved operand that shows it."""
+_SCALE = 128.0
+"""Factor from which a power of two is a scale for half precision, and no weight."""
+_WHAT = {"self": "input", "result": "result", "other": "divisor", "x1": "input"}
+_LOSSES = 4096
+_READ_IN_STEP = 8
+"""Backward passes of one step whose graphs are read: a loop without an optimizer that we know never ends its step."""
+Kept: TypeAlias = "tuple[Tensor | float | None, float]"
+"""A loss, None for one that cannot be looked at, and the scale by which it was multiplied."""
+Operand = tuple[str, tuple[int, ...], int]
+"""(operation, path from the loss's node, row)"""
+
+
+class Losses:
+    """Losses of the current step, and what their graphs told."""
+
+    def __init__(
+        self, hooks: HookManager, models: Models, cleared: Callable[[bool], bool], tell: Callable[..., None]
+    ) -> None:
+        self._tell = tell
+        self.light: NativeSteps
+        """Takes the losses of light steps that go as usual."""
+        self.hooks = hooks
+        self.models = models
+        self.tally = hooks.tally
+        self.values: list[Kept] = []
+        """(value, loss scale) of each backward of this step that reached a watched model."""
+        self.asides: list[Kept] = []
+        """The same of each ``autograd.grad``: a gradient penalty, or all there is if a loop sets ``.grad`` itself."""
+        self.edges: dict[tuple[str, str], Edge] = {}
+        self.ended: Callable[[], None] = lambda: None
+        """Called after each backward pass of a full step that has reached a watched model."""
+        self.terms: dict[str, Any] | None = None
+        """The LOSS fact of this step without its stream, if a graph was read."""
+        self.scale_of: tuple[weakref.ref[Tensor], float] | None = None
+        """The output of ``GradScaler.scale`` and its scale."""
+        self._cleared = cleared
+        self.total = 0
+        """Backward passes of the run so far that were looked at."""
+        self._number = 0
+        """Backward passes of the step so far."""
+        self._clear_at = -1
+        """Which backward of a full step found that the gradients of the ones before had been cleared; -1 for none."""
+        self.usual = math.inf
+        """The size up to which a loss of a light step is nothing special."""
+        self._by_hand = False
+        """Whether the program was ever seen to scale its loss itself."""
+        self.odd = False
+        """Whether a loss of the current light step is beyond that."""
+        self.scale_in_step = 0.0
+        """The scale by which ``GradScaler.scale`` multiplied a loss in this step, 0 if it did not."""
+        self._risky: dict[str, list[Operand]] = {}
+        self._rows: dict[tuple[str, str, int], int | None] = {}
+        self._inside = False
+
+    @property
+    def differentiating(self) -> bool:
+        """Return True if the thread that is followed runs a backward pass."""
+        return self._inside
+
+    def release(self) -> None:
+        """Forget the backward pass under way: its thread has ended."""
+        self._inside = False
+
+    def surrounds(self, roots: str) -> Callable[..., Around]:
+        """Return what surrounds ``torch.autograd.backward`` or ``grad``, whose first argument is named ``roots``."""
+        accumulates = roots == "tensors"
+        switch = self.models.switch
+        take, passed, owner = self.light.take, self.light.passed, self.models.owner
+
+        def around(*args: Any, **kwargs: Any) -> Around:
+            if accumulates and args and not self._inside and take(args[0]):
+                try:
+                    self._inside = True
+                    yield
+                finally:
+                    self._inside = False
+                    passed()
+                return
+            if torch.compiler.is_compiling() or not switch.on:
+                return
+            if not owner.claims() and not self._asks():  # a backward pass of a thread that is not followed
+                with owner.differentiates_beside(counts=self.models.discover):
+                    yield
+                return
+            if self._inside:
+                owner.claiming = False
+                return
+            if not switch and args and is_a(args[0], Tensor):
+                yield from self._lightly(args[0], accumulates)
+                return
+            given = None
+            root: Any = args[0] if args else kwargs.get(roots)
+            if type(root) is not Tensor and uses_up(root):  # to look at it would use it up
+                root = list(root)
+                given = ((root, *args[1:]), kwargs) if args else (args, {**kwargs, roots: root})
+            before = self.before(root, accumulates)
+            try:  # a signal handler of the program may raise at any line
+                self._inside = True
+                yield given
+            finally:
+                self._inside = False
+                self.after(before, accumulates)
+                owner.claiming = False
+
+        return around
+
+    @guarded
+    def _asks(self) -> bool:
+        """Return True if the backward pass of another thread than was followed is followed."""
+        owner = self.models.owner
+        if owner.lends():
+            return True
+        stranger = owner.strangers.get(get_ident())
+        helps = stranger is not None and stranger.helps
+        return owner.asks("backward", ours=helps, new=self.models.discover)
+
+    @guarded
+    def before(self, roots: Any, accumulates: bool) -> tuple[Tensor | float | None, float, Backward] | None:
+        """Read what is about to be differentiated. Returns the loss, kept if the backward reaches a watched model."""
+        if operation.transforming():
+            return None
+        single = is_a(roots, Tensor)
+        if accumulates and type(roots) in tensor_memory.ORDINARY and roots.is_leaf:
+            self._tell("backward_of_leaf", roots)
+        tensors = [t for t in ([roots] if single else sequence(roots)) if is_a(t, Tensor) and readable(t)]
+        tensors = [t for t in tensors if node_of(t) is not None and not tensor_memory.wrapped(t)]
+        if not tensors:
+            return None
+        self.models.reached = False
+        cleared = self._cleared(accumulates)
+        self.total += 1
+        if accumulates:
+            self._clear_at = (self._number if cleared else self._clear_at) if self._number else -1
+            self._number += 1
+        if cleared:  # what was differentiated so far was not for this step: an adversarial example
+            self.values.clear()
+        found = self._read_graph(tensors[0]) if accumulates or not self.values else None
+        terms = self.terms["terms"] if self.terms is not None and found is not None else None
+        value = self._value(tensors[0])
+        backward = Backward(tensors[0], value if type(value) is float else None, accumulates, found, terms)
+        self._tell("backward_begins", backward)
+        backward.walk = None  # its nodes must not outlive the graph
+        return value, self._scale(tensors[0]), backward
+
+    def _lightly(self, root: Tensor, accumulates: bool) -> Around:
+        """Surround a backward pass of a light step: its loss alone is read."""
+        loss = self._glimpse(root, accumulates)
+        try:
+            self._inside = True
+            yield
+        finally:
+            self._inside = False
+            self.models.owner.claiming = False
+            if loss is not None and (self.models.reached or not self.models.must_be_reached):
+                kept = self.values if accumulates else self.asides
+                if len(kept) < _LOSSES:
+                    kept.append(loss)
+
+    @guarded
+    def _glimpse(self, root: Tensor, accumulates: bool) -> Kept | None:
+        """Take the loss of a light step. What looks odd is shown to who looks for the birth of a NaN."""
+        value: Tensor | float | None = native.loss(root) if native is not None else None
+        if value is None and (not readable(root) or node_of(root) is None or operation.transforming()):
+            return None
+        self.models.reached = False
+        self._cleared(accumulates)
+        self.total += 1
+        if accumulates:
+            if self._number == self._clear_at:
+                self.values.clear()
+            self._number += 1
+        value = self._value(root) if value is None else value
+        if type(value) is float and not -self.usual < value < self.usual:  # false for NaN
+            self.odd = True
+            self.models.tell_of_glimpse()
+            self._tell("backward_begins", Backward(root, value, accumulates, None, None))
+        scaled = self._by_hand or self.scale_in_step or self.scale_of is not None
+        return value, self._scale(root) if scaled else 1.0
+
+    @guarded
+    def after(self, loss: tuple[Tensor | float | None, float, Backward] | None, accumulates: bool) -> None:
+        """Keep the loss if the backward reached a watched model."""
+        if loss is None or not self.models.switch.here():
+            return
+        if self.models.entered and not self.models.reached:
+            owner = self.models.owner  # one that takes the place in mid-step differentiates what was called unseen
+            self.models.must_be_reached |= owner.open or not owner.strangers
+            owner.misses()
+            self.terms = None
+            return
+        if not self.models.owner.trained:
+            self.models.owner.trains()
+        kept = self.values if accumulates else self.asides
+        if len(kept) < _LOSSES:
+            kept.append(loss[:2])
+        self.ended()
+        self._tell("backward_ends", loss[2])
+
+    @property
+    def backwards(self) -> int:
+        """Backward passes of this step that reached a watched model."""
+        return len(self.kept())
+
+    def loss(self, *, closure: bool) -> tuple[float, int] | None:
+        """Return the step's loss and how many of its losses were not finite; None if there was none.
+
+        Micro-batches are averaged; of a closure's evaluations the first counts, made at the step's own weights.
+        """
+        return mean_loss(self.kept(), closure=closure)
+
+    def kept(self) -> list[Kept]:
+        """Return the losses of the step so far."""
+        return self.values or self.asides
+
+    def take(self) -> list[Kept]:
+        """Return the losses of a light step, and begin the next."""
+        kept, self.values, self.asides = self.kept(), [], []
+        self.scale_in_step = 0.0
+        self._number = 0
+        self.odd = False
+        return kept
+
+    @property
+    def plain(self) -> bool:
+        """Return True if a loss is what it says: the program scales none, and differentiates for nothing but its
+        steps.
+        """
+        return not (self._by_hand or self.scale_in_step or self.scale_of is not None) and self._clear_at < 0
+
+    def resume(self, number: int, total: float) -> None:
+        """Go on in a light step of which native code has taken some losses."""
+        self.values = [(total / number, 1.0)] * number if number else []
+        self._number = number
+        self.total += number
+
+    def begin_step(self) -> None:
+        """Forget the losses of the step before."""
+        self.values.clear()
+        self.asides.clear()
+        self._number = 0
+        self.scale_in_step = 0.0
+        self.terms = None
+
+    def _value(self, root: Tensor) -> Tensor | float | None:
+        value = value_of(root)
+        if value is None:
+            self.hooks.table.unread.note("losses", root, "")
+        return value
+
+    def _scale(self, root: Tensor) -> float:
+        if self.scale_of is not None and self.scale_of[0]() is root:
+            return self.scale_of[1]
+        if self.scale_in_step:  # a sum of scaled losses
+            return self.scale_in_step
+        factor = _by_hand(root)
+        self._by_hand |= factor != 1.0
+        return factor
+
+    def _read_graph(self, root: Tensor) -> Walk | None:
+        nodes = self.hooks.nodes if self.backwards < _READ_IN_STEP else None
+        node = node_of(root)
+        signature = node.name() if node is not None else ""
+        found: Walk | None = None
+        if nodes is not None:
+            found = walk(node, nodes, frozenset(_RISKY))
+            for edge in found.as_edges():
+                self.edges.setdefault((edge.source, edge.target), edge)
+            terms = loss_terms(found.loss_nodes, nodes)
+            names = list(dict.fromkeys(op_name(node) for node in found.loss_nodes))
+            self.terms = {"ops": names[:24], "terms": terms}
+            divergence = gaussian_kl(found.loss_nodes)
+            if divergence:
+                self.terms["gaussian_kl"] = divergence
+            self._risky[signature] = self._watch_operands(node, found.risky)
+        for name, path, row in self._risky.get(signature, ()):
+            operand = _operand(node, name, path)
+            if operation.observable(operand):
+                self.hooks.table.observe(operand, row)
+        return found
+
+    def _watch_operands(self, root: Any, risky: list[tuple[str, str, tuple[int, ...]]]) -> list[Operand]:
+        """Give each risky operation a site, named after the layer that it feeds."""
+        numbers: Counter[tuple[str, str]] = Counter()
+        watched: list[Operand] = []
+        for name, layer, path in risky:
+            if _operand(root, name, path) is None:
+                continue
+            key = (name, layer, numbers[name, layer])
+            numbers[name, layer] += 1
+            if key not in self._rows:
+                module = "" if layer == "loss" else layer
+                self._rows[key] = self.hooks.table.add(Site("op", module, key[2], f"{name}.{_WHAT[_RISKY[name]]}"))
+            row = self._rows[key]
+            if row is not None:
+                watched.append((name, path, row))
+        return watched
+
+
+def mean_loss(kept: list[Kept], *, closure: bool) -> tuple[float, int] | None:
+    """Return a step's loss, and how many of its losses were not finite; see ``Losses.loss``."""
+    if not kept:
+        return None
+    values = [float(value) / scale for value, scale in kept if value is not None]  # of a device, this waits
+    if not values:
+        return None
+    bad = sum(1 for value in values if not math.isfinite(value))
+    return (values[0] if closure else sum(values) / len(values)), bad
+
+
+def loss_of(kept: list[Kept], *, closure: bool) -> tuple[dict[str, float], Awaited | None]:
+    """Return the scalars of a step's losses, or what they await from a device."""
+    if not awaits(kept):
+        return _told(kept, closure=closure), None
+    there = tuple(value for value, _ in kept if is_a(value, Tensor))
+    scales = [(is_a(value, Tensor), value, scale) for value, scale in kept if value is not None]
+
+    def land(values: list[Any], taken: object) -> dict[str, float]:
+        arrived = iter(values)
+        known: list[Kept] = [(float(next(arrived)) if late else value, scale) for late, value, scale in scales]
+        return _told(known, closure=closure)
+
+    return {}, Awaited(there, land)
+
+
+def awaits(kept: list[Kept]) -> bool:
+    """Return True if a loss of a step is on a device."""
+    for value, _ in kept:  # noqa: SIM110 (at every light step: a generator would cost more than the rest)
+        if type(value) is not float and is_a(value, Tensor) and placement.lies(value):
+            return True
+    return False
+
+
+def _told(kept: list[Kept], *, closure: bool) -> dict[str, float]:
+    loss = mean_loss(kept, closure=closure)
+    return {"loss": loss[0], "loss_nonfinite": loss[1]} if loss is not None else {}
+
+
+def _operand(root: Any, name: str, path: tuple[int, ...]) -> Tensor | None:
+    """Return the saved tensor that shows whether a risky operation is about to break, None if there is none."""
+    node = follow(root, path)
+    if node is None or op_name(node) != name:
+        return None
+    if name == "pow" and not ((power := number(node._saved_exponent)) is not None and power < 1):  # noqa: SLF001
+        return None  # a square has no pole
+    return saved(node, _RISKY[name])
+
+
+def value_of(root: Tensor) -> Tensor | float | None:
+    """Return a number where that waits for no device, else a small tensor that the end of the step reads; None where
+    the loss cannot be looked at. Of a DTensor whose parts differ that is so, too: each rank would have another number.
+    """
+    if type(root) in tensor_memory.ORDINARY and root.layout is not torch.strided:
+        root = root.detach().to_dense()
+    held = tensor_memory.readable(root)
+    if held is None or held.shape != root.shape or tensor_memory.is_addend(root):
+        return None
+    if not placement.lies(held) and held.dim() == 0 and held.is_floating_point():
+        return float(held.item())
+    value = held.detach()
+    value = value.real if value.is_complex() else value
+    if value.dim():
+        return value.double().mean()
+    return value.clone() if placement.lies(value) else float(value.item())
+
+
+def _by_hand(root: Tensor) -> float:
+    """Return the power of two by which a program multiplies its loss itself, for half precision; 1 if it does not."""
+    node = node_of(root)
+    if node is None or type(node).__name__ != "MulBackward0":
+        return 1.0
+    other = saved(node, "other")
+    if other is None or other.device.type != "cpu" or other.numel() != 1 or other.requires_grad:
+        return 1.0
+    factor = float(other)
+    return factor if factor >= _SCALE and math.frexp(factor)[0] == 0.5 else 1.0

@@ -1,0 +1,222 @@
+"""Steps that no hook of an optimizer sees: by hand, of an optimizer that is not torch's, or none at all.
+
+A loop that updates weights by itself is told by the weights: where the program has no optimizer of torch, a backward
+pass has run, and they are not what they were, a step is over. That is looked for as a model is called, before a
+backward pass, and when somebody asks, at a few weights: their identity, their count of changes in place, and some
+values. Two looks of the same kind are compared: within ``functional_call`` a model holds other tensors than before the
+backward.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+
+from neuraldbg.capture.guest import tensor_memory
+from neuraldbg.capture.guest.guard import guarded
+from neuraldbg.capture.guest.live_objects import made
+from neuraldbg.capture.guest.module_tree import own
+from neuraldbg.capture.guest.native import native
+from neuraldbg.capture.guest.program_objects import is_a, item
+from neuraldbg.capture.parameters.batched_reads import plain
+from neuraldbg.capture.parameters.weight_samples import elements
+from neuraldbg.capture.statistics import operation
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from neuraldbg.capture.guest.guard import Tally
+    from neuraldbg.capture.loop.backward import Kept
+    from neuraldbg.capture.loop.reader_context import Scene
+
+_UNSTEPPED = 10
+"""Backward passes without any optimizer step from which a run is one that forgot to step."""
+_WEIGHTS = 8
+"""Weights of one model that are looked at."""
+
+Slot: TypeAlias = "tuple[weakref.ref[nn.Module], str]"
+"""A module, and a parameter's name in it."""
+Mark: TypeAlias = dict[str, tuple[Any, ...]]
+"""What some weights of each model are, by its name."""
+
+
+class Unhooked:
+    """Knows whether a program steps without torch's optimizers."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self._by_hand: bool | None = None
+        self._off = False
+        """Whether steps by hand are not looked for: the program tells of its steps, or has an optimizer of torch."""
+        self._seen: dict[bool, Mark] = {}
+        """What the weights were, as a model was called (True) and elsewhere, when they were first looked at in this
+        step."""
+        self._backward = False
+        """Whether a backward pass has begun in this step."""
+        self._anchor: frozenset[str] = frozenset()
+        """The models that the first step by hand moved: of two that are stepped by turns, one ends the steps."""
+        self._by_call = False
+        """Whether the newest step by hand was seen as a model was called."""
+        self._slots: dict[str, list[Slot]] = {}
+        self._known = 0
+        """Changes of the layers of which they were chosen."""
+        self._read = False
+        """Whether weights and gradients of this step were read, after a backward pass."""
+
+    @property
+    def tally(self) -> Tally:
+        """Return where errors and time are counted."""
+        return self.scene.tally
+
+    # -- steps by hand ------------------------------------------------------------------------------------------
+
+    def ended(self, *, calling: bool, asked: bool = False) -> bool:
+        """Return True if weights were updated by hand since a backward pass: the step is over, and what it has changed
+        is read. ``calling``: as a model is called; ``asked``: since somebody wants to know.
+        """
+        if self._off or self.scene.optimizers.streams:
+            return False
+        once = self._by_call and not calling and not self.scene.switch  # in a light step one look is enough
+        return (asked or not once) and bool(self._ended(calling=calling or once, whole=not once))
+
+    @guarded
+    def _ended(self, *, calling: bool, whole: bool) -> bool:
+        if not self._backward:
+            if torch.is_grad_enabled():  # predictions are none of a step
+                self._seen[calling] = self._weights()
+            return False
+        now = self._weights()
+        before = self._seen.setdefault(calling, now)
+        moved = frozenset(name for name, weights in now.items() if _differ(before.get(name), weights))
+        if not whole:  # within ``functional_call`` a model has held other tensors than it does now
+            moved = frozenset(name for name in moved if [a[:1] for a in before[name]] == [b[:1] for b in now[name]])
+        if not moved or (self._anchor and not moved & self._anchor):
+            return False
+        if not self.scene.by_hand and any(self.scene.params.in_optimizer(opt) for opt in made()):
+            self._off = True  # the optimizer has not stepped yet: what moved the weights was no step
+            return False
+        replaced = any(a[:1] != b[:1] for name in moved for a, b in zip(before[name], now[name], strict=False))
+        if replaced:  # what was kept is of tensors that nobody updated
+            self.scene.params.forget_samples()
+        elif self._read and self.scene.switch:
+            self.scene.params.read_after(list(self.scene.optimizers.watched.values()))
+        self._anchor, self._by_call = self._anchor or moved, calling
+        self.scene.by_hand = True
+        self._begin()
+        self._seen[calling] = now
+        return True
+
+    def _begin(self) -> None:
+        self._seen.clear()
+        self._backward = self._read = False
+
+    def before_backward(self) -> None:
+        """Note that a backward pass begins."""
+        self._backward = True
+
+    @guarded
+    def after_backward(self) -> None:
+        """Read weights and gradients of a loop that is known to update by hand: it may clear gradients at once."""
+        scene = self.scene
+        if not scene.by_hand or self._off or scene.optimizers.streams or not scene.switch:
+            return
+        scene.params.refresh()
+        watched = [w for w in scene.params.by_id.values() if w.ref.requires_grad]
+        if all(w.ref.grad is None for w in watched):  # torch.autograd.grad, or tensors that no module holds
+            return
+        scene.optimizers.watched.update({w.key: w for w in watched})
+        now, before = self._weights(), self._seen.get(False, {})
+        if now.keys() == before.keys() and not any(_differ(before[name], now[name]) for name in now):
+            scene.params.read_before(watched, again=self._read)
+            self._read = True
+        else:  # hooks of the program have updated them within the backward pass
+            scene.params.read_gradients(watched, again=self._read)
+
+    def _weights(self) -> Mark:
+        """Return what tells whether some weights of each model are what they were."""
+        modules = self.scene.hooks.modules
+        if self._known != modules.changes:
+            self._known, self._slots = modules.changes, self._chosen()
+        return {
+            name: tuple(_state(_parameter(ref(), own)) for ref, own in slots)  # as they are now
+            for name, slots in self._slots.items()
+        }
+
+    def _chosen(self) -> dict[str, list[Slot]]:
+        """Choose weights of each model, evenly spaced over its layers."""
+        found: dict[str, list[Slot]] = {}
+        for w in self.scene.params.by_id.values():
+            module = self.scene.hooks.modules.get(w.layer)
+            if module is not None and w.ref.requires_grad:
+                found.setdefault(w.model, []).append((weakref.ref(module), w.name.rpartition(".")[2]))
+        return {name: slots[:: -(-len(slots) // _WEIGHTS)] for name, slots in found.items()}
+
+    # -- steps that the program tells of ------------------------------------------------------------------------
+
+    def ends(self) -> bool:
+        """The program says that a step is over: whether it is one that no hook has seen. Then it is read here.
+
+        Where there is an optimizer of torch, its steps are what counts: the program may say so at every micro-batch.
+        """
+        scene = self.scene
+        if not (scene.losses.backwards or scene.models.forwards) or self._has_optimizer():
+            return False
+        self._off = True
+        if scene.switch:
+            params, optimizers = scene.params, scene.optimizers
+            for w in params.by_id.values():
+                optimizers.watched[w.key] = w
+            watched = list(optimizers.watched.values())
+            params.read_after(watched)
+            params.read_before(watched, again=self._read)
+        self._read = False
+        return True
+
+    # -- none at all --------------------------------------------------------------------------------------------
+
+    def unstepped(self, steps: int) -> list[Kept]:
+        """Return the losses of a run that is over after so many steps, if backwards ran and an optimizer of torch holds
+        the model, but none ever stepped: each counts as a step.
+
+        Else nothing could be said of a loop that forgot ``optimizer.step()``. Known only at the end of the run.
+        """
+        scene = self.scene
+        values = list(scene.losses.values)
+        if steps or scene.optimizers.streams or len(values) < _UNSTEPPED:
+            return []
+        return values if scene.idle or self._has_optimizer() else []
+
+    def _has_optimizer(self) -> bool:
+        """Return True if an optimizer of torch holds what is watched, though it may not have stepped yet."""
+        scene = self.scene
+        if not scene.optimizers.streams and self._by_hand is None:
+            self._by_hand = not any(scene.params.in_optimizer(opt) for opt in made())
+        return bool(scene.optimizers.streams) or not self._by_hand
+
+
+def _differ(before: tuple[Any, ...] | None, now: tuple[Any, ...]) -> bool:
+    """Return True if a weight is not what it was. One that can no longer be looked at is not said to have moved."""
+    if before is None or len(before) != len(now):
+        return before is not None
+    return any(a != b and (len(a) == len(b) or a[:2] != b[:2]) for a, b in zip(before, now, strict=True))
+
+
+def _parameter(module: nn.Module | None, name: str) -> Tensor | None:
+    found = item(own(module).get("_parameters"), name) if module is not None else None
+    return found if is_a(found, torch.Tensor) else None
+
+
+def _state(weight: Tensor | None) -> tuple[Any, ...]:
+    """Return what changes when a weight does: an update under ``no_grad`` counts as a version, one of ``.data`` not."""
+    if weight is None:
+        return ()
+    told = (id(weight), weight._version)  # noqa: SLF001 (torch's own word for it)
+    mark = native.mark(weight, _WEIGHTS) if native is not None else None
+    if mark is not None:
+        return (*told, *mark)
+    held = tensor_memory.readable(weight) if plain(weight) else None
+    if held is None:  # on a device to look at values is to wait
+        return told
+    return (*told, held.data_ptr(), operation.numbers(elements(held.detach())[:_WEIGHTS].float()).tobytes())

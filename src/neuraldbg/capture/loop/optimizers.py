@@ -1,0 +1,488 @@
+"""Optimizers: which step, with which parameters, how the weights stood before and what became of them.
+
+torch calls the global step hooks around ``step`` of every ``torch.optim.Optimizer``, subclasses included. The pre hook
+sees final gradients while the weights are still good.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import weakref
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from neuraldbg.capture.guest import tensor_memory
+from neuraldbg.capture.guest.guard import guarded
+from neuraldbg.capture.guest.live_objects import made
+from neuraldbg.capture.guest.module_tree import rates, scale_of, scales, tensors
+from neuraldbg.capture.guest.own_hooks import numbers_apart
+from neuraldbg.capture.guest.program_objects import Identities, attribute, is_a, name_of, number
+from neuraldbg.capture.guest.stand_in import stand_in
+from neuraldbg.capture.loop import program_facts
+from neuraldbg.capture.loop.moments import Backward
+from neuraldbg.capture.loop.optimizer_stream import Rates, Stream, place
+from neuraldbg.capture.parameters.gradient_norm import Norm
+from neuraldbg.capture.parameters.stale_gradients import stale_share
+from neuraldbg.capture.statistics.device import placement
+from neuraldbg.clocks import perf_counter, sleep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from torch.utils.hooks import RemovableHandle
+
+    from neuraldbg.capture.guest.guard import Tally
+    from neuraldbg.capture.guest.stand_in import Around
+    from neuraldbg.capture.loop.followed_thread import Owner
+    from neuraldbg.capture.loop.native_steps import NativeSteps
+    from neuraldbg.capture.parameters.parameters import Params
+    from neuraldbg.capture.parameters.read_plan import Stepped
+    from neuraldbg.capture.statistics.watched_parameter import Watched
+
+_ALWAYS_CHECKED = 16
+_CHECK_EVERY = 25
+_STEPPING_S, _POLL_S = 0.25, 0.0005
+_NONE = Tensor()
+_STEP = Optimizer.profile_hook_step(lambda: None).__code__
+"""The code that surrounds each ``step`` of torch's, and calls the global hooks."""
+
+
+class Optimizers:
+    """Hooks every optimizer step and tells the capture what happened."""
+
+    def __init__(
+        self,
+        params: Params,
+        tally: Tally,
+        relevant: Callable[[Optimizer], bool],
+        begin: Callable[[Stream, bool], None],
+        ready: Callable[[], None],
+        end: Callable[[Stream], None],
+        owner: Owner,
+        tell: Callable[..., None],
+        tell_of_call: Callable[[], None],
+    ) -> None:
+        self._tell, self._tell_of_call = tell, tell_of_call
+        self.light: NativeSteps
+        """Takes the light steps that go as usual, before they come here."""
+        self.owner, self.switch = owner, owner.switch
+        self.params = params
+        self.tally = tally
+        self.streams: list[Stream] = []
+        self.watched: dict[int, Watched] = {}
+        """The parameters stepped in the current step, by identity."""
+        self.loss_scale: float | None = None
+        self.skipped = 0
+        self.clipped: tuple[Any, float] | None = None
+        """(total norm found, None if it cannot be looked at; limit) of the last clip_grad_norm_ of the step."""
+        self.discovers = False
+        """Whether any optimizer is to be followed, and not those of given models alone."""
+        self.judging = False
+        """Whether the gradients of each step are judged before it is applied."""
+        self.norms_every = 1
+        """Light steps from one reading of the gradients to the next."""
+        self.reading_s = 0.0
+        """Seconds that reading the gradients of a light step has taken lately."""
+        self.allowed_s = 0.0
+        """Seconds that reading the gradients of a light step may take."""
+        self.reading = True
+        """Whether facts are read in this step."""
+        self._relevant = relevant
+        self._begin, self._ready, self._end = begin, ready, end
+        self._by_opt: Identities[Optimizer, Stream] = Identities()
+        self._near: Identities[Optimizer, bool] = Identities()
+        """Whether the tensors of an optimizer that other threads step lie where watched parameters do."""
+        self._unstepped: list[Rates] = []
+        self._fresh = False
+        """Whether parameters that were replaced have been looked for since the last backward."""
+        self._handles: list[RemovableHandle] = []
+        self._newest: Stream | None = None
+        self._running: list[int] = []
+        """Optimizers whose step has begun and not ended, outermost first, by identity."""
+
+    def start(self) -> None:
+        """Set the global hooks."""
+        _wait_between_steps()
+        with numbers_apart():
+            self._handles = [
+                register_optimizer_step_pre_hook(self.light.begins),
+                register_optimizer_step_post_hook(self.light.ends),
+            ]
+
+    def stop(self) -> None:
+        """Remove them."""
+        _wait_between_steps()
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def add(self, opt: Optimizer) -> Stream:
+        """Return an optimizer's stream, made when it is first seen."""
+        stream: Stream | None = self._by_opt.get(opt)
+        if stream is None:
+            stream = self._replacing(opt) or Stream(len(self.streams), opt)
+            if stream.index == len(self.streams):
+                self.streams.append(stream)
+            self._by_opt[opt] = stream
+        return stream
+
+    def _known(self, opt: Optimizer) -> Stream | None:
+        """Return an optimizer's stream if it has one. The one that stepped last is mostly the one that steps."""
+        if self._newest is None or self._newest.opt() is not opt:
+            self._newest = self._by_opt.get(opt)
+        return self._newest
+
+    def _replacing(self, opt: Optimizer) -> Stream | None:
+        """A program that makes its optimizer anew (each epoch) for the same parameters goes on with the same stream."""
+        mine = tensors(opt)
+        for stream in self.streams:
+            if stream.opt() is None and stream.type == name_of(opt) and stream.rates.are_of(mine):
+                stream.opt, stream.new = weakref.ref(opt), True
+                return stream
+        return None
+
+    @property
+    def stepping(self) -> bool:
+        """Return True if the thread that is followed steps an optimizer."""
+        return bool(self._running)
+
+    def release(self) -> None:
+        """Forget the step under way: its thread has ended."""
+        self._running.clear()
+
+    def give_up(self, thread: int) -> None:
+        """Look at nothing of what a thread trains that is not followed any more."""
+        for stream in self.streams:
+            stream.apart |= stream.thread == thread
+
+    def begins(self, opt: Optimizer, args: Any, kwargs: Any) -> Any:
+        """The hook before a step of any optimizer, in whatever thread."""
+        if not self.switch.on or not (self.owner.claims() or self._asks(opt)):
+            return None
+        given = self._begins(opt, args, kwargs)
+        self.owner.claiming = False  # what is under way stands in ``_running``
+        return given
+
+    @guarded
+    def _asks(self, opt: Optimizer) -> bool:
+        """Return True if a step in another thread than was followed is followed."""
+        if self.owner.lends():
+            return True
+        ours = opt in self._by_opt or self.params.in_optimizer(opt)
+        return self.owner.asks("step", ours=ours, new=ours)
+
+    @guarded
+    def _begins(self, opt: Optimizer, args: Any, kwargs: Any) -> Any:
+        stream = self._known(opt)
+        if (stream is None or self.switch) and not self._relevant(opt):
+            return None
+        self._running.append(id(opt))
+        if self._running.count(id(opt)) > 1:
+            if _depth(opt) > 1:  # a subclass whose step calls that of torch: one step
+                return None
+            others = [one for one in self._running if one != id(opt)]
+            self._running = [*others, id(opt)]  # a step that raised never ended
+        stream = stream or self.add(opt)
+        stream.thread, stream.apart = get_ident(), False
+        closure = kwargs.get("closure") if "closure" in kwargs else (args[1] if len(args) > 1 else None)
+        if not callable(closure):
+            closure = None  # an own argument of a subclass
+        self._begin(stream, closure is not None)
+        if not self.switch:
+            if self.light.sighted:
+                return self._look(stream, opt, closure, args, kwargs)
+            self._glimpse(stream, opt, closure=closure is not None)
+            return None
+        if not self._fresh:
+            self._fresh = True
+            self.params.refresh()
+        self._read_rate(stream, opt)
+        if self.reading or stream.new:
+            stream.rates = Rates(opt)
+            self.params.note_rates(stream.rates.now())
+        stream.stepped_with()
+        self._tell("step_begins", stream, opt)
+        return self._read(stream, opt, closure, args, kwargs)
+
+    def _look(self, stream: Stream, opt: Optimizer, closure: Any, args: Any, kwargs: Any) -> Any:
+        """Read a light step whose sites are read."""
+        self._read_rate(stream, opt)
+        given = self._read(stream, opt, closure, args, kwargs)
+        if closure is None and math.isnan(self.params.grad_norm(self.watched.values())):
+            self._tell_of_call()
+            self._tell("backward_ends", Backward(_NONE, None, True, None, None))
+        return given
+
+    @staticmethod
+    def _read_rate(stream: Stream, opt: Optimizer) -> None:
+        lrs = rates(opt)
+        stream.lr = max(lrs) if lrs else None
+
+    def _read(self, stream: Stream, opt: Optimizer, closure: Any, args: Any, kwargs: Any) -> Any:
+        """Read weights and gradients before a step. Returns what it is to be called with, None for the same."""
+        watched = stream.held = self.params.owned(stream.tensors())
+        known = len(self.watched)
+        self.watched.update({w.key: w for w in watched})
+        if closure is None:
+            again = len(self.watched) < known + len(watched)  # an optimizer that steps another one
+            self.params.read_before(watched, self._scale_of(opt), again=again)
+            self._ready()
+            return None
+        self.params.read_weights(watched)
+        return self._with_closure(closure, args, kwargs)
+
+    def _glimpse(self, stream: Stream, opt: Optimizer, *, closure: bool) -> None:
+        """Read a light step: the learning rate and the norm of the gradients; all gradients where they are judged."""
+        self._read_rate(stream, opt)
+        stream.glimpse = stream.awaited_norm = None
+        stream.weighed = False
+        if self.judging:
+            watched = self.params.owned(stream.tensors())
+            self.watched.update({w.key: w for w in watched})
+            self.params.read_gradients(watched)
+            self._ready()
+        elif not closure:  # the gradients of a closure are still to come
+            if stream.norm is None or stream.norm.outdated:
+                watched = self.params.owned(stream.tensors())
+                stream.norm = Norm(watched, self.allowed_s, stream.usual, stream.norm)
+            stream.weighed = stream.steps % self.norms_every == 0
+            if not stream.weighed and stream.norm.waits:
+                stream.awaited_norm = stream.norm.glance(self._scale_of(opt))
+                return
+            if not stream.weighed and not stream.norm.seems_odd():
+                return
+            stream.weighed = True
+            began = perf_counter()
+            if stream.norm.waits:
+                stream.awaited_norm = stream.norm.awaited(self._scale_of(opt))
+                self.reading_s += 0.1 * (perf_counter() - began - self.reading_s)
+                return
+            stream.glimpse = stream.norm.read()
+            self.reading_s += 0.1 * (perf_counter() - began - self.reading_s)
+            scale = attribute(opt, "grad_scale")
+            if stream.glimpse is not None and is_a(scale, Tensor):  # unscaled inside of its step
+                stream.glimpse = stream.glimpse[0] / float(scale), stream.glimpse[1]
+            if stream.glimpse is not None and stream.glimpse[1]:
+                self._tell_of_call()
+                self._tell("backward_ends", Backward(_NONE, None, True, None, None))
+
+    def _scale_of(self, opt: Optimizer) -> Tensor | float:
+        """Return what a fused optimizer divides the gradients by inside of its step: a number, or a copy of one that a
+        device holds, unless gradients are judged now.
+        """
+        scale = attribute(opt, "grad_scale")
+        if not is_a(scale, Tensor):
+            return 1.0
+        return scale.detach().clone() if placement.lies(scale) and not self.judging else float(scale)
+
+    def _with_closure(self, closure: Callable[[], Any], args: Any, kwargs: Any) -> Any:
+        """Look at the gradients after each evaluation of a closure, so that a bad one can be halted in time."""
+        watched = list(self.watched.values())
+
+        def around() -> Around:
+            yield
+            self._evaluated(watched)
+
+        evaluated = stand_in(closure, around)
+        if "closure" in kwargs:
+            return args, {**kwargs, "closure": evaluated}
+        return (args[0], evaluated, *args[2:]), kwargs
+
+    @guarded
+    def _evaluated(self, watched: list[Watched]) -> None:
+        self.params.read_gradients(watched)
+        self._ready()
+
+    def ends(self, opt: Optimizer, args: Any, kwargs: Any) -> None:
+        """The hook after a step of any optimizer, in whatever thread."""
+        if not self.switch.on:
+            return
+        if self.switch.here() and (not self.owner.missed or opt in self._by_opt):
+            self._ends(opt)
+        else:
+            self._ends_beside(opt)
+
+    @guarded
+    def _ends_beside(self, opt: Optimizer) -> None:
+        """Note a step of a thread that is not followed."""
+        shared = self.params.in_optimizer(opt)
+        near: bool | None = self._near.get(opt)
+        if near is None:
+            near = self._near[opt] = shared or self.params.lie_in(opt)
+        self.params.beside |= shared or near
+        self.owner.steps_beside(counts=self.discovers, shared=shared)
+
+    @guarded
+    def _ends(self, opt: Optimizer) -> None:
+        stream = self._known(opt)
+        if stream is None:
+            return
+        self.light.leave()
+        if self._running.count(id(opt)) > 1:
+            self._running.remove(id(opt))
+            return
+        stream.steps += 1
+        held, stream.held = stream.held, None
+        try:
+            self._read_after(stream, opt, held)
+        finally:  # a time limit of the program's may end what is read here: the step was taken
+            try:
+                self._end(stream)
+            finally:  # till then it is under way: a question of another thread would close the step once more
+                self._running = [one for one in self._running if one != id(opt)]
+
+    def _read_after(self, stream: Stream, opt: Optimizer, held: list[Watched] | None) -> None:
+        """Read what a step has changed."""
+        if not self.switch:
+            if held is not None:
+                self.params.read_after(held)
+            return
+        self.params.read_after(held if held is not None else self.params.owned(stream.tensors()))
+        if self.reading or stream.new:
+            stream.new = False
+            stream.fact = program_facts.optimizer(stream.index, opt, self.params)
+        self._tell("step_ends", stream, opt)
+
+    def resume(self, stream: Stream, calls: int, rate: float, norm: float, stepped: Stepped | None, turn: int) -> None:
+        """Go on in a step that native code has begun: with so many ``calls`` under way, its learning rate and norm (NaN
+        where there is none), and the plans of what it reads, where it reads sites.
+        """
+        opt = stream.opt()
+        stream.lr = None if math.isnan(rate) else rate
+        stream.glimpse = None if math.isnan(norm) else (norm, 0)
+        stream.weighed = stream.glimpse is not None
+        self._running = [id(opt)] * calls
+        if stepped is not None:
+            stream.held = stepped.watched
+            self.watched.update({w.key: w for w in stepped.watched})
+            self.params.resume(stepped, turn)
+
+    def wake(self, step: int) -> None:
+        """Begin a stretch of full steps: what was planned for light ones may no longer hold."""
+        for stream in self.streams:
+            self.begin_stream(stream, step)
+            stream.glimpse = stream.awaited_norm = None
+            if stream.opt() is None:
+                stream.norm = stream.held = None  # they hold its tensors
+            elif stream.norm is not None:
+                stream.norm.outdated = True
+
+    def before_backward(self) -> bool:
+        """Look for gradients that are left from the step before. Returns whether some were, and were cleared since."""
+        cleared = self._fresh = False
+        self._running.clear()  # a step that raised never ended
+        for stream in self.streams:
+            if not stream.checks or stream.stale == 0.0 or stream.apart or self.params.beside:
+                continue
+            share = stale_share(stream.tensors())
+            stream.left = place(stream.tensors()) if share else None
+            cleared |= bool(stream.stale) and share == 0.0
+            stream.stale = share if stream.stale is None else min(stream.stale, share)
+        return cleared
+
+    def begin_stream(self, stream: Stream, step: int) -> None:
+        """Start to look for leftovers again once a step of an optimizer is closed."""
+        stream.checks = step < _ALWAYS_CHECKED or step % _CHECK_EVERY == 0 or (stream.stale or 0.0) > 0
+        stream.stale = None
+
+    def rates(self) -> dict[int, float]:
+        """Learning rate of every tensor of every optimizer seen, by identity."""
+        found: dict[int, float] = {}
+        for known in (*self._unstepped, *(stream.rates for stream in self.streams)):
+            found |= known.now()
+        return found
+
+    def find_unstepped(self) -> None:
+        """Look for optimizers that exist and have not stepped yet: a second one may wait for many iterations.
+
+        It goes through all objects of the process, so only where a parameter would else seem to be in no optimizer.
+        """
+        self._unstepped = [Rates(opt) for opt in made() if opt not in self._by_opt]
+
+    def clips(self, parameters: Any, max_norm: float, total_norm: Any, *_: Any, **__: Any) -> Around:
+        """Surround the function by which ``clip_grad_norm_`` scales: it knows norm and limit."""
+        del parameters
+        if self.switch:
+            self._note_clip(total_norm, max_norm)
+        yield
+
+    @guarded
+    def _note_clip(self, total_norm: Any, max_norm: Any) -> None:
+        limit = number(max_norm)
+        held = (
+            tensor_memory.readable(total_norm)
+            if is_a(total_norm, Tensor) and not tensor_memory.is_addend(total_norm)
+            else None
+        )
+        found = held.detach() if held is not None else number(total_norm)
+        if limit is not None:
+            self.clipped = found, limit
+
+    @guarded
+    def _note_scale(self, scaler: Any, scaled: Any, note: Callable[[Tensor, float], None]) -> None:
+        factor = scale_of(scaler) if is_a(scaled, Tensor) else None
+        if factor is not None:
+            self.loss_scale = factor
+            note(scaled, factor)
+
+    def scales(self, note: Callable[[Tensor, float], None], scaler: Any, outputs: Any) -> Around:
+        """Surround ``GradScaler.scale``: remember which tensor was scaled, and by how much."""
+        del outputs
+        scaled = yield
+        if self.switch.here():
+            self._note_scale(scaler, scaled, note)
+
+    @guarded
+    def _steps_of(self, optimizer: Any) -> int:
+        return next((stream.steps for stream in self.streams if stream.opt() is optimizer), 0)
+
+    @guarded
+    def _tried(self, scaler: Any, optimizer: Any, before: int | None) -> None:
+        if before is not None and scales(scaler) and self._steps_of(optimizer) == before:
+            self.skipped += 1
+
+    def scaler_steps(self, scaler: Any, optimizer: Optimizer, *_: Any, **__: Any) -> Around:
+        """Surround ``GradScaler.step``: count steps that the scaler skipped."""
+        before = self._steps_of(optimizer)
+        yield
+        if self.switch:
+            self._tried(scaler, optimizer, before)
+
+
+def _wait_between_steps() -> None:
+    """Wait a little until no other thread is in a step: torch goes through the global hooks one by one, and who adds or
+    removes one meanwhile ends that thread's training ("OrderedDict mutated during iteration").
+    """
+    until = perf_counter() + _STEPPING_S
+    while _others_step() and perf_counter() < until:
+        sleep(_POLL_S)
+
+
+def _others_step() -> bool:
+    me = get_ident()
+    for thread, innermost in sys._current_frames().items():  # noqa: SLF001 (no public way)
+        frame: FrameType | None = innermost if thread != me else None
+        while frame is not None:
+            if frame.f_code is _STEP:
+                return True
+            frame = frame.f_back
+    return False
+
+
+def _depth(opt: Optimizer) -> int:
+    """Return how many calls of an optimizer's step are under way in this thread."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    depth = 0
+    while frame is not None:
+        depth += frame.f_code is _STEP and frame.f_locals.get("self") is opt
+        frame = frame.f_back
+    return depth

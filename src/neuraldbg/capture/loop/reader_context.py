@@ -1,0 +1,83 @@
+"""What readers see of the capture stage, and where they put what they learn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.nouns import Fact
+
+if TYPE_CHECKING:
+    from neuraldbg.capture.guest.guard import Switch, Tally
+    from neuraldbg.capture.layers.hook_manager import HookManager
+    from neuraldbg.capture.loop.backward import Losses
+    from neuraldbg.capture.loop.models import Models
+    from neuraldbg.capture.loop.native_steps import NativeSteps
+    from neuraldbg.capture.loop.optimizers import Optimizers
+    from neuraldbg.capture.parameters.parameters import Params
+    from neuraldbg.config import CaptureSettings
+    from neuraldbg.nouns import FactKey
+
+_ORDER = 48
+"""Tokens of one step that are kept: a rollout may call its model a thousand times."""
+
+
+class Scene:
+    """The parts of the capture stage, the current step's scalars, and the log of facts."""
+
+    def __init__(self, settings: CaptureSettings, hooks: HookManager, params: Params, switch: Switch) -> None:
+        self.settings = settings
+        self.hooks = hooks
+        """Layers (``hooks.modules``: path -> module), probes and the table."""
+        self.params = params
+        """``params.by_id``: every parameter of the watched models by the identity of its tensor."""
+        self.switch = switch
+        self.models: Models
+        self.optimizers: Optimizers
+        self.losses: Losses
+        self.light: NativeSteps
+        self.reading = True
+        """Whether graph and facts are read in this step: in the first steps, then at powers of two."""
+        self.scalars: dict[str, float] = {}
+        """Scalars of the current step beside those of ``capture.py``; names and meanings stand in ``nouns.step``."""
+        self.order: list[str] = []
+        """What the loop did since the last optimizer step, as tokens of the ORDER fact: readers add theirs."""
+        self.facts: list[Fact] = []
+        """What was learnt since the last step was closed."""
+        self._logged: dict[tuple[str, ...], dict[str, Any]] = {}
+        self.by_hand = False
+        """Whether the program updates weights without an optimizer of torch."""
+        self.idle = False
+        """Whether an optimizer holds the watched tensors that was cleared, or found, before it ever stepped."""
+
+    @property
+    def tally(self) -> Tally:
+        """Return where errors and time are counted."""
+        return self.hooks.tally
+
+    @property
+    def step(self) -> int:
+        """The step that is being taken."""
+        return self.hooks.step + self.light.waiting
+
+    def did(self, token: str) -> None:
+        """Note what the loop does, for its order within a step. A block that repeats at once is written once."""
+        order = self.order
+        if order and order[-1] == token:
+            return
+        order.append(token)
+        count = len(order)
+        for size in (2, 3, 4):
+            # The last tokens are compared first: mostly they differ, and slices are dear at every token.
+            if count >= 2 * size and order[-1 - size] == token and order[-size:] == order[-2 * size : -size]:
+                del order[-size:]
+                return
+        if count > _ORDER:
+            order.pop()
+
+    def log(self, key: FactKey, value: dict[str, Any], by: str = "") -> None:
+        """Log a fact if it is news: a JSON object, told apart from others of its key by its field ``by``."""
+        identity = (key.value, str(value.get(by)))
+        if self._logged.get(identity) != value:
+            self._logged[identity] = value
+            self.facts.append(Fact(self.step, key.value, value))
+            self.light.hurry()

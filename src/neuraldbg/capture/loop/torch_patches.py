@@ -1,0 +1,194 @@
+"""What we put in place of torch's own functions while a session runs, and the certainty that it is put back.
+
+    torch.autograd.backward, torch.autograd.grad    the loss, before its graph is freed
+    torch.nn.Module.__call__                        which model is called, and whether with gradients
+    torch.nn.utils.clip_grad._clip_grads_with_norm_ the gradient norm before clipping, and the limit
+    torch.autograd.graph.saved_tensors_hooks        where saved tensors are packed and must not be looked at
+    torch.jit.script (its inner part)               runs without our hooks, which it cannot compile
+    torch.amp.GradScaler.scale, .step               the loss scale and skipped steps
+    torch._dynamo.utils.nnmodule_has_hooks          for what Dynamo does otherwise, since a layer has hooks
+
+A patch is removed only if it is still the one in place: a tool that patched after us keeps working, and our function
+stays harmless below it. Where what is above it is of another session, that one puts back what was before both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from neuraldbg.capture.autograd.saved_tensors import REGIONS
+from neuraldbg.capture.guest.dynamo_skip import passed_through, wrap_has_hooks
+from neuraldbg.capture.guest.native import native
+from neuraldbg.capture.guest.program_objects import is_a
+from neuraldbg.capture.guest.stand_in import stand_in
+from neuraldbg.capture.guest.weak_references import without_ours
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import Tensor
+
+    from neuraldbg.capture.guest.stand_in import Around
+    from neuraldbg.capture.layers.hook_manager import HookManager
+    from neuraldbg.capture.loop.backward import Losses
+    from neuraldbg.capture.loop.models import Models
+    from neuraldbg.capture.loop.optimizers import Optimizers
+
+
+_SCRIPT = ((torch.jit._script, "_script_impl"), (torch.jit, "script"))  # noqa: SLF001 (what script_if_tracing calls, too)
+"""What compiles for TorchScript: the first that there is."""
+_DYNAMO = ("torch._dynamo.utils", "torch._dynamo.variables.nn_module")
+_UNPATCHED = "unpatched_nn_module_call"
+"""Where Dynamo keeps what ``nn.Module.__call__`` was when it was imported, and by which name."""
+
+
+class Patches:
+    """Replaces attributes, and restores them in reverse order."""
+
+    def __init__(self) -> None:
+        self._saved: list[_Put] = []
+        self._followed = False
+        self._call: Any = None
+
+    def surround(self, owner: Any, name: str, around: Callable[..., Around]) -> None:
+        """Have each call of ``owner.name`` surrounded by a generator of ours: see ``stand_in.py``. A function that
+        torch has in two places is one object in both: it is pickled by the name of one of them.
+        """
+        self.put(owner, name, lambda original: self._known(original, around) or stand_in(original, around))
+        self._saved[-1].around = around
+
+    def _known(self, original: Any, around: Callable[..., Around]) -> Any:
+        same = (put for put in self._saved if put.original is original and put.around == around)
+        return next((put.patched for put in same if isinstance(put.owner, ModuleType)), None)
+
+    def put(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        """Replace ``owner.name`` by ``make(original)``."""
+        own = name in vars(owner)
+        original = getattr(owner, name)
+        patched = make(original)
+        setattr(owner, name, patched)
+        put = _Put(owner, name, vars(owner).get(name, patched), original, own)
+        self._saved.append(put)
+        _in_place.append(put)
+
+    def listen(
+        self,
+        losses: Losses,
+        models: Models,
+        optimizers: Optimizers,
+        hooks: HookManager,
+        scaled: Callable[[Tensor, float], None],
+    ) -> None:
+        """Put in place what the capture itself stands in for. ``scaled`` is told what a gradient scaler scaled."""
+        self.surround(torch.autograd, "backward", losses.surrounds("tensors"))
+        self.surround(torch.autograd, "grad", losses.surrounds("outputs"))
+        self.put(nn.Module, "__call__", lambda call: passed_through(models.wrap_call(call)))
+        self._call = vars(nn.Module)["__call__"]
+        if hasattr(torch.nn.utils.clip_grad, "_clip_grads_with_norm_"):
+            self.surround(torch.nn.utils.clip_grad, "_clip_grads_with_norm_", optimizers.clips)
+        self.surround(torch.autograd.graph.saved_tensors_hooks, "__enter__", REGIONS.enters)
+        self.surround(torch.autograd.graph.saved_tensors_hooks, "__exit__", REGIONS.leaves)
+        for owner, name in _SCRIPT:
+            if hasattr(owner, name):
+                self.surround(owner, name, functools.partial(self._scripts, hooks))
+                break
+        if hasattr(torch.utils, "weakref"):
+            self.put(torch.utils, "weakref", without_ours)
+        self.surround(torch.amp.GradScaler, "scale", functools.partial(optimizers.scales, scaled))
+        self.surround(torch.amp.GradScaler, "step", optimizers.scaler_steps)
+
+    def _scripts(self, hooks: HookManager, obj: Any, *args: Any, **kwargs: Any) -> Around:
+        """Surround ``torch.jit.script``, which compiles from source: it finds neither our hooks nor, where torch keeps
+        functions, what stands for them.
+        """
+        with hooks.off(obj), self._functions_back():
+            if native is not None:
+                yield
+            else:  # names are looked up in the caller's frame, and ours lies in between
+                yield (obj, *args), {**kwargs, "_frames_up": kwargs.get("_frames_up", 0) + 1}
+
+    @contextlib.contextmanager
+    def _functions_back(self) -> Iterator[None]:
+        """Put back for a while what lies in modules of torch."""
+        lifted = [put for put in reversed(self._saved) if is_a(put.owner, ModuleType) and put.stands()]
+        for put in lifted:
+            setattr(put.owner, put.name, put.original)
+        try:
+            yield
+        finally:
+            for put in reversed(lifted):
+                if put in self._saved and vars(put.owner).get(put.name) is put.original:  # not if the session has ended
+                    setattr(put.owner, put.name, put.patched)
+
+    def follow_imports(self) -> None:
+        """Hide our hooks from Dynamo, once the program has brought it in."""
+        if not self._followed and "torch._dynamo.utils" in sys.modules:
+            utils = sys.modules["torch._dynamo.utils"]
+            if hasattr(utils, "nn_module_get_all_hooks") and hasattr(utils, "nnmodule_has_hooks"):
+                self._followed = True
+                self.put(utils, "nnmodule_has_hooks", lambda has: passed_through(wrap_has_hooks(has)))
+
+    def hears_calls(self) -> bool:
+        """Return True if what stands in for ``nn.Module.__call__`` is what is called: no other tool has put its own
+        there.
+        """
+        return nn.Module.__dict__.get("__call__") is self._call
+
+    def restore(self) -> None:
+        """Put everything back."""
+        self._followed = False
+        while self._saved:
+            put = self._saved.pop()
+            _in_place.remove(put)
+            if not put.stands():
+                put.pass_on()
+                continue
+            if put.own:
+                setattr(put.owner, put.name, put.original)
+            else:
+                delattr(put.owner, put.name)
+            if put.patched is self._call:
+                _tell_dynamo(put.patched, put.original)
+
+
+@dataclass(eq=False)
+class _Put:
+    """A function of ours in the place of ``original``, which ``owner`` itself held or inherited."""
+
+    owner: Any
+    name: str
+    patched: Any
+    original: Any
+    own: bool
+    around: Callable[..., Around] | None = None
+
+    def stands(self) -> bool:
+        """Return True if it is still the one in place."""
+        return vars(self.owner).get(self.name) is self.patched
+
+    def pass_on(self) -> None:
+        """Let the function of a session that began later, which stands above this one, be followed by the original."""
+        for other in _in_place:
+            if other.owner is self.owner and other.name == self.name and other.original is self.patched:
+                other.original, other.own = self.original, self.own
+
+
+_in_place: list[_Put] = []
+"""What all sessions have put in place, in order."""
+
+
+def _tell_dynamo(patched: Any, original: Any) -> None:
+    """Let Dynamo, which came in while we stood in for ``nn.Module.__call__``, know torch's own: where it finds another
+    it takes each module for one that is called in its own way.
+    """
+    for name in _DYNAMO:
+        if getattr(sys.modules.get(name), _UNPATCHED, None) is patched:
+            setattr(sys.modules[name], _UNPATCHED, original)

@@ -1,0 +1,83 @@
+"""The parameters of one optimizer that lie together on one device: their weights, gradients and updates, read in a
+launch each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neuraldbg.capture.statistics.device import placement
+from neuraldbg.capture.statistics.device.table import layout
+from neuraldbg.capture.statistics.device.tensor_group import Many
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from neuraldbg.capture.statistics.device.table import DeviceTable
+    from neuraldbg.capture.statistics.watched_parameter import Watched
+
+
+class OnDevice:
+    """Some parameters of one device, all ``elsewhere.plain`` and with rows. ``caps``: elements read of each weight.
+
+    Gradients are read whole by Triton, so that no NaN hides between blocks and the norm is exact; torch, which would
+    make wide copies of all of them, reads samples of ``most`` elements.
+    """
+
+    def __init__(self, members: list[Watched], caps: list[int], most: int, table: DeviceTable) -> None:
+        self.members = members
+        self.gradient_rows = _rows([w.grad for w in members])
+        rows, updates = _rows([w.param for w in members]), _rows([w.update for w in members])
+        tensors = self._tensors()
+        self._device = tensors[0].device
+        self._layouts = [layout(x) for x in tensors]
+        self._table = table
+        self.rows = rows
+        self._weights = Many(table, tensors, rows, caps, updates)
+        whole = 0 if table.kind == "triton" else most
+        self._gradients = Many(table, tensors, self.gradient_rows, [whole] * len(members))
+
+    def _tensors(self) -> list[Tensor]:
+        return [w.ref for w in self.members]
+
+    def holds(self) -> bool:
+        """Return True if the parameters still lie where and as they did."""
+        return all(
+            layout(w.ref) == was and w.ref.device == self._device and placement.plain(w.ref)
+            for w, was in zip(self.members, self._layouts, strict=True)
+        )
+
+    def read_weights(self) -> None:
+        """Read the weights, and keep what is read for the update."""
+        self._weights.observe(self._tensors())
+
+    def read_gradients(self) -> list[Watched]:
+        """Read the gradients. Returns the parameters whose gradient cannot be read with the others: it is sparse,
+        spread over devices, expanded.
+        """
+        grads, odd = placement.gradients(self._tensors())
+        for w, grad in zip(self.members, grads, strict=True):
+            w.had_grad |= grad is not None
+        self._gradients.observe(grads)
+        return [self.members[place] for place in odd]
+
+    def compare(self) -> None:
+        """Read what the step has changed."""
+        self._weights.compare(self._tensors())
+
+    def forget(self) -> None:
+        """Forget what is kept: it says nothing of the step to come."""
+        self._weights.forget()
+
+
+def by_device(members: list[Watched]) -> dict[torch.device, list[Watched]]:
+    """Return parameters by the device on which they lie."""
+    found: dict[torch.device, list[Watched]] = {}
+    for w in members:
+        found.setdefault(w.ref.device, []).append(w)
+    return found
+
+
+def _rows(rows: list[int | None]) -> list[int]:
+    return [row for row in rows if row is not None]

@@ -1,0 +1,264 @@
+"""Several backward passes for one step: by what their losses are divided, and whether gradients are cleared between.
+
+A backward pass is *wiped* if its gradients are gone before the next one begins, no optimizer stepped in between and
+nobody else used them: the weights stand as they stood (no SAM), the input has no gradient of its own (no adversarial
+example), and the gradients are not set by hand afterwards (no gradient surgery).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from neuraldbg.capture.autograd.graph_walk import op_name
+from neuraldbg.capture.autograd.saved_tensors import saved
+from neuraldbg.capture.guest import tensor_memory
+from neuraldbg.capture.guest.module_tree import is_parameter
+from neuraldbg.capture.guest.program_objects import is_a
+from neuraldbg.capture.guest.tensor_kinds import node_of, readable
+from neuraldbg.capture.parameters.stale_gradients import values
+from neuraldbg.capture.readers.reader import Reader
+from neuraldbg.capture.statistics import operation
+from neuraldbg.capture.statistics.device import placement
+from neuraldbg.capture.statistics.nested_tensors import leaves
+from neuraldbg.nouns import FactKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from torch.optim import Optimizer
+
+    from neuraldbg.capture.autograd.graph_walk import Node
+    from neuraldbg.capture.guest.stand_in import Around
+    from neuraldbg.capture.loop.moments import Backward, Call
+    from neuraldbg.capture.loop.optimizer_stream import Stream
+    from neuraldbg.capture.loop.reader_context import Scene
+    from neuraldbg.capture.readers.reader import Patch
+    from neuraldbg.capture.statistics.watched_parameter import Watched
+
+_PROBES = 2
+"""Parameters of a model, its smallest, by which gradients are followed."""
+_MODELS = 4
+_FIRST = 8
+"""Steps in which gradients are followed in any case."""
+_HEAD = 256
+"""Elements of a parameter that are copied to see whether the weights moved."""
+_CHAIN = 12
+"""Nodes at the root of a loss's graph in which a constant divisor is looked for."""
+_NEAR = 24
+"""Nodes behind an input in which a leaf of the user's is looked for."""
+State = tuple[int, int] | None
+"""Where a gradient lies and how often it was written to; None for no gradient."""
+
+
+class Accumulation(Reader):
+    """Learns ACCUMULATION, and the scalar ``wiped``."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._probes: list[Watched] = []
+        self._size = -1
+        self._many = False
+        """Whether a step ever had more than one backward: only then are gradients followed after the first steps."""
+        self._before: list[State] = []
+        self._filled: list[tuple[Watched, State, Tensor | None]] = []
+        """Probes that the last backward filled, how their gradient was left, and a copy of the weights' head."""
+        self._backwards = self._forwards = self._wiped = 0
+        self._by_hand = self._aside = False
+        self._divisors: list[tuple[str, float]] = []
+        self._logged: dict[int, set[str]] = {}
+
+    def patches(self) -> Iterable[Patch]:
+        """A step that a gradient scaler skips has used its gradients: it found out that they overflowed."""
+        return [(torch.amp.GradScaler, "step", self._scaler_steps)]
+
+    def _scaler_steps(self, *_: Any, **__: Any) -> Around:
+        yield
+        if self.scene.switch:
+            self.seen(self._restart)
+
+    # -- moments ------------------------------------------------------------------------------------------------
+
+    def resumes(self) -> None:
+        """Forget what passes left before the gap: it was used in it."""
+        self._restart()
+
+    def call_begins(self, call: Call) -> None:
+        """Count passes, and notice an input that is differentiated itself."""
+        if not call.grad or call.evaluating:
+            return
+        self._forwards += call.first
+        given = call.args[0] if len(call.args) == 1 and is_a(call.args[0], Tensor) and readable(call.args[0]) else None
+        if given is not None and not given.requires_grad and not call.kwargs:  # what most models are given
+            return
+        found = [given] if given is not None else [x for _, x in leaves((call.args, call.kwargs))]
+        if any(x.requires_grad and self._foreign(x) for x in found):
+            self._aside = True
+
+    def backward_begins(self, backward: Backward) -> None:
+        """See whether what the backward before left is gone."""
+        if not backward.accumulates:
+            self._aside = False
+            return
+        self._many |= self._backwards > 0
+        if self._filled:
+            self._look_back()
+        if self.scene.reading and len(self._divisors) < 8:
+            self._divisors.append(_root(backward.root, self._scaled()))
+        if self._many or self.scene.step < _FIRST:
+            self._before = [_state(w.ref) for w in self._candidates()]
+
+    def backward_ends(self, backward: Backward) -> None:
+        """Remember what this one left."""
+        if not backward.accumulates:
+            return
+        self._backwards += 1
+        self._filled.clear()
+        if self._aside:  # made for the input, not for the weights
+            self._aside = False
+            self._backwards -= 1
+            return
+        if not self._many and self.scene.step >= _FIRST:
+            return  # a loop with one backward a step so far
+        for w, before in zip(self._probes, self._before, strict=False):
+            now, weight = _state(w.ref), tensor_memory.readable(w.ref)
+            if now is not None and now != before and weight is not None:
+                self._filled.append((w, now, operation.spaced(weight.detach(), 1, _HEAD).clone()))
+
+    def step_begins(self, stream: Stream, opt: Optimizer) -> None:
+        """Close the count; gradients that were replaced by hand were used by hand."""
+        many = self._backwards > 1
+        if many and self._wiped and self._filled and not {"clip", "clip_value", "unscale"} & set(self.scene.order):
+            # in a fused or foreach step nothing has been written to them yet
+            self._by_hand |= any(_state(w.ref) != left for w, left, _ in self._filled) and not self._scaled()
+        wiped = 0 if self._by_hand else self._wiped
+        if many and not self._by_hand:
+            self.scene.scalars["wiped"] = wiped
+        seen = self._logged.setdefault(stream.index, set())
+        if many and self._divisors and len(seen) < 4:
+            divisors = {divisor for _, divisor in self._divisors}
+            value = {
+                "stream": stream.index,
+                "backwards": self._backwards,
+                "forwards": self._forwards,
+                "wiped": wiped,
+                "divisor": min(divisors),
+                "kinds": sorted({kind for kind, _ in self._divisors}),
+                "by_hand": self._by_hand,
+            }
+            seen.add(str(value))
+            self.scene.log(FactKey.ACCUMULATION, value, "stream")
+        self._restart()
+
+    def _restart(self) -> None:
+        self._backwards = self._forwards = self._wiped = 0
+        self._by_hand = self._aside = False
+        self._filled.clear()
+        self._divisors.clear()
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    def _candidates(self) -> list[Watched]:
+        """Return the smallest parameters of each model that require gradients; chosen anew when there are new ones."""
+        by_id = self.scene.params.by_id
+        if len(by_id) != self._size or self.scene.reading:
+            self._size = len(by_id)
+            models: dict[str, list[Watched]] = {}
+            for w in by_id.values():
+                if w.ref.requires_grad and not w.rows:
+                    models.setdefault(w.model, []).append(w)
+            self._probes = [
+                w for found in list(models.values())[:_MODELS]
+                for w in sorted(found, key=lambda w: w.ref.numel())[:_PROBES]
+            ]  # fmt: skip
+        return self._probes
+
+    def _look_back(self) -> None:
+        gone = 0
+        for w, left, head in self._filled:
+            grad = None if w.ref.grad is None else values(w.ref.grad)
+            if grad is None and w.ref.grad is not None:
+                return  # nobody can tell
+            if grad is not None and placement.lies(grad) and _state(w.ref) == left:
+                return  # nobody has touched it, which needs no wait to know
+            if grad is not None and bool(torch.count_nonzero(grad.detach())):
+                return  # still there: it accumulates
+            gone += 1
+            weight = tensor_memory.readable(w.ref)
+            if head is not None and weight is not None:
+                moved = not torch.equal(operation.spaced(weight.detach(), 1, _HEAD), head)
+                self._by_hand = self._by_hand or moved  # along it
+        self._wiped += gone > 0
+        self._filled.clear()
+
+    def _scaled(self) -> bool:
+        return self.scene.losses.scale_in_step > 0
+
+    def _foreign(self, x: Tensor) -> bool:
+        """Return True if a tensor that requires gradients comes from a leaf that is no parameter: x, x plus a delta."""
+        made = node_of(x)
+        if made is None:
+            return id(x) not in self.scene.params.by_id
+        if not self.scene.models.discover:
+            return True  # another model, whose optimizer is not seen either
+        queue: list[Node] = [made]
+        for count, node in enumerate(queue):
+            if count == _NEAR:
+                return False
+            variable = getattr(node, "variable", None)
+            if variable is not None and id(variable) not in self.scene.params.by_id:
+                return not is_parameter(variable)
+            queue.extend(parent for parent, _ in node.next_functions if parent is not None)
+        return False
+
+
+def _state(tensor: Tensor) -> State:
+    grad = tensor.grad
+    if grad is None:
+        return None
+    held = tensor_memory.readable(grad)
+    return (0 if held is None else held.data_ptr(), grad._version)  # noqa: SLF001
+
+
+def _root(loss: Tensor, scaled: bool) -> tuple[str, float]:
+    """Return the operation that a loss ends in, and by which constant it is divided above or beside that.
+
+    A term that is added (a penalty) may be divided or not: the largest divisor of all branches counts.
+    """
+    found = 1.0
+    kind = ""
+    queue: list[tuple[Node, float, bool]] = [(node_of(loss), 1.0, scaled)]
+    for count, (node, by, scale) in enumerate(queue):
+        if count == _CHAIN or node is None:
+            break
+        name = op_name(node)
+        parents = [parent for parent, _ in node.next_functions if parent is not None]
+        constant = None
+        if name in ("div", "mul") and len(parents) == 1:
+            constant = _constant(node, name)
+        if constant is not None:
+            outermost = scale and name == "mul"  # by the loss scale, not by the user
+            queue.append((parents[0], by if outermost else by * constant, scale and not outermost))
+        elif name in ("add", "sub", "neg", "view", "squeeze", "tocopy", "clone"):
+            queue.extend((parent, by, scale) for parent in parents)
+        else:
+            found, kind = max(found, by), kind or name
+    return kind, found
+
+
+def _constant(node: Node, name: str) -> float | None:
+    """Return by how much a division or multiplication by a constant makes its operand smaller; None if not known."""
+    other = saved(node, "other")
+    if other is None or other.requires_grad:
+        other = saved(node, "self") if name == "mul" else None
+    if other is None or other.requires_grad or other.numel() != 1:
+        return None
+    value = abs(float(other.detach()))
+    if value == 0.0:
+        return None
+    return value if name == "div" else 1 / value
+
+
+READER = Accumulation

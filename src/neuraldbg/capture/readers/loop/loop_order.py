@@ -1,0 +1,228 @@
+"""The order of the training loop within a step, and optimizers that are cleared again and again but never step.
+
+Other readers add their tokens (clip, unscale, schedule) to ``scene.order``; here they are cut at each optimizer step.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from neuraldbg.capture.guest import tensor_memory
+from neuraldbg.capture.guest.live_objects import made
+from neuraldbg.capture.guest.module_tree import parameters, rates, state, tensors, training
+from neuraldbg.capture.guest.program_objects import Identities, filled, is_a, items, name_of
+from neuraldbg.capture.readers.reader import Reader
+from neuraldbg.nouns import FactKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from neuraldbg.capture.guest.stand_in import Around
+    from neuraldbg.capture.loop.moments import Backward, Call
+    from neuraldbg.capture.loop.optimizer_stream import Stream
+    from neuraldbg.capture.loop.reader_context import Scene
+    from neuraldbg.capture.readers.reader import Patch
+
+_VERSIONS = 6
+_SMALL = 65_536
+"""Elements up to which a tensor is copied to see whether it moves."""
+_LAYERS = 8
+_LOOK = 12
+"""Backward passes without a step of any optimizer after which all objects are searched once for one."""
+_MOST = 16
+"""Optimizers without a step that are followed."""
+
+
+class Idle:
+    """An optimizer that has not stepped: how often it was cleared, and how its tensors were at first."""
+
+    def __init__(self, opt: Optimizer) -> None:
+        self.opt = weakref.ref(opt)
+        self.zeroed = 0
+        self.before = [(place, t.detach().clone()) for place, t in _smallest(opt)]
+        self.fact: dict[str, Any] = {}
+        """As last described: the optimizer may be gone when the run ends."""
+
+    @property
+    def moved(self) -> bool:
+        """Return True if its tensors changed all the same: a loop may update them by hand, or by another optimizer."""
+        opt = self.opt()
+        now = tensors(opt) if opt is not None else []  # no reference to a tensor is kept: torch could not swap it
+        pairs = [(now[place], old) for place, old in self.before if place < len(now)]
+        pairs = [(t, old) for t, old in pairs if tensor_memory.present(t)]
+        return any(t.shape != old.shape or not torch.equal(t.detach(), old) for t, old in pairs)
+
+
+class LoopOrder(Reader):
+    """Learns ORDER and UNSTEPPED."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._seen: dict[int, set[tuple[str, ...]]] = {}
+        self._idle: Identities[Optimizer, Idle] = Identities()
+        self._all: list[Idle] = []
+        self._stepped: Identities[Optimizer, bool] = Identities()
+        self._made: Identities[Optimizer, bool] = Identities()
+        self._modules: Identities[nn.Module, int] = Identities()
+        """How often the gradients of a module were cleared by its own ``zero_grad``."""
+        self._any = False
+        """Whether any optimizer has stepped."""
+        self._backwards = self._training = self._tries = 0
+        self._gaps = False
+        """Whether steps went by unseen."""
+        self._resumed = -1
+        """The first step after a gap: what the loop did before its backward pass may have been unseen."""
+
+    def resumes(self) -> None:
+        """An optimizer may have stepped unseen: whoever remembers something did."""
+        self._gaps, self._resumed = True, self.scene.step
+        for opt, idle in self._idle.items():
+            if self._stepped_unseen(opt):
+                self._idle.pop(opt)
+                self._all.remove(idle)
+                self._stepped.add(opt)
+                self._any = True
+            else:
+                self._describe(opt, idle)  # it may be gone when the run ends
+
+    def patches(self) -> Iterable[Patch]:
+        """``zero_grad`` of optimizers and modules, and the steps that a gradient scaler is asked for."""
+        return [
+            (Optimizer, "zero_grad", self._zeroes),
+            (nn.Module, "zero_grad", self._zeroes),
+            (torch.amp.GradScaler, "step", self._scaler_steps),
+            (Optimizer, "__init__", self._makes),
+        ]
+
+    def _makes(self, opt: Optimizer, *_: Any, **__: Any) -> Around:
+        yield
+        if self.scene.switch:
+            self.seen(self._note_made, opt)
+
+    def _zeroes(self, owner: Any, *_: Any, **__: Any) -> Around:
+        if self.scene.switch.on:
+            self.seen(self.scene.models.owner.stands_aside)
+        if self.scene.switch:
+            self.seen(self._zeroed, owner)
+        return
+        yield  # a generator, with nothing to do after the call
+
+    def _scaler_steps(self, *_: Any, **__: Any) -> Around:
+        self._tries += bool(self.scene.switch)
+        yield
+
+    def _note_made(self, opt: Optimizer) -> None:
+        if len(self._made) < _MOST:
+            self._made.add(opt)
+
+    def _zeroed(self, owner: Any) -> None:
+        self.scene.did("zero_grad")
+        if is_a(owner, nn.Module) and (owner in self._modules or len(self._modules) < _MOST):
+            self._modules[owner] = self._modules.get(owner, 0) + 1
+        if is_a(owner, Optimizer) and owner not in self._stepped:
+            self._count(owner)
+
+    def _count(self, opt: Optimizer) -> None:
+        idle = self._watch(opt)
+        if idle is not None:
+            idle.zeroed += 1
+            if idle.zeroed & (idle.zeroed - 1) == 0:
+                self._describe(opt, idle)
+
+    def _watch(self, opt: Optimizer) -> Idle | None:
+        idle: Idle | None = self._idle.get(opt)
+        if idle is None and len(self._all) < _MOST:
+            idle = self._idle[opt] = Idle(opt)
+            self._all.append(idle)
+        return idle
+
+    def call_begins(self, call: Call) -> None:
+        """A pass with gradients."""
+        if call.grad and call.first and not call.evaluating:
+            self.scene.did("forward")
+            self._training += training(call.model.root)
+
+    def backward_begins(self, backward: Backward) -> None:
+        """A backward pass. After some without any step, look once for optimizers that nobody clears."""
+        self.scene.did("backward" if backward.accumulates else "grad")
+        self._backwards += backward.accumulates
+        if not self._any and backward.accumulates and self._backwards == _LOOK:
+            for opt in made():
+                if opt not in self._idle:
+                    self._watch(opt)
+            for opt, idle in self._idle.items():
+                self._describe(opt, idle)
+        elif self._made and self._backwards == _LOOK:
+            for opt in [one for one in self._made if one not in self._stepped and one not in self._idle]:
+                self._watch(opt)
+
+    def step_begins(self, stream: Stream, opt: Optimizer) -> None:
+        """Cut here: what follows belongs to the next step."""
+        order, self.scene.order = self.scene.order, []
+        if opt not in self._stepped:
+            self._any = True
+            self._stepped.add(opt)
+            idle = self._idle.pop(opt, None)
+            if idle is not None:
+                self._all.remove(idle)
+        seen = self._seen.setdefault(stream.index, set())
+        key = (*order, "step")
+        if len(seen) < _VERSIONS and key not in seen and self.scene.step != self._resumed:
+            seen.add(key)
+            self.scene.log(FactKey.ORDER, {"stream": stream.index, "order": list(key)}, "stream")
+
+    def _stepped_unseen(self, opt: Optimizer) -> bool:
+        """Return True if an optimizer that was never seen to step remembers something, or is known to have stepped."""
+        known = any(stream.opt() is opt and stream.steps for stream in self.scene.optimizers.streams)
+        return self._gaps and (known or any(filled(each) for _, each in items(state(opt))))
+
+    def summarise(self) -> None:
+        """Say which optimizers were made, cleared and never stepped."""
+        stepped = {id(t) for other in self._stepped for t in tensors(other)}
+        for number, idle in enumerate(self._all):
+            opt = idle.opt()
+            if opt is not None:
+                self._describe(opt, idle)
+                if self._stepped_unseen(opt) or stepped & {
+                    id(t) for t in tensors(opt)
+                }:  # a wrapper holds the tensors of another that steps
+                    continue
+            if idle.fact:
+                passed = {"backwards": self._backwards, "training": self._training > 0, "scaler_steps": self._tries}
+                steps = self.scene.step if self._any else 0
+                self.scene.log(FactKey.UNSTEPPED, {"id": number, **idle.fact, **passed, "steps": steps}, "id")
+
+    def _cleared(self, opt: Optimizer) -> int:
+        """Return how often the model that holds all of an optimizer's tensors was cleared."""
+        mine = {id(t) for t in tensors(opt)}
+        return max((n for m, n in self._modules.items() if mine <= {id(p) for p in parameters(m)}), default=0)
+
+    def _describe(self, opt: Optimizer, idle: Idle) -> None:
+        owned = self.scene.params.owned(tensors(opt))
+        if not owned or not self.scene.models.owner.gradients_rest():
+            return
+        self.scene.idle = True
+        idle.fact = {
+            "type": name_of(opt),
+            "tensors": len(tensors(opt)),
+            "with_grad": sum(1 for w in owned if w.had_grad or w.ref.grad is not None),
+            "zeroed": max(idle.zeroed, self._cleared(opt)),
+            "moved": idle.moved,
+            "layers": list(dict.fromkeys(w.layer for w in owned))[:_LAYERS],
+            "lr": max(rates(opt), default=None),
+        }
+
+
+def _smallest(opt: Optimizer) -> list[tuple[int, Tensor]]:
+    """Return the smallest tensors of an optimizer that are trained, with their places: cheap to copy."""
+    places = enumerate(tensors(opt))
+    trained = [(i, t) for i, t in places if tensor_memory.present(t) and t.requires_grad and 0 < t.numel() <= _SMALL]
+    return sorted(trained, key=lambda pair: pair[1].numel())[:2]
+
+
+READER = LoopOrder

@@ -1,0 +1,334 @@
+"""Learning-rate schedulers: which, with what settings, and how often each is stepped against its optimizer.
+
+The learning rate itself is a scalar of every step. Passes over a DataLoader are counted, because settings in epochs and
+settings in steps can only be told apart where it is known what an epoch is.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from torch.optim import Optimizer, lr_scheduler
+from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.data import DataLoader
+
+from neuraldbg.capture.guest.guard import guarded
+from neuraldbg.capture.guest.module_tree import groups, rates
+from neuraldbg.capture.guest.program_objects import Identities, attribute, is_a, item, label, name_of, number, sequence
+from neuraldbg.capture.readers.reader import Reader
+from neuraldbg.nouns import FactKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from neuraldbg.capture.guest.stand_in import Around
+    from neuraldbg.capture.loop.moments import Backward
+    from neuraldbg.capture.loop.optimizer_stream import Stream
+    from neuraldbg.capture.loop.reader_context import Scene
+    from neuraldbg.capture.readers.reader import Patch
+
+_MOST = 16
+"""Schedulers that are followed: a loop may make one in each epoch."""
+_SETTINGS = (
+    "T_0", "T_i", "T_max", "T_mult", "eta_min", "end_factor", "factor", "gamma", "milestones", "patience", "power",
+    "start_factor", "step_size", "total_iters", "total_size", "total_steps",
+)  # fmt: skip
+_LIST = 16
+
+
+@dataclass(eq=False)
+class Known:
+    """What is known of one scheduler."""
+
+    ref: weakref.ref[LRScheduler]
+    type: str
+    made: int
+    steps: int = 0
+    counter: list[int] = field(default_factory=lambda: [0, -1, 0])
+    """Steps of its optimizer so far, its stream, and steps of that with other optimizers before; shared by all
+    schedulers of one optimizer."""
+    early: int = 0
+    double: int = 0
+    before: int = 0
+    """Steps of its optimizer when it was made."""
+    since: int = 0
+    """Steps of its optimizer when it was last stepped."""
+    heard: int = 0
+    """Backward passes then."""
+    counted: tuple[int, int] = (0, 0)
+    """What it counts of its steps itself, when last looked at."""
+    inner: bool = False
+    """Whether another scheduler steps it."""
+    fact: dict[str, Any] = field(default_factory=dict)
+
+
+class Schedule(Reader):
+    """Learns SCHEDULE."""
+
+    sampled = frozenset({"step_closes"})
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._known: list[Known] = []
+        self._of: Identities[LRScheduler, Known] = Identities()
+        self._counters: Identities[Optimizer, list[int]] = Identities()
+        self._streams: set[int] = set()
+        self._steps = 0
+        """Steps of all optimizers when one was last seen to step."""
+        self._backwards = 0
+        self._inside = 0
+        self._loader: int | None = None
+        self._began = 0
+        self._passes: dict[int, list[int]] = {}
+        self._cut: Counter[int] = Counter()
+        """Passes over each dataset of which a part went by unseen."""
+
+    def patches(self) -> Iterable[Patch]:
+        """``step`` of every scheduler class of torch, the base class's constructor, and the start of a DataLoader."""
+        classes = [c for c in vars(lr_scheduler).values() if isinstance(c, type) and issubclass(c, LRScheduler)]
+        found: list[Patch] = [(c, "step", self._step) for c in dict.fromkeys(classes) if "step" in vars(c)]
+        return [*found, (LRScheduler, "__init__", self._init), (DataLoader, "__iter__", self._iterate)]
+
+    # -- stand-ins ----------------------------------------------------------------------------------------------
+
+    def _init(self, scheduler: LRScheduler, *_: Any, **__: Any) -> Around:
+        yield
+        if self.scene.switch:
+            self.seen(self._get, scheduler)
+
+    def _step(self, scheduler: LRScheduler, *args: Any, **kwargs: Any) -> Around:
+        if not self.scene.switch:
+            return
+        rate = self._rate_of_waiting(scheduler)
+        inside = self._inside
+        try:
+            self._inside = inside + 1
+            yield
+        finally:
+            self._inside = inside
+            self.seen(self._stepped, scheduler)
+            if rate is not None:
+                self.seen(self._waited, (scheduler, args[0] if args else kwargs.get("metrics"), rate))
+
+    def _iterate(self, loader: Any) -> Around:
+        if self.scene.switch:
+            self.seen(self._pass_begins, loader)
+        yield
+
+    @guarded
+    def _rate_of_waiting(self, scheduler: LRScheduler) -> float | None:
+        """Return the learning rate before the step of a scheduler that waits for a plateau, None of any other."""
+        return _rate(scheduler) if is_a(scheduler, lr_scheduler.ReduceLROnPlateau) else None
+
+    # -- what they tell -----------------------------------------------------------------------------------------
+
+    def resumes(self) -> None:
+        """Optimizers and schedulers count their steps themselves; how long a pass over the data was is lost."""
+        for known in self._known:
+            scheduler = known.ref()
+            known.since = -1
+            known.steps += self._look_back(scheduler, known) if scheduler is not None else 0
+        self._pass_is_cut()
+
+    def _pass_is_cut(self) -> None:
+        if self._loader is not None:
+            self._cut[self._loader] += 1
+        self._loader = None
+
+    @property
+    def _behind(self) -> bool:
+        """Return True if optimizers stepped unseen."""
+        return sum(stream.steps for stream in self.scene.optimizers.streams) != self._steps
+
+    @property
+    def _now(self) -> int:
+        """Steps of the first optimizer."""
+        streams = self.scene.optimizers.streams
+        return streams[0].steps if streams else 0
+
+    def _taken(self, opt: Optimizer | None, counter: list[int], *, seen: int = 0) -> int:
+        """Return how many steps an optimizer took, those that went by unseen among them."""
+        stream = next((one for one in self.scene.optimizers.streams if one.opt() is opt), None)
+        if stream is None or opt is None:
+            return counter[0]
+        if counter[1] < 0:  # a new optimizer goes on with the stream of one that is gone
+            counter[1:] = stream.index, stream.steps - seen if stream.index in self._streams else 0
+            self._streams.add(stream.index)
+        counter[0] = stream.steps - counter[2]
+        return counter[0]
+
+    def _look_back(self, scheduler: LRScheduler, known: Known) -> int:
+        """Return how often a scheduler was stepped since it was last looked at, by its own count; 0 without a gap."""
+        before, known.counted = known.counted, _counted(scheduler)
+        if not self._behind:
+            return 0  # if it counts differently now, somebody has set it
+        by_calls, by_epochs = (now - then for now, then in zip(known.counted, before, strict=True))
+        if by_calls or by_epochs:
+            known.fact["position"] = _plain(attribute(scheduler, "last_epoch"))
+        return max(0, by_calls or by_epochs)
+
+    def _get(self, scheduler: LRScheduler) -> Known | None:
+        known: Known | None = self._of.get(scheduler)
+        if known is None and len(self._known) < _MOST:
+            opt = attribute(scheduler, "optimizer")
+            counter = self._counter(opt) if is_a(opt, Optimizer) else [0, -1, 0]
+            self._taken(opt, counter)
+            known = Known(weakref.ref(scheduler), name_of(scheduler), self.scene.step, counter=counter)
+            known.since = known.before = counter[0]
+            known.heard = self._backwards
+            known.counted = _counted(scheduler)
+            self._describe(scheduler, known)
+            self._of[scheduler] = known
+            self._known.append(known)
+        return known
+
+    def _counter(self, opt: Optimizer) -> list[int]:
+        found: list[int] | None = self._counters.get(opt)
+        if found is None:
+            found = self._counters[opt] = [0, -1, 0]
+        return found
+
+    def _describe(self, scheduler: LRScheduler, known: Known) -> None:
+        known.fact |= {
+            "params": settings(scheduler),
+            "base_lr": max(_numbers(attribute(scheduler, "base_lrs")), default=None),
+        }
+
+    def _stepped(self, scheduler: LRScheduler) -> None:
+        if attribute(scheduler, "_is_initial") is True:  # its constructor steps it
+            return
+        known = self._get(scheduler)
+        if known is None:
+            return
+        if self._inside:
+            known.inner = True
+            return
+        for other in sequence(attribute(scheduler, "_schedulers")):
+            part = self._of.get(other)
+            if part is not None:
+                part.inner = True
+        self.scene.did("schedule")
+        taken = self._taken(attribute(scheduler, "optimizer"), known.counter)
+        known.fact["position"] = _plain(attribute(scheduler, "last_epoch"))
+        known.early += taken == 0
+        if known.steps and taken == known.since and self._backwards == known.heard:
+            known.double += 1
+        known.since, known.heard = taken, self._backwards
+        known.steps += max(1, self._look_back(scheduler, known))
+
+    def _waited(self, given: tuple[lr_scheduler.ReduceLROnPlateau, Any, float]) -> None:
+        """Follow what a scheduler that waits for a plateau is told, and whether it cut the rate."""
+        (scheduler, metric, rate), known = given, self._of.get(given[0])
+        value = _plain(metric)
+        if known is None or value is None:
+            return
+        mode = label(attribute(scheduler, "mode"))
+        seen = known.fact.setdefault("waits", {"mode": mode, "first": value, "last": value, "rises": 0,
+                                               "falls": 0, "cuts": 0, "cut_at": None})  # fmt: skip
+        seen["rises"] += value > seen["last"]
+        seen["falls"] += value < seen["last"]
+        seen["last"] = value
+        if _rate(scheduler) < rate:
+            seen["cuts"] += 1
+            seen["cut_at"] = self.scene.step if seen["cut_at"] is None else seen["cut_at"]
+
+    def _pass_begins(self, loader: Any) -> None:
+        if self._behind:
+            self._pass_is_cut()
+        self._pass_ends()
+        self._loader = id(attribute(loader, "dataset", loader))  # some make a new loader for each epoch
+        self._began = self._now
+
+    def _pass_ends(self) -> None:
+        if self._loader is not None and self._now > self._began:
+            lengths = self._passes.setdefault(self._loader, [])
+            if len(lengths) < 1024 and len(self._passes) < 64:
+                lengths.append(self._now - self._began)
+
+    def backward_begins(self, backward: Backward) -> None:
+        """Work was done."""
+        self._backwards += backward.accumulates
+
+    def step_ends(self, stream: Stream, opt: Optimizer) -> None:
+        """Count the steps of each optimizer."""
+        counter = self._counter(opt)
+        if counter[1] < 0:
+            self._taken(opt, counter, seen=1)
+        counter[0] = stream.steps - counter[2]
+        self._steps = sum(one.steps for one in self.scene.optimizers.streams)
+
+    def step_closes(self) -> None:
+        """Log now and then, for a run that is killed."""
+        if self.scene.reading and self._known:
+            self.summarise()
+
+    def summarise(self) -> None:
+        """Log what is known of each scheduler."""
+        loader = max(self._passes, key=lambda one: sum(self._passes[one]), default=0)
+        lengths = self._passes.get(loader, [])
+        begun = self._cut[loader] + (self._now > self._began and self._loader is not None)
+        for place, known in enumerate(self._known):
+            scheduler = known.ref()
+            if scheduler is not None:
+                self._describe(scheduler, known)
+                known.steps += self._look_back(scheduler, known)
+            opt = attribute(scheduler, "optimizer") if scheduler is not None else None
+            if known.inner:
+                continue
+            taken, stream = self._taken(opt, known.counter), known.counter[1]
+            value = {"id": place, "type": known.type, "stream": stream if stream >= 0 else None, "position": 0}
+            value |= known.fact
+            value |= {"optimizer_steps": taken - known.before, "made": known.made, "steps": known.steps}
+            value |= {"double": known.double, "early": known.early}
+            value |= {"passes": len(lengths) + begun if lengths else 0, "pass_steps": lengths[0] if lengths else 0}
+            self.scene.log(FactKey.SCHEDULE, value, "id")
+
+
+def _counted(scheduler: LRScheduler) -> tuple[int, int]:
+    """Return how often a scheduler was stepped by its own counts: of calls, which not all keep, and of epochs."""
+    parts = [scheduler] if attribute(scheduler, "last_epoch") is not None else []
+    one = next(iter([*parts, *sequence(attribute(scheduler, "_schedulers"))]), scheduler)
+    counts = (_plain(attribute(one, name)) for name in ("_step_count", "last_epoch"))
+    calls, epochs = (int(n) if n is not None else 0 for n in counts)
+    return calls, epochs
+
+
+def settings(scheduler: LRScheduler) -> dict[str, Any]:
+    """Return the numbers that a scheduler was made with."""
+    found: dict[str, Any] = {}
+    for name in _SETTINGS:
+        value = attribute(scheduler, name)
+        if type(value) is Counter:
+            value = sorted(value.elements())
+        many = is_a(value, (list, tuple))
+        plain = [_plain(v) for v in list(sequence(value))[:_LIST]] if many else _plain(value)
+        if plain is not None:
+            found[name] = plain
+    every = groups(attribute(scheduler, "optimizer"))
+    peaks = _numbers([item(group, "max_lr") for group in every])
+    if peaks:
+        found["max_lr"] = max(peaks)
+    return found
+
+
+def _rate(scheduler: LRScheduler) -> float:
+    """Return the largest learning rate that a scheduler has set, NaN if that cannot be told."""
+    return max(rates(attribute(scheduler, "optimizer")), default=math.nan)
+
+
+def _plain(value: Any) -> float | int | None:
+    if type(value) is int:
+        return value
+    found = number(value) if type(value) is not bool else None
+    return found if found is not None and math.isfinite(found) else None
+
+
+def _numbers(values: Any) -> list[float]:
+    return [value for value in map(number, sequence(values)) if value is not None]
+
+
+READER = Schedule

@@ -1,0 +1,281 @@
+"""The first loss or gradient that is not finite, at the moment when the weights are still good: who made it.
+
+Losses on the CPU are looked at before each backward (one number), and one small gradient after it. On other devices
+that would make the program wait, so it is not done there. When something is wrong for the first time the pass is made
+again on a copy. A loss that jumps makes the reader look for the odd sample of the batch.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from neuraldbg.capture.experiments.experiment import Bench, rebuilt, undisturbed
+from neuraldbg.capture.experiments.first_nonfinite import (
+    backward_birth,
+    bad_input,
+    bad_target,
+    forward_birth,
+    loss_birth,
+)
+from neuraldbg.capture.experiments.model_copy import twin
+from neuraldbg.capture.experiments.threads_beside import company
+from neuraldbg.capture.guest import tensor_memory
+from neuraldbg.capture.guest.guard import sessions_paused
+from neuraldbg.capture.guest.module_tree import modules, own, own_parameters, training
+from neuraldbg.capture.guest.native import native
+from neuraldbg.capture.guest.purity import Unfit
+from neuraldbg.capture.guest.tensor_kinds import node_of
+from neuraldbg.capture.guest.weak_references import TensorRef, named
+from neuraldbg.capture.layers.layer_names import wraps
+from neuraldbg.capture.readers.reader import Reader
+from neuraldbg.capture.statistics import operation
+from neuraldbg.capture.statistics.device import placement
+from neuraldbg.capture.statistics.nested_tensors import seen
+from neuraldbg.nouns import FactKey
+from neuraldbg.raised import let_pass
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from neuraldbg.capture.loop.forward_pass import Model
+    from neuraldbg.capture.loop.moments import Backward, Call
+    from neuraldbg.capture.loop.reader_context import Scene
+
+_RECENT = 20
+_ENOUGH = 8
+_JUMP = 4.0
+"""Times the median of the newest losses that make a jump."""
+_ODD = 3
+"""Jumps of a run that are looked at."""
+_SMALL = 4096
+
+
+class FirstBad(Reader):
+    """Looks for what is born wrong."""
+
+    vigilant = frozenset({"call_begins", "backward_begins", "backward_ends"})
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.on = scene.settings.probes
+        self._pass: tuple[Model, weakref.ref[nn.Module], Any, Any] | None = None
+        self._recent: deque[float] = deque(maxlen=_RECENT)
+        self._least = 0.0
+        """No more than the smallest of their sizes."""
+        self._jumps = 0
+        self._done = False
+        self._small: dict[str, TensorRef | None] = {}
+        self._gaps = False
+        """Whether steps went by unseen: what is bad now may have been born in one of them."""
+        self._autocast: torch.dtype | None = None
+        """Number format of autocast in the newest training pass, which may be over when its loss is seen."""
+
+    def resumes(self) -> None:
+        """The newest pass is another one now."""
+        self._gaps = True
+        self._pass = None
+
+    def call_begins(self, call: Call) -> None:
+        """Remember what the newest training pass was given, without holding it."""
+        if not self.on or self._done or not call.grad or call.evaluating:
+            return
+        self._autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+        if not call.kwargs and all(type(x) is torch.Tensor for x in call.args):  # what most models are given
+            self._pass = (call.model, weakref.ref(wraps(call.module)), tuple(map(weakref.ref, call.args)), {})
+            return
+        try:
+            given = rebuilt((call.args, call.kwargs), lambda _, x: weakref.ref(x))  # type: ignore[arg-type, return-value]
+        except Unfit:
+            self._pass = None
+            return
+        except (AttributeError, TypeError) as error:  # a class of its own that wants whole tensors
+            let_pass(error, "searching for the first bad value")
+            self._pass = None
+            return
+        self._pass = (call.model, weakref.ref(wraps(call.module)), *given)
+
+    def backward_begins(self, backward: Backward) -> None:
+        """Look at the loss."""
+        root, value = backward.root, backward.value
+        if not self.on or self._done or value is None:
+            return
+        if not math.isfinite(value):
+            if self.scene.losses.scale_in_step or self.scene.optimizers.loss_scale:
+                return  # a scaler tries out its scale
+            self._done = True
+            if self._fresh():
+                self._forward(root)
+            return
+        recent = self._recent
+        # A bound is looked at first: a median is dear at every step.
+        if value > _JUMP * self._least + 1e-6 and len(recent) >= _ENOUGH and self._jumps < _ODD:
+            self._least = min(map(abs, recent))
+            if value > _JUMP * max(self._least, abs(statistics.median(recent))) + 1e-6:
+                self._jumps += 1
+                self._odd_sample()
+        self._least = min(self._least, abs(value)) if recent else abs(value)
+        recent.append(value)
+
+    def backward_ends(self, backward: Backward) -> None:
+        """Look at one small gradient of the model that was called last: a NaN in a backward spreads to its front."""
+        if not self.on or self._done or self._pass is None or not backward.accumulates:
+            return
+        model = self._pass[0]
+        if model.name not in self._small:
+            front = self._front(model)
+            self._small[model.name] = TensorRef(front) if front is not None else None
+        ref = self._small[model.name]
+        small = named(ref) if ref is not None else None
+        if small is None or _finite(small) is not False:
+            return
+        if self.scene.losses.scale_in_step or self.scene.optimizers.loss_scale:
+            return
+        self._done = True
+        if self._fresh():
+            self._replay(lambda bench: backward_birth(bench))  # noqa: PLW0108 (one form for all)
+
+    def _fresh(self) -> bool:
+        """Return True if what is bad was made in this step: after a gap the weights may have been bad before it."""
+        weights = [operation.shown(w.ref) for w in self.scene.params.by_id.values() if self._gaps]
+        return all(bool(x.detach().isfinite().all()) for x in weights if x is not None)
+
+    def _front(self, model: Model) -> Tensor | None:
+        """Return a small parameter of the layer that is called first: what goes wrong in a backward gets there."""
+        mine = {id(module) for module in modules(model.root)}
+        for path in self.scene.hooks.called:
+            module = self.scene.hooks.modules.get(path)
+            if module is None or id(module) not in mine:
+                continue
+            own_small = (p for _, p in own_parameters(module) if p.requires_grad and p.numel() <= _SMALL)
+            small = [p for p in own_small if p.is_floating_point()]
+            if small:
+                return min(small, key=Tensor.numel)
+        return None
+
+    def _forward(self, root: Tensor) -> None:
+        given = self._given()
+        rows = int(given[0].shape[0]) if given and given[0].dim() else 0
+        node = node_of(root)
+        found = bad_input(given, rows) or bad_target(node, rows)
+        inside = False
+
+        def search(bench: Bench) -> dict[str, Any] | None:
+            nonlocal inside
+            found, finite = forward_birth(bench)
+            inside = not finite
+            return found
+
+        if found is None and not self._replay(search) and not inside:
+            found = loss_birth(node, rows)
+        if found is not None:
+            self._log(found)
+
+    def _replay(self, search: Any) -> bool:
+        """Build a bench from what the program still holds, and search; returns whether something was found."""
+        if self._pass is None:
+            return False
+        model, called, args, kwargs = self._pass
+        module = called()
+        if module is None or company():
+            return False
+        try:
+            with sessions_paused(), undisturbed():
+                bench = Bench(model.name, twin(module), _held(args), _held(kwargs))
+                for mine, theirs in zip(modules(bench.module), modules(module), strict=True):
+                    own(mine)["training"] = training(theirs)
+                with torch.autocast("cpu", dtype=self._autocast or torch.bfloat16, enabled=self._autocast is not None):
+                    found: dict[str, Any] | None = search(bench)
+        except Unfit:
+            return False
+        except Exception as error:  # noqa: BLE001 (the pass cannot be made again: that is no error of ours)
+            let_pass(error, "searching for the first bad value")
+            return False
+        if found is None:
+            return False
+        prefix = f"{model.prefix}." if model.prefix and found["layer"] else ""
+        self._log({**found, "layer": prefix + found["layer"], "model": model.name})
+        return True
+
+    def _log(self, found: dict[str, Any]) -> None:
+        self.scene.log(
+            FactKey.EXPERIMENT,
+            {"id": "nonfinite_birth", "name": "nonfinite_birth", "judged": True, "step": self.scene.step, **found},
+            by="id",
+        )
+
+    def _given(self) -> list[Tensor]:
+        """Return the tensors that the newest pass was given, as far as they are still there."""
+        return [x for _, x in seen(_alive(self._pass[2:]))] if self._pass is not None else []
+
+    def _odd_sample(self) -> None:
+        """Log which sample of the newest batch stands out, if one does."""
+        if self._pass is None:
+            return
+        for name, x in seen(_alive(self._pass[2:])):
+            if not x.is_floating_point() or x.dim() < 2 or x.shape[0] < 4 or x.numel() > _SMALL * 256:
+                continue
+            size = x.detach().abs().reshape(x.shape[0], -1).amax(1)
+            top, usual = float(size.max()), float(size.median())
+            if usual > 0 and top > 3 * usual:
+                value = {"id": f"odd_sample:{self.scene.step}", "name": "odd_sample", "judged": True,
+                         "step": self.scene.step, "sample": int(size.argmax()), "leaf": name, "value": top,
+                         "usual": usual}  # fmt: skip
+                self.scene.log(FactKey.EXPERIMENT, value, by="id")
+                return
+
+    def stop(self) -> None:
+        """Let go of everything."""
+        self._pass = None
+        self._small.clear()
+
+
+def _finite(x: Tensor) -> bool | None:
+    """Return True if all of a gradient on the CPU is finite, None if there is none. It is asked at every step, mostly
+    of a few numbers.
+    """
+    found: bool | None = native.finite_gradient(x) if native is not None else None
+    if found is not None:
+        return found
+    grad = tensor_memory.readable(x.grad)
+    if grad is None or placement.lies(grad):
+        return None
+    return math.isfinite(grad.sum().item())
+
+
+def _held(value: Any) -> Any:
+    """Return copies of the tensors behind weak references. Raises Unfit where one is gone."""
+
+    def copy(ref: Any) -> Any:
+        x = ref()
+        if not tensor_memory.present(x):
+            raise Unfit("its arguments are gone")
+        return x.detach().clone()
+
+    return _mapped(value, copy)
+
+
+def _alive(value: Any) -> Any:
+    return _mapped(value, lambda ref: ref())
+
+
+def _mapped(value: Any, put: Any) -> Any:
+    kind = type(value)
+    if kind is weakref.ref:
+        return put(value)
+    if kind is dict:
+        return {key: _mapped(item, put) for key, item in value.items()}
+    if kind is list:
+        return [_mapped(item, put) for item in value]
+    if issubclass(kind, tuple):
+        return tuple.__new__(kind, [_mapped(item, put) for item in tuple.__iter__(value)])
+    return value
+
+
+READER = FirstBad

@@ -1,0 +1,1 @@
+"""Readers of how optimisation goes: gradients that agree, second moments that keep up."""

@@ -1,0 +1,217 @@
+"""Whether gradients of different steps agree, and whether updates go downhill.
+
+Of four weights a fixed sample of elements is read. Every fourth step (later every sixteenth) gives the cosine between
+the update and the negative gradient (a heavy momentum carries weights uphill for whole stretches of steps) and that
+between this gradient and the one before it. Over windows of such steps the part that all gradients share is told from
+that in which they differ.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuraldbg.capture.parameters.weight_samples import STREAMS, chosen, cosine, joined
+from neuraldbg.capture.readers.reader import Reader
+from neuraldbg.capture.statistics import operation
+from neuraldbg.capture.statistics.device import placement
+from neuraldbg.nouns import FactKey
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from torch import Tensor
+    from torch.optim import Optimizer
+
+    from neuraldbg.capture.loop.optimizer_stream import Stream
+    from neuraldbg.capture.loop.reader_context import Scene
+    from neuraldbg.capture.statistics.watched_parameter import Watched
+
+    Vector = npt.NDArray[np.float32]
+
+EVERY = 4
+"""Steps between two readings at first."""
+LATE = 16
+"""The same once ``SETTLED`` steps are over: a reading costs some 100 us, a step should be charged 10 at most."""
+SETTLED = 128
+WINDOW = 32
+"""Readings of one window."""
+SPAN = WINDOW * LATE
+"""Steps of one window at most: gradients that lie farther apart share less, and are no noise for that."""
+KEPT = 16
+"""Windows that are remembered."""
+
+
+class Window:
+    """Gradients of several steps: their sum, and the sum of their squared norms."""
+
+    def __init__(self, step: int, size: int) -> None:
+        self.first = self.last = step
+        self.count = 0
+        self.total = np.zeros(size)
+        self.squares = 0.0
+
+    def add(self, step: int, gradient: Vector) -> None:
+        """Add one."""
+        self.last = step
+        self.count += 1
+        self.total += gradient
+        self.squares += float(np.dot(gradient, gradient))
+
+    def summary(self) -> dict[str, Any] | None:
+        """Return the window for the fact; None if it tells nothing.
+
+        With n gradients g, |sum g|^2 - sum |g|^2 is the sum over all pairs of their products: n (n - 1) times the
+        squared norm of what they share, without bias. For pure noise its standard deviation is at most that of one
+        direction: sqrt(2 / (n (n - 1))).
+        """
+        n = self.count
+        if n < WINDOW // 4 or not self.squares > 0:
+            return None
+        shared = (float(np.dot(self.total, self.total)) - self.squares) / (n * (n - 1))
+        error = math.sqrt(2 / (n * (n - 1)))
+        signal = shared / (self.squares / n)
+        return {
+            "first": self.first,
+            "last": self.last,
+            "count": n,
+            "signal": round(signal, 5),
+            "error": round(error, 5),
+        }
+
+
+class Course:
+    """What is known of one optimizer's gradients."""
+
+    def __init__(self) -> None:
+        self.members: list[Watched] = []
+        self.gradient: tuple[int, Vector] | None = None
+        """(step, sample) of the last gradient read."""
+        self.before: Vector | None = None
+        self.window: Window | None = None
+        self.done: list[dict[str, Any]] = []
+        self.since: int | None = None
+        """Steps since the last gap; None if no step ever went by unseen."""
+        self.follows = True
+        """Whether the step before this one was seen."""
+
+
+class GradientCourse(Reader):
+    """Reads samples of gradients and updates."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.courses: dict[int, Course] = {}
+
+    def resumes(self) -> None:
+        """Forget what was read before the gap: it belongs to no neighbouring step."""
+        for course in self.courses.values():
+            course.gradient = course.before = None
+            course.since, course.follows = 0, False
+
+    def step_begins(self, stream: Stream, opt: Optimizer) -> None:
+        """Read the gradient, and at every fourth step the weights as they stand.
+
+        Where steps go by unseen, few lie together: then the first two after each gap are read.
+        """
+        course = self.courses.get(stream.index)
+        if course is not None and course.since is not None:
+            turn, course.since = course.since, course.since + 1
+            first, second = turn == 0, turn == 1
+        else:
+            every = EVERY if stream.steps < SETTLED else LATE
+            phase = stream.steps % every
+            first, second = phase == every - 1, phase == 0
+        if not (first or second):
+            return
+        course = course or self.courses.setdefault(stream.index, Course())
+        for other in list(self.courses.values())[:-STREAMS]:
+            if other is not course:  # of optimizers that are long gone no weight is held
+                other.members = []
+        if not course.members or self.scene.reading:
+            course.members = chosen(self.scene.params, opt)
+        members = course.members
+        if any(w.ref.grad is None for w in members):
+            members = course.members = [w for w in members if w.ref.grad is not None]
+        if not members or not (self.scene.reading or not placement.lies(members[0].ref)):  # to read is to wait
+            course.gradient = course.before = None
+            return
+        held = _held(members)
+        if held is None:
+            course.gradient = course.before = None
+            return
+        weights, gradients = held
+        new = joined(gradients, weights)
+        if second:
+            self._compare(course, stream.steps, new)
+            course.before = joined(weights, gradients)
+        course.gradient = (stream.steps, new)
+
+    @np.errstate(all="ignore")
+    def _compare(self, course: Course, step: int, new: Vector) -> None:
+        old = course.gradient
+        if old is not None and old[0] == step - 1 and len(old[1]) == len(new):
+            self._note("gradient_turn", cosine(new, old[1]))
+        if not np.isfinite(new).all():
+            return
+        if course.window is None or len(course.window.total) != len(new):
+            course.window = Window(self.scene.step, len(new))
+        elif course.since is not None and self.scene.step - course.window.first > SPAN:
+            self._finish(course)
+            course.window = Window(self.scene.step, len(new))
+        course.window.add(self.scene.step, new)
+        if course.window.count == WINDOW:
+            self._finish(course)
+
+    def _finish(self, course: Course) -> None:
+        found = course.window.summary() if course.window is not None else None
+        course.window = None
+        if found is not None:
+            course.done.append(found)
+            if len(course.done) > KEPT:  # thin the middle: how it began and how it ends tell most
+                course.done.pop(KEPT // 2)
+
+    def step_ends(self, stream: Stream, opt: Optimizer) -> None:
+        """Compare what the step did with what the gradient asked for, and note what else moved weights before it."""
+        course = self.courses.get(stream.index)
+        if self.scene.params.outside > 0 and (course is None or course.follows):
+            self.scene.scalars["outside"] = self.scene.params.outside
+        if course is not None:
+            course.follows = True
+        if course is None or course.before is None or course.gradient is None:
+            return
+        before, course.before = course.before, None
+        held = _held(course.members)
+        if held is None:
+            return
+        after = joined(*held)
+        if len(after) == len(before):
+            with np.errstate(all="ignore"):
+                self._note("descent", cosine(before - after, course.gradient[1]))
+
+    def _note(self, name: str, value: float) -> None:
+        if math.isfinite(value):
+            self.scene.scalars[name] = value
+
+    def summarise(self) -> None:
+        """Log the windows, with the one that is still open."""
+        for stream, course in self.courses.items():
+            open_one = course.window.summary() if course.window is not None else None
+            windows = [*course.done, *([open_one] if open_one else [])]
+            if windows:
+                self.scene.log(FactKey.GRADIENT_COURSE, {"stream": stream, "windows": windows}, "stream")
+
+    def stop(self) -> None:
+        """Let go of the parameters."""
+        self.courses.clear()
+
+
+def _held(members: list[Watched]) -> tuple[list[Tensor], list[Tensor]] | None:
+    """Return weights and gradients of some parameters; None where the memory of one was given back meanwhile."""
+    pairs = [(operation.shown(w.ref), operation.shown(w.ref.grad)) for w in members]
+    found = [(weight.detach(), grad.detach()) for weight, grad in pairs if weight is not None and grad is not None]
+    return ([one for one, _ in found], [other for _, other in found]) if len(found) == len(pairs) else None
+
+
+READER = GradientCourse

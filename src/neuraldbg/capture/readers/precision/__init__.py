@@ -1,0 +1,1 @@
+"""Readers of reduced precision: gradient scalers."""

@@ -1,0 +1,1 @@
+"""From a tensor to a row of numbers, on the CPU and on a device."""

@@ -1,0 +1,70 @@
+"""Which elements of a tensor a launch reads, as numbers that a kernel can follow. A size and a cap in, ``Blocks`` out.
+
+The places are those of ``op.sample``: a tensor of at most ``cap`` elements whole, of a larger one evenly spaced
+contiguous blocks. Dense memory is read in the order in which it lies there, whatever the order of its axes.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from neuraldbg.capture.statistics import operation
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LANES = operation.BLOCK
+"""Neighbouring elements that are read together: one block of a sample. A power of two, as Triton wants it."""
+
+
+class Blocks(NamedTuple):
+    """Element ``c`` of block ``v`` lies at ``v * step + c``; a tensor that is read whole is blocks without gaps."""
+
+    taken: int
+    """Elements that are read."""
+    size: int
+    """Elements of one block, at most LANES."""
+    step: int
+    """Elements from the beginning of a block to that of the next."""
+    end: int
+    """Elements of the memory: the last block may reach beyond."""
+    total: int
+    """Blocks."""
+
+
+@lru_cache(maxsize=4096)
+def blocks(numel: int, cap: int) -> Blocks:
+    """Return the places that are read of ``numel`` > 0 elements; ``cap`` <= 0 for all of them."""
+    if cap <= 0 or numel <= cap:
+        return Blocks(numel, LANES, LANES, numel, -(-numel // LANES))
+    number, size = max(cap // operation.BLOCK, 1), min(operation.BLOCK, cap)
+    return Blocks(number * size, size, (numel - size) // max(number - 1, 1), numel, number)
+
+
+def dense(x: Tensor) -> bool:
+    """Return True if the elements of ``x`` fill one stretch of memory, each once, in any order of the axes."""
+    if x.is_contiguous():
+        return not x.is_neg()
+    expected = 1
+    for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return not x.is_neg()
+
+
+def in_order(x: Tensor) -> Tensor:
+    """Return dense memory as it lies, 1-D, where its axes are permuted; any other tensor as it is."""
+    return x if x.is_contiguous() or not dense(x) else x.as_strided((x.numel(),), (1,))
+
+
+def sample(x: Tensor, cap: int) -> Tensor:
+    """Return what is read of a tensor, 1-D, as torch's operations take it; ``cap`` <= 0 for all of it."""
+    return operation.sample(in_order(x), cap if cap > 0 else x.numel())
+
+
+def readable(x: Tensor, cap: int) -> Tensor:
+    """Return ``x`` if it is dense, else a small dense tensor that holds what ``op.sample`` takes of it."""
+    return x if dense(x) else sample(x, cap).resolve_neg().contiguous()

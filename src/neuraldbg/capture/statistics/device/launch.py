@@ -1,0 +1,103 @@
+"""Many tensors read by one launch: their descriptions on the device, made once, and their addresses, sent when new.
+
+Rows, sizes and caps in; launches of ``device_kernel.many`` out. What is sent goes through pinned memory that torch's
+allocator keeps for as long as the copy may take, so nothing waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+
+from neuraldbg.capture.statistics.device import block_layout, triton_kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+    from torch import Tensor
+
+
+class Member(NamedTuple):
+    """One tensor, as far as its description does not change from step to step."""
+
+    dtype: torch.dtype
+    numel: int
+    cap: int
+    row: int
+    update: int
+    """The row for what a step changed; the same as ``row`` where nothing is kept."""
+
+
+class _Group:
+    """The members of one dtype."""
+
+    def __init__(self, table: Tensor, dtype: torch.dtype, members: Sequence[Member], *, keep: bool) -> None:
+        self._table, self._dtype = table, dtype
+        plans: list[tuple[int, ...]] = []
+        work: list[npt.NDArray[np.int32]] = []
+        kept = 0
+        for number, member in enumerate(members):
+            places = block_layout.blocks(member.numel, member.cap)
+            plans.append(triton_kernels.plan_row(member.numel, places, (member.row, member.update), kept))
+            firsts = np.array(triton_kernels.spans(places), np.int32)
+            work.append(np.stack([np.full_like(firsts, number), firsts], axis=1))
+            kept += places.total * block_layout.LANES
+        device = table.device
+        self._plans = sent(torch.tensor(plans, dtype=torch.int64, device="cpu"), device)
+        self._work = sent(torch.from_numpy(np.concatenate(work)), device)
+        self._addresses = torch.zeros(len(members), dtype=torch.int64, device=device)
+        self._known: list[int] = [0] * len(members)
+        wide = torch.float64 if dtype is torch.float64 else torch.float32
+        self._kept = torch.empty(kept if keep else 0, dtype=wide, device=device)
+
+    def point(self, addresses: list[int]) -> None:
+        """Tell the kernel where the tensors lie, if they lie elsewhere than before."""
+        if addresses != self._known:
+            self._addresses.copy_(
+                pinned(torch.tensor(addresses, dtype=torch.int64, device="cpu"), self._table.device), non_blocking=True
+            )
+            self._known = addresses
+
+    def launch(self, mode: int, moved: int) -> None:
+        triton_kernels.many(self._table, self._addresses, self._plans, self._work, self._kept, self._dtype, mode, moved)
+
+    def clear(self, mode: int) -> None:
+        triton_kernels.clear(self._table, self._addresses, self._plans, mode)
+
+
+class Batch:
+    """Tensors that are read together, step after step."""
+
+    def __init__(self, table: Tensor, members: Sequence[Member], *, keep: bool) -> None:
+        by_dtype: dict[torch.dtype, list[int]] = {}
+        for place, member in enumerate(members):
+            by_dtype.setdefault(member.dtype, []).append(place)
+        self._groups = [
+            (places, _Group(table, dtype, [members[place] for place in places], keep=keep))
+            for dtype, places in by_dtype.items()
+        ]
+        self._read_in = dict.fromkeys((triton_kernels.OBSERVE, triton_kernels.KEEP, triton_kernels.SUBTRACT), -1)
+
+    def launch(self, tensors: Sequence[Tensor | None], mode: int, turn: int, moved: int = 0) -> None:
+        """Read the tensors, one launch for each dtype; a second reading in one turn replaces the first. Of samples the
+        blocks are read that lie ``moved`` blocks further on.
+        """
+        again, self._read_in[mode] = self._read_in[mode] == turn, turn
+        for places, group in self._groups:
+            group.point([x.data_ptr() if x is not None else 0 for x in (tensors[p] for p in places)])
+            if again:
+                group.clear(mode)
+            group.launch(mode, moved)
+
+
+def pinned(x: Tensor, device: torch.device) -> Tensor:
+    """Return a tensor of the CPU in memory from which a copy to the device need not be waited for."""
+    return x.pin_memory() if device.type == "cuda" else x
+
+
+def sent(x: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor to a device without waiting."""
+    return pinned(x, device).to(device, non_blocking=True)

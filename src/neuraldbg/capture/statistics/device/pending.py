@@ -1,0 +1,74 @@
+"""What of a step that is over a device still holds: rows, units and single numbers, in one copy a device.
+
+Tensors in; when the copies have arrived, usually while the next step runs, the numbers in their places. Nothing waits,
+except where somebody wants to know now.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from neuraldbg.capture.statistics.device.async_copy import Sent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch import Tensor
+
+    from neuraldbg.capture.statistics.raw_rows import Raw
+
+
+class Awaited(NamedTuple):
+    """Tensors whose values a step needs, and what to do with them."""
+
+    tensors: tuple[Tensor, ...]
+    land: Callable[[list[Any], Raw | None], dict[str, float]]
+    """Given the values as arrays and the step's rows (None of a light step), puts them in their places and returns
+    scalars."""
+
+
+class Late:
+    """What a step awaits. The tensors are copied when this is made, and may change afterwards."""
+
+    def __init__(self, awaited: Sequence[Awaited]) -> None:
+        by_device: dict[torch.device, list[tuple[int, int, Tensor]]] = {}
+        for i, each in enumerate(awaited):
+            for j, x in enumerate(each.tensors):
+                by_device.setdefault(x.device, []).append((i, j, x))
+        self._lands = [(each.land, len(each.tensors)) for each in awaited]
+        self._sent = [([(i, j) for i, j, _ in parts], Sent([x for _, _, x in parts])) for parts in by_device.values()]
+        self._found: dict[str, float] | None = None
+
+    def ready(self) -> bool:
+        """Return True if all has arrived."""
+        return self._found is not None or all(sent.arrived() for _, sent in self._sent)
+
+    def land(self, taken: Raw | None) -> dict[str, float]:
+        """Put all in its place, in the order in which it was awaited, and return the scalars; waits for what has not
+        arrived. A second call returns the same.
+        """
+        if self._found is None:
+            values: list[list[Any]] = [[None] * count for _, count in self._lands]
+            for places, sent in self._sent:
+                for (i, j), value in zip(places, sent.read(), strict=True):
+                    values[i][j] = value
+            found: dict[str, float] = {}
+            for (land, _), given in zip(self._lands, values, strict=True):
+                found.update(land(given, taken))
+            self._found, self._lands, self._sent = found, [], []
+        return self._found
+
+
+def sent(awaited: Sequence[Awaited]) -> Late | None:
+    """Send what is awaited on its way; None if nothing is, or where a CUDA graph is captured: its hooks run once and
+    read nothing that is there yet.
+    """
+    if not awaited or any(_capturing(x) for each in awaited for x in each.tensors[:1]):
+        return None
+    return Late(awaited)
+
+
+def _capturing(x: Tensor) -> bool:
+    return x.is_cuda and torch.cuda.is_current_stream_capturing()

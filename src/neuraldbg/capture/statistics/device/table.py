@@ -1,0 +1,206 @@
+"""The statistics table of one device. Tensors of that device in, rows of raw accumulators out.
+
+On CUDA and ROCm a tensor costs one launch of a Triton kernel, and a step one asynchronous copy; nothing waits. Where
+Triton is not there or does not work, torch's own operations give the same rows with about thirty launches a tensor.
+``backend`` says which of the two it is, ``why_torch`` the reason.
+
+Tensors must be ``op.observable`` and detached, and the launches of a step must come before its rows are sent
+(``pending.py``) on the stream that is then current, or on one that this waits for: so it is at an optimizer's step.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+import torch
+
+from neuraldbg.capture.statistics import operation
+from neuraldbg.capture.statistics.device import block_layout
+from neuraldbg.raised import let_pass
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from neuraldbg.capture.statistics.device.launch import Batch
+
+Backend = Literal["triton", "torch"]
+_captured: dict[int, Tensor] = {}
+"""Tables by address that some CUDA graph writes to. They are never freed: nobody tells us when the last replay was, and
+the memory would be somebody else's by then.
+"""
+
+
+def backend(device: torch.device) -> Backend:
+    """Return what reads tensors of a device. The first call tries the kernel there, which waits for it."""
+    return "torch" if why_torch(device) else "triton"
+
+
+def why_torch(device: torch.device) -> str:
+    """Return why Triton does not read tensors of a device, for ``neuraldbg doctor``; empty if it does."""
+    if device.type != "cuda":
+        return f"Triton's kernels run on CUDA and ROCm, not on {device.type}"
+    if device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())
+    return _tried(device)
+
+
+@lru_cache(maxsize=64)
+def _tried(device: torch.device) -> str:
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed: pip install triton"
+    if os.environ.get("TRITON_INTERPRET", "0") == "1":
+        return "TRITON_INTERPRET=1 is set: Triton would compute on the CPU"
+    try:
+        return _compared(device)
+    except Exception as error:  # noqa: BLE001 (no compiler, an old GPU, another version: torch does it then)
+        let_pass(error)
+        return f"Triton does not work here: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+def _compared(device: torch.device) -> str:
+    """Read one tensor in both ways; empty if the results agree."""
+    x = torch.linspace(-2, 3, 300, device=device, dtype=torch.float32)
+    by_triton, by_torch = blank(1, device), blank(1, device)
+    _launch(x, by_triton, 0, 0, 0.0, 0.0)
+    operation.observe_device(x, by_torch, 0, x.numel())
+    same = torch.allclose(by_triton.cpu(), by_torch.cpu(), rtol=1e-9, atol=1e-9)
+    return "" if same else "Triton's kernel gives other results than torch here"
+
+
+def _launch(x: Tensor, table: Tensor, row: int, cap: int, bound: float, centre: float) -> None:
+    from neuraldbg.capture.statistics.device import triton_kernels  # noqa: PLC0415 (imports Triton)
+
+    numel, sample = x.numel(), block_layout.readable(x, cap)
+    places = block_layout.blocks(numel if sample is x else sample.numel(), cap if sample is x else 0)
+    triton_kernels.one(sample, numel, places, table, row, bound, centre)
+
+
+def blank(rows: int, device: torch.device) -> Tensor:
+    """Return an empty table, shape (rows, op.WIDTH): float64, or float32 where the device has nothing wider."""
+    table = torch.zeros(
+        (rows, operation.WIDTH), dtype=torch.float32 if device.type == "mps" else torch.float64, device=device
+    )
+    table[:, operation.MIN].fill_(float("inf"))
+    table[:, operation.MAX].fill_(-float("inf"))
+    return table
+
+
+class Kept:
+    """What a reading of many tensors has kept of them, for ``DeviceTable.difference_many``."""
+
+    def __init__(
+        self,
+        tensors: Sequence[Tensor | None],
+        caps: Sequence[int],
+        updates: Sequence[int],
+        by: Batch | Sequence[Tensor | None],
+    ) -> None:
+        self.caps, self.updates = caps, updates
+        self.by = by
+        """The batch whose arena holds it, or the samples themselves."""
+        self._layouts = [layout(x) for x in tensors]
+
+    def still(self, tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """Return tensors, None in place of those that are not laid out as they were: other places would be read."""
+        return [x if layout(x) == was else None for x, was in zip(tensors, self._layouts, strict=True)]
+
+
+class DeviceTable:
+    """Accumulates rows on one device. ``table`` keeps its address: compiled code and CUDA graphs may write to it."""
+
+    def __init__(self, device: torch.device | str, rows: int, kind: Backend | None = None) -> None:
+        self.device = torch.device(device)
+        self.kind: Backend = kind if kind is not None else backend(self.device)
+        """What reads tensors here."""
+        self.table = blank(rows, self.device)
+        """Shape (rows, op.WIDTH)."""
+        self._blank = blank(rows, self.device)
+        self.turn = 0
+        """Grows when the rows are cleared: what is read again meanwhile replaces what was read."""
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def observe(self, x: Tensor, row: int, cap: int, bound: float = 0.0, centre: float = 0.0) -> None:
+        """Add the statistics of a tensor to a row: of evenly spaced blocks if it has more than ``cap`` > 0 elements.
+
+        ``bound`` > 0 counts elements farther than that from ``centre`` as saturated.
+        """
+        if x.numel() == 0:
+            return
+        if capturing(self.device):
+            _captured[self.table.data_ptr()] = self.table
+        if self.kind == "triton":
+            _launch(x, self.table, row, cap, bound, centre)
+        else:
+            _by_torch(x, self.table, row, cap, bound, centre)
+
+    def difference_many(self, tensors: Sequence[Tensor | None], kept: Kept) -> None:
+        """Set the rows ``updates`` from what tensors are now less what was kept of them.
+
+        Narrow dtypes are subtracted in float32. None, and what is not laid out as it was, is passed over.
+        """
+        tensors = kept.still(tensors)
+        if isinstance(kept.by, Sequence):
+            news = [
+                None if x is None or old is None else block_layout.sample(x, cap).to(old.dtype).sub(old)
+                for x, old, cap in zip(tensors, kept.by, kept.caps, strict=True)
+            ]
+            self.set_each(news, kept.updates, [0] * len(news), totals=[0 if x is None else x.numel() for x in tensors])
+            return
+        from neuraldbg.capture.statistics.device import triton_kernels  # noqa: PLC0415 (imports Triton)
+
+        kept.by.launch(tensors, triton_kernels.SUBTRACT, self.turn)
+
+    def set_each(
+        self,
+        tensors: Sequence[Tensor | None],
+        rows: Sequence[int],
+        caps: Sequence[int],
+        *,
+        keep: bool = False,
+        totals: Sequence[int] = (),
+    ) -> list[Tensor | None]:
+        """Set rows one by one. Returns the samples that were read, if they are to be kept."""
+        kept: list[Tensor | None] = []
+        for number, (x, row, cap) in enumerate(zip(tensors, rows, caps, strict=True)):
+            if x is None or x.numel() == 0:
+                kept.append(None)
+                continue
+            self.table[row].copy_(self._blank[row])
+            self.observe(x, row, cap)
+            if totals:
+                self.table[row, operation.TOTAL] += totals[number] - x.numel()
+            wide = torch.float64 if x.dtype is torch.float64 else torch.float32
+            kept.append(block_layout.sample(x, cap).to(wide, copy=True) if keep else None)
+        return kept
+
+    # -- handing over -------------------------------------------------------------------------------------------
+
+    def reset(self, rows: Sequence[int]) -> None:
+        """Forget what some rows have accumulated."""
+        for row in rows:
+            self.table[row].copy_(self._blank[row])
+
+    def clear(self, rows: int) -> None:
+        """Clear the first rows."""
+        self.table[:rows].copy_(self._blank[:rows])
+        self.turn += 1
+
+
+def layout(x: Tensor | None) -> tuple[torch.dtype, torch.Size, tuple[int, ...]] | None:
+    """Return how a tensor lies in memory."""
+    return None if x is None else (x.dtype, x.shape, x.stride())
+
+
+def _by_torch(x: Tensor, table: Tensor, row: int, cap: int, bound: float, centre: float) -> None:
+    operation.observe_device(block_layout.in_order(x), table, row, cap if cap > 0 else x.numel(), bound, centre)
+
+
+def capturing(device: torch.device) -> bool:
+    """Return True if a CUDA graph is captured there."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()

@@ -1,0 +1,215 @@
+"""The one statistics operation: a tensor in, one row of a table grows.
+
+Eager hooks call ``observe_cpu`` or ``observe_device`` directly; the operators of compiled graphs stand in
+``compiled/operators.py``. A row accumulates over the calls of one step, so micro-batches and repeated calls need no
+bookkeeping.
+
+The raw columns, float64: total, count, nonfinite, sum, sum of squares, min, max, zeros, saturated, and the elements
+that half precision would round to zero (under) or to infinity (over).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neuraldbg.capture.guest import tensor_memory
+from neuraldbg.capture.guest.native import CODES, dense, native
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+TOTAL, COUNT, NONFINITE, SUM, SQUARES, MIN, MAX, ZEROS, SATURATED, UNDER, OVER = range(11)
+WIDTH = 11
+SUMMED = (TOTAL, COUNT, NONFINITE, SUM, SQUARES, ZEROS, SATURATED, UNDER, OVER)
+"""Columns that are added where two rows are put together."""
+BLOCK = 128
+"""Elements of one contiguous block: eight cache lines, so that a sample of a few thousand spreads over the tensor."""
+
+HALF_UNDER, HALF_OVER = 2.0**-25, 65520.0
+"""IEEE 754 binary16, rounding to nearest even: magnitudes up to 2**-25 become zero, from 65,520 on they are infinite.
+"""
+
+
+ROW = WIDTH * 8
+"""Bytes of a row."""
+BLANK = np.zeros(WIDTH)
+"""A row before anything was read into it."""
+BLANK[MIN], BLANK[MAX] = np.inf, -np.inf
+
+
+class Rows(NamedTuple):
+    """A table on the CPU: as numpy sees it, and where the kernel finds it."""
+
+    values: npt.NDArray[np.float64]
+    """Shape (rows, WIDTH)."""
+    address: int
+
+
+def rows_of(table: Tensor) -> Rows:
+    """Return how a CPU table of shape (rows, WIDTH) is written to."""
+    return Rows(table.numpy(), table.data_ptr())
+
+
+def squares(raw: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """Return the sum of squares over the tensors of some rows, shape (rows, WIDTH), estimated where samples were read,
+    and how many of the elements read are not finite.
+    """
+    read = raw[raw[:, COUNT] > 0]
+    return float((read[:, SQUARES] / read[:, COUNT] * read[:, TOTAL]).sum()), float(read[:, NONFINITE].sum())
+
+
+def sample(x: Tensor, cap: int) -> Tensor:
+    """Return a 1-D tensor of at most about ``cap`` elements of ``x``, in evenly spaced contiguous blocks.
+
+    A small tensor comes back whole. Deterministic, draws no random numbers, and never copies more than it returns.
+    """
+    numel = x.numel()
+    if numel <= cap:
+        return x.reshape(-1)
+    if not x.is_contiguous() and dense(x):  # another memory format: blocks of what lies together
+        x = x.as_strided((numel,), (1,), x.storage_offset())
+    if not x.is_contiguous():
+        # Rows of the first dimension stay blocks whatever the memory format; a sliced row is copied, not the tensor.
+        while x.dim() > 1 and x.shape[0] == 1:
+            x = x[0]
+        x = x[:: -(-numel // cap)] if x.shape[0] * cap >= numel else x[:1]
+        return sample(x.contiguous(), cap) if x.numel() <= 4 * cap else sample(x[0], cap)
+    blocks = max(cap // BLOCK, 1)
+    size = min(BLOCK, cap)
+    step = (numel - size) // max(blocks - 1, 1)
+    return x.as_strided((blocks, size), (step, 1), x.storage_offset()).reshape(-1)
+
+
+def spaced(x: Tensor, step: int, count: int) -> Tensor:
+    """Return every ``step``-th element in order, ``count`` at most, 1-D. Copies no more than it returns, whatever the
+    strides: an expanded tensor may have more elements than the memory of the machine.
+    """
+    if x.is_contiguous():
+        return x.reshape(-1)[::step][:count]
+    places = torch.arange(0, min(x.numel(), step * count), step, device=x.device)
+    return x[torch.unravel_index(places, x.shape)]
+
+
+_READABLE = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
+
+
+def observable(x: Any) -> TypeGuard[Tensor]:
+    """Return True if the statistics of ``x`` can be read: a strided, real, non-empty tensor of torch's own class, whose
+    memory is there.
+    """
+    return tensor_memory.present(x) and x.dtype in _READABLE and x.numel() > 0
+
+
+def shown(x: object) -> Tensor | None:
+    """Return the tensor whose statistics can be read for ``x``: itself, what this rank or a jagged one holds of it, or
+    a view of a subclass; None where there is none.
+    """
+    held = tensor_memory.readable(x)
+    if held is None:
+        held = tensor_memory.jagged(x)
+    return held if held is not None and held.dtype in _READABLE and held.numel() else None
+
+
+def hidden(x: Tensor) -> bool:
+    """Return True if ``x`` has numbers that are not ``shown``: no tensor without elements."""
+    held = tensor_memory.readable(x)
+    if held is None:
+        held = tensor_memory.jagged(x)
+    return held is None or (held.dtype not in _READABLE and held.numel() > 0)
+
+
+transforming = torch._C._are_functorch_transforms_active  # noqa: SLF001 (no public name)
+"""Whether we are inside a function transform, where even plain operations are not what they seem. Reads a flag of the
+thread. Who asks for the level of transforms instead makes the thread's list of them, and autograd copies that list for
+each node of each backward pass, as long as the program runs."""
+
+
+def observe_cpu(x: Tensor, rows: Rows, row: int, cap: int, bound: float = 0.0, centre: float = 0.0) -> None:
+    """Add the statistics of a CPU tensor to a row of a table.
+
+    Of a tensor with more than ``cap`` > 0 elements a sample is read. ``bound`` > 0 counts elements farther than that
+    from ``centre`` as saturated.
+    """
+    if native is None:
+        _observe(x, rows.values[row], cap, bound, centre)
+        return
+    numel = x.numel()
+    address = rows.address + row * ROW
+    if dense(x):
+        native.observe(x.data_ptr(), CODES[x.dtype], numel, cap, address, bound, centre)
+        return
+    flat = sample(x, cap or numel).resolve_neg().contiguous()
+    native.observe(flat.data_ptr(), CODES[x.dtype], flat.numel(), 0, address, bound, centre)
+    rows.values[row, TOTAL] += numel - flat.numel()
+
+
+def _observe(x: Tensor, row: npt.NDArray[np.float64], cap: int, bound: float, centre: float) -> None:
+    """Do the same with torch's and numpy's operators."""
+    flat = sample(in_memory_order(x), cap or x.numel())
+    if flat.dtype not in (torch.float32, torch.float64):
+        flat = flat.float()
+    flat = flat.resolve_neg()
+    if bound:
+        row[SATURATED] += int(torch.count_nonzero((flat - centre).abs() > bound))
+    wide = numbers(flat.double())
+    size = np.abs(wide)
+    finite = np.isfinite(wide)
+    row[TOTAL] += x.numel()
+    row[COUNT] += wide.size
+    row[ZEROS] += np.count_nonzero(wide == 0)
+    row[UNDER] += np.count_nonzero((size <= HALF_UNDER) & (wide != 0))
+    row[OVER] += np.count_nonzero((size >= HALF_OVER) & finite)
+    if not finite.all():
+        row[NONFINITE] += np.count_nonzero(~finite)
+        wide = wide[finite]
+    if wide.size:
+        row[SUM] += np.add.reduce(wide)
+        row[SQUARES] += np.dot(wide, wide)
+        row[MIN] = min(row[MIN], np.minimum.reduce(wide))
+        row[MAX] = max(row[MAX], np.maximum.reduce(wide))
+
+
+def numbers(x: Tensor) -> npt.NDArray[Any]:
+    """Return a copy of a tensor as a numpy array. Never ``numpy()`` on memory of the program: torch then forbids for
+    ever to resize that storage, and a program that offloads its weights ends with an error.
+    """
+    return x.detach().clone().resolve_neg().numpy()
+
+
+def in_memory_order(x: Tensor) -> Tensor:
+    """Return a dense tensor as it lies in memory, 1-D, so that a sample of it is the same whoever takes it."""
+    return x.as_strided((x.numel(),), (1,), x.storage_offset()) if dense(x) else x
+
+
+def observe_device(x: Tensor, table: Tensor, row: int, cap: int, bound: float = 0.0, centre: float = 0.0) -> None:
+    """Add the statistics of a tensor on any device to ``table[row]`` on the same device, without a synchronisation."""
+    flat = sample(x, cap)
+    wide = flat.double() if flat.device.type != "mps" else flat.float()
+    finite = wide.isfinite()
+    safe = torch.where(finite, wide, 0)
+    inf = float("inf")
+    far = ((wide - centre).abs() > bound).sum() if bound else finite.new_zeros((), dtype=torch.int64)
+    new = torch.stack(
+        [
+            wide.new_full((), float(x.numel())),  # a fill: a number sent over would be waited for
+            wide.new_full((), float(flat.numel())),
+            (~finite).sum().to(wide.dtype),
+            safe.sum(),
+            (safe * safe).sum(),
+            torch.where(finite, wide, inf).min(),
+            torch.where(finite, wide, -inf).max(),
+            (wide == 0).sum().to(wide.dtype),
+            far.to(wide.dtype),
+            ((wide != 0) & (wide.abs() <= HALF_UNDER)).sum().to(wide.dtype),
+            (finite & (wide.abs() >= HALF_OVER)).sum().to(wide.dtype),
+        ]
+    ).to(table.dtype)
+    old = table[row]
+    summed = old + new
+    summed[MIN] = torch.minimum(old[MIN], new[MIN])
+    summed[MAX] = torch.maximum(old[MAX], new[MAX])
+    table[row] = summed

@@ -1,0 +1,279 @@
+"""Rows of numbers, allocated once: raw accumulators in, one ``STATS`` table a step out.
+
+The raw buffer keeps its address for the whole session, so that a compiled graph can write into it. Tensors on another
+device write into a table of their own there, which the end of a step sends on its way with one copy and does not wait
+for: ``Table.send``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from neuraldbg.capture.guest.tensor_memory import Unread
+from neuraldbg.capture.statistics import operation
+from neuraldbg.capture.statistics.device import placement
+from neuraldbg.capture.statistics.device.pending import Awaited, Late, sent
+from neuraldbg.capture.statistics.device.table import DeviceTable
+from neuraldbg.capture.statistics.histograms import Binning
+from neuraldbg.capture.statistics.raw_rows import Raw
+from neuraldbg.capture.statistics.unit_activity import Units
+from neuraldbg.nouns import STATS, Site, column
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+    from torch import Tensor
+
+
+_COPIED = [
+    (operation.TOTAL, column("total")),
+    (operation.COUNT, column("count")),
+    (operation.NONFINITE, column("nonfinite")),
+    (operation.ZEROS, column("zeros")),
+    (operation.SATURATED, column("saturated")),
+    (operation.UNDER, column("under")),
+    (operation.OVER, column("over")),
+]
+"""Accumulators that are statistics as they are."""
+_MEAN, _STD, _RMS, _MIN, _MAX = map(column, ("mean", "std", "rms", "min", "max"))
+
+
+class Table:
+    """Accumulates statistics by site over one step."""
+
+    def __init__(self, rows: int, cap: int, window: int) -> None:
+        self.cap = cap
+        self.sites: list[Site] = []
+        self._rows_of: dict[tuple[str, str, int, str], int] = {}
+        self.full = False
+        """Whether a site was refused because all rows are taken."""
+        self.version = 0
+        """Grows when something is learnt of the sites."""
+        self.strangers: dict[int, Any] = {}
+        """Threads whose training is not followed, by number: what they run is not read."""
+        self.grows: Callable[[], None] = lambda: None
+        """Called before there is a new site."""
+        self._limit = rows
+        self.raw = torch.zeros((rows, operation.WIDTH), dtype=torch.float64, device="cpu")
+        """Shape (rows, op.WIDTH), float64, on the CPU."""
+        self.resting = False
+        """Whether compiled graphs of other devices are to leave it alone."""
+        self.rows = operation.rows_of(self.raw)
+        self._numpy = self.rows.values
+        self._elsewhere: dict[torch.device, DeviceTable] = {}
+        self._wanted: set[torch.device] = set()
+        """Devices of compiled graphs that have no table yet."""
+        self._scalings: dict[tuple[int, ...], Tensor | float] = {}
+        """By what some rows of this step are still to be divided: rows or numbers are on a device."""
+        self._gathered = False
+        """Whether rows of this step were brought over already."""
+        self._numpy[:] = operation.BLANK
+        self._blank = self._numpy[:0].copy()
+        """As many blank rows as there are sites."""
+        self.unread = Unread()
+        """What could not be read."""
+        self.units = Units(window)
+        self.binning = Binning(cap)
+        self.clear()
+
+    def add(self, site: Site) -> int | None:
+        """Give a site its row, the same one for the same site; None when all rows are taken."""
+        key = (site.kind, site.module, site.call, site.name)
+        if key in self._rows_of:
+            return self._rows_of[key]
+        if len(self.sites) >= self._limit:
+            self.full = True
+            return None
+        self.version += 1
+        self.grows()
+        self.sites.append(site)
+        self._rows_of[key] = len(self.sites) - 1
+        return len(self.sites) - 1
+
+    def set_dtype(self, row: int, dtype: torch.dtype) -> None:
+        """Note the dtype of a site when it is first seen."""
+        site = self.sites[row]
+        if not site.dtype:
+            self.version += 1
+            self.sites[row] = Site(site.kind, site.module, site.call, site.name, str(dtype).removeprefix("torch."))
+
+    def observe(
+        self, x: Tensor, row: int, bound: float = 0.0, centre: float = 0.0, total: int = 0, *, whole: bool = False
+    ) -> None:
+        """Add a tensor's statistics to a row. ``x`` must be ``op.observable``; ``total`` if it is a sample of more,
+        ``whole`` to read all of it.
+        """
+        if not self.sites[row].dtype:
+            self.set_dtype(row, x.dtype)
+        x = x.detach()
+        if placement.lies(x):
+            self.on(x.device).observe(x, row, 0 if whole else self.cap, bound, centre)
+            return
+        operation.observe_cpu(x, self.rows, row, 0 if whole else self.cap, bound, centre)
+        if self.binning.on:
+            self.binning.add(row, x)
+        if total:
+            self._numpy[row, operation.TOTAL] += total - x.numel()
+
+    def on(self, device: torch.device) -> DeviceTable:
+        """Return the accumulator on another device."""
+        table = self._elsewhere.get(device)
+        if table is None:
+            table = self._elsewhere[device] = DeviceTable(device, len(self.raw))
+        return table
+
+    def for_graph(self, device: torch.device) -> DeviceTable | None:
+        """Return the accumulator for a compiled graph; None at first, where there is none yet. It is made when the step
+        ends: what is allocated while a graph runs may lie in the memory of a CUDA graph, and be used again.
+        """
+        table = self._elsewhere.get(device)
+        if table is None:
+            self._wanted.add(device)
+        return table
+
+    @property
+    def here(self) -> bool:
+        """Return True if nothing of it is on another device."""
+        return not (self._elsewhere or self._wanted or self._scalings)
+
+    def blank(self) -> npt.NDArray[np.float64]:
+        """Return as many blank rows as there are sites, the same array until there are more."""
+        if len(self._blank) != len(self.sites):
+            self._blank = np.tile(operation.BLANK, (len(self.sites), 1))
+        return self._blank
+
+    def gather(self) -> None:
+        """Make all rows readable now: bring over what other devices hold, and wait for it."""
+        late = self._sent(len(self.sites), [])
+        if late is not None:
+            late.land(Raw(self._numpy, None))
+            self._gathered = True
+
+    def send(self, taken: Raw, scalars: Sequence[Awaited]) -> Late | None:
+        """Send on its way what devices hold of a step whose rows here were ``taken``, beside what its scalars await.
+
+        None where nothing is on another device.
+        """
+        return self._sent(len(taken.raw), [*self.units.awaited(), *scalars])
+
+    def _sent(self, rows: int, others: Sequence[Awaited]) -> Late | None:
+        if not (self._elsewhere or self._scalings or others or self._wanted):
+            return None
+        awaited = [Awaited((table.table[:rows],), _merge) for table in self._elsewhere.values()]
+        awaited += [_division(list(some), by) for some, by in self._scalings.items()]
+        late = sent([*awaited, *others])
+        self._scalings.clear()
+        for table in self._elsewhere.values():
+            table.clear(rows)
+        while self._wanted:
+            self.on(self._wanted.pop())
+        return late
+
+    def reset(self, rows: list[int]) -> None:
+        """Forget what some rows have accumulated in this step."""
+        self._numpy[rows] = operation.BLANK
+        self.binning.reset(rows)
+        for table in self._elsewhere.values():
+            table.reset(rows)
+
+    def replace(self, rows: list[int]) -> None:
+        """Some rows of a device are read anew in this step: forget what was brought over from them."""
+        if self._gathered:
+            self._numpy[rows] = operation.BLANK
+
+    def divide(self, rows: list[int], by: float) -> None:
+        """Divide what was read into some rows, as if the tensors had been divided. Counts stay."""
+        _divide(self._numpy, rows, by)
+        self.binning.reset(rows)
+
+    def divide_later(self, rows: list[int], by: Tensor | float) -> None:
+        """Do the same when the rows, or the number, have arrived from another device."""
+        self._scalings[tuple(rows)] = by
+        self.binning.reset(rows)
+
+    def set_norm(self, row: int, norm: float) -> None:
+        """Say what the L2 norm of the whole tensor is of which a row holds a sample."""
+        raw = self._numpy[row]
+        if raw[operation.COUNT] and math.isfinite(norm):
+            raw[operation.SQUARES] = norm**2 * raw[operation.COUNT] / raw[operation.TOTAL]
+
+    def begin(self) -> None:
+        """Start a new step, whatever was gathered, here and on other devices."""
+        self.clear()
+        self._scalings.clear()
+        for table in self._elsewhere.values():
+            table.clear(len(self.sites))
+
+    def clear(self) -> None:
+        """Clear the rows here: those of other devices are cleared when they are sent."""
+        self._numpy[: len(self.sites)] = self.blank()  # as it lies: to spread one row over all takes longer
+        self._gathered = False
+
+    def take(self) -> Raw:
+        """Return a copy of what the step gathered, to be derived later, and start the next step."""
+        taken = Raw(self._numpy[: len(self.sites)].copy(), self.units.take(), self.binning.take())
+        self.clear()
+        return taken
+
+    def derive(self, step: int, taken: Raw | None = None) -> npt.NDArray[np.float64]:
+        """Return a step's table, shape (sites, len(STATS)); sites not seen have count 0 and NaN moments."""
+        if taken is None:
+            return _derived(self._numpy[: len(self.sites)])
+        table: npt.NDArray[np.float64] = self.derive_all([step], [taken])[0]
+        return table
+
+    def derive_all(self, steps: list[int], taken: list[Raw]) -> npt.NDArray[np.float64]:
+        """Return the tables of steps with the same sites, shape (steps, sites, len(STATS)). Steps come in order."""
+        out = _derived(np.stack([one.raw for one in taken]))
+        self.units.derive(steps, [one.highest for one in taken], out)
+        return out
+
+
+def _merge(values: list[npt.NDArray[np.float64]], taken: Raw | None) -> dict[str, float]:
+    """Add the rows of a device to those of the step."""
+    (there,) = values
+    if taken is not None:
+        here = taken.raw[: len(there)]
+        here[:, operation.MIN] = np.fmin(here[:, operation.MIN], there[:, operation.MIN])
+        here[:, operation.MAX] = np.fmax(here[:, operation.MAX], there[:, operation.MAX])
+        for col in operation.SUMMED:
+            here[:, col] += there[:, col]
+    return {}
+
+
+def _divide(raw: npt.NDArray[np.float64], rows: list[int], by: float) -> None:
+    raw[np.ix_(rows, (operation.SUM, operation.MIN, operation.MAX))] /= by
+    raw[rows, operation.SQUARES] /= by * by
+
+
+def _division(rows: list[int], by: Tensor | float) -> Awaited:
+    """Return what divides rows when all are there."""
+
+    def land(values: list[npt.NDArray[np.float64]], taken: Raw | None) -> dict[str, float]:
+        if taken is not None:
+            _divide(taken.raw, rows, by if isinstance(by, float) else float(values[0]))
+        return {}
+
+    return Awaited(() if isinstance(by, float) else (by,), land)
+
+
+def _derived(raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Turn accumulators, shape (..., op.WIDTH), into statistics, shape (..., len(STATS))."""
+    out = np.zeros((*raw.shape[:-1], len(STATS)))
+    for col, place in _COPIED:
+        out[..., place] = raw[..., col]
+    finite = raw[..., operation.COUNT] - raw[..., operation.NONFINITE]
+    number = np.where(finite > 0, finite, np.nan)  # so that what was not seen has no moments
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, squares = raw[..., operation.SUM] / number, raw[..., operation.SQUARES] / number
+        out[..., _MEAN] = mean
+        out[..., _STD] = np.sqrt(np.maximum(squares - mean * mean, 0.0))
+        out[..., _RMS] = np.sqrt(squares)
+    out[..., _MIN] = np.where(finite > 0, raw[..., operation.MIN], np.nan)
+    out[..., _MAX] = np.where(finite > 0, raw[..., operation.MAX], np.nan)
+    return out

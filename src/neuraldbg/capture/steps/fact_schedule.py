@@ -1,0 +1,100 @@
+"""When facts about the program are read, and which of them are news: one is logged once, and again when it changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neuraldbg.capture.loop import program_facts
+from neuraldbg.nouns import FactKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from neuraldbg.capture.loop.optimizer_stream import Stream
+    from neuraldbg.capture.loop.reader_context import Scene
+    from neuraldbg.nouns import Layout
+
+_FIRST_READINGS = 3
+"""Steps of each optimizer whose facts are read before the readings thin out."""
+
+
+_OPTIMIZERS = 8
+"""Optimizers of which each has its own readings."""
+_NEW = 64
+"""Optimizers after which a new one is nothing new: some programs make one for each step."""
+
+
+class Learning:
+    """Collects the facts of the current step."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.hooks, self.params, self.models = scene.hooks, scene.params, scene.models
+        self.optimizers, self.losses = scene.optimizers, scene.losses
+        self._scene, self._log = scene, scene.log
+        self._until = -1
+        self._refined = 0
+
+    def reading(self, step: int) -> bool:
+        """Return True if a step's graph and facts are read: the first steps of every optimizer, then at powers of
+        two.
+        """
+        many = len(self.optimizers.streams) or 1
+        many = min(many, _OPTIMIZERS)
+        if step <= self._until or step < _FIRST_READINGS * many:
+            return True
+        return step - (1 << step.bit_length() - 1) < many
+
+    def next_reading(self, step: int) -> int:
+        """Return the next step from ``step`` on whose facts are read."""
+        if self.reading(step):
+            return step
+        return max(1 << step.bit_length(), _FIRST_READINGS)
+
+    def learn(self, step: int, stepped: list[Stream], layout: Callable[[], Layout]) -> None:
+        """Log what is news at the end of a step, before its rows are cleared."""
+        self._learn_passes(stepped)
+        new = [stream for stream in stepped if stream.fact is not None]
+        reading = self.reading(step)
+        if new and not reading and len(self.optimizers.streams) <= _NEW:
+            self._until = max(self._until, step + 1)
+        if not new and not reading:
+            return
+        for stream in new:
+            self._log(FactKey.OPTIMIZER, stream.fact or {}, "stream")
+            stream.fact = None
+        if not self.models.owner.gradients_rest():  # at the next step that is read, then
+            return
+        self.models.follow_changes()
+        self._read_unstepped()
+        fact = program_facts.parameters(self.params, self.optimizers.rates(), self.hooks.called)
+        if fact["not_in_optimizer"] and not self._scene.by_hand:
+            self.optimizers.find_unstepped()
+            fact = program_facts.parameters(self.params, self.optimizers.rates(), self.hooks.called)
+        if self._scene.by_hand and not any(w.had_grad for w in self.params.all()):
+            fact["no_grad"] = []  # torch.autograd.grad leaves none at a parameter, or the program clears them at once
+        self._log(FactKey.PARAMS, fact)
+        scaled = self.optimizers.loss_scale is not None
+        if self.params.by_id or not self.params.departed:  # of parameters that are gone it was told
+            self._log(FactKey.PRECISION, program_facts.precision(self.params, scaler=scaled))
+        if len(self.losses.edges) != self._refined:
+            self._refined = len(self.losses.edges)
+            now = layout()
+            self.hooks.refine(now.following_ops, frozenset(edge.source for edge in now.edges))
+
+    def _learn_passes(self, stepped: list[Stream]) -> None:
+        if self.losses.terms is not None:
+            stream = stepped[0].index if stepped else 0
+            self._log(FactKey.LOSS, {"stream": stream, **self.losses.terms}, "stream")
+        for done in self.models.passes:
+            if done.modes is not None:
+                self._log(FactKey.MODES, done.modes, "model")
+        if self.models.latest is not None:
+            _, described = self.models.latest
+            self._log(FactKey.BATCH, described, "model")
+
+    def _read_unstepped(self) -> None:
+        """Read the parameters that no optimizer holds: whether they get gradients, and whether they move."""
+        held = self.optimizers.rates()
+        others = [w for key, w in self.params.by_id.items() if key not in held and key not in self.optimizers.watched]
+        if others:
+            self.params.read_aside(others)

@@ -1,0 +1,80 @@
+"""Light steps that are over: put down in a line each, and worked on a few at a time.
+
+Code that runs once a step finds every cache cold, and takes several times as long as the same code in a loop. So the
+end of a light step notes what was read, and no more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from neuraldbg.capture.loop.backward import awaits, loss_of
+from neuraldbg.capture.statistics.device.pending import sent
+
+if TYPE_CHECKING:
+    from neuraldbg.capture.loop.backward import Kept
+    from neuraldbg.capture.loop.optimizer_stream import Stream
+    from neuraldbg.capture.statistics.device.pending import Late
+    from neuraldbg.capture.statistics.raw_rows import Raw
+    from neuraldbg.capture.statistics.watched_parameter import Watched
+    from neuraldbg.nouns import Layout
+
+
+class Seen(NamedTuple):
+    """What was read of the sites in a light step, where nothing but their reading is asked for."""
+
+    taken: Raw
+    stepped: tuple[Watched, ...]
+    layout: Layout
+
+
+class Glimpse(NamedTuple):
+    """What was read of one light step."""
+
+    step: int
+    stream: int
+    time: float
+    """By ``perf_counter``, when it ended."""
+    lr: float | None
+    losses: list[Kept]
+    backwards: int
+    closure: bool
+    norm: float | None
+    weighed: bool
+    """Whether its gradients were read."""
+    own: float
+    """Seconds that watching had taken by then."""
+    late: Late | None
+    """The loss and the norm, where they are on their way from a device."""
+    seen: Seen | None = None
+
+    def scalars(self) -> dict[str, float]:
+        """Return the scalars of the step."""
+        found: dict[str, float] = {"backwards": self.backwards}
+        if self.losses:
+            found.update(loss_of(self.losses, closure=self.closure)[0])
+        if self.lr is not None:
+            found["lr"] = self.lr
+        if self.norm is not None:
+            found["grad_norm"] = self.norm
+        return found
+
+
+def glimpse_of(
+    step: int,
+    stream: Stream | None,
+    now: float,
+    losses: list[Kept],
+    own: float,
+    *,
+    closure: bool,
+    seen: Seen | None = None,
+) -> Glimpse:
+    """Put down a step that has just ended."""
+    index, lr, read = (stream.index, stream.lr, stream.glimpse) if stream is not None else (0, None, None)
+    norm = read[0] if read is not None else None
+    weighed, late_norm = (stream.weighed, stream.awaited_norm) if stream is not None else (False, None)
+    late = None
+    if late_norm is not None or awaits(losses):
+        late = sent([each for each in (late_norm, loss_of(losses, closure=closure)[1]) if each is not None])
+    return Glimpse(step, index, now, lr, losses, len(losses), closure, norm, weighed, own, late, seen)

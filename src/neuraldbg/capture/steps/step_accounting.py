@@ -1,0 +1,152 @@
+"""Steps that are over are booked with the governor, and put aside for those who will take them.
+
+Full steps one by one. Light ones wait until there are a few, one has waited for long, or one looks odd.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.capture.steps.delivery import Closed
+from neuraldbg.capture.steps.overhead_budget import Governor
+from neuraldbg.clocks import perf_counter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from neuraldbg.capture.guest.guard import Tally
+    from neuraldbg.capture.steps.delivery import Delivery
+    from neuraldbg.capture.steps.light_step import Glimpse
+    from neuraldbg.capture.steps.native_light_steps import Line
+    from neuraldbg.config import CaptureSettings
+    from neuraldbg.nouns import Fact, Layout
+
+MOST = 8
+"""Light steps that wait at most: the governor hears of a change within ten steps."""
+LONGEST_S = 0.25
+"""Seconds that one may wait."""
+
+
+class Pace:
+    """Keeps the books of a session. ``background`` tells the seconds of the processor that our own threads took."""
+
+    def __init__(
+        self, settings: CaptureSettings, tally: Tally, delivery: Delivery, background: Callable[[], float]
+    ) -> None:
+        self.governor = Governor(settings.overhead, settings.allowance_s)
+        self.waiting: list[Glimpse | Line] = []
+        """Light steps that wait."""
+        self.usual_norm = math.inf
+        """The gradient norm up to which nothing is special."""
+        self.usual_loss = math.inf
+        """The same of the size of a loss."""
+        self.deliver = False
+        """Whether it is time to hand on what was put aside."""
+        self._began = self.last = self._spent = 0.0
+        """When the session began, by the clock; when the newest step ended after that, and what watching had taken by
+        then. Seconds."""
+        self._seen = 0
+        """How many of those that wait have been looked at since they arrived from a device."""
+        self._settings, self._tally, self.delivery, self._background = settings, tally, delivery, background
+
+    def start(self) -> None:
+        """Begin to count."""
+        self._began = perf_counter()
+
+    def now(self) -> float:
+        """Return the seconds since the session began."""
+        return perf_counter() - self._began
+
+    def clock(self, now: float) -> float:
+        """Return what ``perf_counter`` says when this says ``now``."""
+        return self._began + now
+
+    def due(self, now: float) -> bool:
+        """Return True if it is time to settle."""
+        waiting = self.waiting
+        norm = waiting[-1].norm
+        odd = norm is not None and not norm < self.usual_norm  # so that NaN is odd
+        if self.delivery.awaits:
+            odd |= self.delivery.arrive()
+        elif waiting[self._seen].late is not None:
+            odd |= self._arrived_odd()
+        return odd or len(waiting) >= MOST or now - waiting[0].time > LONGEST_S
+
+    def _arrived_odd(self) -> bool:
+        """Look at the numbers that have arrived from a device since: whether one is special."""
+        while self._seen < len(self.waiting):
+            late = self.waiting[self._seen].late
+            if late is not None:
+                if not late.ready():
+                    break
+                found = late.land(None)
+                loss, norm = found.get("loss", 0.0), found.get("grad_norm", 0.0)
+                if not (-self.usual_loss < loss < self.usual_loss and norm < self.usual_norm):
+                    return True
+            self._seen += 1
+        self._seen = min(self._seen, len(self.waiting) - 1)
+        return False
+
+    def settle(self, layout: Layout, reading: float, facts: tuple[Fact, ...] = (), *, applied: bool = True) -> None:
+        """Book the light steps that wait. ``facts`` and ``applied`` are those of the last; to read a gradient took
+        ``reading``.
+        """
+        waiting, self.waiting, self._seen = self.waiting, [], 0
+        try:
+            self._settle(waiting, layout, reading, facts, applied=applied)
+        finally:  # what a signal handler of the program's has kept from being booked is booked next time
+            self.waiting[:0] = waiting
+
+    def _settle(
+        self, waiting: list[Glimpse | Line], layout: Layout, reading: float, facts: tuple[Fact, ...], *, applied: bool
+    ) -> None:
+        while waiting:
+            last = len(waiting) == 1
+            each = waiting.pop(0)
+            learnt = facts if last else ()
+            taken, stepped, known = each.seen or (None, (), layout)
+            done = applied or not last
+            counted = each.scalars()
+            late = each.late
+            closed = Closed(
+                each.step, each.stream, each.time, counted, learnt, done, known, taken, stepped if done else (), late
+            )
+            self.book(closed, each.own, reading if each.weighed else 0.0)
+
+    def book(self, closed: Closed, own: float, reading: float = 0.0) -> None:
+        """Book a step that ended at ``closed.time``, by when watching had taken ``own`` seconds on the training's
+        threads, and put it aside.
+        """
+        own += self._background()
+        took, spent = closed.time - self.last, own - self._spent
+        self.last, self._spent = closed.time, own
+        counted = closed.scalars
+        counted["duration"], counted["overhead"] = took, spent
+        self.deliver |= self.delivery.put(closed)
+        governor = self.governor
+        if closed.late is None:
+            self.watch(closed)
+        # The first step holds the program's imports and its loading of data: that is no training.
+        governor.book(took if closed.step else spent, spent, full=closed.taken is not None, reading=reading)
+
+    def watch(self, closed: Closed) -> bool:
+        """Look at the loss and the norm of a step, once all of it is here. Returns whether they are suspicious."""
+        return self.governor.watch(closed.scalars.get("loss"), closed.scalars.get("grad_norm"))
+
+    def cost(self) -> dict[str, Any]:
+        """Say what watching has cost so far: seconds by what was done, and how many steps were read in full."""
+        governor = self.governor
+        background = self._background()
+        self._tally.collect()
+        own, training = self._tally.seconds + background, governor.training
+        return {
+            "budget": governor.overhead,
+            "allowance_s": self._settings.allowance_s if governor.overhead is not None else None,
+            "own_s": own,
+            "training_s": training,
+            "ratio": own / training if training > 0 else None,
+            "full_steps": governor.full_steps,
+            "light_steps": governor.light_steps,
+            "parts_s": {**self._tally.parts, "writing": background},
+        }

@@ -1,0 +1,107 @@
+"""Stretches of steps that are read alike: all there is, nothing but scalars, or all sites and no facts.
+
+A light step is one whose facts are not read. Where a budget is kept its sites are not read either; where there is none
+they are, and it is ``light.sighted``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neuraldbg.capture.compiled.recompile import forget_compiled
+
+if TYPE_CHECKING:
+    from neuraldbg.capture.loop.reader_context import Scene
+    from neuraldbg.capture.loop.torch_patches import Patches
+    from neuraldbg.capture.readers import Readers
+    from neuraldbg.capture.steps.fact_schedule import Learning
+    from neuraldbg.capture.steps.native_light_steps import Light
+    from neuraldbg.capture.steps.overhead_budget import Governor
+
+SETTLED = 3
+"""Steps after which a program whose optimizers always stepped alone is taken at its word."""
+
+
+class Stretches:
+    """Begins and ends them."""
+
+    def __init__(
+        self, scene: Scene, learning: Learning, light: Light, governor: Governor, readers: Readers, patches: Patches
+    ) -> None:
+        self.scene, self.learning, self.light, self.governor = scene, learning, light, governor
+        self.readers, self.patches = readers, patches
+        self.until = 0
+        """The first step after a stretch of light ones: it is read whatever it costs."""
+        self.recompiled = False
+        """Whether compiled graphs had to be made anew."""
+
+    def full(self, step: int, *, plain: bool) -> bool:
+        """Return True if a step is read with its facts. ``plain`` if the program steps one optimizer, without
+        closures.
+        """
+        governor = self.governor
+        decided = governor.decide() and not (governor.spares(step) and plain and self._can_see(step))
+        return decided or self.learning.reading(step)
+
+    def _can_see(self, step: int) -> bool:
+        """Return True if the sites of light steps can be read from a step on."""
+        streams, table = self.scene.optimizers.streams, self.scene.hooks.table
+        if len(streams) != 1 or (self.scene.settings.histograms and table.binning.until(step) <= step):
+            return False
+        return self.light.plans(streams[0]) is not None
+
+    def doze(self) -> None:
+        """Begin light steps: what stands in for torch's functions passes through."""
+        scene, light = self.scene, self.light
+        self.until = self.learning.next_reading(scene.step)
+        scene.facts.clear()
+        scene.scalars.clear()
+        scene.models.begin_step()
+        self.read(on=False)
+        light.sighted = self.governor.overhead is None
+        self._see_on() if light.sighted else self._see_no_more()
+        scene.params.forget_samples()
+        scene.switch.wake(awake=False)
+
+    def _see_on(self) -> None:
+        scene, hooks = self.scene, self.scene.hooks
+        self.until = min(self.until, self.governor.next_facts(scene.step), hooks.table.binning.until(scene.step))
+        hooks.active, hooks.reads_units, hooks.binned = True, False, False
+        scene.optimizers.watched.clear()
+        scene.params.begin_step()
+
+    def _see_no_more(self) -> None:
+        hooks = self.scene.hooks
+        hooks.active = False
+        hooks.lift()
+        hooks.rest(resting=True)
+        self.scene.optimizers.allowed_s = self.governor.light_s
+
+    def wake(self) -> None:
+        """Read in full again."""
+        scene = self.scene
+        self.light.leave(odd=False)
+        self.light.sighted = False
+        scene.switch.wake(awake=True)
+        self.listen()
+        scene.hooks.rest(resting=False)
+        scene.optimizers.wake(scene.step)
+        scene.order.clear()
+        self.readers.at("resumes")
+
+    def listen(self) -> None:
+        """Have outputs read, by hooks where another tool might keep the calls of modules from us."""
+        hooks = self.scene.hooks
+        if hooks.listen(directly=self.patches.hears_calls()):
+            self.forget_compiled()
+
+    def forget_compiled(self) -> None:
+        """Have compiled graphs made anew, if there are any."""
+        self.scene.hooks.compiles()  # Dynamo forgets that it was asked, too
+        self.recompiled |= forget_compiled(self.scene.settings)
+
+    def read(self, *, on: bool) -> None:
+        """Read graph and facts, or read them no more."""
+        scene = self.scene
+        scene.hooks.nodes = scene.hooks.marks if on else None
+        scene.models.describe = scene.optimizers.reading = scene.reading = on
