@@ -78,6 +78,8 @@ class StepHistograms:
     @classmethod
     def from_lists(cls, step: int, sites: Sequence[Sequence[int]]) -> StepHistograms:
         """Build them from what ``to_lists`` returns; ValueError, OverflowError or IndexError where that cannot be."""
+        if any(type(number) is not int for site in sites for number in site):
+            raise ValueError("the numbers of histograms are whole")
         rows = np.array([site[0] for site in sites], np.int32)
         first = np.array([site[1] for site in sites], np.uint8)
         width = np.array([len(site) - 2 for site in sites], np.uint8)
