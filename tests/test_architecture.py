@@ -38,6 +38,38 @@ def test_the_arrows_of_the_design_hold():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def imported(path):
+    """Return the modules of ours that a file imports anywhere: at its top, in a function, and for types alone."""
+    known = {dotted(each) for each in SOURCES}
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("neuraldbg"):
+            each = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {one if one in known else node.module for one in each}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.startswith("neuraldbg")}
+    return found
+
+
+def floors():
+    """Return the rooms of capture as the design has them, and the floor of each: 0 is the ground."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    (layers,) = [each["layers"] for each in contracts if each["id"] == "rooms"]
+    return {
+        room.strip("() "): floor for floor, layer in enumerate(reversed(layers)) for room in re.split(r"[|:]", layer)
+    }
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if "capture" in p.relative_to(PACKAGE).parts[:1]], ids=name)
+def test_no_room_of_capture_knows_one_above_it_not_even_for_types(path):
+    floor = floors()
+    own = dotted(path).removeprefix("neuraldbg.capture").strip(".").partition(".")[0]
+    rooms = {m.split(".")[2] for m in imported(path) if m.startswith("neuraldbg.capture.")}
+    assert {room for room in rooms if own and floor[room] > floor[own]} == set()
+
+
 def test_all_that_is_no_capture_runs_without_torch():
     """Not only as written: importing every such module must not bring torch in by any way."""
     modules = [dotted(p) for p in SOURCES if p.relative_to(PACKAGE).parts[0] not in TORCH_ROOMS]
