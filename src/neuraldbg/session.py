@@ -146,9 +146,9 @@ class NeuralDbg(Shown):
         self._recorder = Recorder(
             self._wanted, self.settings.record, self._info, rank=own_rank().rank, pull=self._capture.deliver_late
         )
-        self._spare = Spare() if self._wanted is not None else None
         self._running = True
         try:
+            self._spare = Spare() if self._wanted is not None else None
             self._capture.start()
             model, self._model = self._model, None  # it lives as long as the program holds it
             if model is not None:

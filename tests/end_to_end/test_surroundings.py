@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import zipfile
+
 import pytest
 from tests.end_to_end.place import DATA, HEAD, MODEL, TRAIN, Place, record, script
 
@@ -243,3 +246,63 @@ def test_a_program_that_has_used_up_its_descriptors_is_diagnosed_and_saved(place
     assert "neuraldbg:" not in done.err, "a problem"
     assert record(done).steps == 60
     assert done.diagnosis["run"]["outcome"]["kind"] == "raised"
+
+
+SHADOW = "import sys\nsys.exit(5)\n"
+
+
+def test_the_same_in_an_archive_whose_modules_nothing_imports(place: Place) -> None:
+    with zipfile.ZipFile(place.path / "program.zip", "w") as archive:
+        archive.writestr("__main__.py", script(MODEL, TRAIN.format(steps=30), "print('done')"))
+        archive.writestr("pydantic.py", SHADOW)
+        archive.writestr("annotated_types/__init__.py", SHADOW)
+    done = place.tool("run", "-o", "run", "program.zip")
+
+    assert (done.status, done.out) == (0, "done\n"), done.err
+    assert record(done).steps == 30
+
+
+def test_the_same_where_the_folder_is_on_the_path_already(place: Place) -> None:
+    place.write("annotated_types.py", SHADOW)
+    done = place.run(
+        source=script(MODEL, TRAIN.format(steps=30), "print('done')"),
+        PYTHONPATH=f"{place.path}{os.pathsep}{place.env()['PYTHONPATH']}",
+    )
+
+    assert (done.status, done.out) == (0, "done\n"), done.err
+    assert record(done).steps == 30
+
+
+def test_a_numpy_beside_a_program_that_imports_neither_it_nor_torch(place: Place) -> None:
+    place.write("numpy.py", SHADOW)
+    done = place.run(source="print('hi')\n")
+
+    assert (done.status, done.out) == (0, "hi\n"), done.err
+    assert "No training step was seen" in done.err
+
+
+def test_what_another_thread_imports_as_the_session_begins_stays_imported(place: Place) -> None:
+    place.write("html/__init__.py", "")
+    for number in range(40):
+        place.write(f"html/m{number}.py", "import time\ntime.sleep(0.05)\n")
+    done = place.run(
+        source=f"""
+import importlib, sys, threading
+def load():
+    for number in range(40):
+        importlib.import_module(f"html.m{{number}}")
+beside = threading.Thread(target=load)
+import html
+beside.start()
+{HEAD}
+beside.join()
+print(sum(f"html.m{{number}}" in sys.modules for number in range(40)), sys.modules["html"].__file__)
+"""
+    )
+    assert (done.status, done.out) == (0, f"40 {place.path}/html/__init__.py\n"), done.err
+
+
+def test_a_meta_path_that_is_no_list(place: Place) -> None:
+    done = place.run(source="import sys\nsys.meta_path = tuple(sys.meta_path)\n" + script("print('mine')\n"))
+
+    assert (done.status, done.out) == (0, "mine\n"), done.err

@@ -14,7 +14,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from types import ModuleType
 
 
@@ -54,7 +54,8 @@ class Apart:
         return getattr(self._ours.get(kind.__module__), kind.__name__, None) is kind
 
 
-def taken(packages: Collection[str]) -> dict[str, ModuleType]:
-    """Take what is loaded of some packages out of the table of modules."""
-    names = [name for name in list(sys.modules) if name.partition(".")[0] in packages] if packages else []
-    return {name: sys.modules.pop(name) for name in names}
+def taken(packages: Collection[str], but: Callable[[str, ModuleType], bool] | None = None) -> dict[str, ModuleType]:
+    """Take what is loaded of some packages out of the table of modules, ``but`` for some of it."""
+    loaded = list(sys.modules.items()) if packages else []
+    found = {name: module for name, module in loaded if name.partition(".")[0] in packages}
+    return {name: sys.modules.pop(name) for name, module in found.items() if but is None or not but(name, module)}

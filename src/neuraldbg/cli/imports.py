@@ -79,5 +79,7 @@ class _Finder(MetaPathFinder):
 
     def remove(self) -> None:
         """Stop listening."""
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
+        if isinstance(sys.meta_path, list):
+            sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+        elif isinstance(sys.meta_path, tuple):  # the program has put it there
+            sys.meta_path = tuple(finder for finder in sys.meta_path if finder is not self)

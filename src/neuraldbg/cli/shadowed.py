@@ -10,7 +10,10 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder
+import sysconfig
+import threading
+import zipfile
+from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder, all_suffixes
 from threading import get_ident
 from typing import TYPE_CHECKING
 
@@ -22,8 +25,10 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-_ONE = frozenset({"neuraldbg", "numpy", "torch", "triton"})
-"""Packages that cannot be loaded twice, or of which the session must have the one that the program has."""
+_ONE = frozenset({"numpy", "torch", "triton"})
+"""Packages that cannot be loaded twice: the session has the one that the program has, if that has imported torch."""
+_SUFFIXES = tuple(all_suffixes())
+_LIBRARIES = frozenset(sysconfig.get_paths()[kind] for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 class Shadowed:
@@ -33,26 +38,40 @@ class Shadowed:
         """Take what the program would not find by such a name out of its sight. ``folder`` is the one, or the zip
         archive, that Python would put first on the path for it; None for none.
         """
-        self._path = [entry for entry in sys.path[1:] if entry]
-        self._names = frozenset(self._shadowed(folder)) if folder is not None else frozenset()
+        self._folder = folder
+        here = os.path.realpath(folder) if folder is not None else None
+        self._path = [entry for entry in sys.path[1:] if entry and os.path.realpath(entry) != here]
+        found = frozenset(self._shadowed(folder)) if folder is not None and here not in _LIBRARIES else frozenset()
+        self._names, self._late = found - _ONE, found & _ONE
         self._ours = taken(self._names)
         self._thread = 0
 
     @contextlib.contextmanager
     def present(self) -> Iterator[None]:
-        """Have this thread's imports find ours for a while, and not what the program has by these names."""
-        if not self._names:
+        """Have this thread's imports find ours for a while, and not what the program has by these names.
+
+        Where other threads run, what the program has loaded stays: they may be importing a part of it just now.
+        """
+        if "torch" not in sys.modules:  # the program has ended without it, and uses none of these
+            self._names |= self._late
+        names = self._names
+        if threading.active_count() > 1:
+            names -= {name.partition(".")[0] for name in list(sys.modules)}
+        if not names:  # of nearly all programs
             yield
             return
-        theirs = taken(self._names)
-        self._thread = get_ident()
-        sys.modules.update(self._ours)
-        sys.meta_path.insert(0, self)
+        theirs: dict[str, ModuleType] = {}
         try:
+            theirs.update(taken(names))
+            sys.modules.update({name: each for name, each in self._ours.items() if name.partition(".")[0] in names})
+            self._thread = get_ident()
+            if isinstance(sys.meta_path, list):
+                sys.meta_path.insert(0, self)
             yield
         finally:
-            sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
-            self._ours = taken(self._names)
+            with contextlib.suppress(ValueError, AttributeError):  # the program may have put anything there
+                sys.meta_path.remove(self)
+            self._ours.update(taken(names, but=self._of_the_program))
             sys.modules.update(theirs)
 
     def find_spec(
@@ -63,10 +82,16 @@ class Shadowed:
             return None
         return PathFinder.find_spec(fullname, self._path, target)
 
+    def _of_the_program(self, name: str, module: ModuleType) -> bool:
+        """Return True for what another thread of the program has imported meanwhile."""
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or self._folder is None or not file.startswith(self._folder + os.sep):
+            return False  # an environment may lie in the folder, too: what counts is its first part
+        first = file[len(self._folder) + 1 :].partition(os.sep)[0]
+        return first.partition(".")[0] == name.partition(".")[0]
+
     def _shadowed(self, folder: str) -> Iterator[str]:
-        if any(os.path.realpath(entry) == os.path.realpath(folder) for entry in self._path):
-            return  # it is a folder of packages
-        for name in _names_in(folder) - before.LOADED - _ONE:
+        for name in _names_in(folder) - before.LOADED:
             if BuiltinImporter.find_spec(name) is not None or FrozenImporter.find_spec(name) is not None:
                 continue  # comes before the path
             theirs = PathFinder.find_spec(name, [folder])
@@ -75,8 +100,14 @@ class Shadowed:
 
 
 def _names_in(folder: str) -> set[str]:
-    """Return the names that a folder may have modules by."""
+    """Return the names that a folder or an archive may have modules by."""
     try:
-        return {entry.partition(".")[0] for entry in os.listdir(folder)}  # noqa: PTH208 (names, as strings)
-    except OSError:  # an archive
-        return {*sys.stdlib_module_names, *(name.partition(".")[0] for name in list(sys.modules))}
+        if os.path.isdir(folder):  # noqa: PTH112 (strings, as Python has them)
+            entries = os.listdir(folder)  # noqa: PTH208
+        else:
+            with zipfile.ZipFile(folder) as archive:
+                entries = [name.partition("/")[0] for name in archive.namelist()]
+    except (OSError, zipfile.BadZipFile):
+        return set()
+    stems = (entry.partition(".")[0] for entry in entries if "." not in entry or entry.endswith(_SUFFIXES))
+    return {stem for stem in stems if stem.isidentifier() and stem != "neuraldbg"}

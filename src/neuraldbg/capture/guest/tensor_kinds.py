@@ -91,11 +91,12 @@ def silently(function: Callable[P, R]) -> Callable[P, R]:
 
 def ungraded(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Call a function of ours without recording for autograd, as in ``torch.no_grad``. That leaves it off if a time
-    limit of the program falls into its own ``__exit__``; nothing falls between our ``finally`` and the one call in it.
+    limit of the program falls into its own ``__exit__``. Python looks for signals after a call, and before the first
+    line of a function: none falls between our ``finally`` and the one call in it.
     """
     before = torch.is_grad_enabled()
-    torch._C._set_grad_enabled(False)  # noqa: SLF001 (torch.set_grad_enabled is Python around it)
     try:
+        torch._C._set_grad_enabled(False)  # noqa: SLF001 (torch.set_grad_enabled is Python around it)
         return function(*args, **kwargs)
     finally:
         torch._C._set_grad_enabled(before)  # noqa: SLF001

@@ -465,7 +465,8 @@ class Models:
 def _within_a_call() -> bool:
     """Return True if this thread is within a call of a module that has parameters."""
     code = getattr(nn.Module._call_impl, "__code__", None)  # noqa: SLF001 (each call of a module runs it)
-    return any(has_parameters(frame.f_locals["self"]) for frame in running(code))
+    called = (frame.f_locals.get("self") for frame in running(code))  # a function in its place may name it otherwise
+    return any(module is not None and has_parameters(module) for module in called)
 
 
 def _samples(x: Tensor) -> int:
