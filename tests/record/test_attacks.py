@@ -79,10 +79,10 @@ READ = "it was read"
 def tried(file):
     """Return what is said of a file that is read and glanced at, and what that takes: seconds and bytes.
 
-    Resident memory also grows by what a forked child touches of the libraries that its parent has mapped, and so does
-    not tell alone: what is read takes room among addresses, too.
+    Resident memory also grows by what a forked child touches of the libraries that its parent has mapped. That stays, and
+    is no memory that reading takes.
     """
-    before, addresses = resource.getrusage(resource.RUSAGE_SELF), most_addresses()
+    before, mapped = resource.getrusage(resource.RUSAGE_SELF), of_files()
     with open("/proc/self/statm") as pages:
         room = int(pages.read().split()[0]) * resource.getpagesize() + ROOM
     resource.setrlimit(resource.RLIMIT_AS, (room, room))
@@ -95,13 +95,13 @@ def tried(file):
             said.append(str(error))
     after = resource.getrusage(resource.RUSAGE_SELF)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return said, seconds, min((after.ru_maxrss - before.ru_maxrss) * 1024, most_addresses() - addresses)
+    return said, seconds, (after.ru_maxrss - before.ru_maxrss) * 1024 - max(0, of_files() - mapped)
 
 
-def most_addresses():
-    """Return the bytes of addresses that this process has had at most."""
+def of_files():
+    """Return the bytes of mapped files that are in this process's memory now."""
     with open("/proc/self/status") as status:
-        return int(re.search(r"VmPeak:\s+(\d+) kB", status.read()).group(1)) * 1024
+        return int(re.search(r"RssFile:\s+(\d+) kB", status.read()).group(1)) * 1024
 
 
 def blob(header, rest=b"", **more):
