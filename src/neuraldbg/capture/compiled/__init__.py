@@ -1,1 +1,1 @@
-"""What a graph of torch.compile holds of us, and what Dynamo is kept from comparing because of us."""
+"""The parts of ours in a graph of torch.compile, and the comparisons that Dynamo is spared because of us."""

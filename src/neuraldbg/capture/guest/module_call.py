@@ -34,7 +34,7 @@ _made: weakref.WeakKeyDictionary[Any, Callable[..., Any]] = weakref.WeakKeyDicti
 
 
 class Hears(Protocol):
-    """What is told of calls of modules."""
+    """Receives calls of modules."""
 
     inside: bool
     """Whether an outermost call is under way."""

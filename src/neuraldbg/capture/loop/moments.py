@@ -1,4 +1,4 @@
-"""What is told of at the moments of a step: a call of a model, and a backward pass."""
+"""Values that are told at the moments of a step: a call of a model, and a backward pass."""
 
 from __future__ import annotations
 

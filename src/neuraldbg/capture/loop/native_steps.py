@@ -1,4 +1,4 @@
-"""What the loop asks of native light steps, which take a step from its call to its end without Python."""
+"""The questions of the loop to native light steps, which take a step from its call to its end without Python."""
 
 from __future__ import annotations
 

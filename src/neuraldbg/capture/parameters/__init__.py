@@ -1,1 +1,1 @@
-"""What an optimizer steps: weights before the step, gradients, what the step changed, and the norm of light steps."""
+"""Parameters that an optimizer steps: weights before the step, gradients, what it changed, the norm of light steps."""

@@ -1,4 +1,4 @@
-"""What a number usually is, such as a loss or the norm of the gradients, and from where on it is odd."""
+"""The usual size of a number, such as a loss or the norm of the gradients, and the bound above which it is odd."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _KNOWN = 16
 
 
 class Usual:
-    """What a number usually is: running mean, and mean absolute deviation, of it or of the logarithm of its size."""
+    """The usual size of a number: running mean, and mean absolute deviation, of it or of the logarithm of its size."""
 
     def __init__(self) -> None:
         self._mean = self._spread = 0.0

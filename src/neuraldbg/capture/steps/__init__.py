@@ -1,1 +1,1 @@
-"""How a step is read, booked and handed on: the budget, the mode of a step, light steps, facts, delivery."""
+"""Steps as they are read, booked and handed on: the budget, the mode of a step, light steps, facts, delivery."""

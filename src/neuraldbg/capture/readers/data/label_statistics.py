@@ -6,6 +6,7 @@ Arrays are put aside and worked on 64 at a time, so that a step pays for a copy 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -51,18 +52,11 @@ def period(prints: list[int]) -> int:
     return 0
 
 
-class Classes:
-    """Class ids of one loss."""
+class _Course(ABC):
+    """The targets of one loss, put aside batch by batch and worked on many at a time."""
 
-    def __init__(self, classes: int, ignore: int) -> None:
-        self.classes, self.ignore = classes, ignore
-        self.counts: Ints = np.zeros(max(classes, 1), np.int64)
-        self.ignored = self.batches = self.empty = 0
-        self.first_empty: int | None = None
-        self.inside = 0.0
-        """Sum of the entropies inside the batches."""
-        self.major: list[tuple[int, int]] = []
-        """(step, most frequent class) of each batch."""
+    def __init__(self) -> None:
+        self.batches = 0
         self.prints: list[int] = []
         self._whole = True
         """Whether no batch went by unseen so far: order and period are those of neighbours."""
@@ -75,11 +69,30 @@ class Classes:
             self.settle()
             self._whole = False
 
-    def add(self, step: int, labels: npt.NDArray[Any]) -> None:
-        """Put the labels of a batch aside."""
-        self._waiting.append((step, labels))
+    def add(self, step: int, values: npt.NDArray[Any]) -> None:
+        """Put the targets of a batch, or a sample of them, aside."""
+        self._waiting.append((step, values))
         if len(self._waiting) >= CHUNK:
             self.settle()
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Work on what was put aside."""
+
+
+class Classes(_Course):
+    """Class ids of one loss."""
+
+    def __init__(self, classes: int, ignore: int) -> None:
+        super().__init__()
+        self.classes, self.ignore = classes, ignore
+        self.counts: Ints = np.zeros(max(classes, 1), np.int64)
+        self.ignored = self.empty = 0
+        self.first_empty: int | None = None
+        self.inside = 0.0
+        """Sum of the entropies inside the batches."""
+        self.major: list[tuple[int, int]] = []
+        """(step, most frequent class) of each batch."""
 
     @np.errstate(all="ignore")
     def settle(self) -> None:
@@ -175,33 +188,18 @@ def later(seen: deque[Seen]) -> dict[str, Any]:
     return {"from": late[0][0], "readings": len(late), "classes": rows}
 
 
-class Numbers:
+class Numbers(_Course):
     """Real-valued targets of one loss."""
 
     def __init__(self) -> None:
-        self.batches = self.samples = 0
+        super().__init__()
+        self.samples = 0
         self.low, self.high = math.inf, -math.inf
         self.total = self.squares = self.spread = 0.0
         self.outside = self.negative = 0
         self.integral = True
         self.values: dict[float, int] | None = {}
         self.means: list[tuple[int, float]] = []
-        self.prints: list[int] = []
-        self._whole = True
-        self._waiting: list[tuple[int, npt.NDArray[Any]]] = []
-        self._seen: deque[Seen] = deque(maxlen=_PREDICTIONS)
-
-    def cut(self) -> None:
-        """Batches went by unseen: what is known of their order stays as it is."""
-        if self._whole:
-            self.settle()
-            self._whole = False
-
-    def add(self, step: int, values: npt.NDArray[Any]) -> None:
-        """Put a sample of a batch's targets aside."""
-        self._waiting.append((step, values))
-        if len(self._waiting) >= CHUNK:
-            self.settle()
 
     @np.errstate(all="ignore")
     def settle(self) -> None:
