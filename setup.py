@@ -20,8 +20,8 @@ setup(
             optional=True,
         ),
         Extension(
-            "neuraldbg.cli._signals",
-            ["src/neuraldbg/cli/_signals.c"],
+            "neuraldbg.runner._signals",
+            ["src/neuraldbg/runner/_signals.c"],
             define_macros=[("Py_LIMITED_API", LIMITED)],
             py_limited_api=True,
             optional=True,

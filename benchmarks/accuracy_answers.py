@@ -11,7 +11,7 @@ from accuracy_runs import Job, programs, recorded
 from tests.faults.golden import Grade, grade
 
 from neuraldbg.explain import Case, diagnose, judge_all
-from neuraldbg.explain.ranking import weigh
+from neuraldbg.explain.verdict.ranking import weigh
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuraldbg.explain import Tier
-from neuraldbg.explain.calibration import FILE
+from neuraldbg.explain.verdict.calibration import FILE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ from tests.cli.helpers import DRIVER
 from tests.cli.test_feed import record
 
 from neuraldbg.cli import dashboard, main
-from neuraldbg.show.dashboard.port import listen
+from neuraldbg.dashboard.port import listen
 
 SOON_S = 60
 ADDRESS = re.compile(r"http://\S+/\?token=[\w-]+")

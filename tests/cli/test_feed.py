@@ -12,19 +12,19 @@ import time
 import pytest
 from tests.record.helpers import INFO, event, layout, step
 
-from neuraldbg.cli import feed as module
-from neuraldbg.cli import pairs
-from neuraldbg.cli.feed import UNREAD, RunFeed
 from neuraldbg.compare import compare
 from neuraldbg.config import RecordSettings
+from neuraldbg.dashboard import run_feed as module
+from neuraldbg.dashboard import run_pairs
+from neuraldbg.dashboard.page import layout as shell
+from neuraldbg.dashboard.page.request import Desk, draw
+from neuraldbg.dashboard.run_feed import UNREAD, RunFeed
+from neuraldbg.dashboard.settings import DashboardSettings
 from neuraldbg.errors import RunNotFound
 from neuraldbg.explain import diagnose
 from neuraldbg.nouns import Outcome, RunInfo
 from neuraldbg.record import Recorder, follow, read_run
 from neuraldbg.record.follow import Follower
-from neuraldbg.show.dashboard.page import shell
-from neuraldbg.show.dashboard.page.desk import Desk, draw
-from neuraldbg.show.dashboard.settings import DashboardSettings
 
 SOON_S = 20
 
@@ -468,7 +468,7 @@ def test_a_growing_run_is_compared_anew_in_the_judging_thread_while_it_is_asked_
         spans.append((begin, time.monotonic(), threading.current_thread().name))
         return compare(*runs, **names)
 
-    monkeypatch.setattr(pairs, "compare", slow)
+    monkeypatch.setattr(run_pairs, "compare", slow)
     record(tmp_path / "done", 200)
     recorder = Recorder(tmp_path / "run", RecordSettings(flush_s=0.05), RunInfo(script="t.py"))
     recorder.put(step(0), layout())

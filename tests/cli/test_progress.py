@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from tests.cli.helpers import DRIVER
 
-from neuraldbg.cli.progress import StatusLine
 from neuraldbg.nouns import Event, Step
+from neuraldbg.runner.status_line import StatusLine
 
 pty = pytest.importorskip("pty")
 STEP = np.zeros((0, 12))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from neuraldbg import Run
-from neuraldbg.cli import termination
+from neuraldbg.runner import termination
 
 if TYPE_CHECKING:
     from tests.end_to_end.place import Place

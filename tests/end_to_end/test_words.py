@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from neuraldbg import Run
-from neuraldbg.show.text import duration
+from neuraldbg.show.format.safe_text import duration
 
 WILD = """
 import torch

@@ -12,7 +12,7 @@ import pytest
 
 from neuraldbg.errors import ConfigError
 from neuraldbg.explain import CAUSES, Tier
-from neuraldbg.explain.calibration import FILE, fitted, parse, sigmoid
+from neuraldbg.explain.verdict.calibration import FILE, fitted, parse, sigmoid
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TIERS = [tier.name.lower() for tier in Tier]

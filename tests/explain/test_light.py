@@ -12,7 +12,7 @@ from tests.explain.builder import Build, falling
 
 from neuraldbg import answers
 from neuraldbg.explain import diagnose
-from neuraldbg.explain.case import Case
+from neuraldbg.explain.evidence.case import Case
 from neuraldbg.nouns import STATS, Event, RunRecord, Series, column
 from neuraldbg.show.static.crash import _x_label
 from neuraldbg.show.views.crash import picture

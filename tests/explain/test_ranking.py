@@ -10,8 +10,8 @@ from tests.explain.builder import Build, flat
 from tests.explain.stories import STORIES
 
 from neuraldbg.explain import CAUSES, Tier, diagnose
-from neuraldbg.explain.calibration import fitted
-from neuraldbg.explain.ranking import FLOOR, sigmoid
+from neuraldbg.explain.verdict.calibration import fitted
+from neuraldbg.explain.verdict.ranking import FLOOR, sigmoid
 
 
 def by_cause(build: Build):

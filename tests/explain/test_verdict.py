@@ -10,8 +10,8 @@ from tests.explain.builder import Build, falling, flat
 from tests.explain.stories import STORIES
 
 from neuraldbg.explain import diagnose
-from neuraldbg.explain.case import Case
-from neuraldbg.explain.loss import LossSummary
+from neuraldbg.explain.evidence.case import Case
+from neuraldbg.explain.evidence.loss_curve import LossSummary
 from neuraldbg.nouns import Fact, Outcome, RunRecord, Series
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from neuraldbg.explain.words import listing
+from neuraldbg.explain.evidence.wording import listing
 from neuraldbg.nouns.layout import called
 
 

@@ -12,7 +12,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 from neuraldbg.cli import main
-from neuraldbg.cli.feed import RunFeed
+from neuraldbg.dashboard.run_feed import RunFeed
 from neuraldbg.errors import NeuralDbgError, RunFileError
 from neuraldbg.saved import Run
 from neuraldbg.show.views import VIEWS

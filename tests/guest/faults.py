@@ -51,7 +51,7 @@ QUICK = ("autograd/custom_function", "basics/linear", "optim/autocast_scaler", "
 """Some that are over soon, for the part that is fast."""
 ALLOWANCE_S = 0.05
 """In the default mode a session begins with so much time, so that a short training has light steps, too."""
-GUARDS = ("capture/guest/guard.py", "record/checked.py")
+GUARDS = ("capture/guest/guard.py", "record/validation.py")
 """Files of the guards themselves: a fault in what keeps faults away cannot be kept away."""
 ENTRIES = frozenset(
     """

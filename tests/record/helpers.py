@@ -23,7 +23,7 @@ from neuraldbg.nouns import (
     StepHistograms,
     column,
 )
-from neuraldbg.record.block import rows_of, tables_of
+from neuraldbg.record.row_block import rows_of, tables_of
 
 INFO = RunInfo(
     script="train.py",

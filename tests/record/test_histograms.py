@@ -16,10 +16,10 @@ from neuraldbg.config import RecordSettings
 from neuraldbg.errors import RunDamaged, RunTooNew
 from neuraldbg.nouns import BINS, StepHistograms
 from neuraldbg.record import Recorder, file_bound, read_run, schema
-from neuraldbg.record.backlog import Backlog
 from neuraldbg.record.budget import histogram_bytes, queue_bytes
 from neuraldbg.record.codec import BlobDamaged
 from neuraldbg.record.histograms import decode, encode, expendable, load
+from neuraldbg.record.write_queue import Backlog
 from neuraldbg.saved import Run
 
 SETTINGS = RecordSettings(queue=1000)

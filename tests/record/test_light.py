@@ -15,9 +15,9 @@ from neuraldbg.config import RecordSettings
 from neuraldbg.explain import diagnose
 from neuraldbg.nouns import STATS, History, column
 from neuraldbg.record import Recorder, file_bound, read_run
-from neuraldbg.record.block import rows_of
+from neuraldbg.record.binning import fold
 from neuraldbg.record.codec import encode
-from neuraldbg.record.fold import fold
+from neuraldbg.record.row_block import rows_of
 
 NONE = np.zeros((0, len(STATS)))
 

@@ -11,11 +11,11 @@ from tests.record.helpers import INFO, assert_same, covered, event, layout, rows
 from neuraldbg.config import RecordSettings
 from neuraldbg.nouns import STATS, Step, column
 from neuraldbg.record import Recorder, read_run
-from neuraldbg.record.backlog import LIGHT_BYTES, Backlog
-from neuraldbg.record.block import join
+from neuraldbg.record.binning import fold
 from neuraldbg.record.budget import file_bound, table_limits
 from neuraldbg.record.codec import decode, encode
-from neuraldbg.record.fold import fold
+from neuraldbg.record.row_block import join
+from neuraldbg.record.write_queue import LIGHT_BYTES, Backlog
 
 SMALL = RecordSettings(full_steps=128, queue=10_000)
 

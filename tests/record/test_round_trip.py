@@ -13,8 +13,8 @@ from tests.record.helpers import INFO, assert_same, event, layout, step, tables
 from neuraldbg.config import RecordSettings
 from neuraldbg.nouns import STATS, Fact, FactKey, RunInfo, Step, column
 from neuraldbg.record import Recorder, read_run
-from neuraldbg.record.block import to_float32
 from neuraldbg.record.codec import BlobDamaged, decode, encode
+from neuraldbg.record.row_block import to_float32
 from neuraldbg.unlisted_thread import unlisted
 
 SETTINGS = RecordSettings(queue=1000)  # these tests put steps faster than any training

@@ -15,8 +15,8 @@ from neuraldbg.explain import diagnose
 from neuraldbg.nouns import jsonable
 from neuraldbg.nouns.run import OUTCOMES
 from neuraldbg.record import Recorder, codec, read_run
-from neuraldbg.record.checked import LATEST_S
 from neuraldbg.record.reader import glance
+from neuraldbg.record.validation import LATEST_S
 from neuraldbg.saved import Run
 from neuraldbg.show.report.watching import about, watching
 

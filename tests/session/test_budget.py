@@ -284,7 +284,7 @@ def test_a_compiled_model_is_not_compiled_again_when_reading_goes_on_and_off(how
 
 
 def test_the_breakdown_that_doctor_prints() -> None:
-    from neuraldbg.cli.clocked import lines
+    from neuraldbg.cli.timed_run import lines
 
     model = net()
     dbg = NeuralDbg(model, settings=TIGHT)

@@ -7,7 +7,7 @@ import pytest
 from tests.show.samples import HEALTHY, record
 
 from neuraldbg import DebugVisualizer, VisualizationConfig
-from neuraldbg.show.axis import wide
+from neuraldbg.show.axes.ticks import wide
 from neuraldbg.show.static.crash import crash_figure
 from neuraldbg.show.static.draw import figure
 from neuraldbg.show.views import view

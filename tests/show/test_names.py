@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from neuraldbg.show.names import LONGEST, short_names
+from neuraldbg.show.format.short_names import LONGEST, short_names
 
 
 def test_short_names_stay_different():

@@ -12,7 +12,7 @@ from rich.console import Console
 from tests.show.samples import EXPLODING, HEALTHY
 
 from neuraldbg.nouns import Chain, ChainEdge, ChainNode, Diagnosis, Evidence, Hypothesis, Remedy, Unjudged
-from neuraldbg.show.phrases import percent
+from neuraldbg.show.format.phrases import percent
 from neuraldbg.show.terminal.diagnosis import print_diagnosis, render
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from neuraldbg.show.text import duration, listed, number, plain, says, sentence
+from neuraldbg.show.format.safe_text import duration, listed, number, plain, says, sentence
 
 
 @pytest.mark.parametrize(

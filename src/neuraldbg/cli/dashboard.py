@@ -7,20 +7,12 @@ import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from neuraldbg.cli.command import OK, Result
+from neuraldbg.dashboard import HOST, PORT
 from neuraldbg.errors import MissingExtra
-from neuraldbg.show.dashboard import HOST, PORT
-
-if TYPE_CHECKING:
-    import socket
-
-    from neuraldbg.cli.feed import RunFeed
-    from neuraldbg.show.dashboard.server import Server
-    from neuraldbg.show.dashboard.settings import DashboardSettings
 
 NEEDED = ("dash", "plotly", "dash_cytoscape", "yaml")
 
@@ -73,14 +65,15 @@ def need() -> None:
 
 def serve(request: Request) -> int:
     """Show what is there until Ctrl-C."""
-    from neuraldbg.cli.feed import RunFeed  # noqa: PLC0415 (see command.py)
-    from neuraldbg.show.dashboard.port import listen  # noqa: PLC0415
-    from neuraldbg.show.dashboard.settings import load_settings  # noqa: PLC0415
+    from neuraldbg.dashboard.port import listen  # noqa: PLC0415
+    from neuraldbg.dashboard.run_feed import RunFeed  # noqa: PLC0415 (see command.py)
+    from neuraldbg.dashboard.server import page_server  # noqa: PLC0415
+    from neuraldbg.dashboard.settings import load_settings  # noqa: PLC0415
 
     settings = load_settings(request.config)
     feed = RunFeed(request.path, pace_s=settings.refresh_rate / 2)
     listening, said = listen(request.host, request.port, expose=request.expose)
-    server = made(feed, settings, listening, host=request.host, expose=request.expose)
+    server = page_server(feed, settings, listening, host=request.host, expose=request.expose)
     for sentence in said:
         click.echo(f"neuraldbg: {sentence}", err=True)
     click.echo(f"Dashboard of {request.path}: {server.url}\nCtrl-C ends it.")
@@ -94,22 +87,6 @@ def serve(request: Request) -> int:
     finally:
         feed.close()
     return OK
-
-
-def made(
-    feed: RunFeed,
-    settings: DashboardSettings,
-    listening: socket.socket,
-    *,
-    host: str = HOST,
-    expose: bool = False,
-    token: str | None = None,
-) -> Server:
-    """Wire the page to what it shows and to where it is served."""
-    from neuraldbg.show.dashboard.page.app import make_app  # noqa: PLC0415 (see command.py)
-    from neuraldbg.show.dashboard.server import Server  # noqa: PLC0415
-
-    return Server(make_app(feed, settings), listening, host=host, expose=expose, token=token)
 
 
 def _has_screen() -> bool:

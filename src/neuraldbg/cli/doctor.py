@@ -10,10 +10,10 @@ from pathlib import Path
 
 import click
 
-from neuraldbg.cli.clocked import clocked
 from neuraldbg.cli.command import FAILED, OK, Result
 from neuraldbg.cli.run import RUNS
-from neuraldbg.cli.script import resolve
+from neuraldbg.cli.timed_run import clocked
+from neuraldbg.runner.script import resolve
 
 EXTRAS = {
     "plot": ("matplotlib", "jinja2"),

@@ -49,7 +49,7 @@ def COMMAND(run: str, json_to: str | None, fail_on: str | None) -> Result:  # no
 def _ending(file: Path) -> str:
     """Say of a run that has no end whether it goes on: that is no part of the record, and may change at any time."""
     from neuraldbg.record.follow import killed, look, silence  # noqa: PLC0415 (see command.py)
-    from neuraldbg.show.text import duration  # noqa: PLC0415
+    from neuraldbg.show.format.safe_text import duration  # noqa: PLC0415
 
     if file.suffix == ".json":
         return " The run had not ended when this was exported, or it was killed."

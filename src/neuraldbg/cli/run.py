@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from neuraldbg import clocks  # noqa: F401 (before the program may replace them)
-from neuraldbg.cli.apart import apart
 from neuraldbg.cli.command import FAILED, Result, fail_on, json_target, json_to, verdict_status, write_json
 from neuraldbg.cli.dashboard import need, port_option
-from neuraldbg.cli.ending import Ending, die_interrupted, time_stopped
-from neuraldbg.cli.progress import StatusLine
-from neuraldbg.cli.script import execute, folder_of, resolve
-from neuraldbg.cli.shadowed import Shadowed
-from neuraldbg.cli.termination import Termination
-from neuraldbg.cli.watch import MakeSession, Watch, torch_session, working_folder
 from neuraldbg.raised import let_pass
 from neuraldbg.ranks import Rank, launched_at, own_rank
+from neuraldbg.runner.apart import apart
+from neuraldbg.runner.ending import Ending, die_interrupted, time_stopped
+from neuraldbg.runner.script import execute, folder_of, resolve
+from neuraldbg.runner.session_guard import MakeSession, Watch, torch_session, working_folder
+from neuraldbg.runner.shadowed import Shadowed
+from neuraldbg.runner.status_line import StatusLine
+from neuraldbg.runner.termination import Termination
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import FrameType
 
-    from neuraldbg.cli.apart import Apart
-    from neuraldbg.cli.beside import Beside
-    from neuraldbg.cli.script import Program
+    from neuraldbg.dashboard.child_process import Beside
     from neuraldbg.nouns import Diagnosis
+    from neuraldbg.runner.apart import Apart
+    from neuraldbg.runner.script import Program
 
 RUNS = "neuraldbg-runs"
 
@@ -232,7 +232,7 @@ def _beside(request: Request, stderr: TextIO | None) -> Beside | None:
     """Start the dashboard beside the run, and say where it is."""
     if not request.dashboard or request.folder is None:
         return None
-    from neuraldbg.cli.beside import Beside  # noqa: PLC0415 (only where it is asked for)
+    from neuraldbg.dashboard.child_process import Beside  # noqa: PLC0415 (only where it is asked for)
 
     try:
         beside = Beside(request.folder, request.port)

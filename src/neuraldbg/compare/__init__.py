@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.compare import health, layers, settings
+from neuraldbg.compare.alignment import stretches
 from neuraldbg.compare.divergence import Findings
 from neuraldbg.compare.measure import measure
 from neuraldbg.compare.scalars import loss_pair, scalar_pair
+from neuraldbg.compare.sentences import notes_of, summary_of
 from neuraldbg.compare.sites import pair_sites
-from neuraldbg.compare.spans import drift_of, kind_spans, layer_spans, overall_trend
-from neuraldbg.compare.times import stretches
 from neuraldbg.compare.tolerance import tolerance_for
-from neuraldbg.compare.words import notes_of, summary_of
+from neuraldbg.compare.totals import drift_of, kind_spans, layer_spans, overall_trend
 from neuraldbg.nouns.comparison import Compared, Comparison
 
 if TYPE_CHECKING:

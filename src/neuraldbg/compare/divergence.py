@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from neuraldbg.compare.alignment import Side, Stretches
     from neuraldbg.compare.measure import Measured
     from neuraldbg.compare.scalars import ScalarPair
     from neuraldbg.compare.sites import Key, SitePair
-    from neuraldbg.compare.times import Side, Stretches
     from neuraldbg.nouns import History, RunRecord
     from neuraldbg.nouns.comparison import Trend
 

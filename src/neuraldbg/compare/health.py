@@ -11,8 +11,8 @@ from neuraldbg.nouns.comparison import HealthChange
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from neuraldbg.compare.alignment import Side, Stretches
     from neuraldbg.compare.sites import SitePair
-    from neuraldbg.compare.times import Side, Stretches
     from neuraldbg.nouns import Diagnosis, Event, RunRecord
 
 DEAD = 0.1

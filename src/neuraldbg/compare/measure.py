@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from neuraldbg.compare.alignment import Side, Stretches
     from neuraldbg.compare.sites import SitePair
-    from neuraldbg.compare.times import Side, Stretches
     from neuraldbg.nouns import History, RunRecord
     from neuraldbg.nouns.comparison import Tolerance
 

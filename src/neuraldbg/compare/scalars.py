@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.compare.times import Stretches, stretches
+from neuraldbg.compare.alignment import Stretches, stretches
 from neuraldbg.nouns.comparison import LossPair
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from neuraldbg.config import Thresholds
 from neuraldbg.detect.episodes import Episode
-from neuraldbg.detect.places import COUNT, STD, Synced, flow, is_embedding, is_matrix
+from neuraldbg.detect.layer_rows import COUNT, STD, Synced, flow, is_embedding, is_matrix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,7 +15,7 @@ from pydantic import Field
 from neuraldbg.config import Thresholds
 from neuraldbg.detect.block import steps_before
 from neuraldbg.detect.episodes import Episodes, carry
-from neuraldbg.detect.places import COUNT, DEAD, NONFINITE, UNITS, ZEROS, Synced, flat, flow
+from neuraldbg.detect.layer_rows import COUNT, DEAD, NONFINITE, UNITS, ZEROS, Synced, flat, flow
 from neuraldbg.detect.readings import Readings
 from neuraldbg.nouns.layout import RECTIFIERS
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from neuraldbg.detect.block import Block
-    from neuraldbg.detect.places import GradLayers
+    from neuraldbg.detect.layer_rows import GradLayers
     from neuraldbg.detect.progress import Progress
     from neuraldbg.nouns import Event, Layout, Step
 

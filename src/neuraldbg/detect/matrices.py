@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.detect.places import RMS, Synced, flat, is_matrix, sorted_rows
+from neuraldbg.detect.layer_rows import RMS, Synced, flat, is_matrix, sorted_rows
 
 if TYPE_CHECKING:
     import numpy.typing as npt

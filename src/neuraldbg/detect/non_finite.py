@@ -24,7 +24,7 @@ from pydantic import Field
 from neuraldbg.config import Thresholds
 from neuraldbg.detect.block import steps_before
 from neuraldbg.detect.episodes import Episode
-from neuraldbg.detect.places import COUNT, FAR, MAX, MIN, NONFINITE, RMS, Synced, flow
+from neuraldbg.detect.layer_rows import COUNT, FAR, MAX, MIN, NONFINITE, RMS, Synced, flow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

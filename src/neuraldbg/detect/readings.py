@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from neuraldbg.detect.layer_rows import GradLayers
 from neuraldbg.detect.matrices import Parameters
-from neuraldbg.detect.places import GradLayers
 from neuraldbg.detect.progress import Progresses
 
 if TYPE_CHECKING:

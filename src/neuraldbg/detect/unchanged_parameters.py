@@ -17,7 +17,7 @@ from pydantic import Field
 from neuraldbg.config import Thresholds
 from neuraldbg.detect.block import steps_before
 from neuraldbg.detect.episodes import Episodes
-from neuraldbg.detect.places import COUNT, MAX, MIN, NONFINITE, RMS, TOTAL
+from neuraldbg.detect.layer_rows import COUNT, MAX, MIN, NONFINITE, RMS, TOTAL
 from neuraldbg.detect.readings import Readings
 
 if TYPE_CHECKING:

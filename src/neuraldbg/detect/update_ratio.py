@@ -18,7 +18,7 @@ from pydantic import Field
 from neuraldbg.config import Thresholds
 from neuraldbg.detect.block import steps_before
 from neuraldbg.detect.episodes import Episode, Episodes, carry
-from neuraldbg.detect.places import COUNT, RMS, flat
+from neuraldbg.detect.layer_rows import COUNT, RMS, flat
 from neuraldbg.detect.readings import Readings
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from neuraldbg.config import validated
 from neuraldbg.detect import DETECTORS
 from neuraldbg.detect.block import Ahead, Block
-from neuraldbg.detect.places import FAR, flow
+from neuraldbg.detect.layer_rows import FAR, flow
 from neuraldbg.detect.readings import Readings
 from neuraldbg.errors import ConfigError
 from neuraldbg.raised import passes

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuraldbg.explain import chain, ranking, verdict
-from neuraldbg.explain.case import Case
 from neuraldbg.explain.cause import Cause, Tier
 from neuraldbg.explain.causes import CAUSES, cause
-from neuraldbg.explain.chain import trace
+from neuraldbg.explain.evidence.case import Case
+from neuraldbg.explain.evidence.wording import listing, plural
 from neuraldbg.explain.finding import Finding
-from neuraldbg.explain.places import places
-from neuraldbg.explain.words import listing, plural
+from neuraldbg.explain.verdict import causal_chain, ranking, verdict
+from neuraldbg.explain.verdict.causal_chain import trace
+from neuraldbg.explain.verdict.source_lines import places
 from neuraldbg.nouns import Chain, Diagnosis, Unjudged
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ def diagnose(run: RunRecord) -> Diagnosis:
     certain = verdict.certain_ids({member.id: member.tier for member in CAUSES})
     judged, summary = verdict.judge(case, hypotheses, certain)
     top = hypotheses[0] if hypotheses else None
-    drawn = chain.build(case, top) if top is not None or case.trouble.any else Chain()
+    drawn = causal_chain.build(case, top) if top is not None or case.trouble.any else Chain()
     if top is None and case.trouble.any:
-        drawn = chain.build(case, None, case.kinds)
+        drawn = causal_chain.build(case, None, case.kinds)
     return Diagnosis(
         verdict=judged,
         summary=summary,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from neuraldbg.errors import ConfigError
+from neuraldbg.export.atomic_write import replacing
 from neuraldbg.export.crash import EXPORTER as CRASH
 from neuraldbg.export.csv import EXPORTER as CSV
 from neuraldbg.export.exporter import Exporter, Selection
@@ -14,7 +15,6 @@ from neuraldbg.export.parquet import EXPORTER as PARQUET
 from neuraldbg.export.perfetto import EXPORTER as PERFETTO
 from neuraldbg.export.session import EXPORTER as SESSION
 from neuraldbg.export.tensorboard import EXPORTER as TENSORBOARD
-from neuraldbg.export.whole import replacing
 
 if TYPE_CHECKING:
     import os

@@ -2,7 +2,7 @@
 
 A member is one file of this folder with an ``EXPORTER``, registered by one line in ``__init__.py``. It writes to the
 path that it is given and looks at no other: that path is a temporary one, and whether it takes its place is not the
-member's to decide (``whole.py``). What holds for all formats:
+member's to decide (``atomic_write.py``). What holds for all formats:
 
 - A row of time that stands for several steps carries their number, and low, mean and high, under names of their own.
 - Sites that were not read in a step leave nothing. Steps count from 0.

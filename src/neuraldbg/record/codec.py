@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from neuraldbg.record import checked
-from neuraldbg.record.block import COUNT, Block
+from neuraldbg.record import validation
+from neuraldbg.record.row_block import COUNT, Block
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -104,7 +104,7 @@ def opened(blob: bytes) -> Blob:
     start = _SIZE.size + (_SIZE.unpack_from(body)[0] if len(body) >= _SIZE.size else 0)
     if not _SIZE.size < start <= len(body):
         raise BlobDamaged("a block has no header")
-    header = checked.parsed(bytes(body[_SIZE.size : start]).decode())
+    header = validation.parsed(bytes(body[_SIZE.size : start]).decode())
     try:
         arrays = _arrays(header["arrays"], blob, _HEAD.size + start)
         found = Blob(header, arrays)
@@ -142,7 +142,7 @@ def _check(found: Blob, header: dict[str, Any], arrays: dict[str, _Array]) -> No
     rows, tabled = found.length, "mean" in arrays
     table = (rows, found.sites, found.stats)
     if not 0 <= found.stats <= _MOST_STATS or any(type(size) is not int or not 0 <= size < 1 << 32 for size in table):
-        said = f"{checked.short(found.stats)} statistics of as many sites as {checked.short(found.sites)}"
+        said = f"{validation.short(found.stats)} statistics of as many sites as {validation.short(found.sites)}"
         raise BlobDamaged(f"a block's header claims {said}")
     shapes: dict[str, tuple[int, ...]] = {"mean": table, "low": table, "high": table, "seen": table[:2]}
     if found.old:

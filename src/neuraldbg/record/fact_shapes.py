@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.nouns import FactKey
-from neuraldbg.record import checked
-from neuraldbg.record.checked import (
+from neuraldbg.record import validation
+from neuraldbg.record.validation import (
     count,
     each,
     flag,
@@ -38,9 +38,9 @@ from neuraldbg.record.checked import (
 )
 
 if TYPE_CHECKING:
-    from neuraldbg.record.checked import Check, Name
+    from neuraldbg.record.validation import Check, Name
 
-Lacking = checked.Lacking
+Lacking = validation.Lacking
 
 texts = each(text)
 """An array of texts, as a list: that is what causes compare it with."""
@@ -86,7 +86,7 @@ _params = of(
         **dict.fromkeys(("frozen", "not_in_optimizer", "no_grad", "uncalled", "zero_lr"), texts),
     },
 )  # fmt: skip
-_setting = checked.any_of(flag, real, each(real))
+_setting = validation.any_of(flag, real, each(real))
 _group = of(
     {},
     {
@@ -334,7 +334,7 @@ _waits = of(
 _schedule = of(
     {"type": text, "stream": perhaps(count), "made": integer, "steps": integer, "pass_steps": integer},
     {
-        "id": count, "params": named(checked.any_of(real, each(perhaps(real)))), "position": real,
+        "id": count, "params": named(validation.any_of(real, each(perhaps(real)))), "position": real,
         "base_lr": perhaps(real), "waits": _waits,
         **dict.fromkeys(("optimizer_steps", "double", "early", "passes"), integer),
     },

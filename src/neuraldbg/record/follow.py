@@ -14,8 +14,8 @@ from pathlib import Path
 from neuraldbg import clocks
 from neuraldbg.errors import RunDamaged, RunFileError, RunTooNew
 from neuraldbg.nouns import RunRecord
+from neuraldbg.record.incremental_reader import Reading
 from neuraldbg.record.reader import read_file
-from neuraldbg.record.reading import Reading
 from neuraldbg.record.run_file import written_here
 
 if sys.platform == "linux":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.nouns import BINS, StepHistograms
-from neuraldbg.record import checked
+from neuraldbg.record import validation
 from neuraldbg.record.codec import BlobDamaged
 from neuraldbg.record.schema import HISTOGRAMS
 
@@ -70,7 +70,7 @@ def load(db: sqlite3.Connection, known: tuple[StepHistograms, ...] = ()) -> tupl
     for step in steps:
         if step not in found:
             (body,) = db.execute("SELECT body FROM histogram WHERE step = ?", (step,)).fetchone()
-            found[step] = decode(checked.step(step, "histogram.step"), body, sites)
+            found[step] = decode(validation.step(step, "histogram.step"), body, sites)
             packed, unpacked = packed + len(body), unpacked + found[step].nbytes
             if unpacked > _FREE + _PER_BYTE * packed:
                 raise BlobDamaged(f"{packed:,} bytes of histograms unpack to {unpacked:,}")

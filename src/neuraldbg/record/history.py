@@ -12,8 +12,8 @@ import numpy as np
 
 from neuraldbg.nouns import STATS, History, Slab, column
 from neuraldbg.nouns.run import empty_history
-from neuraldbg.record.block import UNSEEN, padded
-from neuraldbg.record.checked import FARTHEST, LATEST_S
+from neuraldbg.record.row_block import UNSEEN, padded
+from neuraldbg.record.validation import FARTHEST, LATEST_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.nouns.run import Reduce
     from neuraldbg.record import codec
-    from neuraldbg.record.block import Block
+    from neuraldbg.record.row_block import Block
 
 _NAMES = {"min": "low", "mean": "mean", "max": "high"}
 _OFTEN = 16

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from neuraldbg.errors import RunDamaged, RunFileError, RunTooNew
 from neuraldbg.raised import let_pass
-from neuraldbg.record import checked, guarded_database, schema
-from neuraldbg.record.reading import Reading, stands
+from neuraldbg.record import guarded_database, schema, validation
+from neuraldbg.record.incremental_reader import Reading, stands
 from neuraldbg.record.run_file import written_here
 from neuraldbg.record.run_names import find_run
 from neuraldbg.record.session_file import read_session
@@ -166,7 +166,7 @@ def _author(db: sqlite3.Connection) -> str:
     try:
         if guarded_database.has_table(db, "meta"):  # and no view of that name
             (text,) = db.execute("SELECT value FROM meta WHERE key = 'info'").fetchone()
-            return f"NeuralDBG {checked.text(checked.parsed(text)['versions']['neuraldbg'], '')[:40]}"
+            return f"NeuralDBG {validation.text(validation.parsed(text)['versions']['neuraldbg'], '')[:40]}"
     except (sqlite3.Error, ValueError, KeyError, TypeError, RecursionError):
         pass  # what later versions write is theirs
     return "a later NeuralDBG"
@@ -186,7 +186,7 @@ def _damaged(name: str, error: Exception) -> RunDamaged:
 
 def _said(error: Exception) -> str:
     """Return the error's message, in our words where SQLite's name a limit of ours."""
-    text = checked.cut(str(error) or type(error).__name__)
+    text = validation.cut(str(error) or type(error).__name__)
     return {"interrupted": "its tables have no end", "string or blob too big": _TOO_LONG}.get(text, text)
 
 

@@ -15,10 +15,10 @@ from neuraldbg import clocks
 from neuraldbg.forks import tell_children
 from neuraldbg.nouns import RunInfo, RunRecord
 from neuraldbg.raised import let_pass
-from neuraldbg.record.backlog import Backlog, Batch
 from neuraldbg.record.budget import queue_bytes
 from neuraldbg.record.signal_masks import start_thread, without_size_signal
 from neuraldbg.record.store import Store
+from neuraldbg.record.write_queue import Backlog, Batch
 from neuraldbg.unlisted_thread import UnlistedThread
 
 if TYPE_CHECKING:

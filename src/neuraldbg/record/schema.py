@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg import clocks
 from neuraldbg.nouns import STATS, Edge, Event, Fact, Layer, Outcome, RunInfo, Site, jsonable
-from neuraldbg.record import checked
+from neuraldbg.record import validation
 from neuraldbg.record.fact_shapes import fitting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from neuraldbg.record.checked import Check
+    from neuraldbg.record.validation import Check
 
 SCHEMA_VERSION = 3
 # 1  2026-11  first version: meta, site, block, fact, event
@@ -233,76 +233,76 @@ def dumps(value: Any) -> str:
 
 
 _OUTCOME: dict[str, Check] = {
-    "kind": checked.outcome_kind, "message": checked.message, "where": checked.text
+    "kind": validation.outcome_kind, "message": validation.message, "where": validation.text
 }  # fmt: skip
 _INFO: dict[str, Check] = {
-    "script": checked.text,
-    "argv": checked.texts,
-    "started": checked.moment,
-    "models": checked.texts,
-    "optimizers": checked.texts,
-    "versions": checked.texts_by_name,
-    "device": checked.text,
-    "coverage": checked.coverage,
-    "outcome": lambda value, _: checked.built(Outcome, _OUTCOME, value),
-    "seed": checked.perhaps(checked.whole),
+    "script": validation.text,
+    "argv": validation.texts,
+    "started": validation.moment,
+    "models": validation.texts,
+    "optimizers": validation.texts,
+    "versions": validation.texts_by_name,
+    "device": validation.text,
+    "coverage": validation.coverage,
+    "outcome": lambda value, _: validation.built(Outcome, _OUTCOME, value),
+    "seed": validation.perhaps(validation.whole),
 }
 _SITE: dict[str, Check] = {
-    "kind": checked.text,
-    "module": checked.text,
-    "call": checked.count,
-    "name": checked.text,
-    "dtype": checked.text,
+    "kind": validation.text,
+    "module": validation.text,
+    "call": validation.count,
+    "name": validation.text,
+    "dtype": validation.text,
 }
 _LAYER: dict[str, Check] = {
-    "path": checked.text,
-    "type": checked.text,
-    "model": checked.text,
-    "leaf": checked.flag,
-    "params": checked.texts,
-    "settings": checked.named(checked.any_of(checked.flag, checked.real, checked.text)),
+    "path": validation.text,
+    "type": validation.text,
+    "model": validation.text,
+    "leaf": validation.flag,
+    "params": validation.texts,
+    "settings": validation.named(validation.any_of(validation.flag, validation.real, validation.text)),
 }
-_EDGE: dict[str, Check] = {"source": checked.text, "target": checked.text, "ops": checked.texts}
+_EDGE: dict[str, Check] = {"source": validation.text, "target": validation.text, "ops": validation.texts}
 _EVENT: dict[str, Check] = {
-    "kind": checked.text,
-    "transition": checked.text,
-    "first_step": checked.step,
-    "last_step": checked.step,
-    "layer": checked.perhaps(checked.text),
-    "site": checked.text,
-    "confidence": checked.share,
-    "details": checked.of({}, {"affected": checked.each(checked.text)}),
+    "kind": validation.text,
+    "transition": validation.text,
+    "first_step": validation.step,
+    "last_step": validation.step,
+    "layer": validation.perhaps(validation.text),
+    "site": validation.text,
+    "confidence": validation.share,
+    "details": validation.of({}, {"affected": validation.each(validation.text)}),
 }
 
 
 def info_of(raw: Any) -> RunInfo:
     """Read what was run from the value of its JSON. This and those below raise ValueError for what is not ours."""
-    return checked.built(RunInfo, _INFO, raw)
+    return validation.built(RunInfo, _INFO, raw)
 
 
 def site_of(raw: Any) -> Site:
     """Read a site."""
-    return checked.built(Site, _SITE, raw)
+    return validation.built(Site, _SITE, raw)
 
 
 def layers_of(raw: Any) -> tuple[Layer, ...]:
     """Read the layers of a layout."""
-    return tuple(checked.built(Layer, _LAYER, one) for one in checked.items(raw, "layers"))
+    return tuple(validation.built(Layer, _LAYER, one) for one in validation.items(raw, "layers"))
 
 
 def edges_of(raw: Any) -> tuple[Edge, ...]:
     """Read the edges of a layout."""
-    return tuple(checked.built(Edge, _EDGE, one) for one in checked.items(raw, "edges"))
+    return tuple(validation.built(Edge, _EDGE, one) for one in validation.items(raw, "edges"))
 
 
 def called_of(raw: Any) -> frozenset[str]:
     """Read the paths of the layers that were called."""
-    return frozenset(checked.texts(raw, "called"))
+    return frozenset(validation.texts(raw, "called"))
 
 
 def event_of(raw: Any) -> Event:
     """Read an event."""
-    event = checked.built(Event, _EVENT, raw)
+    event = validation.built(Event, _EVENT, raw)
     if event.last_step < event.first_step:
         raise ValueError(f"an event ends at step {event.last_step}, before it begins at {event.first_step}")
     return event
@@ -310,8 +310,8 @@ def event_of(raw: Any) -> Event:
 
 def fact_of(step: Any, key: Any, value: Any) -> Fact:
     """Read a fact; checked.Lacking for one of another version."""
-    name = checked.text(key, "Fact.key")
-    return Fact(checked.step(step, "Fact.step"), name, fitting(name, value))
+    name = validation.text(key, "Fact.key")
+    return Fact(validation.step(step, "Fact.step"), name, fitting(name, value))
 
 
 def noted(info: RunInfo, passed: Mapping[str, str]) -> RunInfo:

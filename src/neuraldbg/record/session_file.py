@@ -17,9 +17,9 @@ import numpy as np
 from neuraldbg.errors import RunDamaged, RunFileError, RunNotFound, RunTooNew
 from neuraldbg.nouns import BINS, RUN_SCHEMA, STATS, Layout, RunRecord, StepHistograms, column
 from neuraldbg.nouns.run import empty_history
-from neuraldbg.record import checked, codec, schema
-from neuraldbg.record.block import UNSEEN, Block
+from neuraldbg.record import codec, schema, validation
 from neuraldbg.record.history import StoredHistory, check_rows
+from neuraldbg.record.row_block import UNSEEN, Block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from neuraldbg.nouns import Event, Fact, History
-    from neuraldbg.record.checked import Check
+    from neuraldbg.record.validation import Check
 
 _BLOCK = 64
 """Tables that are packed together."""
 _FAMILY, _, _VERSION = RUN_SCHEMA.rpartition("/")
 _SPACE = re.compile(r"[ \t\n\r]*")
 _PLAIN: dict[str, tuple[str, Check, Any]] = {
-    "steps": ("step", checked.step, np.int64),
-    "width": ("width", checked.step, np.int64),
-    "time": ("time", checked.number, np.float64),
-    "stream": ("stream", checked.step, np.int64),
-    "applied": ("applied", checked.flag, bool),
+    "steps": ("step", validation.step, np.int64),
+    "width": ("width", validation.step, np.int64),
+    "time": ("time", validation.number, np.float64),
+    "stream": ("stream", validation.step, np.int64),
+    "applied": ("applied", validation.flag, bool),
 }
 _CHUNK = 1 << 20
 """Characters that are taken from the file at once."""
@@ -65,7 +65,7 @@ def read_session(path: Path) -> RunRecord:
     except OSError as error:
         raise RunFileError(f"{path} cannot be read: {error.strerror or error}.") from error
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
-        said = checked.cut(f"{type(error).__name__}: {error}")
+        said = validation.cut(f"{type(error).__name__}: {error}")
         raise RunDamaged(f"{path} is no whole run ({said}). Export the run once more.") from error
 
 
@@ -75,7 +75,7 @@ def _record(opened: TextIO, name: str) -> RunRecord:
     document = _Document(opened)
     for key in document.members():
         if key in head:
-            raise ValueError(f"{checked.short(key)} is there twice")
+            raise ValueError(f"{validation.short(key)} is there twice")
         if key in _LISTS or key == "steps":
             if key == "steps" or "schema" in head:
                 _check(head, name)
@@ -99,10 +99,10 @@ def _record(opened: TextIO, name: str) -> RunRecord:
 
 def _layout(raw: Any) -> Layout:
     """Read the member ``layout``."""
-    parts = checked.mapping(raw, "layout")
+    parts = validation.mapping(raw, "layout")
     return Layout(
         layers=schema.layers_of(parts["layers"]),
-        sites=tuple(schema.site_of(site) for site in checked.items(parts["sites"], "layout.sites")),
+        sites=tuple(schema.site_of(site) for site in validation.items(parts["sites"], "layout.sites")),
         edges=schema.edges_of(parts["edges"]),
         called=schema.called_of(parts["called"]),
     )
@@ -115,7 +115,7 @@ def _facts(document: _Document, head: Mapping[str, Any], passed: dict[str, str])
     for one in document.elements():
         try:
             found.append(schema.fact_of(one["step"], one["key"], one["value"]))
-        except checked.Lacking as error:
+        except validation.Lacking as error:
             passed.setdefault(str(one["key"]), str(error))
     return tuple(found)
 
@@ -131,7 +131,7 @@ def _histograms(document: _Document, head: Mapping[str, Any], passed: dict[str, 
     del passed
     most = len(head["layout"].sites) * (BINS + 3) if "layout" in head else 0
     return tuple(
-        StepHistograms.from_lists(checked.step(element["step"], "histograms.step"), element["sites"])
+        StepHistograms.from_lists(validation.step(element["step"], "histograms.step"), element["sites"])
         for element in document.elements(most)
     )
 
@@ -149,7 +149,7 @@ def _names(most: int) -> Callable[[Any], tuple[str, ...]]:
     """Return a function that reads so many names at most, each of which stands there once."""
 
     def read(raw: Any) -> tuple[str, ...]:
-        found = checked.texts(raw, "names")
+        found = validation.texts(raw, "names")
         if len(found) > most or len(set(found)) < len(found):
             raise ValueError(f"{len(found):,} names, of which {len(set(found)):,} differ, where {most:,} is the most")
         return found
@@ -166,7 +166,7 @@ _READ = {"facts": _facts, "events": _events, "histograms": _histograms, "steps":
 _LISTS = ("facts", "events", "histograms")
 _HEAD: dict[str, Callable[[Any], Any]] = {
     "run": schema.info_of,
-    "recorded": lambda raw: checked.step(raw, "recorded"),
+    "recorded": lambda raw: validation.step(raw, "recorded"),
     "layout": _layout,
     "stats": _names(64),
     "scalars": _names(256),
@@ -228,23 +228,23 @@ class _Document:
         while True:
             try:
                 with _collecting_later():
-                    found, end = checked.DECODER.raw_decode(self._text, self._at)
+                    found, end = validation.DECODER.raw_decode(self._text, self._at)
             except json.JSONDecodeError as error:
                 if self._whole or not self._cut(error):
                     raise
             else:
                 if end < len(self._text) or self._whole:  # a number could go on
                     read, self._at = self._text[self._at : end], end
-                    return checked.encodable(found, read)
+                    return validation.encodable(found, read)
             self._take_more(len(self._text) - self._at)
             values = sum(self._text.count(sign, self._at) for sign in ",[{")
-            if values > max(most, checked.MOST_VALUES) + _CHUNK:
+            if values > max(most, validation.MOST_VALUES) + _CHUNK:
                 raise ValueError(f"a value holds {values:,} others")
 
     def _cut(self, error: json.JSONDecodeError) -> bool:
         """Return True if more of the text could mend the error: it is at the end of what was taken, or in a string."""
         left = len(self._text) - error.pos
-        return left < _WORD or (error.msg.startswith("Unterminated") and left < _WORD * checked.MOST_TEXT)
+        return left < _WORD or (error.msg.startswith("Unterminated") and left < _WORD * validation.MOST_TEXT)
 
     def _take_more(self, least: int = 0) -> None:
         more = self._file.read(max(_CHUNK, least))
@@ -259,7 +259,7 @@ class _Document:
         while True:
             found = self.value(most)
             if keys:
-                checked.text(found, "a key")
+                validation.text(found, "a key")
                 self._take(":")
             yield found
             if self._next() == closing:
@@ -277,7 +277,7 @@ class _Document:
 
     def _take(self, char: str) -> None:
         if self._next() != char:
-            raise ValueError(f"there is no {char!r} before {checked.short(self._text[self._at :][:20])}")
+            raise ValueError(f"there is no {char!r} before {validation.short(self._text[self._at :][:20])}")
         self._at += 1
 
 
@@ -292,9 +292,9 @@ def _history(steps: Iterator[Any], names: Sequence[str], stats: Sequence[str], s
             raise ValueError(f"there are more than {_ROWS:,} steps")
         for name, (key, check, _) in _PLAIN.items():
             plain[name].append(check(step[key], f"steps.{key}"))
-        known = checked.mapping(step["scalars"], "steps.scalars")
+        known = validation.mapping(step["scalars"], "steps.scalars")
         for name, values in scalars.items():
-            values.append(checked.real(known[name], f"steps.scalars.{name}") if name in known else _MISSING)
+            values.append(validation.real(known[name], f"steps.scalars.{name}") if name in known else _MISSING)
         if "sites" in step:
             waiting.append((number, step))
         if len(waiting) == together:

@@ -8,8 +8,8 @@ from neuraldbg.nouns import jsonable
 from neuraldbg.record import histograms, schema
 from neuraldbg.record.budget import histogram_bytes, scalar_limits, table_limits
 from neuraldbg.record.fact_shapes import fitting
-from neuraldbg.record.lane import Lane
 from neuraldbg.record.retention import place_of
+from neuraldbg.record.stored_part import Lane
 
 if TYPE_CHECKING:
     import sqlite3
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.config import RecordSettings
     from neuraldbg.nouns import Event, Fact, Layout
-    from neuraldbg.record.backlog import Batch
+    from neuraldbg.record.write_queue import Batch
 
 MAX_FACTS = 4096
 """Versions kept of one kind of fact; beyond it the oldest quarter and the newest stay."""

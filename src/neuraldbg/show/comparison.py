@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.show.text import counted, number
+from neuraldbg.show.format.safe_text import counted, number
 
 if TYPE_CHECKING:
     from neuraldbg.nouns.comparison import (

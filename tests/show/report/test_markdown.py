@@ -13,9 +13,9 @@ from tests.show.report.conftest import LAYER, MODEL, SCRIPT
 from tests.show.samples import HEALTHY, record
 
 from neuraldbg.saved import backgrounds
+from neuraldbg.show.format.safe_text import plain
 from neuraldbg.show.report.markdown import WIDTH, fenced, text
 from neuraldbg.show.report.write import report
-from neuraldbg.show.text import plain
 
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 OURS = {"text", "code_inline", "softbreak", "strong_open", "strong_close"}

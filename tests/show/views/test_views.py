@@ -28,10 +28,10 @@ from neuraldbg.nouns import (
     column,
 )
 from neuraldbg.nouns.histogram import BINS, ZERO, StepHistograms
+from neuraldbg.show.axes.downsample import thinned
+from neuraldbg.show.format.safe_text import counted
 from neuraldbg.show.static.crash import crash_figure
 from neuraldbg.show.static.panels import _line
-from neuraldbg.show.text import counted
-from neuraldbg.show.thin import thinned
 from neuraldbg.show.views import VIEWS, view
 from neuraldbg.show.views.crash import picture
 from neuraldbg.show.views.moments import guilty_of

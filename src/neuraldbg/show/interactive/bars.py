@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.show.format.safe_text import NO_VALUE, ZERO
 from neuraldbg.show.interactive.frame import axis, framed, graph_objects, with_notes
 from neuraldbg.show.interactive.words import axis_title, full_names, safe, tick_names
-from neuraldbg.show.text import NO_VALUE, ZERO
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuraldbg.show.axis import axis_of
+from neuraldbg.show.axes.gaps import seen_until
+from neuraldbg.show.axes.ticks import axis_of
+from neuraldbg.show.format.safe_text import number
 from neuraldbg.show.interactive.frame import graph_objects
 from neuraldbg.show.interactive.words import axis_title
-from neuraldbg.show.spans import seen_until
-from neuraldbg.show.text import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from neuraldbg.show.format.safe_text import GUILTY
 from neuraldbg.show.interactive.frame import axis, framed, graph_objects, with_notes
 from neuraldbg.show.interactive.words import safe
-from neuraldbg.show.text import GUILTY
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

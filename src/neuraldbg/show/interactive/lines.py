@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from neuraldbg.show.axes.downsample import thinned
 from neuraldbg.show.interactive.frame import axis, event_lane, framed, graph_objects, mark_moments, with_notes
 from neuraldbg.show.interactive.words import axis_title, faded, safe
-from neuraldbg.show.thin import thinned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.show.format.safe_text import number
 from neuraldbg.show.interactive.cells import cell_map, coloured, columns_of, in_words, places, with_steps
 from neuraldbg.show.interactive.frame import axis, framed, graph_objects, mark_moments, with_notes
 from neuraldbg.show.interactive.words import axis_title, faded
-from neuraldbg.show.text import number
 from neuraldbg.show.views.view import Scale
 
 if TYPE_CHECKING:

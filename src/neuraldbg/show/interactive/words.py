@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
-from neuraldbg.show.names import short_names
-from neuraldbg.show.text import plain
+from neuraldbg.show.format.safe_text import plain
+from neuraldbg.show.format.short_names import short_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

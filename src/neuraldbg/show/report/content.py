@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from neuraldbg.show.phrases import credible, percent, place, statement
+from neuraldbg.show.format.phrases import credible, percent, place, statement
+from neuraldbg.show.format.safe_text import number, sentence
 from neuraldbg.show.report.pictures import Picture, chain_picture, pictures
 from neuraldbg.show.report.program import program
 from neuraldbg.show.report.watching import about, watching
-from neuraldbg.show.text import number, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.show.text import counted, number
+from neuraldbg.show.format.safe_text import counted, number
 from neuraldbg.show.views.view import Bars, Graph, Heat, Lines, Spread
 
 if TYPE_CHECKING:

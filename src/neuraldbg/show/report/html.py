@@ -11,11 +11,11 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.errors import MissingExtra
-from neuraldbg.show.facts import facts_line
+from neuraldbg.show.format.run_line import facts_line
+from neuraldbg.show.format.safe_text import plain, sentence
 from neuraldbg.show.report.describe import described, reading
 from neuraldbg.show.report.svg import NARROW_IN, THEMES, inline
 from neuraldbg.show.terminal.marks import UNICODE
-from neuraldbg.show.text import plain, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

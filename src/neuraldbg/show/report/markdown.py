@@ -10,10 +10,10 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from neuraldbg.show.facts import facts_line
+from neuraldbg.show.format.run_line import facts_line
+from neuraldbg.show.format.safe_text import plain, sentence
 from neuraldbg.show.report.describe import described, reading
 from neuraldbg.show.terminal.draw import columns, drawn
-from neuraldbg.show.text import plain, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

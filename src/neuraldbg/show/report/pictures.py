@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from neuraldbg.show.phrases import credible
+from neuraldbg.show.format.phrases import credible
 from neuraldbg.show.report.describe import WORD
 from neuraldbg.show.views import VIEWS, view
 from neuraldbg.show.views.view import Choice

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuraldbg.nouns import FactKey
-from neuraldbg.show.text import number
+from neuraldbg.show.format.safe_text import number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,8 +6,8 @@ import shlex
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.show.facts import spent
-from neuraldbg.show.text import counted, duration, number
+from neuraldbg.show.format.run_line import spent
+from neuraldbg.show.format.safe_text import counted, duration, number
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, Outcome, RunRecord

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
+from neuraldbg.show.format.safe_text import number
 from neuraldbg.show.static.labels import POINTS, fitted, width_of
-from neuraldbg.show.text import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,11 +9,11 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from matplotlib.transforms import ScaledTranslation
 
+from neuraldbg.show.format.safe_text import GUILTY, NO_VALUE, ZERO, number
 from neuraldbg.show.static.axis import LABEL_PT, TICK_PT, dress, legend, name_axis, page, plainly, scaled
 from neuraldbg.show.static.form import Form
 from neuraldbg.show.static.labels import fitted, literal
 from neuraldbg.show.static.rows import fitting_height, name_rows
-from neuraldbg.show.text import GUILTY, NO_VALUE, ZERO, number
 from neuraldbg.show.views.view import Bars
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from neuraldbg.errors import ConfigError, MissingExtra
-from neuraldbg.show.text import sentence
+from neuraldbg.show.format.safe_text import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuraldbg.show.names import short_names
+from neuraldbg.show.format.short_names import short_names
 from neuraldbg.show.static.axis import ROOMY_IN, page, scaled
 from neuraldbg.show.static.labels import literal
 

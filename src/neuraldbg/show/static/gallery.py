@@ -6,8 +6,8 @@ import base64
 from html import escape
 from typing import TYPE_CHECKING
 
+from neuraldbg.show.format.safe_text import plain, sentence
 from neuraldbg.show.static.theme import theme_of
-from neuraldbg.show.text import plain, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,11 +11,11 @@ from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
+from neuraldbg.show.format.safe_text import GUILTY
 from neuraldbg.show.static.axis import inches, legend
 from neuraldbg.show.static.boxes import PAD_IN, TEXT_PT, Boxes, place
 from neuraldbg.show.static.form import Form
 from neuraldbg.show.static.labels import POINTS, fitted, width_of
-from neuraldbg.show.text import GUILTY
 from neuraldbg.show.views.view import Graph
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from neuraldbg.show.format.safe_text import number
 from neuraldbg.show.static.axis import dress, legend, name_axis
 from neuraldbg.show.static.counting import Histogram
 from neuraldbg.show.static.form import Form
-from neuraldbg.show.text import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

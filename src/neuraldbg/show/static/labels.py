@@ -7,7 +7,7 @@ from functools import lru_cache
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.textpath import text_to_path
 
-from neuraldbg.show.text import plain
+from neuraldbg.show.format.safe_text import plain
 
 POINTS = 72.0
 """In an inch."""

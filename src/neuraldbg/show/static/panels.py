@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.show.axis import wide
-from neuraldbg.show.spans import breaks
+from neuraldbg.show.axes.gaps import breaks
+from neuraldbg.show.axes.ticks import wide
 from neuraldbg.show.static.axis import dress, legend
 from neuraldbg.show.static.curves import draw_curves
 from neuraldbg.show.static.marks import draw_moments

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.show.names import short_names
+from neuraldbg.show.format.short_names import short_names
 from neuraldbg.show.static.axis import TICK_PT, inches, page
 from neuraldbg.show.static.labels import POINTS, fitted
 

@@ -25,8 +25,8 @@ import numpy as np
 from neuraldbg.errors import ConfigError
 from neuraldbg.nouns.csv import harmless
 from neuraldbg.nouns.json import jsonable
-from neuraldbg.show.axis import wide
-from neuraldbg.show.numbers import numbers
+from neuraldbg.show.axes.ticks import wide
+from neuraldbg.show.format.array_input import numbers
 from neuraldbg.show.static.canvas import FORMATS, encoded, put
 from neuraldbg.show.static.counting import counted
 from neuraldbg.show.static.draw import figure

@@ -8,7 +8,8 @@ import numpy as np
 from rich.cells import cell_len
 from rich.text import Text
 
-from neuraldbg.show.axis import Axis, axis_of
+from neuraldbg.show.axes.ticks import Axis, axis_of
+from neuraldbg.show.format.safe_text import GUILTY, NO_VALUE
 from neuraldbg.show.terminal.frame import (
     in_runs,
     kept_told,
@@ -20,7 +21,6 @@ from neuraldbg.show.terminal.frame import (
     signs_told,
     worst,
 )
-from neuraldbg.show.text import GUILTY, NO_VALUE
 
 if TYPE_CHECKING:
     from neuraldbg.show.terminal.marks import Marks

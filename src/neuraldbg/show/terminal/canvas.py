@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.text import Text
 
-    from neuraldbg.show.axis import Axis
+    from neuraldbg.show.axes.ticks import Axis
     from neuraldbg.show.terminal.marks import Marks
     from neuraldbg.show.views.view import Floats, Ints
 

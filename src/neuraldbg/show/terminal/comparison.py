@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from neuraldbg.show import comparison as say
+from neuraldbg.show.format.safe_text import number
 from neuraldbg.show.terminal.page import Page, Writer
-from neuraldbg.show.text import number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,12 +12,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from neuraldbg.show.facts import facts_line
-from neuraldbg.show.phrases import credible, percent, place, statement
+from neuraldbg.show.format.phrases import credible, percent, place, statement
+from neuraldbg.show.format.run_line import facts_line
+from neuraldbg.show.format.safe_text import listed, number, sentence, shortest
 from neuraldbg.show.terminal.chain import chain_lines
 from neuraldbg.show.terminal.marks import UNICODE, VERDICT_STYLE
 from neuraldbg.show.terminal.page import Page, Writer
-from neuraldbg.show.text import listed, number, sentence, shortest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,13 +13,13 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from neuraldbg.nouns.layout import called
-from neuraldbg.show.names import short_names
-from neuraldbg.show.text import number, plain
+from neuraldbg.show.format.safe_text import number, plain
+from neuraldbg.show.format.short_names import short_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from neuraldbg.show.axis import Axis
+    from neuraldbg.show.axes.ticks import Axis
     from neuraldbg.show.terminal.marks import Marks
     from neuraldbg.show.views.view import Floats, Mark, Scale
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.text import Text
 
-from neuraldbg.show.axis import Axis, axis_of
-from neuraldbg.show.spans import seen_until
+from neuraldbg.show.axes.gaps import seen_until
+from neuraldbg.show.axes.ticks import Axis, axis_of
+from neuraldbg.show.format.safe_text import GUILTY
 from neuraldbg.show.terminal.frame import (
     in_runs,
     kept_told,
@@ -21,7 +22,6 @@ from neuraldbg.show.terminal.frame import (
     signs_told,
     worst,
 )
-from neuraldbg.show.text import GUILTY
 
 if TYPE_CHECKING:
     from neuraldbg.show.terminal.marks import Marks

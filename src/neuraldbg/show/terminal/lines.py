@@ -9,7 +9,9 @@ import numpy as np
 from rich.cells import cell_len
 from rich.text import Text
 
-from neuraldbg.show.axis import Axis, axis_of
+from neuraldbg.show.axes.downsample import thinned
+from neuraldbg.show.axes.ticks import Axis, axis_of
+from neuraldbg.show.format.safe_text import GUILTY
 from neuraldbg.show.terminal.canvas import Canvas
 from neuraldbg.show.terminal.frame import (
     cut,
@@ -22,8 +24,6 @@ from neuraldbg.show.terminal.frame import (
     safe,
     wrapped,
 )
-from neuraldbg.show.text import GUILTY
-from neuraldbg.show.thin import thinned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from neuraldbg.show.format.safe_text import plain
 from neuraldbg.show.terminal.marks import ASCII, UNICODE, Marks
-from neuraldbg.show.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.text import Text
 
-from neuraldbg.show.axis import Axis
+from neuraldbg.show.axes.ticks import Axis
 from neuraldbg.show.terminal import lines
 from neuraldbg.show.terminal.frame import lane, marks_told, named, padded, quantity, ruler, wrapped
 from neuraldbg.show.terminal.heat import Grid, cells

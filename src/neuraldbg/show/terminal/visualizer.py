@@ -11,15 +11,15 @@ import numpy as np
 from rich.text import Text
 
 from neuraldbg.errors import ConfigError
-from neuraldbg.show.axis import axis_of
-from neuraldbg.show.numbers import numbers
+from neuraldbg.show.axes.ticks import axis_of
+from neuraldbg.show.format.array_input import numbers
+from neuraldbg.show.format.safe_text import number
 from neuraldbg.show.terminal import bars
 from neuraldbg.show.terminal.canvas import Canvas
 from neuraldbg.show.terminal.frame import cut, ruler, safe, wrapped
 from neuraldbg.show.terminal.heat import cells
 from neuraldbg.show.terminal.lines import TICK_WIDTH, beside
 from neuraldbg.show.terminal.marks import ASCII
-from neuraldbg.show.text import number
 from neuraldbg.show.views.view import Bar, Bars, Scale
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 
 from neuraldbg.nouns import resolve
 from neuraldbg.nouns.histogram import HIGHEST
-from neuraldbg.show.text import counted
+from neuraldbg.show.format.safe_text import counted
 from neuraldbg.show.views.columns import columns_of
 from neuraldbg.show.views.moments import guilty_of, marks_of
 from neuraldbg.show.views.reading import KINDS, check

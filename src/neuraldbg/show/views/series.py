@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.nouns import SCALARS, resolve
-from neuraldbg.show.axis import wide
-from neuraldbg.show.spans import LONG, breaks
+from neuraldbg.show.axes.gaps import LONG, breaks
+from neuraldbg.show.axes.ticks import wide
 from neuraldbg.show.views.columns import end_of, unread_note, within
 from neuraldbg.show.views.moments import guilty_of, marks_of
 from neuraldbg.show.views.reading import KINDS, NORM, SHARES, check, scale_of

@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
+from neuraldbg.explain.evidence.layer_facts import above_guess, readings
+from neuraldbg.explain.evidence.wording import listing, moved, number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.structure import above_guess, readings
-from neuraldbg.explain.words import listing, moved, number, percent
 from neuraldbg.nouns import FactKey, Remedy
 from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.layer_facts import Reading
     from neuraldbg.explain.finding import Finding
-    from neuraldbg.explain.structure import Reading
 
 SHARP = 0.1
 """Entropy relative to that of equal weights below which a layer sees single positions (Zhai et al. 2023, "Stabilizing

@@ -23,16 +23,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.evidence.layer_facts import evaluated, late, training_norms
+from neuraldbg.explain.evidence.wording import listing, literal, number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.structure import evaluated, late, training_norms
-from neuraldbg.explain.words import listing, literal, number, percent
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.layer_facts import Reading
     from neuraldbg.explain.finding import Finding
-    from neuraldbg.explain.structure import Reading
 
 LAST_ONLY = 0.8
 """Momentum from which one batch outweighs all before it four to one; the default is 0.1."""

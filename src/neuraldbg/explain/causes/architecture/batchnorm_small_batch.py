@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
+from neuraldbg.explain.evidence.layer_facts import evaluated, late, training_norms
+from neuraldbg.explain.evidence.wording import listing, number, percent, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.structure import evaluated, late, training_norms
-from neuraldbg.explain.words import listing, number, percent, plural
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.layer_facts import Reading
     from neuraldbg.explain.finding import Finding
-    from neuraldbg.explain.structure import Reading
 
 FEW = 4
 """Values, or images, of a statistic. Wu and He 2018 (Group Normalization) see the error of batch norm rise from batches

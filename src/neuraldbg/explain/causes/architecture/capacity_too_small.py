@@ -22,16 +22,16 @@ import math
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.evidence.depth_profiles import MATRIX_TYPES, RECURRENT_TYPES
+from neuraldbg.explain.evidence.layer_facts import resting
+from neuraldbg.explain.evidence.symptom import guessing_loss
+from neuraldbg.explain.evidence.wording import percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.profiles import MATRIX_TYPES, RECURRENT_TYPES
-from neuraldbg.explain.structure import resting
-from neuraldbg.explain.trouble import guessing_loss
-from neuraldbg.explain.words import percent
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
     from neuraldbg.nouns import Layer
 

@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.case import RELU_TYPES
 from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.evidence.case import RELU_TYPES
+from neuraldbg.explain.evidence.depth_profiles import unit_share
+from neuraldbg.explain.evidence.wording import moved, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.profiles import unit_share
-from neuraldbg.explain.words import moved, percent
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 MANY = 0.5

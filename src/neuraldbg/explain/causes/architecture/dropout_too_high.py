@@ -23,15 +23,15 @@ import math
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.evidence.layer_facts import dropout_rates
+from neuraldbg.explain.evidence.symptom import guessing_loss
+from neuraldbg.explain.evidence.wording import listing, literal, number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.structure import dropout_rates
-from neuraldbg.explain.trouble import guessing_loss
-from neuraldbg.explain.words import listing, literal, number, percent
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 HIGH = 0.7

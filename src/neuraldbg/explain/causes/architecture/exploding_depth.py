@@ -25,19 +25,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.case import LR_MAX
 from neuraldbg.explain.cause import BLOW_UP, Cause, Tier
+from neuraldbg.explain.evidence.case import LR_MAX
+from neuraldbg.explain.evidence.depth_profiles import RECURRENT_TYPES, gradient_profile
+from neuraldbg.explain.evidence.optimizer_steps import climbs, poor, weigh_blind
+from neuraldbg.explain.evidence.simpler_causes import simpler_reasons
+from neuraldbg.explain.evidence.symptom import guessing_loss
+from neuraldbg.explain.evidence.wording import literal, moved, number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.profiles import RECURRENT_TYPES, gradient_profile
-from neuraldbg.explain.simpler import simpler_reasons
-from neuraldbg.explain.stepping import climbs, poor, weigh_blind
-from neuraldbg.explain.trouble import guessing_loss
-from neuraldbg.explain.words import literal, moved, number, percent
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 RATIO = 1e3

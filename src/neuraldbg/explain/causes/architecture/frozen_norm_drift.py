@@ -24,16 +24,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.evidence.layer_facts import evaluated, norms
+from neuraldbg.explain.evidence.wording import listing, number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.structure import evaluated, norms
-from neuraldbg.explain.words import listing, number, percent
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.layer_facts import Reading
     from neuraldbg.explain.finding import Finding
-    from neuraldbg.explain.structure import Reading
 
 DRIFT = 0.25
 """Movement of a running mean, in standard deviations of its channel, that changes what the part gives."""

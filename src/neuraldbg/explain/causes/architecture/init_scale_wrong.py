@@ -25,18 +25,18 @@ import math
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence.depth_profiles import MATRIX_TYPES, is_norm
+from neuraldbg.explain.evidence.layer_facts import calls
+from neuraldbg.explain.evidence.optimizer_steps import POOR, poor, weigh_poverty
+from neuraldbg.explain.evidence.symptom import guessing_loss
+from neuraldbg.explain.evidence.wording import listing, number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.profiles import MATRIX_TYPES, is_norm
-from neuraldbg.explain.stepping import POOR, poor, weigh_poverty
-from neuraldbg.explain.structure import calls
-from neuraldbg.explain.trouble import guessing_loss
-from neuraldbg.explain.words import listing, number, percent
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.depth_profiles import Weight
     from neuraldbg.explain.finding import Finding
-    from neuraldbg.explain.profiles import Weight
 
 HIGH = 4.0
 """rms * sqrt(fan_in) above which a layer amplifies; He et al. 2015 ask for 1.41, Glorot and Bengio 2010 for about 1."""

@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, Cause, Tier
+from neuraldbg.explain.evidence.layer_facts import calls
+from neuraldbg.explain.evidence.wording import number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.structure import calls
-from neuraldbg.explain.words import number, percent
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.layer_facts import Variety
     from neuraldbg.explain.finding import Finding
-    from neuraldbg.explain.structure import Variety
 
 FAR = 50.0
 """|log Z| that is far: it begins near ln C, which is 11 for fifty thousand classes, and z-loss (Chowdhery et al. 2022,

@@ -24,13 +24,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.evidence.depth_profiles import MATRIX_TYPES
+from neuraldbg.explain.evidence.wording import listing, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.profiles import MATRIX_TYPES
-from neuraldbg.explain.words import listing, percent
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
     from neuraldbg.nouns import Layer
 

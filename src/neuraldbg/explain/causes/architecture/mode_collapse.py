@@ -27,13 +27,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.evidence.layer_facts import Call, Variety, calls
+from neuraldbg.explain.evidence.wording import number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.structure import Call, Variety, calls
-from neuraldbg.explain.words import number, percent
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 COLLAPSED = 0.1

@@ -22,19 +22,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.case import RELU_TYPES
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence.case import RELU_TYPES
+from neuraldbg.explain.evidence.depth_profiles import unit_share
+from neuraldbg.explain.evidence.task_phases import phases
+from neuraldbg.explain.evidence.wording import number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.phases import phases
-from neuraldbg.explain.profiles import unit_share
-from neuraldbg.explain.words import number, percent
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.task_phases import Phase
     from neuraldbg.explain.finding import Finding
-    from neuraldbg.explain.phases import Phase
 
 PHASES = 4
 """Phases that are needed to speak of a trend."""

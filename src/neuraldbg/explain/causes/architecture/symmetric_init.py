@@ -24,16 +24,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence.layer_facts import readings
+from neuraldbg.explain.evidence.wording import listing, number, percent, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.structure import readings
-from neuraldbg.explain.words import listing, number, percent, plural
 from neuraldbg.nouns import FactKey, Remedy
 from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.layer_facts import Reading
     from neuraldbg.explain.finding import Finding
-    from neuraldbg.explain.structure import Reading
 
 ALIKE = 1e-3
 """Spread of the rows relative to their size below which they are copies: a random matrix has about 1, and rounding in

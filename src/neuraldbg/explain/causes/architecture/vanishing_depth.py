@@ -24,10 +24,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.evidence.depth_profiles import RECURRENT_TYPES, unit_share
+from neuraldbg.explain.evidence.inputs import experiments
+from neuraldbg.explain.evidence.wording import number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.inputs import experiments
-from neuraldbg.explain.profiles import RECURRENT_TYPES, unit_share
-from neuraldbg.explain.words import number, percent
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 RATIO = 1e-3

@@ -27,16 +27,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause, Tier
+from neuraldbg.explain.evidence.inputs import experiments
+from neuraldbg.explain.evidence.targets import slots
+from neuraldbg.explain.evidence.wording import literal, number, percent, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.inputs import experiments
-from neuraldbg.explain.targets import slots
-from neuraldbg.explain.words import literal, number, percent, plural
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 FAR = 10.0

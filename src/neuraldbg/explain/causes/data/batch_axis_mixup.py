@@ -26,13 +26,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.evidence.inputs import agreed, experiments, place
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.inputs import agreed, experiments, place
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 GLUED = 0.3

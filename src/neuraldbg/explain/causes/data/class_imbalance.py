@@ -23,14 +23,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.explain import targets
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence import targets
+from neuraldbg.explain.evidence.wording import literal, number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.words import literal, number, percent
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 MAJORITY = 0.8

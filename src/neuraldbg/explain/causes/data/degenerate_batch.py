@@ -24,13 +24,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause, Tier
+from neuraldbg.explain.evidence.depth_profiles import is_norm
+from neuraldbg.explain.evidence.inputs import batches, birth, place
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.inputs import batches, birth, place
-from neuraldbg.explain.profiles import is_norm
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 RAISED = "Expected more than 1 value per channel when training"

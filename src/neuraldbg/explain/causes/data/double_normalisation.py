@@ -23,16 +23,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.evidence.depth_profiles import is_norm
+from neuraldbg.explain.evidence.inputs import batches
+from neuraldbg.explain.evidence.optimizer_steps import POOR, poor, weigh_poverty
+from neuraldbg.explain.evidence.wording import number
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.inputs import batches
-from neuraldbg.explain.profiles import is_norm
-from neuraldbg.explain.stepping import POOR, poor, weigh_poverty
-from neuraldbg.explain.words import number
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 NEAR_EPS = 1e-4

@@ -25,13 +25,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.evidence.inputs import batches
+from neuraldbg.explain.evidence.wording import plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.inputs import batches
-from neuraldbg.explain.words import plural
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 SPLIT = """class Sharded(IterableDataset):

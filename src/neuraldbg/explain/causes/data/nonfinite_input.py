@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause, Tier
+from neuraldbg.explain.evidence.inputs import birth
+from neuraldbg.explain.evidence.wording import number, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.inputs import birth
-from neuraldbg.explain.words import number, plural
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 PLAIN = frozenset({"mse", "l1", "smooth_l1", "huber", "squared_error", "bce_with_logits"})

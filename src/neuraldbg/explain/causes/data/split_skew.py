@@ -24,13 +24,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.evidence.inputs import batches
+from neuraldbg.explain.evidence.wording import literal, number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.inputs import batches
-from neuraldbg.explain.words import literal, number, percent
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 PICTURE = 4

@@ -26,13 +26,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.evidence.inputs import agreed, batches
+from neuraldbg.explain.evidence.wording import percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.inputs import agreed, batches
-from neuraldbg.explain.words import percent
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 REPEATS = 0.9

@@ -28,16 +28,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence.depth_profiles import gradient_profile, is_norm
+from neuraldbg.explain.evidence.inputs import batches
+from neuraldbg.explain.evidence.symptom import guessing_loss
+from neuraldbg.explain.evidence.wording import literal, number
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.inputs import batches
-from neuraldbg.explain.profiles import gradient_profile, is_norm
-from neuraldbg.explain.trouble import guessing_loss
-from neuraldbg.explain.words import literal, number
 from neuraldbg.nouns import FactKey, Remedy
 from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case, InputStats
+    from neuraldbg.explain.evidence.case import Case, InputStats
     from neuraldbg.explain.finding import Finding
 
 LARGE = 10.0

@@ -26,15 +26,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence.optimizer_steps import weigh_bearing
+from neuraldbg.explain.evidence.symptom import guessing_loss
+from neuraldbg.explain.evidence.training_loop import latest, micro_batches
+from neuraldbg.explain.evidence.wording import moved, number
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.loops import latest, micro_batches
-from neuraldbg.explain.stepping import weigh_bearing
-from neuraldbg.explain.trouble import guessing_loss
-from neuraldbg.explain.words import moved, number
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 MANY = 3

@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.evidence.training_loop import latest
+from neuraldbg.explain.evidence.wording import literal, moved, number, percent, rounded
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.loops import latest
-from neuraldbg.explain.words import literal, moved, number, percent, rounded
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 ALWAYS = 0.9

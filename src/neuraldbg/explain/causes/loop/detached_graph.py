@@ -27,16 +27,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.explain.case import owner
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.causes.loop.param_not_in_optimizer import movement
+from neuraldbg.explain.evidence.case import owner
+from neuraldbg.explain.evidence.graph_wiring import MEANT, PART, access, as_drawn, cut_off, cuts, dry, line
+from neuraldbg.explain.evidence.wording import listing
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.wiring import MEANT, PART, access, as_drawn, cut_off, cuts, dry, line
-from neuraldbg.explain.words import listing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 SEVERAL = 4

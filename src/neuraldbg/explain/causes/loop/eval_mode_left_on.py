@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, Cause, Tier
+from neuraldbg.explain.evidence.wording import listing, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.words import listing, percent
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 

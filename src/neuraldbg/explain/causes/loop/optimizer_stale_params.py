@@ -22,14 +22,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.explain.case import owner
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence.case import owner
+from neuraldbg.explain.evidence.wording import listing, plural, rounded
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.words import listing, plural, rounded
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 

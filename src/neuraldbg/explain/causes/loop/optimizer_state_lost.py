@@ -24,13 +24,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
+from neuraldbg.explain.evidence.training_loop import jump, latest, losses_from, optimizer_of, rates, stateful, stream_at
+from neuraldbg.explain.evidence.wording import literal, number, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.loops import jump, latest, losses_from, optimizer_of, rates, stateful, stream_at
-from neuraldbg.explain.words import literal, number, plural
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 TIMES = 3

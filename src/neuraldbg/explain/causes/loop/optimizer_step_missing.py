@@ -24,13 +24,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.evidence.training_loop import completed, latest, rates
+from neuraldbg.explain.evidence.wording import listing, plural, rounded
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.loops import completed, latest, rates
-from neuraldbg.explain.words import listing, plural, rounded
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 PASSES = 10

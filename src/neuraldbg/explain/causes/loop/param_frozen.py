@@ -23,15 +23,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.case import owner
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence.case import owner
+from neuraldbg.explain.evidence.depth_profiles import is_norm
+from neuraldbg.explain.evidence.wording import listing, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.profiles import is_norm
-from neuraldbg.explain.words import listing, percent
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 MEANT = re.compile(

@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.case import owner
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence.case import owner
+from neuraldbg.explain.evidence.wording import listing, plural, rounded
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.words import listing, plural, rounded
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 LASTING = 50

@@ -23,15 +23,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.case import owner
 from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.evidence.case import owner
+from neuraldbg.explain.evidence.graph_wiring import access, cut_off, dry
+from neuraldbg.explain.evidence.wording import listing
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.wiring import access, cut_off, dry
-from neuraldbg.explain.words import listing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 SPARE = re.compile(r"pooler|aux|target|teacher|ema|momentum|shadow|mask_token|unused", re.IGNORECASE)

@@ -27,15 +27,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
+from neuraldbg.explain.evidence.training_loop import completed, latest, raised, rates
+from neuraldbg.explain.evidence.wording import number, percent, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.loops import completed, latest, raised, rates
-from neuraldbg.explain.words import number, percent, plural
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 DEAD = 1e-4

@@ -26,15 +26,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.explain.case import owner
 from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.evidence.case import owner
+from neuraldbg.explain.evidence.graph_wiring import access
+from neuraldbg.explain.evidence.wording import percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.wiring import access
-from neuraldbg.explain.words import percent
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 

@@ -29,13 +29,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.evidence.inputs import agreed, batches, place
+from neuraldbg.explain.evidence.wording import listing, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.inputs import agreed, batches, place
-from neuraldbg.explain.words import listing, plural
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 RARE = 0.5

@@ -27,13 +27,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence.graph_wiring import MEANT
+from neuraldbg.explain.evidence.wording import listing, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.wiring import MEANT
-from neuraldbg.explain.words import listing, plural
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 READINGS = 2

@@ -28,13 +28,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence.graph_wiring import access
+from neuraldbg.explain.evidence.wording import listing, number, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.wiring import access
-from neuraldbg.explain.words import listing, number, plural
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
     from neuraldbg.nouns import Layer, Site
 

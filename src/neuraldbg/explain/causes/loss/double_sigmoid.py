@@ -22,13 +22,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.explain import targets
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 POSITIVE, NEGATIVE = math.log1p(math.exp(-1.0)), math.log(2.0)

@@ -25,15 +25,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.explain import targets
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence import targets
+from neuraldbg.explain.evidence.symptom import guessing_loss
+from neuraldbg.explain.evidence.wording import number
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.trouble import guessing_loss
-from neuraldbg.explain.words import number
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 WORSE = 1.5

@@ -25,14 +25,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.explain import targets
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence import targets
+from neuraldbg.explain.evidence.wording import number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.words import number, percent
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 CROSS_ENTROPY = "loss = torch.nn.functional.cross_entropy(scores, target.long())  # scores: (N, classes)"

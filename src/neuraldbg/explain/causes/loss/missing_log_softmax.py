@@ -27,14 +27,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.explain import targets
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence import targets
+from neuraldbg.explain.evidence.wording import number
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.words import number
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 NEAR = 0.02

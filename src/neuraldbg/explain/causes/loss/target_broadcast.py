@@ -30,7 +30,7 @@ from neuraldbg.nouns import Remedy
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 KNOWN = ("mse", "l1", "smooth_l1", "huber", "bce", "bce_with_logits", "squared_error")

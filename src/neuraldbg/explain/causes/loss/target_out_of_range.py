@@ -25,15 +25,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.explain import targets
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.causes.loss.loss_task_mismatch import class_ids, one_each
+from neuraldbg.explain.evidence import targets
+from neuraldbg.explain.evidence.wording import number, percent, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.words import number, percent, plural
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 SOFT = (-0.3, 1.3)

@@ -27,16 +27,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuraldbg.explain.cause import NONFINITE, Cause, Tier
-from neuraldbg.explain.domains import broken
+from neuraldbg.explain.evidence.inputs import birth, outgrown, place
+from neuraldbg.explain.evidence.operation_domains import broken
+from neuraldbg.explain.evidence.wording import moved, number, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.inputs import birth, outgrown, place
-from neuraldbg.explain.words import moved, number, plural
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.first_nonfinite import Origin
     from neuraldbg.explain.finding import Finding
-    from neuraldbg.explain.origin import Origin
 
 STABLE = {
     "log": ("Keep the operand of log above zero, or use a function that never forms it.",

@@ -23,13 +23,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence.optimizer_steps import weigh_bearing
+from neuraldbg.explain.evidence.wording import moved, number
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.stepping import weigh_bearing
-from neuraldbg.explain.words import moved, number
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 MANY = 8

@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuraldbg.explain.cause import NONFINITE, STALL, Cause, Tier
+from neuraldbg.explain.evidence.optimizer_steps import POOR, below_eps, poor, weigh_trouble
+from neuraldbg.explain.evidence.wording import literal, moved, number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.stepping import POOR, below_eps, poor, weigh_trouble
-from neuraldbg.explain.words import literal, moved, number, percent
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 MANY = 0.7

@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.case import LR_MAX
 from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause, Tier
+from neuraldbg.explain.evidence.case import LR_MAX
+from neuraldbg.explain.evidence.optimizer_steps import betas, lag
+from neuraldbg.explain.evidence.wording import literal, number
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.stepping import betas, lag
-from neuraldbg.explain.words import literal, number
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 SLOW = 0.99

@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.case import LR_MAX
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence.case import LR_MAX
+from neuraldbg.explain.evidence.wording import moved, number, percent, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.words import moved, number, percent, plural
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 SMALL = 4

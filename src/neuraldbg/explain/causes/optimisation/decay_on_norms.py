@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence.optimizer_steps import POOR, poor, setting, shrinking, weigh_poverty
+from neuraldbg.explain.evidence.wording import listing, literal, number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.stepping import POOR, poor, setting, shrinking, weigh_poverty
-from neuraldbg.explain.words import listing, literal, number, percent
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 GONE = 0.1

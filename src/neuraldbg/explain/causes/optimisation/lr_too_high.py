@@ -28,20 +28,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain import targets
-from neuraldbg.explain.case import LR_MAX, LR_USUAL
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence import targets
+from neuraldbg.explain.evidence.case import LR_MAX, LR_USUAL
+from neuraldbg.explain.evidence.optimizer_steps import climbs, weigh_blind
+from neuraldbg.explain.evidence.simpler_causes import simpler_reasons
+from neuraldbg.explain.evidence.symptom import relapse
+from neuraldbg.explain.evidence.wording import literal, moved, number, plural, rounded
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.simpler import simpler_reasons
-from neuraldbg.explain.stepping import climbs, weigh_blind
-from neuraldbg.explain.trouble import relapse
-from neuraldbg.explain.words import literal, moved, number, plural, rounded
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.symptom import Relapse
     from neuraldbg.explain.finding import Finding
-    from neuraldbg.explain.trouble import Relapse
 
 HIGH = 0.1
 """Update ratio above which steps overshoot; 1e-3 is healthy (Karpathy, CS231n notes)."""

@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.case import LR_MAX, LR_MIN, LR_USUAL
 from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.evidence.case import LR_MAX, LR_MIN, LR_USUAL
+from neuraldbg.explain.evidence.optimizer_steps import climbs
+from neuraldbg.explain.evidence.wording import moved, number, rounded
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.stepping import climbs
-from neuraldbg.explain.words import moved, number, rounded
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 LOW = 1e-5

@@ -24,17 +24,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.case import LR_MAX, LR_USUAL
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence.case import LR_MAX, LR_USUAL
+from neuraldbg.explain.evidence.optimizer_steps import betas, climbs, momentum, setting, uphill, weight_rows
+from neuraldbg.explain.evidence.wording import literal, number, percent, rounded
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.stepping import betas, climbs, momentum, setting, uphill, weight_rows
-from neuraldbg.explain.words import literal, number, percent, rounded
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
     Floats = npt.NDArray[np.float64]

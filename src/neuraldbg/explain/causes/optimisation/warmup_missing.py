@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.case import LR_MAX
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence.case import LR_MAX
+from neuraldbg.explain.evidence.optimizer_steps import DEEP, POOR, attentive, poor
+from neuraldbg.explain.evidence.wording import literal, moved, number, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.stepping import DEEP, POOR, attentive, poor
-from neuraldbg.explain.words import literal, moved, number, plural
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 EARLY = 50

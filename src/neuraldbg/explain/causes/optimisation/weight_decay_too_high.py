@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence.optimizer_steps import POOR, decoupled, poor, setting, shrinking, weigh_trouble
+from neuraldbg.explain.evidence.wording import literal, number, percent, rounded
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.stepping import POOR, decoupled, poor, setting, shrinking, weigh_trouble
-from neuraldbg.explain.words import literal, number, percent, rounded
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.optimizer_steps import Shrinking
     from neuraldbg.explain.finding import Finding
-    from neuraldbg.explain.stepping import Shrinking
 
 STRONG = 1.0
 """Decay's step over the gradient's, from which the gradient loses."""

@@ -30,12 +30,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.evidence.wording import literal, number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.words import literal, number, percent
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 RESOLUTION = {"bfloat16": 2.0**-9, "float16": 2.0**-12, "half": 2.0**-12}

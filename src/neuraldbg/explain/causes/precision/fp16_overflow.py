@@ -24,18 +24,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neuraldbg.explain.cause import NONFINITE, Cause, Tier
+from neuraldbg.explain.evidence.inputs import outgrown, place
+from neuraldbg.explain.evidence.simpler_causes import simpler_reasons
+from neuraldbg.explain.evidence.wording import number
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.inputs import outgrown, place
-from neuraldbg.explain.simpler import simpler_reasons
-from neuraldbg.explain.words import number
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.first_nonfinite import Origin
     from neuraldbg.explain.finding import Finding
-    from neuraldbg.explain.origin import Origin
     from neuraldbg.nouns import Site
 
 LIMIT = 65504.0

@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.evidence.loss_curve import WORTH
+from neuraldbg.explain.evidence.wording import listing, number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.loss import WORTH
-from neuraldbg.explain.words import listing, number, percent
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 LEAST = 5.96e-8

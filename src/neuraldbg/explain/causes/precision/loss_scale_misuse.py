@@ -25,13 +25,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
+from neuraldbg.explain.evidence.training_loop import raised
+from neuraldbg.explain.evidence.wording import number, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.explain.loops import raised
-from neuraldbg.explain.words import number, plural
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.case import Case
+    from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
 TIMES = 3

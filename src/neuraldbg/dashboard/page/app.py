@@ -1,0 +1,62 @@
+"""The Dash app of the page: a Feed and settings enter, an app leaves that a server can serve.
+
+    a click ──> page.js ──> the address ──> refresh() ──> what changed since it was shown
+    a tick  ──────────────────────────────────^
+
+The address is the only state: whatever is clicked changes it in the browser, and what is shown follows from it. A tick
+asks the same question with the same address; if nothing has changed the answer is empty.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuraldbg.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from dash import Dash
+
+    from neuraldbg.dashboard.feed import Feed
+    from neuraldbg.dashboard.settings import DashboardSettings
+
+
+def make_app(feed: Feed, settings: DashboardSettings) -> Dash:
+    """Return the app. MissingExtra where dash, plotly or dash-cytoscape are not installed."""
+    try:
+        import dash  # noqa: PLC0415 (of an extra)
+
+        from neuraldbg.dashboard.page import callbacks, layout  # noqa: PLC0415
+        from neuraldbg.dashboard.page.request import Desk  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingExtra("the dashboard", "dashboard") from error
+    app = dash.Dash(
+        __name__,
+        title=layout.TITLE,
+        update_title="",  # the title does not flicker with every tick
+        assets_folder=str(Path(__file__).parent / "assets"),
+        serve_locally=True,
+        suppress_callback_exceptions=True,
+        index_string=layout.INDEX.replace("THEME", settings.theme).replace(
+            "SCHEME", {"auto": "light dark"}.get(settings.theme, settings.theme)
+        ),
+    )
+    app.layout = layout.layout(settings)
+    callbacks.connect(app, Desk(feed, settings))
+    threading.Thread(target=_warm, name="neuraldbg-warms", daemon=True).start()
+    return app
+
+
+def _warm() -> None:
+    """Draw something that nobody sees: plotly's first figure takes ten times as long as the next."""
+    from neuraldbg.show.interactive.draw import figure  # noqa: PLC0415 (of an extra)
+    from neuraldbg.show.views.view import Heat, Line, Lines, Scale  # noqa: PLC0415
+
+    one, nothing = np.ones(1, np.int64), np.ones((1, 1))
+    scale = Scale("", log=True)
+    cells: dict[str, Any] = {"steps": one, "width": one, "values": nothing, "nonfinite": nothing > 1, "scale": scale}
+    figure(Heat(name="", title="", layers=("",), reduce="max", **cells)).to_dict()
+    figure(Lines(name="", title="", lines=(Line("", one, nothing[0]),), y=scale)).to_dict()

@@ -1,0 +1,256 @@
+"""What surrounds the panes: the head with the run and how it stands, the tabs, what is looked at, and the frames."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dash_cytoscape as cytoscape
+from dash import dcc, html
+
+from neuraldbg.dashboard.page.components import aria, data, go
+from neuraldbg.dashboard.page.network import height_of, stylesheet
+from neuraldbg.dashboard.page.tab import Drawing
+from neuraldbg.show.format.safe_text import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from neuraldbg.dashboard.page.context import Scene
+    from neuraldbg.dashboard.page.tab import Pane, Tab
+    from neuraldbg.dashboard.settings import DashboardSettings
+
+TITLE = "NeuralDBG"
+INDEX = """<!DOCTYPE html>
+<html lang="en" data-theme="THEME">
+<head>
+{%metas%}
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="SCHEME">
+<title>{%title%}</title>
+{%favicon%}
+{%css%}
+</head>
+<body>
+{%app_entry%}
+<footer>{%config%}{%scripts%}{%renderer%}</footer>
+</body>
+</html>
+"""
+"""Dash's own page, with a language and a theme."""
+GRAPH: Any = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "toImage"], "scrollZoom": False}
+STANDS = {
+    "completed": "ended",
+    "raised": "ended with an error",
+    "interrupted": "was interrupted",
+    "halted": "was halted",
+    "running": "goes on",
+    "killed": "was killed, or has been silent for long",
+    "unreadable": "cannot be read",
+}
+"""How a run stands, after its name."""
+
+LOST = (
+    "The dashboard has ended, or cannot be reached: what is shown here is how far it came. "
+    "neuraldbg dashboard RUN opens the run again."
+)
+"""What the page says when nobody answers it any more."""
+PADDING = 34
+"""Pixels around a graph."""
+WAITING = Drawing("…", content=None)
+"""A pane that is drawn as soon as it comes into sight."""
+
+
+def layout(settings: DashboardSettings) -> html.Div:
+    """Return what stays on the page whatever is looked at; it is empty until the first answer."""
+    return html.Div(
+        [
+            dcc.Location(id="address", refresh=False),
+            dcc.Interval(id="tick", interval=round(1000 * settings.refresh_rate)),
+            dcc.Store(id="theme"),
+            dcc.Store(id="shown"),
+            dcc.Store(id="title"),
+            dcc.Store(id="zooms", data={}),
+            dcc.Store(id="sight"),
+            html.Header(
+                [
+                    html.Strong(TITLE, className="brand"),
+                    html.Div(id="run", className="run"),
+                    html.P(id="status", className="status", role="status"),
+                ]
+            ),
+            html.P(LOST, id="lost", role="alert", hidden=True),
+            html.Nav(html.Ul(id="tabs"), **aria(label="Views of the run")),
+            html.Div(id="problems", role="alert"),
+            html.Div(
+                [
+                    html.Div(
+                        [
+                            html.Label("Layer", htmlFor="layer"),
+                            dcc.Dropdown(id="layer", placeholder="any layer", clearable=True, className="pick"),
+                        ],
+                        className="field",
+                    ),
+                    html.Div(
+                        [
+                            html.Label("Step", htmlFor="step"),
+                            # A field of numbers would have buttons, and takes no number for NaN.
+                            dcc.Input(id="step", type="text", inputMode="numeric", debounce=True, placeholder="any"),
+                        ],
+                        className="field",
+                    ),
+                    html.Span(id="range"),
+                    html.Span(id="clear"),
+                ],
+                className="looking",
+            ),
+            html.Main(id="content"),
+        ],
+        id="page",
+        className="page",
+    )
+
+
+def frame(tab: Tab, drawings: Mapping[Pane, Drawing], theme: str, place: str) -> html.Div:
+    """Return the panes of a tab, filled with those drawings that there are; ``place`` is ``Look.place``."""
+    groups: list[Any] = []
+    for pane in tab.panes:
+        section = _pane(pane, drawings.get(pane, WAITING), theme)
+        if pane.wide:
+            groups.append(section)
+        elif groups and isinstance(groups[-1], list):
+            groups[-1].append(section)
+        else:
+            groups.append([section])
+    # Two stacks side by side, so that a short pane leaves no hole beside a tall one.
+    stacks = [
+        html.Div([html.Div(group[side::2], className="stack") for side in (0, 1)], className="stacks")
+        if isinstance(group, list)
+        else group
+        for group in groups
+    ]
+    return html.Div(stacks, className="panes", **data(place=place, padding=str(PADDING)))
+
+
+def named(part: str, pane: Pane | str) -> dict[str, str]:
+    """Return the id of a part of a pane."""
+    return {"part": part, "pane": pane if isinstance(pane, str) else pane.name}
+
+
+def _pane(pane: Pane, drawing: Drawing, theme: str) -> html.Section:
+    return html.Section(
+        [
+            html.H2(plain(drawing.title), id=named("heading", pane)),
+            html.Div(drawing.controls, id=named("controls", pane)),
+            html.Div(inside(pane, drawing, theme), id=named("body", pane), className=room(drawing)),
+            html.Div(beside(drawing), id=named("beside", pane)),
+        ],
+        className=f"pane {pane.part}{' wide' if pane.wide else ''}",
+        **data(pane=pane.name),
+    )
+
+
+def inside(pane: Pane, drawing: Drawing, theme: str) -> Any:
+    """Return the component that shows a drawing, None while there is nothing to show: an empty figure costs, too."""
+    if pane.part == "words":
+        return html.Div(drawing.content, id=named("words", pane))
+    if drawing.empty or drawing is WAITING:
+        return None
+    if pane.part == "figure":
+        return dcc.Graph(
+            id=named("figure", pane), figure=figure_of(drawing), config=GRAPH, responsive=True, className="graph"
+        )
+    return cytoscape.Cytoscape(
+        id=named("network", pane),
+        elements=drawing.content or [],
+        layout={"name": "preset", "fit": True, "padding": PADDING},
+        stylesheet=stylesheet(theme),
+        className="network",
+        style={"width": "100%", "height": f"{height_of(drawing)}px"},
+        minZoom=0.1,
+        maxZoom=1.25,
+    )
+
+
+def figure_of(drawing: Drawing) -> dict[str, Any]:
+    """Return the figure of a drawing, an empty one where it has none."""
+    return drawing.content or {"data": [], "layout": {"height": 80}}
+
+
+def room(drawing: Drawing) -> str:
+    """Return the class of a pane's body: what is empty takes no room, and a figure the height that it asks for."""
+    if drawing is WAITING:
+        return "waiting"
+    if drawing.empty:
+        return "nothing"
+    layout = drawing.content.get("layout", {}) if isinstance(drawing.content, dict) else {}
+    return f"h{-(-int(layout['height']) // 100)}" if layout.get("height") else ""
+
+
+def beside(drawing: Drawing) -> list[Any]:
+    """Return what stands below a pane: why it is empty, and how it was sampled."""
+    empty = [html.P(plain(drawing.empty), className="empty")] if drawing.empty else []
+    return [*empty, *(html.P(plain(note), className="note") for note in drawing.notes)]
+
+
+def tabs(every: Sequence[Tab], chosen: Tab, scene: Scene) -> list[html.Li]:
+    """Return the tabs as links."""
+    return [html.Li(go(tab.title, scene.link(tab=tab.id), "page" if tab is chosen else "")) for tab in every]
+
+
+def status(scene: Scene) -> str:
+    """Return how far the record and the diagnosis are, and how the run stands."""
+    entry, run, judged = scene.entry, scene.run, scene.moment.judged
+    far = f"{run.steps:,} step{'' if run.steps == 1 else 's'} recorded"
+    behind = "diagnosis up to date" if judged >= run.steps else f"diagnosis of the first {judged:,}"
+    why = entry.problem or run.info.outcome.message
+    stands = f"the run {STANDS.get(entry.state, entry.state)}" + (f": {why}" if why else "")
+    return plain(f"{far} · {behind} · {stands}")
+
+
+def run_name(scene: Scene) -> list[Any]:
+    """Return the name of the run, with a way to the others."""
+    others = len(scene.entries) - 1
+    name = html.Span(plain(scene.entry.label), className="run-name")
+    if not others:
+        return [name]
+    return [name, go(f"{others} other run{'' if others == 1 else 's'}", scene.link(tab="runs"))]
+
+
+def layer_options(scene: Scene) -> list[dict[str, str]]:
+    """Return the layers to choose from, in the order of their calls."""
+    return [{"label": plain(layer.path) or "(model)", "value": layer.path} for layer in scene.run.layout.layers]
+
+
+def range_of(scene: Scene) -> list[Any]:
+    """Return the range of steps that is zoomed into, with the way out."""
+    first, last = scene.state.first, scene.state.last
+    if first is None and last is None:
+        return []
+    words = f"steps {first or 0:,} to {'the end' if last is None else f'{last:,}'}"
+    return [words, " ", go("show all steps", scene.link(first=None, last=None))]
+
+
+def clear_of(scene: Scene) -> list[Any]:
+    """Return the way back to what the diagnosis points at."""
+    if scene.state.layer is None and scene.state.step is None:
+        return ["as the diagnosis says"] if scene.layer is not None or scene.step is not None else []
+    return [go("back to what the diagnosis says", scene.link(layer=None, step=None))]
+
+
+def nothing() -> html.Section:
+    """Return what is shown where there is no run yet."""
+    return html.Section(
+        [
+            html.H2("No run yet"),
+            html.P(
+                "No run has been recorded in this folder. It appears here as soon as one begins:", className="empty"
+            ),
+            html.Pre("neuraldbg run train.py", tabIndex=0),
+        ],
+        className="pane wide",
+    )
+
+
+def problem(sentence: str) -> html.P:
+    """Return something that the address asked for and that is not there."""
+    return html.P(plain(sentence))

@@ -1,0 +1,42 @@
+"""What layers put out: any statistic over time, units that are dead or saturated, and the values of one layer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neuraldbg.dashboard.page.components import choices
+from neuraldbg.dashboard.page.figures import drawn
+from neuraldbg.dashboard.page.tab import Drawing, Pane, Tab
+
+if TYPE_CHECKING:
+    from neuraldbg.dashboard.page.context import Scene
+
+NAMES = ("rms", "norm", "mean", "std", "min", "max", "zeros", "dead", "saturated", "nonfinite", "under", "over")
+STATS = tuple((s, s) for s in NAMES)
+
+
+def heatmap(scene: Scene) -> Drawing:
+    """All layers over time."""
+    stat = scene.state.stat if scene.state.stat in NAMES else "rms"
+    return drawn(scene, "heatmap", choices(scene, "statistic", "stat", STATS, stat), kind="activation", stat=stat)
+
+
+def units(scene: Scene) -> Drawing:
+    """Dead and saturated units of every layer."""
+    return drawn(scene, "units", step=scene.step)
+
+
+def distribution(scene: Scene) -> Drawing:
+    """The values that one layer puts out."""
+    return drawn(scene, "distribution", kind="activation", layer=scene.layer)
+
+
+TAB = Tab(
+    "activations",
+    "Activations",
+    (
+        Pane("heatmap", "figure", heatmap, wide=True),
+        Pane("units", "figure", units),
+        Pane("distribution", "figure", distribution),
+    ),
+)

@@ -1,0 +1,185 @@
+"""The run beside another: where they part first, what was set differently, both losses, and the layers apart."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from dash import dcc, html
+
+from neuraldbg.dashboard.page.components import banner, layer_link, step_link, table
+from neuraldbg.dashboard.page.figures import pictured
+from neuraldbg.dashboard.page.tab import Drawing, Pane, Tab
+from neuraldbg.show import comparison as say
+from neuraldbg.show.format.safe_text import number, plain, sentence
+from neuraldbg.show.views.pair import drift, losses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from neuraldbg.dashboard.page.context import Beside, Scene
+    from neuraldbg.nouns.comparison import Comparison, Difference
+
+NOTHING = Drawing("", empty="Nothing is compared yet.")
+"""A pane without a title is not shown: the first one says why."""
+
+
+def verdict(scene: Scene) -> Drawing:
+    """The answer in a sentence or two, with the layer and the step at which the runs part."""
+    title, chosen = "This run beside another", scene.beside
+    if len(scene.entries) == 1:
+        return Drawing(title, empty="There is one run only. Open a folder that holds both: neuraldbg dashboard FOLDER")
+    controls = _choice(scene)
+    if chosen is None:
+        return Drawing(title, empty="Choose the run to compare this one with.", controls=controls)
+    c = chosen.comparison
+    if c is None:
+        return Drawing(title, empty=_waits(scene, chosen), controls=controls)
+    body = [
+        banner(say.SIGN[c.verdict], say.word_of(c)),
+        html.P(plain(sentence(c.summary)), className="summary"),
+        *([_where(scene, c.first), _items(say.meanings(c.first, c))] if c.first is not None else []),
+    ]
+    return Drawing(plain(f"{c.names[0]} against {c.names[1]}"), html.Div(body), controls=controls)
+
+
+def _choice(scene: Scene) -> html.Div:
+    """The other runs to choose from."""
+    others = [e for e in scene.entries if e.key != scene.entry.key]
+    pick = dcc.Dropdown(
+        id={"field": "with"},
+        options=[{"label": plain(e.label), "value": e.key} for e in others],
+        value=scene.beside.entry.key if scene.beside else None,
+        placeholder="another run",
+        clearable=False,
+        className="pick",
+    )
+    return html.Div([html.Label("with", htmlFor='{"field":"with"}'), pick], className="field beside")
+
+
+def _waits(scene: Scene, chosen: Beside) -> str:
+    unread = [
+        entry.label
+        for entry, moment in ((scene.entry, scene.moment), (chosen.entry, chosen.moment))
+        if not moment.record.steps
+    ]
+    return f"No step of {' or '.join(unread)} has been read yet." if unread else "The runs are being compared."
+
+
+def _where(scene: Scene, first: Difference) -> html.P:
+    """The first divergence: the way to its layer and step."""
+    words: list[Any] = ["They part first at step ", step_link(scene, first.step, first.layer)]
+    if first.layer is not None:
+        words += [" in ", layer_link(scene, first.layer, first.step)]
+    return html.P([*words, plain(f" ({first.site}: {number(first.one)} against {number(first.other)}, {first.stat})")],
+                  className="where")  # fmt: skip
+
+
+def _items(sentences: list[str]) -> html.Ul:
+    return html.Ul([html.Li(plain(one)) for one in sentences])
+
+
+def _compared(draw: Callable[[Scene, Beside, Comparison], Drawing], scene: Scene) -> Drawing:
+    """Draw a pane of what was compared, nothing where nothing was."""
+    chosen = scene.beside
+    if chosen is None or chosen.comparison is None or chosen.comparison.verdict == "incomparable":
+        return NOTHING
+    return draw(scene, chosen, chosen.comparison)
+
+
+def loss(scene: Scene, chosen: Beside, c: Comparison) -> Drawing:
+    """Both losses."""
+    made_of = (chosen.entry.key, chosen.moment.version, chosen.key)
+    return pictured(scene, losses(scene.run, chosen.moment.record, c), made_of)
+
+
+def layers(scene: Scene, chosen: Beside, c: Comparison) -> Drawing:
+    """Return how far apart every layer is over time."""
+    return pictured(scene, drift(c), (chosen.entry.key, chosen.moment.version, chosen.key))
+
+
+def settings(scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
+    """Return what was set differently, and which layers only one of them has."""
+    body: list[Any] = []
+    if c.settings:
+        rows = [
+            [
+                [plain(one.name), *([" ", layer_link(scene, one.layer, one.step)] if one.layer is not None else [])],
+                plain(say.shown(one.one)),
+                plain(say.shown(one.other)),
+                step_link(scene, one.step, one.layer),
+            ]
+            for one in c.settings[: say.SETTINGS]
+        ]
+        body = [table(["setting", *map(plain, c.names), "from step"], rows, numbers=(3,))]
+        body += _cut(len(c.settings) - say.SETTINGS)
+    said = [say.layer_pair(pair, c.names) for pair in c.paired[: say.LAYERS]]
+    said += [say.only_in(name, only) for name, only in zip(c.names, c.only, strict=True) if only]
+    if said:
+        body += [html.H3("Layers"), _items(said), *_cut(len(c.paired) - say.LAYERS)]
+    return Drawing(say.SET, html.Div(body), empty="" if body else "Nothing that was recorded was set differently.")
+
+
+def differs(_scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
+    """From which step on each kind of sites differs, and the losses in numbers."""
+    if c.first is None:
+        return NOTHING
+    body = [table(["what", "from", "sites", "relative difference"], [[*map(plain, say.kind_row(k))] for k in c.kinds])]
+    if c.losses:
+        body += _losses(c)
+    return Drawing(say.DIFFERS, html.Div(body))
+
+
+def _losses(c: Comparison) -> list[Any]:
+    rows = []
+    for pair in c.losses:
+        of = f", optimizer {pair.stream}" if len(c.losses) > 1 else ""
+        for k, name in enumerate(c.names):
+            rows.append([plain(name + of), *(number(v[k]) for v in (pair.final, pair.best, pair.mean))])
+    said = [words for pair in c.losses if (words := say.apart(pair))]
+    return [html.H3(say.LOSS), table(["run", *say.LOSSES], rows, numbers=(1, 2, 3)), _items(said)]
+
+
+def health(scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
+    """Verdicts, causes and events that only one of them has."""
+    if not c.health:
+        return Drawing(say.WRONG, empty="Verdicts, causes and events are the same in both.")
+    rows = [
+        [
+            plain(one.what),
+            "" if one.layer is None else layer_link(scene, one.layer, one.step),
+            "" if one.step is None else step_link(scene, one.step, one.layer),
+            plain(one.one),
+            plain(one.other),
+        ]
+        for one in c.health[: say.HEALTH]
+    ]
+    body = [table(["what", "layer", "step", *map(plain, c.names)], rows, numbers=(2,))]
+    return Drawing(say.WRONG, html.Div([*body, *_cut(len(c.health) - say.HEALTH)]))
+
+
+def _cut(more: int) -> list[html.P]:
+    """Say how many were left out, if any were."""
+    if more <= 0:
+        return []
+    return [html.P(f"{more} more are left out: neuraldbg compare A B --json - lists them.", className="note")]
+
+
+def ground(_scene: Scene, _chosen: Beside, c: Comparison) -> Drawing:
+    """Return what the comparison rests on."""
+    return Drawing("What the comparison rests on", html.P(plain(say.footing(c, "·"))), c.notes)
+
+
+TAB = Tab(
+    "compare",
+    "Compare",
+    (
+        Pane("against", "words", verdict, wide=True),
+        Pane("pair_drift", "figure", partial(_compared, layers), wide=True),
+        Pane("settings", "words", partial(_compared, settings), wide=True),
+        Pane("pair_loss", "figure", partial(_compared, loss)),
+        Pane("differs", "words", partial(_compared, differs)),
+        Pane("health", "words", partial(_compared, health), wide=True),
+        Pane("ground", "words", partial(_compared, ground), wide=True),
+    ),
+)

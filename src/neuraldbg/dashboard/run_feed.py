@@ -1,0 +1,395 @@
+"""What the dashboard's page looks at: a run, or a folder of runs, read as they grow and judged now and then.
+
+Two threads of its own do all the work, one that reads and one that judges and compares; the page is handed what they
+have. Only the runs that the page asked for last are followed; of the others their state is known. Nothing outside of
+the folder that the user named is read, whatever links lie in it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from neuraldbg.dashboard.feed import Entry, Moment
+from neuraldbg.dashboard.run_pairs import Pair
+from neuraldbg.errors import RunFileError, RunNotFound
+from neuraldbg.explain import diagnose
+from neuraldbg.nouns import Diagnosis, RunInfo
+from neuraldbg.nouns.diagnosis import VERDICTS
+from neuraldbg.record.follow import Follower, killed, look
+from neuraldbg.record.reader import glance
+from neuraldbg.record.run_names import RunName, run_files, run_folders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from neuraldbg.nouns.comparison import Comparison
+    from neuraldbg.record.follow import Look
+
+FOLLOWED = 4
+"""Runs that are followed at once; each may take as much memory as its run file."""
+COMPARED = 4
+"""Comparisons that are kept."""
+FIRST_S = 0.5
+"""How long the first question about a run waits for its first reading, and about two for their comparison."""
+SCAN_S = 2.0
+GLANCES_S = 0.25
+"""How long a scan looks into runs that changed; the rest have their turn at the next."""
+SHARE = 5
+"""A thread rests so many times as long as it worked: it takes a sixth of a core at most."""
+_MOST = 4 << 20
+UNREAD = Diagnosis("inconclusive", "The run is being read")
+
+
+@dataclass
+class _Known:
+    """A run file that was found."""
+
+    file: Path
+    key: str
+    label: str
+    refused: str = ""
+    """Why it is not read."""
+    failed: str = ""
+    """What went wrong within NeuralDBG at the last try to read it."""
+    look: Look = ()
+    """How the file looked at the last glance."""
+    entry: Entry | None = None
+    """None until that."""
+
+
+@dataclass
+class _Followed:
+    """A run that the page asked for."""
+
+    follower: Follower
+    moment: Moment
+    ready: threading.Event = field(default_factory=threading.Event)
+    """Set once it was judged for the first time, there is nothing to judge, or somebody has waited long enough."""
+    due: float = 0.0
+    """Monotonic time before which it is not judged again."""
+    judged: object = None
+    """The record that the diagnosis is of."""
+
+
+class RunFeed:
+    """A Feed of a run file, a run folder, or a folder of runs.
+
+    ``begins`` is for a run folder that is about to be made. RunNotFound where there is no run otherwise.
+    """
+
+    def __init__(self, path: Path, *, pace_s: float = 0.5, begins: bool = False) -> None:
+        self._path = path.resolve()
+        self._pace_s = pace_s
+        self._lock = threading.Lock()
+        self._known: dict[str, _Known] = {}
+        self._followed: dict[str, _Followed] = {}
+        """By key, the one asked for last at the end."""
+        self._pairs: dict[tuple[str, str], Pair] = {}
+        """Likewise."""
+        self._versions = itertools.count(1)
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._unjudged = threading.Event()
+        if not begins:
+            self._check()
+        self._begins = begins
+        self._scan()
+        self._threads = [
+            threading.Thread(target=work, name=f"neuraldbg-{name}", daemon=True)
+            for name, work in (("reads", self._read_on), ("judges", self._judge_on))
+        ]
+
+    def start(self) -> None:
+        """Begin to read, the newest run first."""
+        newest = next(iter(self.runs()), None)
+        if newest is not None:
+            self._follow(newest.key)
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._stop.set()
+        self._wake.set()
+        self._unjudged.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
+
+    def runs(self) -> tuple[Entry, ...]:
+        """Return the runs, newest first."""
+        with self._lock:
+            entries = [self._entry(known) for known in self._known.values() if known.entry or known.refused]
+        return tuple(sorted(entries, key=lambda entry: -entry.started))
+
+    def moment(self, key: str) -> Moment:
+        """Return a run as it was last read. KeyError for a key that ``runs`` does not name."""
+        followed = self._follow(key)
+        followed.ready.wait(FIRST_S)
+        followed.ready.set()
+        return followed.moment
+
+    def compare(self, key: str, other: str) -> Comparison | None:
+        """Return how two runs compared last, None before they were. KeyError as of ``moment``."""
+        self._follow(other)
+        self._follow(key)
+        with self._lock:
+            pair = self._pairs.pop((key, other), None) or Pair((key, other))
+            self._pairs[key, other] = pair
+            while len(self._pairs) > COMPARED:
+                del self._pairs[next(iter(self._pairs))]
+            entries = [self._entry(self._known[name]) for name in (key, other)]
+        pair.wanted = True
+        pair.refuse(entries)
+        self._unjudged.set()
+        if pair.comparison is None:
+            pair.ready.wait(FIRST_S)
+            pair.ready.set()
+        return pair.comparison
+
+    # ------------------------------------------------------------ what there is
+
+    def _check(self) -> None:
+        if not self._path.exists():
+            raise RunNotFound(f"there is no run at {self._path}: no such file or folder.")
+        if self._path.is_dir() and not run_folders(self._path):
+            raise RunNotFound(f"there is no run in {self._path}: neither it nor a folder below holds a rank0.ndbg.")
+
+    def _scan(self) -> None:
+        """Find runs, and glance at those that changed."""
+        try:
+            found = {known.key: known for known in self._find()}
+        except OSError:
+            return  # the folder cannot be listed now: what was found stays, and says itself what is wrong with it
+        with self._lock:
+            for key in self._known.keys() - found.keys():
+                if key in self._followed:
+                    self._known[key].refused = "It is not there any more."
+                else:
+                    del self._known[key]
+            for key, known in found.items():
+                old = self._known.setdefault(key, known)
+                old.refused, old.label = known.refused, known.label
+            waiting = list(self._known.values())
+        until = time.monotonic() + GLANCES_S
+        for known in sorted(waiting, key=lambda known: (known.entry is not None, -_changed(known.file))):
+            if not known.refused and (known.entry is None or known.key not in self._followed):
+                self._glance(known)
+            if time.monotonic() > until:
+                return
+
+    def _find(self) -> Iterator[_Known]:
+        root = self._path
+        if root.is_file():
+            named = root.parent.name if root.name == str(RunName()) else root.name
+            yield _Known(root, _text(named), _text(named))
+            return
+        folders = run_folders(root) if root.is_dir() else []
+        if not folders and self._begins:
+            yield _Known(root / "rank0.ndbg", _text(root.name), _text(root.name))
+        for folder in folders:
+            base = root.name if folder == root else folder.relative_to(root).as_posix()
+            files = run_files(folder)
+            several = len({name.rank for name in files}) > 1
+            for name, file in files.items():
+                label = f"{base} rank {name.rank}" if several else base
+                label += f" ({name.number})" if name.number > 1 else ""
+                key = base if name.first else f"{base}/{file.name}"
+                yield _Known(file, _text(key), _text(label), _refusal(file, root))
+
+    def _glance(self, known: _Known) -> None:
+        entry, now = Entry(known.key, known.label, 0, "running"), look(known.file)
+        if known.entry is not None and now == known.look:
+            return
+        if now:
+            try:
+                info, steps = glance(known.file)
+                entry = _entry(entry, info, steps, _verdict(known.file, self._path))
+            except RunFileError as error:
+                entry = replace(entry, state="unreadable", problem=str(error))
+            except Exception as error:  # noqa: BLE001 (a run that is strange in a new way; the others are still there)
+                entry = replace(entry, state="unreadable", problem=_internal(error))
+        known.refused = _refusal(known.file, self._path)  # asked again: a link put in its place since then was read
+        if not known.refused:
+            known.look, known.entry = now, entry
+
+    def _entry(self, known: _Known) -> Entry:
+        """As far as is known, of a run that is followed as of its last reading."""
+        entry, followed = known.entry or Entry(known.key, known.label, 0, ""), self._followed.get(known.key)
+        if known.refused or known.failed:
+            return replace(entry, state="unreadable", problem=known.refused or known.failed)
+        if followed is not None:
+            moment, problem = followed.moment, followed.follower.problem
+            verdict = moment.diagnosis.verdict if moment.diagnosis is not UNREAD else ""
+            if _begun(moment):
+                entry = _entry(entry, moment.record.info, moment.record.steps, verdict or entry.verdict)
+            if problem:
+                return replace(entry, state="unreadable", problem=problem)
+        return replace(entry, state="killed") if entry.state == "running" and killed(known.file) else entry
+
+    # ------------------------------------------------------------ reading
+
+    def _follow(self, key: str) -> _Followed:
+        with self._lock:
+            known = self._known[key]
+            followed = self._followed.pop(key, None)
+            if followed is None:
+                follower = Follower(known.file)
+                followed = _Followed(follower, Moment(follower.record, UNREAD, next(self._versions), 0))
+                self._wake.set()
+            self._followed[key] = followed
+            while len(self._followed) > FOLLOWED:
+                del self._followed[next(iter(self._followed))]
+        return followed
+
+    def _latest(self) -> list[tuple[_Known, _Followed]]:
+        """Return the runs that are followed, the one asked for last first."""
+        with self._lock:
+            return [(self._known[key], followed) for key, followed in reversed(self._followed.items())]
+
+    def _read_on(self) -> None:
+        scan = 0.0
+        while not self._stop.is_set():
+            begin = time.monotonic()
+            self._wake.clear()
+            for known, followed in self._latest():
+                try:
+                    self._read(known, followed)
+                except Exception as error:  # noqa: BLE001 (the other runs are still to be read)
+                    known.failed = _internal(error)
+                    followed.ready.set()
+            if time.monotonic() >= scan:
+                # What is wrong with a run is caught where the run is known; of a folder that cannot be searched now
+                # what was found stays.
+                with suppress(Exception):
+                    self._scan()
+                scan = time.monotonic() + SCAN_S
+            self._wake.wait(max(self._pace_s, SHARE * (time.monotonic() - begin)))
+
+    def _read(self, known: _Known, followed: _Followed) -> None:
+        """Read what is new of a run."""
+        known.refused = known.refused or _refusal(known.file, self._path)
+        if not known.refused:
+            news = followed.follower.poll()
+            # Asked again: a link put in its place since then was read.
+            known.refused = _refusal(known.file, self._path)
+            if known.refused:  # what was read is forgotten, or it would be shown when the link is gone
+                followed.follower = Follower(known.file, followed.moment.record)
+            elif news:
+                self._tell(followed, record=followed.follower.record)
+        known.failed = ""
+        if known.refused or followed.follower.problem or not _begun(followed.moment):
+            followed.ready.set()
+
+    def _tell(self, followed: _Followed, **change: object) -> None:
+        with self._lock:
+            followed.moment = replace(followed.moment, version=next(self._versions), **change)  # type: ignore[arg-type]
+        self._unjudged.set()
+
+    # ------------------------------------------------------------ judging
+
+    def _judge_on(self) -> None:
+        while not self._stop.is_set():
+            self._unjudged.clear()
+            # What was never done before is due since ever; diagnoses come before comparisons of them.
+            waiting = sorted([*self._unjudged_runs(), *self._uncompared_pairs()], key=itemgetter(0))
+            if not waiting:
+                self._unjudged.wait()
+                continue
+            due, work = waiting[0]
+            if (pause := due - time.monotonic()) > 0:
+                self._unjudged.wait(pause)
+            else:
+                work()
+
+    def _unjudged_runs(self) -> Iterator[tuple[float, Callable[[], None]]]:
+        """Give when each run that changed is to be judged, and how."""
+        for _, followed in self._latest():
+            if followed.moment.record is not followed.judged and _begun(followed.moment):
+                yield followed.due, partial(self._judge, followed)
+
+    def _uncompared_pairs(self) -> Iterator[tuple[float, Callable[[], None]]]:
+        """Give when each pair of which a run changed is to be compared, and how."""
+        with self._lock:
+            pairs = [
+                (pair, [self._known[key].label for key in pair.keys], [self._followed[key] for key in pair.keys])
+                for pair in self._pairs.values()
+                if pair.wanted and all(key in self._followed for key in pair.keys)
+            ]
+        for pair, names, (one, other) in pairs:
+            judged = one.judged is not None and other.judged is not None
+            if judged and pair.versions != (one.moment.version, other.moment.version):
+                yield pair.due, partial(self._compare, pair, names, one.moment, other.moment)
+
+    def _judge(self, followed: _Followed) -> None:
+        record, begin = followed.moment.record, time.monotonic()
+        try:
+            diagnosis = diagnose(record)
+        except Exception as error:  # noqa: BLE001 (of a strange record; the other runs are still to be judged)
+            diagnosis = Diagnosis("inconclusive", f"The run could not be judged ({type(error).__name__}: {error})")
+        took = time.monotonic() - begin
+        followed.judged, followed.due = record, time.monotonic() + max(self._pace_s, SHARE * took)
+        self._tell(followed, diagnosis=diagnosis, judged=record.steps)
+        followed.ready.set()
+
+    def _compare(self, pair: Pair, names: list[str], one: Moment, other: Moment) -> None:
+        begin = time.monotonic()
+        pair.make(one, other, (names[0], names[1]))
+        pair.due = time.monotonic() + max(self._pace_s, SHARE * (time.monotonic() - begin))
+
+
+def _begun(moment: Moment) -> bool:
+    """Return True if there is anything to judge."""
+    return moment.record.info != RunInfo() or moment.record.steps > 0
+
+
+def _entry(entry: Entry, info: RunInfo, steps: int, verdict: str) -> Entry:
+    stands = {"state": info.outcome.kind, "verdict": verdict, "problem": ""}
+    return replace(entry, steps=steps, started=info.started, script=info.script, **stands)
+
+
+def _internal(error: Exception) -> str:
+    """Say that it is not the file that is to blame."""
+    return f"It was not read for an internal error of NeuralDBG ({type(error).__name__}: {error})"
+
+
+def _refusal(file: Path, root: Path) -> str:
+    """Say why a run file is not to be read, "" if it is: what a folder holds may come from anybody."""
+    try:
+        inside = file.resolve(strict=True).is_relative_to(root)
+    except (OSError, RuntimeError):  # not there, or a link round in a circle
+        return "It is a link that leads nowhere." if file.is_symlink() else ""
+    if not inside:
+        return "It is a link that leads out of the folder that was named: open its target by its own name."
+    return "" if file.is_file() else "It is no file."
+
+
+def _verdict(run: Path, root: Path) -> str:
+    """Return the verdict that the run itself left, "" if there is none."""
+    with suppress(OSError, ValueError, AttributeError, RecursionError):
+        file = run.with_name((RunName.of(run) or RunName()).beside("diagnosis")).resolve(strict=True)
+        if file.is_file() and file.is_relative_to(root) and file.stat().st_size <= _MOST:
+            verdict = json.loads(file.read_bytes()).get("verdict")
+            return verdict if verdict in VERDICTS else ""
+    return ""
+
+
+def _changed(file: Path) -> float:
+    with suppress(OSError):
+        return file.stat().st_mtime
+    return 0.0
+
+
+def _text(name: str) -> str:
+    """Return a file's name as text: bytes of it that are none are escaped."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")

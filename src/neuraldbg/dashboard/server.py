@@ -1,0 +1,125 @@
+"""Serves the dashboard's page: a Dash app and a listening socket in, requests answered until it is told to stop."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.dashboard import HOST
+from neuraldbg.dashboard.guard import MOST, Guard, Hosts, policy
+from neuraldbg.dashboard.port import address, opening
+from neuraldbg.errors import MissingExtra
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from dash import Dash
+
+    from neuraldbg.dashboard.feed import Feed
+    from neuraldbg.dashboard.settings import DashboardSettings
+
+
+def page_server(
+    feed: Feed,
+    settings: DashboardSettings,
+    listening: socket.socket,
+    *,
+    host: str = HOST,
+    expose: bool = False,
+    token: str | None = None,
+) -> Server:
+    """Return a server of the page that shows what ``feed`` gives. MissingExtra where dash is not installed."""
+    from neuraldbg.dashboard.page.app import make_app  # noqa: PLC0415 (needs what comes with dash)
+
+    return Server(make_app(feed, settings), listening, host=host, expose=expose, token=token)
+
+
+class Server:
+    """A threaded WSGI server behind a Guard. Whoever makes one serves it, or closes it.
+
+    ``token`` is the secret of the address; without it a new one is drawn.
+    """
+
+    def __init__(
+        self, app: Dash, listening: socket.socket, *, host: str = HOST, expose: bool = False, token: str | None = None
+    ) -> None:
+        self._token = token or secrets.token_urlsafe(32)
+        self._root = address(listening, host)
+        hashes = app.csp_hashes()
+        app.server.config["PROPAGATE_EXCEPTIONS"] = True  # to the guard: flask would write a traceback to the terminal
+        self._guard = Guard(app.server, self._token, Hosts(host, exposed=expose), policy(hashes), _asked(app))
+        self._wsgi = _server(listening, self._guard)
+
+    @property
+    def url(self) -> str:
+        """The address to open, with the token."""
+        return opening(self._root, self._token)
+
+    def ticket(self) -> str:
+        """Return an address that opens the page once."""
+        return opening(self._root, self._guard.ticket())
+
+    def serve(self) -> None:
+        """Answer requests until ``stop`` is called, or Ctrl-C."""
+        self._wsgi.serve_forever(poll_interval=0.1)
+
+    def stop(self) -> None:
+        """Make ``serve`` return; to be called from another thread."""
+        self._wsgi.ending = True
+        self._wsgi.shutdown()
+
+    def close(self) -> None:
+        """Give the port back, of a server that is not serving."""
+        self._wsgi.server_close()
+
+
+def _server(listening: socket.socket, app: Any) -> Any:
+    try:
+        from neuraldbg.dashboard.bounded_server import BoundedServer  # noqa: PLC0415 (needs what comes with dash)
+    except ImportError:
+        raise MissingExtra("the dashboard", "dashboard") from None
+    return BoundedServer(listening, app, MOST)
+
+
+def _asked(app: Dash) -> Callable[[Any], bool]:
+    """Return a function that tells whether the body of a POST asks one of the page's callbacks for what it returns."""
+
+    def asked(body: Any) -> bool:
+        if not isinstance(body, dict) or not isinstance(body.get("output"), str):
+            return False
+        known = app.callback_map.get(body["output"])
+        if known is None or known.get("callback") is None:
+            return False
+        changed, outputs = body.get("changedPropIds"), body.get("outputs")
+        return (
+            isinstance(changed, list)
+            and all(isinstance(name, str) for name in changed)
+            and _same(body.get("inputs"), known["inputs"])
+            and _same(body.get("state", []), known["state"])
+            and all(map(_is_named, outputs if isinstance(outputs, list) else [outputs]))
+        )
+
+    return asked
+
+
+def _same(given: Any, wanted: list[dict[str, Any]]) -> bool:
+    """Return True if what a request gives are the values that a callback wants, in their order."""
+    if not isinstance(given, list) or len(given) != len(wanted):
+        return False
+    return all(
+        _is_named(one)
+        and isinstance(one, list) == own["id"].startswith("{")  # a pattern stands for as many as there are
+        and (isinstance(one, list) or all(one[key] == own[key] for key in ("id", "property")))
+        for one, own in zip(given, wanted, strict=True)
+    )
+
+
+def _is_named(one: Any) -> bool:
+    """Return True for a property of a component, or a list of such: as many as the page has now."""
+    if isinstance(one, list):
+        return all(isinstance(each, dict) and _is_named(each) for each in one)
+    if not isinstance(one, dict) or not isinstance(one.get("property"), str):
+        return False
+    name = one.get("id")
+    return isinstance(name, str) or (isinstance(name, dict) and all(isinstance(part, str) for part in name.values()))

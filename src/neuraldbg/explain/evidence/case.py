@@ -1,0 +1,402 @@
+"""One run as the causes see it: cached readings of the record that many of them need, all free of judgement."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuraldbg.explain.evidence import depth_profiles
+from neuraldbg.explain.evidence.first_nonfinite import Origin, find_origin
+from neuraldbg.explain.evidence.loss_curve import LossSummary
+from neuraldbg.explain.evidence.symptom import KINDS, Trouble, at_guess, find_trouble
+from neuraldbg.nouns import FactKey, Series
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from neuraldbg.explain.evidence.depth_profiles import Profile, Weight
+    from neuraldbg.nouns import Event, History, Layer, Layout, RunRecord
+
+ADAPTIVE = ("Adam", "RMSprop", "Adagrad", "Adadelta", "Lion", "Rprop", "Adafactor", "LAMB", "Shampoo", "Muon")
+"""Optimizers whose step does not grow with the scale of the gradient."""
+LR_MAX = {"adaptive": 1e-2, "plain": 1.0}
+"""The largest learning rates in common use, for Adam and its kin and for SGD."""
+LR_USUAL = {"adaptive": 3e-3, "plain": 0.1}
+"""Learning rates up to here are what tutorials and papers begin with: they need a reason to be called too high."""
+LR_MIN = {"adaptive": 1e-6, "plain": 1e-5}
+"""The smallest learning rates in common use."""
+RELU_TYPES = ("ReLU", "ReLU6")
+SURE = 0.5
+"""Detector confidence below which an event is not taken for a symptom."""
+BOUNDED_TYPES = ("Sigmoid", "Tanh", "Hardtanh", "Hardsigmoid", "Softsign")
+
+
+@dataclass(frozen=True)
+class InputStats:
+    """A tensor given to the root model, median over the first recorded steps."""
+
+    row: int
+    leaf: str
+    dtype: str
+    mean: float
+    std: float
+    rms: float
+    low: float
+    high: float
+    columns: tuple[float, float] | None
+    """Smallest and largest standard deviation over the columns of a 2-D input."""
+
+    @property
+    def integer(self) -> bool:
+        """Return True if it holds ids rather than measurements."""
+        return self.dtype.removeprefix("torch.").startswith(("int", "uint", "bool", "long"))
+
+
+class Case:
+    """Cached accessors over a RunRecord, about the main optimizer (most steps) unless they say otherwise."""
+
+    def __init__(self, run: RunRecord) -> None:
+        self.run = run
+        self.layout: Layout = run.layout
+        self.history: History = run.history
+
+    @cached_property
+    def stream(self) -> int:
+        """The optimizer that stepped most often, the first of equals."""
+        streams = [int(s) for s in self.history.stream]
+        return min(Counter(streams).items(), key=lambda kv: (-kv[1], kv[0]))[0] if streams else 0
+
+    @cached_property
+    def alone(self) -> bool:
+        """Return True if no other optimizer steps between the first and the last step of this one.
+
+        A teacher that is trained before its student, or the next fold, is another training; a critic is not.
+        """
+        return self._alone(self.stream)
+
+    def _alone(self, stream: int) -> bool:
+        mine = np.flatnonzero(self.history.stream == stream)
+        return len(mine) == 0 or len(mine) == mine[-1] - mine[0] + 1
+
+    def scalar(self, name: str, stream: int | None = None) -> Series:
+        """One scalar of the main optimizer, or of another."""
+        return self.run.scalar(name, self.stream if stream is None else stream)
+
+    def loss_of(self, stream: int) -> LossSummary:
+        """The loss of one optimizer."""
+        return LossSummary(self.run.scalar("loss", stream), alone=self._alone(stream))
+
+    @cached_property
+    def loss(self) -> LossSummary:
+        """The loss of the main optimizer."""
+        return self.loss_of(self.stream)
+
+    @property
+    def learned(self) -> bool:
+        """Return True if the main loss fell for good, and below the level of a constant guess where that is known."""
+        return self.loss.learned and not at_guess(self)
+
+    @cached_property
+    def scaled(self) -> bool:
+        """Return True if a gradient scaler was at work."""
+        return bool(len(self.run.scalar("loss_scale"))) or bool((self.run.fact("precision") or {}).get("scaler"))
+
+    @cached_property
+    def origin(self) -> Origin | None:
+        """Return where the first NaN or infinity stood; None for a run that stayed finite."""
+        return find_origin(self.run, scaled=self.scaled)
+
+    @cached_property
+    def trouble(self) -> Trouble:
+        """Return what went wrong, as a person would see it."""
+        return find_trouble(self)
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """Kinds of events in the run, with what the loss itself shows where no event was recorded."""
+        seen = {event.kind for event in self.run.events if is_symptom(event)}
+        if self.trouble.kind in KINDS:
+            seen.add(KINDS[self.trouble.kind])
+        return frozenset(seen)
+
+    @cached_property
+    def onset(self) -> int | None:
+        """The step at which things went wrong; None if nothing did."""
+        if not self.trouble.any:
+            return None
+        steps = [s for s in (self.trouble.step, self.origin.step if self.origin else None) if s is not None]
+        return min(steps) if steps else 0
+
+    def event(self, *kinds: str) -> Event | None:
+        """The earliest event of these kinds."""
+        found = self.run.events_of(*kinds)
+        return min(found, key=lambda e: e.first_step) if found else None
+
+    # --- what was read ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _told(self) -> npt.NDArray[np.bool_]:
+        """Rows of the history that stand for steps; what else there is are tables kept longer than the scalars."""
+        known = [
+            self.history.scalars[name] for name in ("lr", "loss", "loss_nonfinite") if name in self.history.scalars
+        ]
+        found = np.any([np.isfinite(values) for values in known], axis=0) if known else np.zeros(0, np.bool_)
+        return found if found.any() else np.ones(len(self.history), np.bool_)
+
+    @cached_property
+    def _read(self) -> npt.NDArray[np.bool_]:
+        """Rows of the history whose steps had their sites read: all of them where no site was ever read."""
+        history = self.history
+        if not history.read.any():
+            return np.ones(len(history), np.bool_)
+        first = history.steps[history.read]
+        end = np.maximum.accumulate(first + history.width[history.read])
+        before = np.searchsorted(first, history.steps, side="right") - 1
+        return history.read | ((before >= 0) & (history.steps < end[np.maximum(before, 0)]))
+
+    def steps_read(self, stream: int | None = None) -> int:
+        """Return how many recorded steps of an optimizer, or of all, had their sites read; the others were light."""
+        rows = self._read & self._told
+        return int((rows if stream is None else rows & (self.history.stream == stream)).sum())
+
+    @property
+    def steps_known(self) -> int:
+        """Return how many steps were recorded, light ones too; those that were folded count as one."""
+        return int(self._told.sum())
+
+    @cached_property
+    def skips(self) -> bool:
+        """Return True if the sites of some steps were not read, to keep the cost low."""
+        return bool((self._told & ~self._read).any())
+
+    def was_read(self, step: int) -> bool:
+        """Return True if the sites were read in a step."""
+        history = self.history
+        hit = np.flatnonzero((history.steps <= step) & (step < history.steps + history.width))
+        return bool(self._read[hit].any())
+
+    @cached_property
+    def throughout(self) -> str:
+        """Return what "always" is for what sites tell: "in all 200 steps", or "in all 48 steps that
+        were read, of 200".
+        """
+        steps = self.run.steps or len(self.history)
+        return f"in all {self.steps_read()} steps that were read, of {steps}" if self.skips else f"in all {steps} steps"
+
+    def rank(self, series: Series) -> npt.NDArray[np.int64]:
+        """Return which step of its optimizers (0, 1, ...) each value of a series is: light steps
+        count, though unread.
+        """
+        found: npt.NDArray[np.int64] = np.searchsorted(self._own(series), series.steps)
+        return found
+
+    def _own(self, series: Series) -> npt.NDArray[np.int64]:
+        """All steps of the optimizers in whose steps a series has values."""
+        history = self.history
+        at = np.clip(np.searchsorted(history.steps, series.steps, side="right") - 1, 0, max(0, len(history) - 1))
+        mine = np.isin(history.stream, np.unique(history.stream[at])) & self._told
+        return np.unique(history.steps[mine])
+
+    def held(self, series: Series) -> Series:
+        """Return a series in which each reading stands for the unread steps behind it too, so that shares and medians
+        are of the whole run and not of the times at which much was read; the same one where nothing went unread.
+        """
+        if not self.skips or not len(series):
+            return series
+        rank = self.rank(series)
+        gaps = np.maximum(np.diff(rank), 1)
+        # The last reading stands for what follows it, though not for longer than any other does.
+        rest = max(1, min(len(self._own(series)) - int(rank[-1]), int(gaps.max(initial=1))))
+        times = np.append(gaps, rest)
+        return Series(np.repeat(series.steps, times), np.repeat(series.values, times), np.repeat(series.width, times))
+
+    def early(self, series: Series, steps: int) -> Series:
+        """Return the readings of the first steps of a series, or the very first one."""
+        kept = max(1, int((self.rank(series) < steps).sum())) if self.skips else steps
+        return Series(series.steps[:kept], series.values[:kept], series.width[:kept])
+
+    def unbroken(self, series: Series) -> Series:
+        """Return the longest part of a series within which no step went unread."""
+        if not self.skips or not len(series):
+            return series
+        cuts = [0, *(np.flatnonzero(np.diff(self.rank(series)) > 1) + 1).tolist(), len(series)]
+        begin, end = max(itertools.pairwise(cuts), key=lambda part: part[1] - part[0])
+        return Series(series.steps[begin:end], series.values[begin:end], series.width[begin:end])
+
+    @cached_property
+    def blind(self) -> bool:
+        """Return True if the step at which things went wrong is one whose sites were not read."""
+        return self.onset is not None and self.trouble.broke and not self.was_read(self.onset)
+
+    # --- the program ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def optimizer(self) -> dict[str, Any]:
+        """The OPTIMIZER fact of the main optimizer, as last seen; empty if there is none."""
+        return self.run.fact(FactKey.OPTIMIZER.value, stream=self.stream) or {}
+
+    @cached_property
+    def optimizers(self) -> tuple[dict[str, Any], ...]:
+        """The OPTIMIZER facts as last seen, one for each optimizer."""
+        latest = {int(f.value.get("stream", 0)): f.value for f in self.run.facts_of(FactKey.OPTIMIZER.value)}
+        return tuple(latest.values())
+
+    @cached_property
+    def optimizer_name(self) -> str:
+        """Its class name."""
+        named = self.run.info.optimizers
+        return str(self.optimizer.get("type") or (named[self.stream] if self.stream < len(named) else "optimizer"))
+
+    @property
+    def adaptive(self) -> bool:
+        """Return True if its step does not depend on the gradient's scale."""
+        return any(word.lower() in self.optimizer_name.lower() for word in ADAPTIVE)
+
+    @property
+    def lr_class(self) -> str:
+        """``adaptive`` or ``plain``, the keys of the tables of common learning rates."""
+        return "adaptive" if self.adaptive else "plain"
+
+    @cached_property
+    def lr(self) -> float:
+        """The learning rate at the beginning: the first that was not zero; NaN if unknown."""
+        rates = self.scalar("lr").finite().values
+        positive = rates[rates > 0]
+        if len(positive):
+            return float(positive[0])
+        groups = self.optimizer.get("groups") or [{}]
+        return float(groups[0].get("lr", 0.0) if len(rates) else groups[0].get("lr", float("nan")))
+
+    @cached_property
+    def terms(self) -> tuple[dict[str, Any], ...]:
+        """Terms of the loss graphs, the newest of each optimizer."""
+        latest: dict[int, list[dict[str, Any]]] = {}
+        for fact in self.run.facts_of(FactKey.LOSS.value):
+            latest[int(fact.value.get("stream", 0))] = list(fact.value.get("terms") or ())
+        return tuple(term for terms in latest.values() for term in terms)
+
+    @cached_property
+    def loss_ops(self) -> tuple[str, ...]:
+        """Operations in the loss graphs."""
+        return tuple(op for fact in self.run.facts_of(FactKey.LOSS.value) for op in fact.value.get("ops") or ())
+
+    def standing(self, field: str, last: int | None = None) -> list[str]:
+        """Names that a list of the PARAMS fact held in every version (or in the ``last`` ones), in data-flow order."""
+        versions = [set(f.value.get(field) or ()) for f in self.run.facts_of(FactKey.PARAMS.value)]
+        versions = versions[-last:] if last else versions
+        names = set.intersection(*versions) if versions else set()
+        return sorted(names, key=lambda name: (self.depth(owner(name)), name))
+
+    @cached_property
+    def param_names(self) -> list[str]:
+        """All parameters of the watched models, in data-flow order."""
+        return [f"{layer.path}.{p}" if layer.path else p for layer in self.ordered for p in layer.params]
+
+    def depth(self, layer: str | None) -> int:
+        """Position of a layer in data-flow order; unknown ones come last."""
+        return self.layout.depth.get(layer or "", len(self.layout.layers))
+
+    @cached_property
+    def ordered(self) -> tuple[Layer, ...]:
+        """Layers in data-flow order."""
+        return tuple(sorted(self.layout.layers, key=lambda layer: self.depth(layer.path)))
+
+    def follows(self, path: str, types: tuple[str, ...]) -> bool:
+        """Return True if a layer is of one of these activation types, or a functional call of that name follows it."""
+        layer = self.layout.by_path.get(path)
+        if layer is not None and layer.type in types:
+            return True
+        return bool(self.layout.following_ops.get(path, frozenset()) & {name.lower() for name in types})
+
+    # --- numbers -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def inputs(self) -> tuple[InputStats, ...]:
+        """The root model's tensor inputs."""
+        leaves = (self.run.fact(FactKey.BATCH.value) or {}).get("inputs") or {}
+        found = []
+        for row in self.layout.rows("input"):
+            site = self.layout.sites[row]
+            stats = {
+                name: self.run.series(row, name).finite().values[:20] for name in ("mean", "std", "rms", "min", "max")
+            }
+            if not all(len(values) for values in stats.values()):
+                continue
+            middle = {name: float(np.median(values)) for name, values in stats.items()}
+            leaf = leaves.get(site.name) or (next(iter(leaves.values())) if len(leaves) == 1 else {})
+            low, high = leaf.get("column_std_min"), leaf.get("column_std_max")
+            columns = (
+                (float(low), float(high)) if isinstance(low, (int, float)) and isinstance(high, (int, float)) else None
+            )
+            found.append(
+                InputStats(
+                    row, site.name, str(leaf.get("dtype") or site.dtype), middle["mean"], middle["std"], middle["rms"],
+                    middle["min"], middle["max"], None if leaf.get("image") else columns,
+                )
+            )  # fmt: skip
+        return tuple(found)
+
+    @cached_property
+    def first_update_ratio(self) -> float:
+        """norm(update)/norm(weight) at the first step, before any update did harm; NaN if it was not measured."""
+        values = self.scalar("update_ratio").finite().values
+        return float(values[0]) if len(values) else float("nan")
+
+    @cached_property
+    def early_update_ratio(self) -> float:
+        """Largest norm(update)/norm(weight) of the first ten steps; NaN if it was not measured."""
+        values = self.early(self.scalar("update_ratio").finite(), depth_profiles.FIRST).values
+        return float(values.max()) if len(values) else float("nan")
+
+    @cached_property
+    def typical_update_ratio(self) -> float:
+        """Median norm(update)/norm(weight) over the run; NaN if it was not measured."""
+        values = self.held(self.scalar("update_ratio").finite()).values
+        return float(np.median(values)) if len(values) else float("nan")
+
+    @cached_property
+    def healthy_grad_norm(self) -> float:
+        """The upper end (90%) of the gradient norm before the onset; NaN if there was no healthy time."""
+        return depth_profiles.healthy_norm(self)
+
+    @cached_property
+    def weights(self) -> tuple[Weight, ...]:
+        """Weight matrices at the beginning, in data-flow order."""
+        return depth_profiles.weights(self)
+
+    @cached_property
+    def gradients(self) -> Profile:
+        """Gradient size over depth at the beginning."""
+        return depth_profiles.gradient_profile(self)
+
+    @cached_property
+    def activations(self) -> Profile:
+        """Activation size over depth at the first step."""
+        return depth_profiles.activation_profile(self)
+
+    @cached_property
+    def sound_init(self) -> bool | None:
+        """Return True if the weights began at a usual scale; None if that cannot be told."""
+        known = [w.gain for w in self.weights if w.gain > 0]
+        return bool(0.2 <= float(np.median(known)) <= 3.0) if known else None
+
+    @cached_property
+    def has_norms(self) -> bool:
+        """Return True if normalisation layers stand at least behind every third weight matrix."""
+        norms = sum(depth_profiles.is_norm(layer) for layer in self.layout.layers)
+        return norms > 0 and norms * 3 >= len(self.weights)
+
+
+def is_symptom(event: Event) -> bool:
+    """Return True if an event shows something wrong: its detector is sure, and it is not how a converged run looks."""
+    return event.confidence >= SURE and not event.details.get("after_learning")
+
+
+def owner(name: str) -> str:
+    """Return the layer path of a parameter name."""
+    return name.rpartition(".")[0]

@@ -1,0 +1,188 @@
+"""Statistics over depth and layers, as the causes need them: weights at the start, gradients, activations, units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.nouns import Layer
+
+    Floats = npt.NDArray[np.float64]
+
+MATRIX_TYPES = (
+    "Linear",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "Bilinear",
+)
+"""Layers with a weight matrix whose initial scale sets the gain."""
+NORM_WORDS = ("Norm",)
+RECURRENT_TYPES = ("RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell")
+HEALTHY_STEPS = 5
+"""Steps before the onset that are needed to say what was healthy."""
+FIRST = 10
+"""Steps that "the beginning" is taken over."""
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A weight matrix as it was at the beginning."""
+
+    layer: Layer
+    rms: float
+    fan_in: float
+    gain: float
+    """rms times the square root of fan_in: 1.41 for He, 1 for Glorot on square layers, 0.58 for torch's default."""
+    moved: float
+    """norm(update) / norm(weight) at its first recorded step; NaN if unknown."""
+    normed: bool
+    """Whether a normalisation layer follows directly, which undoes the scale."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One number per layer in data-flow order."""
+
+    layers: tuple[str, ...]
+    values: Floats
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    @property
+    def ratio(self) -> float:
+        """Last over first: the gain through the whole depth; NaN with fewer than two layers."""
+        if len(self) < 2 or self.values[0] <= 0:
+            return float("nan")
+        return float(self.values[-1] / self.values[0])
+
+    @property
+    def per_layer(self) -> float:
+        """Geometric mean of the change from layer to layer."""
+        ratio = self.ratio
+        return float(ratio ** (1 / (len(self) - 1))) if ratio > 0 else float("nan")
+
+    @property
+    def monotone(self) -> float:
+        """Share of the layer-to-layer changes that go the same way as the whole."""
+        if len(self) < 2:
+            return 0.0
+        change = np.diff(np.log(np.maximum(self.values, 1e-300)))
+        return float(np.mean(np.sign(change) == np.sign(np.log(max(self.ratio, 1e-300)))))
+
+
+def is_norm(layer: Layer) -> bool:
+    """Return True if a layer normalises what it is given."""
+    return any(word in layer.type for word in NORM_WORDS)
+
+
+def weights(case: Case) -> tuple[Weight, ...]:
+    """Return the weight matrices in data-flow order."""
+    found = []
+    order = [layer for layer in case.ordered if layer.leaf]
+    for index, layer in enumerate(order):
+        if layer.type not in MATRIX_TYPES or "weight" not in layer.params:
+            continue
+        held = layer if case.layout.rows("param", layer.path, "weight") else _tied(case, layer)
+        rows = case.layout.rows("param", held.path, "weight") if held is not None else ()
+        if held is None or not rows:
+            continue
+        rms, total = case.run.series(rows[0], "rms").finite(), case.run.series(rows[0], "total").finite()
+        out = layer.settings.get("out_features") or layer.settings.get("out_channels")
+        if not len(rms) or not len(total) or not isinstance(out, (int, float)) or not out:
+            continue
+        scale, fan_in = float(rms.values[0]), float(total.values[0]) / float(out)
+        update = case.layout.rows("update", held.path, "weight")
+        step = case.run.series(update[0], "rms").finite() if update else None
+        moved = float(step.values[0]) / scale if step is not None and len(step) and scale > 0 else float("nan")
+        following = order[index + 1] if index + 1 < len(order) else None
+        normed = following is not None and is_norm(following)
+        found.append(Weight(held, scale, fan_in, scale * float(np.sqrt(fan_in)), moved, normed))
+    return tuple(found)
+
+
+def _tied(case: Case, layer: Layer) -> Layer | None:
+    """Return the embedding whose matrix a layer shares: the matrix is recorded once, where it is registered first."""
+    sizes = (layer.settings.get("out_features"), layer.settings.get("in_features"))
+    tables = [one for one in case.layout.layers if one.type == "Embedding" and one.model == layer.model]
+    fitting = [
+        one for one in tables if (one.settings.get("num_embeddings"), one.settings.get("embedding_dim")) == sizes
+    ]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def gradient_profile(case: Case, kind: str = "output_grad", stat: str = "rms") -> Profile:
+    """Return the gradient's size per layer with weights at the beginning, median over the first recorded steps.
+
+    ``output_grad`` is the gradient of each layer's output, per element; where it was not read, ``param_grad``.
+    """
+    found: dict[str, float] = {}
+    # Where the first updates did harm, only the first step still shows the model as it was built.
+    steps = 1 if case.loss.early_rise > 1.5 or (case.onset is not None and case.trouble.broke) else FIRST
+    for layer in case.ordered:
+        if layer.type not in MATRIX_TYPES + RECURRENT_TYPES:
+            continue
+        rows = case.layout.rows(kind, layer.path)
+        if kind == "param_grad":
+            rows = tuple(r for r in rows if "weight" in case.layout.sites[r].name)
+        if rows:
+            series = case.run.series(rows[0], stat).finite()
+            if len(series):
+                found[layer.path] = float(np.median(case.early(series, steps).values))
+    found = _one_model(case, found)
+    if len(found) < 2 and kind == "output_grad":
+        return gradient_profile(case, "param_grad", stat)
+    return Profile(tuple(found), np.asarray(list(found.values()), dtype=np.float64))
+
+
+def _one_model(case: Case, found: dict[str, float]) -> dict[str, float]:
+    """Keep the layers of the model with most of them: a gradient does not fade from one model to another."""
+    models = [case.layout.by_path[path].model for path in found]
+    largest = max(dict.fromkeys(models), key=models.count, default=None)
+    return {path: value for path, value in found.items() if case.layout.by_path[path].model == largest}
+
+
+def activation_profile(case: Case) -> Profile:
+    """Return the activations' rms per layer with weights at the first recorded step, before any update."""
+    found: dict[str, float] = {}
+    for layer in case.ordered:
+        if layer.type not in MATRIX_TYPES:
+            continue
+        rows = case.layout.rows("activation", layer.path)
+        series = case.run.series(rows[0], "rms") if rows else None
+        if series is not None and len(series) and np.isfinite(series.values[0]):
+            found[layer.path] = float(series.values[0])
+    return Profile(tuple(found), np.asarray(list(found.values()), dtype=np.float64))
+
+
+def unit_share(case: Case, row: int, stat: str, of: str) -> tuple[Floats, Floats]:
+    """Return steps and share (0 to 1) of dead units (``dead`` of ``units``) or saturated elements (of ``count``).
+
+    A reading stands for the unread steps behind it too.
+    """
+    end = case.origin.step - 1 if case.origin is not None else case.run.steps  # behind a NaN every unit looks dead
+    part, whole = (case.held(case.run.series(row, name).between(0, end)) for name in (stat, of))
+    keep = (whole.values > 0) & np.isfinite(part.values)
+    return part.steps[keep].astype(np.float64), part.values[keep] / whole.values[keep]
+
+
+def healthy_norm(case: Case) -> float:
+    """Return the upper end (90%) of the gradient norm before the onset; NaN if there was no healthy time."""
+    norm = case.scalar("grad_norm").finite()
+    if case.onset is not None:
+        norm = norm.between(0, case.onset - 1)
+    if len(norm) < HEALTHY_STEPS:
+        return float("nan")
+    # Where the norm ran away before the onset, only its first steps were healthy.
+    usual = float(np.median(norm.values[:HEALTHY_STEPS]))
+    return min(float(np.quantile(norm.values, 0.9)), 10 * usual) if usual > 0 else float("nan")

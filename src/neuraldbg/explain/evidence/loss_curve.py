@@ -1,0 +1,256 @@
+"""What the loss of one optimizer did: a series enters, a summary with levels, noise and its course leaves.
+
+All comparisons are against the series' own noise: 1.4826 times the median absolute deviation of its step-to-step
+differences, over the square root of two (the usual robust estimate of a standard deviation, Rousseeuw and Croux 1993).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.explain.evidence.wording import number, percent
+from neuraldbg.nouns import Series
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+
+ENOUGH = 30
+"""Recorded losses needed before "it does not learn" can be said."""
+FEW = 10
+"""With fewer than this, only drastic changes are believed."""
+WORTH = 0.05
+"""A fall of less than this share of the initial loss is not yet learning."""
+
+
+@dataclass(frozen=True)
+class LossSummary:
+    """Levels and course of one loss. All properties are safe on an empty series."""
+
+    series: Series
+    alone: bool = True
+    """False where several optimizers share the training: a GAN's losses need not fall, only stay bounded."""
+
+    def __len__(self) -> int:
+        return len(self.series)
+
+    @cached_property
+    def finite(self) -> Series:
+        """The finite part."""
+        return self.series.finite()
+
+    @property
+    def _y(self) -> Floats:
+        return self.finite.values
+
+    @cached_property
+    def window(self) -> int:
+        """Steps that a level is taken over: a tenth of the series, at most 50."""
+        return int(np.clip(len(self._y) // 10, 1, 50))
+
+    @property
+    def initial(self) -> float:
+        """The loss of the untrained model: the first finite value; NaN if there is none."""
+        return float(self._y[0]) if len(self._y) else float("nan")
+
+    @property
+    def last(self) -> float:
+        """The level at the end: median over the last window."""
+        return float(np.median(self._y[-self.window :])) if len(self._y) else float("nan")
+
+    @property
+    def ending(self) -> str:
+        """The level at the end, with what it is: ``32.6 (median of the last 6 losses)``."""
+        return self.ended()
+
+    def ended(self, *beside: str) -> str:
+        """Return that, with more to say of it in the brackets."""
+        return f"{number(self.last)} ({'; '.join([self._over('median of the last', 'last'), *beside])})"
+
+    @property
+    def course(self) -> str:
+        """From where to where it went: ``from 2.3 to 0.62 (median of the last 6 losses), by 73%``."""
+        way = "a rise by " if self.relative < 0 else "by "
+        return f"from {number(self.initial)} to {self.ending}, {way}{percent(abs(self.relative))}"
+
+    @property
+    def lowest(self) -> str:
+        """The lowest level, with what it is: ``0.213 (lowest median of 6 losses in a row)``."""
+        return f"{number(self.best)} ({self._over('lowest median of', 'lowest')}{' in a row' * (self.window > 1)})"
+
+    def _over(self, several: str, one: str) -> str:
+        noun = "finite loss" if len(self.finite) < len(self.series) else "loss"
+        return f"{several} {self.window} {noun}es" if self.window > 1 else f"{one} {noun}"
+
+    @cached_property
+    def best(self) -> float:
+        """The lowest level ever held over a window."""
+        y, k = self._y, self.window
+        if not len(y):
+            return float("nan")
+        return float(np.median(np.lib.stride_tricks.sliding_window_view(y, k), axis=1).min())
+
+    @cached_property
+    def best_step(self) -> int:
+        """The step at which the best level was reached."""
+        if not len(self._y):
+            return 0
+        level = np.median(np.lib.stride_tricks.sliding_window_view(self._y, self.window), axis=1)
+        return int(self.finite.steps[int(level.argmin()) + self.window - 1])
+
+    @cached_property
+    def noise(self) -> float:
+        """Scatter of one step's loss about its course."""
+        if len(self._y) < 3:
+            return 0.0
+        change = np.diff(self._y)
+        return float(1.4826 * np.median(np.abs(change - np.median(change))) / np.sqrt(2))
+
+    @property
+    def peak(self) -> float:
+        """The highest finite value."""
+        return float(self._y.max()) if len(self._y) else float("nan")
+
+    @property
+    def nonfinite_from(self) -> int | None:
+        """First step with a NaN or infinite loss."""
+        bad = np.flatnonzero(~np.isfinite(self.series.values))
+        return int(self.series.steps[bad[0]]) if len(bad) else None
+
+    @property
+    def ends_nonfinite(self) -> bool:
+        """Return True if the loss was NaN or infinite when the run ended."""
+        return bool(len(self.series)) and not np.isfinite(self.series.values[-1])
+
+    @cached_property
+    def falling(self) -> bool:
+        """Return True if the last third lies below the first third by more than three standard errors."""
+        y = self._y
+        if len(y) < FEW:
+            return False
+        third = len(y) // 3
+        drop = float(np.median(y[:third]) - np.median(y[-third:]))
+        return drop > 3 * self.noise * np.sqrt(2 / third) and drop > 1e-6 * abs(self.initial)
+
+    @cached_property
+    def still_falling(self) -> bool:
+        """Return True if the last quarter lies below the quarter before it by more than three standard errors."""
+        y, quarter = self._y, len(self._y) // 4
+        if quarter < 3:
+            return True
+        drop = float(np.median(y[-2 * quarter : -quarter]) - np.median(y[-quarter:]))
+        noise = LossSummary(Series(self.finite.steps[quarter:], y[quarter:], self.finite.width[quarter:])).noise
+        return bool(drop > 3 * noise * np.sqrt(2 / quarter))
+
+    @property
+    def relative(self) -> float:
+        """Return how much of the initial loss is gone at the end: 0.4 is a fall by 40%, negative is a rise."""
+        scale = abs(self.initial)
+        return (self.initial - self.last) / scale if scale else 0.0
+
+    @property
+    def gain(self) -> float:
+        """The largest fall that was ever held, as a share of the initial loss."""
+        scale = abs(self.initial)
+        return (self.initial - self.best) / scale if scale else 0.0
+
+    @property
+    def learned(self) -> bool:
+        """Return True if it fell for good: more than noise, and by a share that is worth something."""
+        if self.ends_nonfinite or self.diverged or len(self) < FEW:
+            return False
+        drop = self.initial - self.last
+        return (self.falling or self.fell_at_once or drop > 4 * self.noise) and self.relative > WORTH
+
+    @cached_property
+    def fell_at_once(self) -> bool:
+        """Return True if it fell within the first steps and stayed down: more than four standard
+        errors, and a tenth.
+        """
+        y = self._y
+        if len(y) < ENOUGH:
+            return False
+        level = float(np.median(y[len(y) // 2 :]))
+        heads = [k for k in (5, 10, 20, 40) if k <= len(y) // 4]
+        drops = [(float(np.median(y[:k])) - level, k) for k in heads]
+        return any(drop > 4 * self.noise / np.sqrt(k) and drop > 2 * WORTH * abs(level + drop) for drop, k in drops)
+
+    @cached_property
+    def diverged(self) -> bool:
+        """Return True if it ended far above where it began, or lost more than half of what it had learnt."""
+        y = self._y
+        if len(y) < 2 or not np.isfinite(self.initial):
+            return False
+        scale = abs(self.initial)
+        if y.min() < 0:  # a loss that may be negative has no natural scale: believe only an explosion
+            return abs(self.last) > 100 * max(scale, self.noise) and self.last > self.initial
+        if not self.alone:
+            return self.last > 20 * scale + 5 * self.noise
+        factor = 2.0 if len(y) < FEW else 0.5
+        worse = self.last > self.initial + max(5 * self.noise, factor * scale)
+        # A loss that jumps about far above its start has a large noise and no level: nearly all of it is too high.
+        worse |= len(y) >= FEW and float(np.quantile(y[len(y) // 2 :], 0.1)) > self.initial + scale
+        fallen = self.initial - self.best
+        relapse = (
+            len(y) >= ENOUGH
+            and fallen > max(5 * self.noise, WORTH * scale)
+            and self.last - self.best > max(5 * self.noise, 0.5 * fallen)
+            and not self.still_falling  # on its way back: a new task, a recovered spike
+        )
+        return worse or relapse
+
+    @property
+    def diverged_from(self) -> int | None:
+        """The step at which a diverged loss left its level for good."""
+        if not self.diverged:
+            return None
+        level = (self.best + self.last) / 2 if self.best < self.initial else (self.initial + self.last) / 2
+        above = self._y > level
+        after = np.cumsum(above[::-1])[::-1] / np.arange(len(above), 0, -1)
+        # A wild loss dips below the level now and then: for good means four fifths of all steps that follow.
+        fallen = self.best < 0.95 * self.initial
+        onset = np.flatnonzero(above & (after >= 0.8) & (self.finite.steps >= (self.best_step if fallen else 0)))
+        return int(self.finite.steps[onset[0] if len(onset) else -1])
+
+    @property
+    def early_rise(self) -> float:
+        """The highest of the ten losses after the first, over the first: above 1.5 the first updates hurt."""
+        after = self._y[1:11]
+        if not len(after) or self.initial <= 0:
+            return float("nan")
+        return float(after.max() / self.initial)
+
+    @property
+    def rose(self) -> bool:
+        """Return True if it was ever clearly above its first value: large steps overshoot before they
+        do anything else.
+        """
+        return bool(self.peak > self.initial + max(5 * self.noise, 0.1 * abs(self.initial)))
+
+    @property
+    def stuck(self) -> bool:
+        """Return True if it never fell by more than noise in enough steps."""
+        if len(self._y) < ENOUGH or self.diverged or self.ends_nonfinite or not self.alone:
+            return False
+        best_gain = self.initial - self.best
+        down = self.falling and self.last < self.initial  # back from an early jump to where it began is not down
+        down |= self.relative > 0.3  # noisy, but nobody would say that it did not fall
+        return not self.learned and not down and best_gain <= max(4 * self.noise, WORTH * abs(self.initial))
+
+    @property
+    def slow(self) -> bool:
+        """Return True if it falls, but by so little that the run goes nowhere."""
+        return (
+            self.alone
+            and len(self._y) >= ENOUGH
+            and self.falling
+            and not self.diverged
+            and not self.ends_nonfinite
+            and self.last < self.initial
+            and self.gain <= WORTH
+        )

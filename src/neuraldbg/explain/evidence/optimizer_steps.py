@@ -1,0 +1,280 @@
+"""How the main optimizer steps, as several causes need it: settings, what decay does, how far Adam's memory lags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuraldbg.explain.evidence.depth_profiles import is_norm
+from neuraldbg.explain.evidence.wording import number
+from neuraldbg.nouns import FactKey
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.finding import Weighing
+
+    Floats = npt.NDArray[np.float64]
+
+MATRICES = 24
+"""Weights that are looked at, evenly spaced over the depth."""
+ATTENTION_WORDS = ("Attention", "Transformer", "Attn")
+CLIMBS = 8
+"""First readings of the update's direction that are looked at."""
+CLIMBING = 0.3
+"""Cosine with the gradient from which updates go along it; heavy momentum does so too, but not from the start."""
+OUTSIDE = 0.3
+"""Change of a weight between two steps, relative to its size, that no usual treatment of weights makes."""
+POOR = 0.97
+"""Share of the loss of one who only knows how frequent each class is, above which nothing was learnt from inputs."""
+LONG = 100
+"""Steps after which a model should know more than the frequencies of its classes."""
+RISE = 2.0
+"""The loss within ten steps over the first one, above which the first updates did harm."""
+LARGE = 0.1
+"""norm(update) / norm(weight) from which a step is too large; 1e-3 is healthy (Karpathy, CS231n notes)."""
+DEEP = 8
+"""Weight matrices from which a network counts as deep here."""
+
+
+def groups(case: Case) -> list[dict[str, Any]]:
+    """Return the parameter groups of the main optimizer, as last seen."""
+    return list(case.optimizer.get("groups") or ())
+
+
+def setting(case: Case, name: str) -> float:
+    """Return the largest value of a setting over the groups, weighted by nothing; NaN where no group has it."""
+    values = [float(g[name]) for g in groups(case) if isinstance(g.get(name), (int, float))]
+    return max(values, default=float("nan"))
+
+
+def betas(case: Case) -> tuple[float, float] | None:
+    """Return Adam's betas; None for an optimizer without."""
+    for group in groups(case):
+        found = group.get("betas")
+        if isinstance(found, (list, tuple)) and len(found) >= 2:
+            return float(found[0]), float(found[1])
+    return None
+
+
+def momentum(case: Case) -> float:
+    """Return SGD's momentum or Adam's first beta; NaN where there is none."""
+    plain = setting(case, "momentum")
+    both = betas(case)
+    return plain if plain > 0 else both[0] if both is not None else float("nan")
+
+
+def decoupled(case: Case) -> bool:
+    """Return True if decay is lr * wd * w beside the gradient's step, and not part of the gradient."""
+    name = case.optimizer_name.lower()
+    return any(bool(g.get("decoupled_weight_decay")) for g in groups(case)) or "adamw" in name or name == "lion"
+
+
+def attentive(case: Case) -> bool:
+    """Return True if the model has attention, by its layers' types or by the operations between them."""
+    named = any(word in layer.type for layer in case.layout.layers for word in ATTENTION_WORDS)
+    return named or any("scaleddotproduct" in op for edge in case.layout.edges for op in edge.ops)
+
+
+def weight_rows(case: Case, *, norms: bool = False) -> list[int]:
+    """Return rows of ``param`` sites of weight matrices, or of gains of normalisation layers, in data-flow order."""
+    found = []
+    for layer in case.ordered:
+        if is_norm(layer) != norms:
+            continue
+        found += [row for row in case.layout.rows("param", layer.path) if "weight" in case.layout.sites[row].name]
+    found = [row for row in found if row < case.history.sites]
+    if len(found) > MATRICES:
+        found = [found[i] for i in np.linspace(0, len(found) - 1, MATRICES).round().astype(int)]
+    return found
+
+
+@dataclass(frozen=True)
+class Shrinking:
+    """What decay does to one weight."""
+
+    label: str
+    layer: str
+    kept: float
+    """Size at the end over that at the beginning (rms)."""
+    strength: float
+    """Median over the steps until it was halved, or all, of the decay's step over the gradient's."""
+    predicted: float
+    """Size that decay alone would have left, as a share of that at the beginning."""
+
+
+def shrinking(case: Case, *, norms: bool = False) -> list[Shrinking]:
+    """Return how the weights shrink, where weight decay is on."""
+    decay, lr = setting(case, "weight_decay"), case.lr
+    if not decay > 0 or not lr > 0:
+        return []
+    apart = decoupled(case)
+    rates = case.scalar("lr").finite()
+    left = float(np.exp(-decay * np.sum(rates.values * rates.width))) if apart or not case.adaptive else float("nan")
+    found = []
+    for row in weight_rows(case, norms=norms):
+        site = case.layout.sites[row]
+        size = case.run.series(row, "rms").finite()
+        against = case.layout.rows("update" if apart else "param_grad", site.module, site.name)
+        if len(size) < 2 or not size.values[0] > 0 or not against:
+            continue
+        other = case.run.series(against[0], "rms").finite()
+        steps, mine, theirs = np.intersect1d(size.steps, other.steps, return_indices=True)
+        if not len(steps):
+            continue
+        pull = decay * size.values[mine] * (lr if apart else 1.0)
+        push = other.values[theirs]
+        if apart:
+            push = _gradient_part(push, pull)
+        push = np.maximum(push, 1e-30)
+        until = np.flatnonzero(size.values[mine] < 0.5 * size.values[0])
+        upto = slice(0, int(until[0]) + 1 if len(until) else None)
+        strength = float(np.median((pull / push)[upto]))
+        late = case.held(size).values
+        last = float(np.median(late[-max(1, len(late) // 20) :]))
+        found.append(Shrinking(site.label, site.module, last / float(size.values[0]), strength, left))
+    return found
+
+
+def _gradient_part(update: Floats, pull: Floats) -> Floats:
+    """Return the size of the gradient's step in updates that hold the decay's step as well.
+
+    The two are taken as unrelated. An update much smaller than the decay's step says that the gradient holds against.
+    """
+    rest = np.sqrt(np.maximum(update**2 - pull**2, (0.2 * pull) ** 2))
+    return np.where(update < 0.7 * pull, pull, rest)
+
+
+def lag(case: Case, beta2: float) -> tuple[npt.NDArray[np.int64], Floats, list[str]]:
+    """Return steps, and for each the largest rms(g) / sqrt(v) over the weights, with the weight's layer.
+
+    v is worked out from the recorded sizes of the gradients as Adam works it out from the gradients, bias corrected.
+    It can reach sqrt(1 / (1 - beta2)) after a long quiet time. In steps that were not read gradients are taken to have
+    been as large as the larger one of those around them, so that what is found is the least that the memory lags.
+    """
+    worst: Floats | None = None
+    steps, layers = np.zeros(0, np.int64), []
+    for row in weight_rows(case):
+        site = case.layout.sites[row]
+        rows = case.layout.rows("param_grad", site.module, site.name)
+        size = case.run.series(rows[0], "rms") if rows else None
+        if size is None or len(size) < 20 or (size.width > 1).any():
+            continue
+        ahead = np.diff(case.rank(size), prepend=-1) if case.skips else np.ones(len(size), np.int64)
+        ratio = _lag(np.nan_to_num(size.values), ahead, beta2)
+        if worst is None or len(ratio) != len(worst):
+            if worst is None:
+                worst, steps, layers = ratio, size.steps, [site.module] * len(ratio)
+            continue
+        layers = [site.module if ratio[i] > worst[i] else layers[i] for i in range(len(ratio))]
+        worst = np.maximum(worst, ratio)
+    return steps, worst if worst is not None else np.zeros(0), layers
+
+
+def _lag(sizes: Floats, ahead: npt.NDArray[np.int64], beta2: float) -> Floats:
+    """``ahead`` is how many steps each reading is behind the one before it, 1 where none went unread."""
+    found, v, step, before = np.zeros(len(sizes)), 0.0, 0, 0.0
+    for i, g in enumerate(sizes):
+        unread = int(ahead[i]) - 1
+        if unread:
+            kept = beta2**unread
+            v = kept * v + (1 - kept) * max(g, before) ** 2
+        step, before = step + unread + 1, g
+        v = beta2 * v + (1 - beta2) * g * g
+        hat = v / (1 - beta2**step)
+        found[i] = g / np.sqrt(hat) if hat > 0 else 0.0
+    return found
+
+
+def below_eps(case: Case) -> tuple[float, dict[str, Any]]:
+    """Return the share of elements that epsilon outweighs (median over the readings) and the latest reading."""
+    facts = [f.value for f in case.run.facts_of(FactKey.OPTIMIZER_STATE.value, stream=case.stream)]
+    shares = [float(f["below_eps"]) for f in facts if "below_eps" in f]
+    return float(np.median(shares)) if shares else float("nan"), facts[-1] if facts else {}
+
+
+def climbs(case: Case) -> bool:
+    """Return True if the first updates go along the gradient: an optimizer with a wrong sign, or one that maximises.
+
+    Until a run breaks at least; whatever follows from it says nothing about sizes of steps or layers.
+    """
+    read = case.scalar("descent").finite()
+    values = (read.between(0, case.onset) if case.onset else read).values[:CLIMBS]
+    return len(values) >= 2 and bool(np.median(values) < -CLIMBING)
+
+
+def changed_outside(case: Case) -> tuple[int, float] | None:
+    """Return the first step before which the program itself changed weights by much, and by what share of their size.
+
+    Where the run broke, only what came before counts. Loading, averaging and clipping of weights stay below it.
+    """
+    found = case.scalar("outside").finite()
+    end = case.onset + 1 if case.trouble.broke and case.onset is not None else None
+    for step, value in zip(found.steps, found.values, strict=True):
+        if value > OUTSIDE and (end is None or step <= end):
+            return int(step), float(value)
+    return None
+
+
+def poor(case: Case) -> float:
+    """Return the loss's last level over that of one who only knows how frequent each class is; NaN if unknown.
+
+    Known for one cross entropy over plain class ids; a run that is short, or still falls, is not judged.
+    """
+    facts = [f.value for f in case.run.facts_of(FactKey.TARGETS.value) if f.value.get("entropy")]
+    loss = case.loss
+    if not facts or not facts[-1].get("alone") or len(case.terms) != 1 or len(loss.finite) < LONG:
+        return float("nan")
+    term = case.terms[0]
+    if term.get("kind") not in ("cross_entropy", "nll") or term.get("reduction") != "mean" or term.get("weighted"):
+        return float("nan")
+    entropy = float(facts[-1]["entropy"])
+    return loss.last / entropy if entropy > 0 else float("nan")
+
+
+def weigh_poverty(case: Case, weigh: Weighing, weight: float) -> None:
+    """Say that the loss is still above that of one who only knows how frequent each class is."""
+    weigh.speaks(
+        f"after {len(case.loss)} steps the loss of {case.loss.ending} is still above what the frequencies of the "
+        "classes alone give", weight, poor(case), POOR,
+    )  # fmt: skip
+
+
+def weigh_trouble(case: Case, weigh: Weighing) -> None:
+    """Weigh whether the training is in trouble, has learnt nothing from its inputs, or neither."""
+    if case.trouble.any:
+        weigh.speaks(case.trouble.phrase, 1.5)
+    elif poor(case) > POOR:
+        weigh_poverty(case, weigh, 1.2)
+    else:
+        weigh.against("the training is not in trouble", 2.5)
+
+
+def uphill(case: Case) -> tuple[float, int]:
+    """Return the share of read steps whose update went against the negative gradient, and how many were read."""
+    values = case.scalar("descent").finite().values
+    return float((values < -0.05).mean()) if len(values) else float("nan"), len(values)
+
+
+def weigh_blind(case: Case, weigh: Weighing, weight: float = 0.8) -> None:
+    """Say so where the step at which a training broke was not read: its batch may have been unlike the others."""
+    if case.blind:
+        weigh.against(
+            f"of step {case.onset}, where it broke, only loss and gradient norm were read: its batch may have been "
+            "unlike the others", weight, case.onset,
+        )  # fmt: skip
+
+
+def weigh_bearing(case: Case, weigh: Weighing) -> None:
+    """Weigh whether a training bears gradients that are a sum where a mean is usual."""
+    if case.loss.early_rise > RISE and np.fmax(case.first_update_ratio, case.early_update_ratio) > LARGE:
+        weigh.speaks(
+            f"within ten steps the loss rose to {number(case.loss.early_rise)} times its first value", 1.5,
+            case.loss.early_rise, RISE,
+        )  # fmt: skip
+        weigh.against("the training gets over it", 2.5)
+    else:
+        weigh.against("the training runs well, so the learning rate fits the sum", 5.0)

@@ -1,0 +1,56 @@
+"""Simpler reasons for a run to blow up, each read from the program or its data.
+
+A run enters, statements that are true of it leave. They speak against causes that are named by symptoms (a learning
+rate, a gradient that grows), and are no verdict by themselves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.explain.evidence.optimizer_steps import changed_outside
+from neuraldbg.explain.evidence.wording import number
+
+if TYPE_CHECKING:
+    from neuraldbg.explain.evidence.case import Case
+
+FAR = 10.0
+"""Scale of inputs or targets (rms, or mean over deviation) from which it matters by itself; unit scale is usual."""
+STALE = 0.9
+"""Share of parameters with an old gradient, from which gradients count as never cleared."""
+
+
+def simpler_reasons(case: Case) -> list[tuple[str, float | str]]:
+    """Return statements with their measured value, the most certain first."""
+    found: list[tuple[str, float | str]] = []
+    stale = case.scalar("stale_grad")
+    later = stale.values[stale.steps > 0]
+    if len(later) >= 3 and float((later >= STALE).mean()) > 0.5:
+        found.append(("gradients are not cleared between steps", float(np.median(later))))
+    outside = changed_outside(case)
+    if outside is not None:
+        said = f"the program itself changed weights by {number(outside[1])} of their size before step {outside[0]}"
+        found.append((said, outside[1]))
+    origin = case.origin
+    if origin is not None and origin.first is not None and origin.step > 0:
+        if origin.first.kind == "input":
+            found.append(("the first non-finite value is in the batch itself", origin.step))
+        elif origin.first.kind == "op":
+            found.append((f"the first non-finite value is made by an operation ({origin.first.name})", origin.step))
+    for term in case.terms:
+        shape = term.get("input_shape") or ()
+        if term.get("reduction") == "sum" and len(shape) and int(np.prod(shape)) >= FAR:
+            found.append(("the loss is a sum over the batch, so gradients grow with it", "sum"))
+            break
+    wide = [s for s in case.inputs if not s.integer and max(abs(s.mean), s.rms) > FAR]
+    if wide:
+        found.append((f"the inputs are of unusual scale (rms {number(wide[0].rms)})", wide[0].rms))
+    for term in case.terms:
+        target = term.get("target") or {}
+        scale = max(abs(float(target.get("mean") or 0.0)), float(target.get("std") or 0.0))
+        if term.get("kind") in ("mse", "squared_error", "l1", "smooth_l1", "huber") and FAR < scale < float("inf"):
+            found.append((f"the targets are of unusual scale ({number(scale)})", scale))
+            break
+    return found

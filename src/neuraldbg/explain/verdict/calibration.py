@@ -1,0 +1,89 @@
+"""The map from weighed evidence to a probability, read from ``calibration.json``.
+
+A finding's score is its evidence minus what another cause explains of it, in the units of the judges' weights. The
+probability that it is a true cause of the run is ``sigmoid(slope * score + prior[tier] + offset[cause])``, and no more
+than ``cap[tier]``. The numbers are fitted by ``make accuracy`` on a part of the fault corpus and checked on the rest;
+the file says on what, when and by which command.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import math
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from neuraldbg.errors import ConfigError
+from neuraldbg.explain.cause import Tier
+
+FILE = "calibration.json"
+_TIERS = frozenset(tier.name.lower() for tier in Tier)
+
+
+class Calibration(BaseModel):
+    """The fitted numbers, validated."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    schema_: Literal["neuraldbg.calibration/1"] = Field(alias="schema")
+    about: dict[str, str]
+    """What each entry is, in words."""
+    provenance: dict[str, object]
+    """When, by which command, on which programs and seeds the numbers were fitted."""
+    slope: float = Field(gt=0)
+    """Log-odds for each unit of evidence: positive, so that more evidence never means less confidence."""
+    most: float = Field(gt=0)
+    """Evidence beyond this counts no further."""
+    prior: dict[str, float]
+    """Log-odds of each tier before any evidence."""
+    offset: dict[str, float]
+    """Log-odds by which a cause that was seen in fitting differs from its tier."""
+    cap: dict[str, float]
+    """Largest probability that each tier may claim: what the number of its samples supports."""
+
+    @field_validator("prior", "cap")
+    @classmethod
+    def _every_tier(cls, value: dict[str, float]) -> dict[str, float]:
+        if set(value) != _TIERS:
+            message = f"needs exactly {', '.join(sorted(_TIERS))}"
+            raise ValueError(message)
+        return value
+
+    @field_validator("cap")
+    @classmethod
+    def _below_certainty(cls, value: dict[str, float]) -> dict[str, float]:
+        if not all(0.5 <= cap < 1 for cap in value.values()):
+            message = "a cap lies between 0.5 and 1"
+            raise ValueError(message)
+        return value
+
+    def log_odds(self, tier: Tier, cause: str, evidence: float, taken: float = 0.0) -> float:
+        """Return log-odds for evidence of which ``taken`` is explained by something else; not capped."""
+        score = min(self.most, evidence) - taken
+        return self.slope * score + self.prior[tier.name.lower()] + self.offset.get(cause, 0.0)
+
+    def probability(self, tier: Tier, log_odds: float) -> float:
+        """Return the probability that belongs to log-odds, at most the tier's cap."""
+        return min(self.cap[tier.name.lower()], sigmoid(log_odds))
+
+
+def sigmoid(log_odds: float) -> float:
+    """Return the probability that belongs to log-odds."""
+    return 1 / (1 + math.exp(-max(-50.0, min(50.0, log_odds))))
+
+
+def parse(text: str) -> Calibration:
+    """Read a calibration. ConfigError says what is wrong with it."""
+    try:
+        return Calibration.model_validate_json(text)
+    except ValidationError as error:
+        message = f"{FILE} is damaged: {error}"
+        raise ConfigError(message) from error
+
+
+@functools.cache
+def fitted() -> Calibration:
+    """Return the calibration that came with the package."""
+    return parse(importlib.resources.files(__package__).joinpath(FILE).read_text(encoding="utf-8"))

@@ -1,0 +1,168 @@
+"""From weighed findings to ranked hypotheses: explaining-away, then confidence.
+
+Confidence is the probability that a hypothesis is a true cause of this run. ``calibration`` maps evidence to it with
+numbers fitted on a corpus of known faults; here it is settled which evidence is left to a cause once another one
+explains what it rests on. Those rules are about order and tier, and are not fitted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from neuraldbg.explain.cause import NONFINITE, Tier
+from neuraldbg.explain.verdict.calibration import fitted, sigmoid
+from neuraldbg.nouns import Evidence, Hypothesis
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from neuraldbg.explain.cause import Cause
+    from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.finding import Finding
+
+DISCOUNT = {1: 2.0, 2: 3.0, 3: 4.0}
+"""Evidence taken from a cause whose consequences one of a tier this much higher explains in full."""
+MOST = 0.75
+"""Share of a palliative's symptoms that a specific cause must explain to stand before it."""
+BEHIND = 1.0
+"""Log-odds by which a palliative then stays behind the specific cause, untested as both are."""
+FLOOR = 0.15
+"""Hypotheses below this confidence are not shown."""
+CREDIBLE = 0.5
+"""From this confidence on a hypothesis is named in the verdict and explains others away."""
+
+__all__ = ["CREDIBLE", "FLOOR", "Weighed", "ends_so", "rank", "sigmoid", "weigh"]
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """A finding, and what of its evidence another cause explains."""
+
+    cause: Cause
+    finding: Finding
+    discounts: tuple[Evidence, ...] = ()
+
+    @property
+    def tier(self) -> Tier:
+        """Return how directly this run shows the cause; it decides who explains whom."""
+        return self.cause.tier if self.finding.tier is None else self.finding.tier
+
+    @property
+    def taken(self) -> float:
+        """Evidence that another cause explains."""
+        return sum(item.weight for item in self.discounts)
+
+    @property
+    def log_odds(self) -> float:
+        """Calibrated log-odds, before the cap."""
+        return fitted().log_odds(self.cause.tier, self.cause.id, self.finding.log_odds, self.taken)
+
+    @property
+    def confidence(self) -> float:
+        """The probability that this is a true cause of the run."""
+        return fitted().probability(self.cause.tier, self.log_odds)
+
+
+def weigh(case: Case, findings: Iterable[tuple[Cause, Finding]]) -> tuple[Weighed, ...]:
+    """Return every finding with what the others leave to it, most likely first."""
+    weighed: list[Weighed] = []
+    for cause, finding in sorted(findings, key=lambda pair: (-_tier(*pair), -pair[1].log_odds, pair[0].id)):
+        weighed.append(_explained_away(case, Weighed(cause, finding), weighed))
+    weighed = [_stood_back(one, weighed) for one in weighed]
+    # Where two are at their caps, the one with more to show comes first.
+    weighed.sort(key=lambda w: (-round(w.confidence, 6), -w.tier, -w.log_odds, w.finding.step or 0, w.cause.id))
+    return tuple(weighed)
+
+
+def rank(case: Case, findings: Iterable[tuple[Cause, Finding]]) -> tuple[Hypothesis, ...]:
+    """Return the credible hypotheses, most likely first. Independent causes stand beside each other.
+
+    Of a run that broke, those that such an end can come from stand first: what is true of the program beside them (a
+    layer that is never used) may be surer and is not why.
+    """
+    shown = [w for w in weigh(case, findings) if w.confidence >= FLOOR]
+    shown.sort(key=lambda w: w.confidence >= CREDIBLE and not ends_so(case, w.cause.explains))
+    shown.sort(key=lambda w: w.confidence < CREDIBLE)
+    return tuple(_hypothesis(w, rank) for rank, w in enumerate(shown, start=1))
+
+
+def ends_so(case: Case, explains: Collection[str]) -> bool:
+    """Return True if a cause of these events can end a run as this one ended; true of every run that did not break."""
+    if not case.trouble.broke:
+        return True
+    ends = NONFINITE if case.trouble.kind == "nonfinite" else NONFINITE | {"loss_divergence"}
+    return not ends.isdisjoint(explains)
+
+
+def _tier(cause: Cause, finding: Finding) -> Tier:
+    return Weighed(cause, finding).tier
+
+
+def _explained_away(case: Case, lower: Weighed, others: list[Weighed]) -> Weighed:
+    """Discount a cause by the one higher cause that explains most of what supports it."""
+    rests_on = lower.cause.explains & case.kinds
+    best: Evidence | None = None
+    for higher in others:
+        distance = int(higher.tier) - int(lower.tier)
+        if distance < 1 or higher.confidence < CREDIBLE:
+            continue
+        # A palliative has always been there; what counts is whether the specific cause was there when trouble began.
+        came_first = lower.tier is Tier.PALLIATIVE and _at_onset(case, higher)
+        if not (came_first or _no_later(higher, lower)):
+            continue
+        covered = len(rests_on & higher.cause.explains) / len(rests_on) if rests_on else 0.0
+        weight = DISCOUNT[distance] * covered * higher.confidence
+        if lower.tier is Tier.PALLIATIVE and covered >= MOST:
+            # A palliative softens whatever the specific cause does, so its own evidence is that cause's consequence.
+            weight = max(weight, (lower.log_odds - higher.log_odds + BEHIND) / fitted().slope)
+        if weight > (best.weight if best else 0.0):
+            since = f", at work since step {higher.finding.step}" if higher.finding.step is not None else ""
+            best = Evidence(
+                f"{higher.cause.id} explains the same symptoms and is shown more directly{since}",
+                False, weight,
+            )  # fmt: skip
+    return replace(lower, discounts=(best,)) if best else lower
+
+
+def _stood_back(one: Weighed, others: list[Weighed]) -> Weighed:
+    """Leave a cause just below belief where a credible one entails it: it is true of the run, and not why."""
+    entailing = [w for w in others if one.cause.id in w.cause.entails and w.cause.id not in one.cause.entails]
+    best = max((w for w in entailing if w.confidence >= CREDIBLE), key=lambda w: w.log_odds, default=None)
+    if best is None or one.confidence < CREDIBLE:
+        return one
+    weight = (one.log_odds + BEHIND) / fitted().slope
+    item = Evidence(f"{best.cause.id} is at work, and this follows from it", False, weight)
+    return replace(one, discounts=(*one.discounts, item))
+
+
+def _at_onset(case: Case, higher: Weighed) -> bool:
+    return higher.finding.step is not None and case.onset is not None and higher.finding.step <= case.onset + 1
+
+
+def _no_later(higher: Weighed, lower: Weighed) -> bool:
+    """Return True if the higher cause was at work no later than the lower one; unknown times do not
+    speak against it.
+    """
+    if higher.finding.step is None or lower.finding.step is None:
+        return True
+    return higher.finding.step <= lower.finding.step + 1  # effects of step 0 are first seen at step 1
+
+
+def _hypothesis(weighed: Weighed, rank: int) -> Hypothesis:
+    finding, cause = weighed.finding, weighed.cause
+    evidence = sorted((*finding.evidence, *weighed.discounts), key=lambda e: (not e.supports, -e.weight))
+    return Hypothesis(
+        cause=cause.id,
+        category=cause.category,
+        confidence=round(weighed.confidence, 4),
+        sentence=finding.sentence,
+        layer=finding.layer,
+        step=finding.step,
+        evidence=tuple(evidence),
+        equivalent=finding.equivalent,
+        remedy=finding.remedy,
+        rank=rank,
+        failure=finding.failure,
+        explains=tuple(sorted(cause.explains)),
+    )

@@ -1,0 +1,226 @@
+"""What has been read of a run: an open database in, its RunRecord out, and what was read before is not read again.
+
+A block never changes under its number of rows and its place in time: the writer puts others in its stead. So what is
+new is found by comparing lists of blocks, facts and events, which are short. The first reading of a run reads all.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neuraldbg.nouns import STATS, Layout, RunInfo, RunRecord
+from neuraldbg.record import codec, guarded_database, histograms, schema, validation
+from neuraldbg.record.history import check_rows, history_of
+from neuraldbg.record.row_block import UNSEEN
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Collection, Sequence
+
+    from neuraldbg.nouns import Event, Fact, History, Site
+
+    Key = tuple[str | int, ...]
+
+_BLOCKS = "id, {part}, level, open, ordinal, rows, first_step, last_step, length(body)"
+"""What tells one block from another: a number is given again when the newest block has gone."""
+_LAYOUT = ("layers", "edges", "called")
+
+
+_PER_BYTE, _FREE = 64, 16 << 20
+"""Bytes that the rows of blocks may take in memory: for each byte in the file, and without any. A column that does not
+change is stored once, but no run stands still: of its rows at least time and loss differ."""
+
+
+class Reading:
+    """One run as far as it was read. To be used by one thread at a time.
+
+    ``own`` says that the database is one of our own that is being written: it is not held against what a file may hold.
+    """
+
+    def __init__(self, *, own: bool = False) -> None:
+        self._own = own
+        self._forget()
+
+    def _forget(self) -> None:
+        self._meta: dict[str, str] = {}
+        self._sites: dict[int, Site] = {}
+        self._blobs: dict[Key, codec.Blob] = {}
+        self._facts: dict[int, Fact | None] = {}
+        self._events: dict[int, tuple[str, Event]] = {}
+        self._passed: dict[str, str] = {}
+        """Facts of another version that are not read, by key, with what they lack."""
+        self._record: RunRecord | None = None
+
+    def record(self, db: sqlite3.Connection) -> RunRecord:
+        """Return the record as it is in the database now; the very one of last time if nothing has changed.
+
+        The caller holds a transaction, so that all of it is of one moment. Raises what damage makes the database and
+        the decoders raise; all is read again then.
+        """
+        try:
+            self._record = self._read(db)
+        except BaseException:
+            self._forget()
+            raise
+        return self._record
+
+    def _read(self, db: sqlite3.Connection) -> RunRecord:
+        meta = dict(db.execute("SELECT key, value FROM meta"))
+        if _identity(meta) != _identity(self._meta):
+            self._forget()  # another run than before
+        old = self._record or RunRecord()
+        layout = self._layout(db, meta, old.layout)
+        history, steps = self._history(db, meta, layout, old)
+        events = self._read_events(db)
+        passed = dict(self._passed)
+        facts = self._read_facts(db)
+        if meta.get("info") == self._meta.get("info") and passed == self._passed:
+            info = old.info
+        else:
+            info = schema.noted(schema.info_of(validation.parsed(meta["info"])), self._passed)
+        self._meta = meta
+        parts: dict[str, Any] = {
+            "info": info,
+            "layout": layout,
+            "history": history,
+            "facts": facts,
+            "events": events,
+            "steps": steps,
+            "histograms": histograms.load(db, old.histograms),
+        }
+        same = all(getattr(old, name) is part for name, part in parts.items())
+        return old if self._record is not None and same else RunRecord(**parts)
+
+    def _layout(self, db: sqlite3.Connection, meta: dict[str, str], old: Layout) -> Layout:
+        last = max(self._sites, default=-1)
+        new = db.execute("SELECT row, value FROM site WHERE row > ? ORDER BY row", (last,)).fetchall()
+        if not new and self._record is not None and all(meta.get(k) == self._meta.get(k) for k in _LAYOUT):
+            return old
+        self._sites |= {row: schema.site_of(validation.parsed(text)) for row, text in new}
+        if list(self._sites) != list(range(len(self._sites))):
+            raise ValueError("the rows of the table 'site' are not numbered from 0")
+        return Layout(
+            layers=schema.layers_of(validation.parsed(meta.get("layers", "[]"))),
+            sites=tuple(self._sites.values()),
+            edges=schema.edges_of(validation.parsed(meta.get("edges", "[]"))),
+            called=schema.called_of(validation.parsed(meta.get("called", "[]"))),
+        )
+
+    def _history(
+        self, db: sqlite3.Connection, meta: dict[str, str], layout: Layout, old: RunRecord
+    ) -> tuple[History, int]:
+        stats = validation.texts(validation.parsed(meta["stats"]), "meta.stats")
+        # A block of version 1 holds scalars and tables both: it counts as scalars.
+        parted = db.execute("PRAGMA user_version").fetchone()[0] >= schema.PARTED
+        columns = _BLOCKS.format(part="part" if parted else f"'{schema.ROWS}'")
+        keys: list[Key] = db.execute(f"SELECT {columns} FROM block ORDER BY ordinal").fetchall()  # noqa: S608 (constants)
+        if self._record is not None and len(layout.sites) == len(old.layout.sites) and keys == list(self._blobs):
+            return old.history, old.steps
+        sites = None if self._own else len(layout.sites)
+        with nullcontext() if self._own else guarded_database.bodies(db):
+            self._blobs = {key: self._blobs.get(key) or _blob(db, key, stats, sites) for key in keys}
+        if not self._own:
+            _check_room(self._blobs.values(), sum(int(key[-1]) for key in keys))
+        parts: dict[Any, list[codec.Blob]] = {schema.ROWS: [], schema.TABLES: []}
+        for key, blob in self._blobs.items():
+            parts[key[1]].append(blob)
+        history, steps = history_of(parts[schema.ROWS], parts[schema.TABLES], len(layout.sites))
+        if not self._own:
+            check_rows(history)
+            validation.step(steps, "history.folded")
+        return history, steps
+
+    def _read_facts(self, db: sqlite3.Connection) -> tuple[Fact, ...]:
+        last = next(reversed(self._facts), 0)
+        new = db.execute("SELECT id, step, key, value FROM fact WHERE id > ? ORDER BY id", (last,)).fetchall()
+        for row_id, step, key, text in new:
+            self._facts[row_id] = self._fact(step, key, text)
+        (count,) = db.execute("SELECT count(*) FROM fact").fetchone()
+        if count != len(self._facts):  # of one kind of fact there were too many
+            kept = {row_id for (row_id,) in db.execute("SELECT id FROM fact")}
+            self._facts = {row_id: fact for row_id, fact in self._facts.items() if row_id in kept}
+        elif not new and self._record is not None:
+            return self._record.facts
+        return tuple(fact for fact in self._facts.values() if fact is not None)
+
+    def _fact(self, step: Any, key: Any, text: Any) -> Fact | None:
+        """Return a fact, None for one of another version that lacks what causes need."""
+        try:
+            return schema.fact_of(step, key, validation.parsed(text))
+        except validation.Lacking as error:
+            self._passed.setdefault(key, str(error))
+            return None
+
+    def _read_events(self, db: sqlite3.Connection) -> tuple[Event, ...]:
+        rows = db.execute("SELECT id, value FROM event ORDER BY first_step, id").fetchall()
+        if self._record is not None and rows == [(row_id, text) for row_id, (text, _) in self._events.items()]:
+            return self._record.events
+        known = self._events
+        self._events = {
+            row_id: known[row_id]
+            if row_id in known and known[row_id][0] == text
+            else (text, schema.event_of(validation.parsed(text)))
+            for row_id, text in rows
+        }
+        return tuple(event for _, event in self._events.values())
+
+
+def stands(db: sqlite3.Connection) -> tuple[RunInfo, int]:
+    """Return what the run is, and how many steps it has."""
+    row = db.execute("SELECT value FROM meta WHERE key = 'info'").fetchone()
+    parted = db.execute("PRAGMA user_version").fetchone()[0] >= schema.PARTED
+    where = f"WHERE part = '{schema.ROWS}'" if parted else ""
+    with guarded_database.bodies(db):
+        blobs = [codec.opened(body) for (body,) in db.execute(f"SELECT body FROM block {where}")]  # noqa: S608
+    _check_room(blobs, sum(blob.nbytes for blob in blobs))
+    steps = sum(int((blob.block() if blob.old else blob.rows()).folded.sum()) for blob in blobs)
+    info = schema.info_of(validation.parsed(row[0])) if row else RunInfo()
+    return info, validation.step(steps, "steps")
+
+
+def _identity(meta: dict[str, str]) -> tuple[object, ...]:
+    """Return what is the same as long as a run is: its names for statistics, and when it began."""
+    info = validation.mapping(validation.parsed(meta["info"]), "meta.info") if "info" in meta else {}
+    return meta.get("stats"), info.get("started")
+
+
+def _check_room(blobs: Collection[codec.Blob], size: int) -> None:
+    """Raise ValueError for rows that take far more memory than bytes of the file."""
+    rows = sum(blob.length * 8 * (9 + blob.scalars * (1 + blob.binned)) for blob in blobs)
+    tables = sum(blob.length * blob.sites * blob.stats * 4 * (3 if blob.binned else 1) for blob in blobs)
+    if rows > _FREE + _PER_BYTE * size or tables > 4 * _FREE + _PER_BYTE * size:
+        raise ValueError(f"blocks of {size:,} bytes claim {rows + tables:,} bytes of rows")
+
+
+def _blob(db: sqlite3.Connection, key: Key, stats: Sequence[str], sites: int | None) -> codec.Blob:
+    """Read a block, which stays packed; ValueError if it is not what its row, or so many sites, say of it."""
+    row_id, rows = key[0], int(key[5])
+    if sites is not None:
+        guarded_database.check_body(int(key[-1]), rows, sites)
+    (body,) = db.execute("SELECT body FROM block WHERE id = ?", (row_id,)).fetchone()
+    blob = codec.opened(body)
+    if blob.sites and blob.stats != len(stats):
+        raise ValueError(f"a block has {blob.stats} statistics, and meta.stats names {len(stats)}")
+    if sites is not None and (blob.sites > sites or blob.length != rows):
+        said = f"{blob.length:,} rows of {blob.sites:,} sites"
+        raise ValueError(f"a block has {said}, where {rows:,} rows of {sites:,} sites were announced")
+    return _renewed(blob, stats) if blob.old or tuple(stats) != STATS else blob
+
+
+def _renewed(blob: codec.Blob, stats: Sequence[str]) -> codec.Blob:
+    """Lay the tables of another version out by our names; a statistic that it did not know is 0."""
+    block = blob.block()
+    laid: dict[str, Any] = {}
+    for name in ("mean", "low", "high"):
+        old = getattr(block, name)
+        laid[name] = np.tile(UNSEEN, (*old.shape[:2], 1))
+        for k, stat in enumerate(STATS):
+            if stat in stats:
+                laid[name][:, :, k] = old[:, :, stats.index(stat)]
+    if not block.binned:
+        laid["low"] = laid["high"] = laid["mean"]
+    return codec.opened(codec.encode(replace(block, **laid)))

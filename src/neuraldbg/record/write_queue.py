@@ -1,0 +1,200 @@
+"""What waits for the writer: bounded in steps and in bytes, and never a reason for training to wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.record.binning import fold
+from neuraldbg.record.budget import BIN, bin_bytes
+from neuraldbg.record.retention import MAX_LEVEL
+from neuraldbg.record.row_block import Block, join, rows_of, tables_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from neuraldbg.nouns import Event, Fact, Layout, RunInfo, Step, StepHistograms
+    from neuraldbg.record.row_block import Ints
+
+LIGHT_BYTES = 2048
+"""What a step takes beside its table: the object, and a dictionary of some twenty numbers."""
+EXCESS = 256
+"""Light steps that are folded at once; of steps with tables, as many as make a bin."""
+
+
+@dataclass
+class Batch:
+    """What was recorded since the last write."""
+
+    steps: list[Step] = field(default_factory=list)
+    ordinal: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Of the steps, as in Block."""
+    turn: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    full: list[Step] = field(default_factory=list)
+    """Those of the steps that have a table."""
+    full_ordinal: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    full_turn: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    rows: list[Block] = field(default_factory=list)
+    tables: list[Block] = field(default_factory=list)
+    """Steps that were folded because the writer did not keep up; they follow ``steps``."""
+    histograms: list[StepHistograms] = field(default_factory=list)
+    """In step order."""
+    layout: Layout | None = None
+    facts: list[Fact] = field(default_factory=list)
+    events: dict[tuple[str, str, str, int], Event] = field(default_factory=dict)
+    """The last version of each."""
+    info: RunInfo | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.steps or self.rows or self.facts or self.events or self.layout or self.info)
+
+    def blocks(self) -> tuple[list[Block], list[Block]]:
+        """Return everything as rows and as tables."""
+        rows, tables = list(self.rows), list(self.tables)
+        if self.steps:
+            rows.insert(0, rows_of(self.steps, self.ordinal, self.turn))
+        if self.full:
+            tables.insert(0, tables_of(self.full, self.full_ordinal, self.full_turn))
+        return rows, tables
+
+
+class _Clock:
+    """Numbers steps in their order, and in that of their stream."""
+
+    def __init__(self) -> None:
+        self._ordinal = 0
+        self._turns: dict[int, int] = {}
+        self._full_turns: dict[int, int] = {}
+
+    def stamp(self, batch: Batch, steps: list[Step], tabled: int) -> None:
+        """Give a batch these steps, of which some have tables, and their numbers."""
+        streams = [step.stream for step in steps]
+        batch.steps = steps
+        batch.ordinal = np.arange(self._ordinal, self._ordinal + len(steps))
+        batch.turn = self._turn(self._turns, streams)
+        if tabled:
+            at = [i for i, step in enumerate(steps) if len(step.table)]
+            batch.full = [steps[i] for i in at]
+            batch.full_ordinal = batch.ordinal[at]
+            batch.full_turn = self._turn(self._full_turns, [streams[i] for i in at])
+        self._ordinal += len(steps)
+
+    @staticmethod
+    def _turn(turns: dict[int, int], streams: list[int]) -> Ints:
+        if streams.count(streams[0]) == len(streams):
+            first = turns.get(streams[0], 0)
+            turns[streams[0]] = first + len(streams)
+            return np.arange(first, first + len(streams))
+        found = np.empty(len(streams), np.int64)
+        for i, stream in enumerate(streams):
+            found[i] = turn = turns.get(stream, 0)
+            turns[stream] = turn + 1
+        return found
+
+
+class Backlog:
+    """Collects steps until the writer takes them. Not thread-safe: the recorder holds a lock around every call.
+
+    When ``limit`` steps or ``most`` bytes wait, further ones are folded into bins until the writer comes; facts, events
+    and counts of non-finite values are kept.
+    """
+
+    def __init__(self, limit: int, most: int) -> None:
+        self._limit, self._most = limit, most
+        self._clock = _Clock()
+        self._start()
+
+    def _start(self) -> None:
+        self._batch = Batch()
+        self._steps: list[Step] = []
+        self._bytes = 0
+        self._full = False
+        """Whether some steps were already turned away: later ones must not overtake them."""
+        self._tabled = 0
+        self._excess: list[Step] = []
+        self._excess_tabled = 0
+        self._bins: dict[str, tuple[int, int]] = {}
+        """By part of the record: steps of a bin, and rows from which on they are made wider."""
+
+    def put(self, step: Step, layout: Layout, events: Sequence[Event]) -> bool:
+        """Take a step; False if it will be folded because too much waits."""
+        batch = self._batch
+        batch.layout = layout
+        if events:
+            self.tell(events)
+        if step.facts:
+            batch.facts.extend(step.facts)
+        if step.histograms is not None:
+            self._keep(step.histograms)
+        table = step.table.nbytes
+        taken = self._bytes + LIGHT_BYTES + table
+        if not self._full and len(self._steps) < self._limit and (taken <= self._most or not self._steps):
+            self._bytes = taken
+            self._tabled += table > 0
+            self._steps.append(step)
+            return True
+        self._full = True
+        self._excess.append(step)
+        self._excess_tabled += table > 0
+        if self._excess_tabled == BIN or len(self._excess) == EXCESS:
+            self._fold_excess()
+        return False
+
+    def _keep(self, histograms: StepHistograms) -> None:
+        """Take the histograms of a step, if there is room: where the writer does not keep up, some are left out."""
+        if self._bytes + histograms.nbytes <= self._most or not self._batch.histograms:
+            self._bytes += histograms.nbytes
+            self._batch.histograms.append(histograms)
+
+    def tell(self, events: Iterable[Event]) -> None:
+        """Take newer versions of events."""
+        self._batch.events.update((event.key, event) for event in events)
+
+    def note(self, facts: Sequence[Fact]) -> None:
+        """Take facts that belong to no single step."""
+        self._batch.facts.extend(facts)
+
+    def inform(self, info: RunInfo) -> None:
+        """Take the newest information about the run."""
+        self._batch.info = info
+
+    def take(self) -> Batch:
+        """Give what waits, and start anew."""
+        self._fold_excess()
+        batch = self._batch
+        if self._steps:
+            self._clock.stamp(batch, self._steps, self._tabled)
+        self._start()
+        return batch
+
+    @property
+    def half_full(self) -> bool:
+        """Return True if the writer had better come."""
+        return len(self._steps) * 2 >= self._limit or self._bytes * 2 >= self._most
+
+    def _fold_excess(self) -> None:
+        if not self._excess:
+            return
+        if self._steps:  # those that wait come first
+            self._clock.stamp(self._batch, self._steps, self._tabled)
+            self._steps = []
+        part = Batch()
+        self._clock.stamp(part, self._excess, self._excess_tabled)
+        self._excess, self._excess_tabled = [], 0
+        rows, tables = part.blocks()
+        self._add("rows", self._batch.rows, rows, EXCESS)
+        if tables:
+            most = self._most // bin_bytes(tables[0].mean.shape[1])
+            self._add("tables", self._batch.tables, tables, max(2 * BIN, min(EXCESS, most)))
+
+    def _add(self, part: str, kept: list[Block], new: list[Block], most: int) -> None:
+        bin_steps, rows = self._bins.get(part, (BIN, most))
+        kept.append(fold(join(new), bin_steps))
+        # A writer that hangs for hours: ever wider bins, so that memory stays bounded.
+        if sum(map(len, kept)) > rows:
+            bin_steps = min(bin_steps * BIN, BIN**MAX_LEVEL)
+            kept[:] = [fold(join(kept), bin_steps)]
+            rows = max(rows, 2 * len(kept[0]))
+        self._bins[part] = (bin_steps, rows)

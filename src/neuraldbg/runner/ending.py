@@ -1,0 +1,232 @@
+"""How a program ended, and ending the way it would have ended without us."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import os
+import signal
+import sys
+import sysconfig
+import threading
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neuraldbg.errors import TrainingHalted
+from neuraldbg.raised import words_of
+from neuraldbg.runner.termination import end_at_exit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import FrameType, TracebackType
+
+    from neuraldbg.nouns import Outcome
+
+_PACKAGES = f"{os.sep}site-packages{os.sep}"
+"""Of the user's account, or of another environment that is on the path."""
+_OURS = str(Path(__file__).resolve().parents[1]) + os.sep
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What the program's top level raised, if anything, without any frame of ours in its traceback."""
+
+    error: BaseException | None = None
+    signal: int = 0
+    """The signal that is about to end it, 0 for none."""
+    frame: FrameType | None = None
+    """The program's frame in which that came."""
+
+    @property
+    def interrupted(self) -> bool:
+        """True if it ends as python does after Ctrl-C: not by a class of the program's own."""
+        return type(self.error) is KeyboardInterrupt
+
+    def outcome(self, home: Path | None) -> Outcome:
+        """Return it as the noun that the run file keeps; ``home`` is the folder that paths are shown from."""
+        from neuraldbg.nouns import Outcome  # noqa: PLC0415 (imports numpy, which is the program's to import first)
+
+        if self.signal:
+            name = signal.Signals(self.signal).name
+            return Outcome("interrupted", f"ended by {name}", _innermost(_stack(self.frame), home))
+        try:
+            return Outcome(*self._told(home))
+        except Exception:  # noqa: BLE001 (an exception may have anything in the place of its attributes)
+            return Outcome("raised", type(self.error).__name__)
+
+    def _told(self, home: Path | None) -> tuple[str, str, str]:
+        """Return kind, message and place of the outcome."""
+        error = self.error
+        if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
+            return "completed", "", ""
+        where = _users_line(error, home)
+        if isinstance(error, KeyboardInterrupt):
+            return "interrupted", "interrupted from the keyboard", where
+        if isinstance(error, TrainingHalted):
+            return "halted", str(error), where
+        return "raised", words_of(error), where
+
+    def announce(self) -> int:
+        """Say what python would say on standard error, through the program's own excepthook, and return the status.
+
+        The status of a SystemExit is as given; that of Ctrl-C is 130, though ``die_interrupted`` is the true end.
+        """
+        error = self.error
+        if error is None:
+            return 0
+        _flush()
+        if isinstance(error, SystemExit):
+            return _exit_status(error)
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+        if sys.version_info >= (3, 12):
+            sys.last_exc = error
+        try:
+            hook = sys.excepthook
+        except AttributeError:
+            sys.stderr.write("sys.excepthook is missing\n")
+            hook = sys.__excepthook__
+        try:
+            hook(type(error), error, error.__traceback__)
+        except SystemExit as leaving:
+            return _exit_status(leaving)
+        except BaseException as broken:  # noqa: BLE001 (as python: a broken hook is reported, then the error itself)
+            _complain("Error in sys.excepthook:", without_our_frames(broken))
+            _complain("\nOriginal exception was:", error)
+        return 130 if self.interrupted else 1
+
+
+def die_interrupted() -> None:
+    """End by SIGINT as python does after an unhandled KeyboardInterrupt: exit handlers run, then the signal kills.
+
+    Shells and job runners stop a loop or a queue only when the program really died of the signal. The interpreter does
+    this for an exception that reaches it, of which it would tell a second time: only where there is no native code.
+    """
+    if end_at_exit(signal.SIGINT):
+        raise SystemExit(130)
+    sys.excepthook = lambda *_: None
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def time_stopped() -> Iterator[None]:
+    """Stop the program's timers while our code works after its end: without us it would be gone, and a time limit of
+    its own (SIGALRM) would never have come.
+    """
+    mine = threading.get_ident() == threading.main_thread().ident
+    running = [(timer, _stopped(timer)) for timer in (_TIMERS if mine else ())]
+    try:
+        yield
+    finally:
+        for timer, (left, every) in running:
+            if left and not signal.getitimer(timer)[0]:  # or one of ours runs: see ``_signals.limit``
+                signal.setitimer(timer, left, every)
+
+
+def _stopped(timer: int) -> tuple[float, float]:
+    """Stop a timer. Returns seconds that were left, and from one signal to the next."""
+    left = (0.0, 0.0)
+    try:
+        left = signal.getitimer(timer)
+        signal.setitimer(timer, 0.0)
+    except BaseException:  # noqa: BLE001 (of the program's handler: the signal came in the last microsecond)
+        signal.setitimer(timer, 0.0)
+    return left
+
+
+_TIMERS: tuple[int, ...] = tuple(
+    getattr(signal, name) for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF") if hasattr(signal, name)
+)
+
+
+def without_our_frames(error: BaseException) -> BaseException:
+    """Take the frames of this package, and python's own import machinery before the first user frame, out of it."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        _TRACEBACK.__set__(one, _users_frames(_TRACEBACK.__get__(one)))
+        links = [_CAUSE.__get__(one), _CONTEXT.__get__(one)]
+        if _GROUP is not None and isinstance(one, _GROUP):
+            links += _GROUP.exceptions.__get__(one)
+        waiting += [link for link in links if link is not None]
+    return error
+
+
+# Those of Python's own, whatever a class of the program's has put in their places.
+_TRACEBACK, _CAUSE, _CONTEXT = (BaseException.__dict__[f"__{name}__"] for name in ("traceback", "cause", "context"))
+_GROUP: Any = getattr(builtins, "BaseExceptionGroup", None)  # from Python 3.11 on
+
+
+def _users_frames(trace: TracebackType | None) -> TracebackType | None:
+    kept: list[TracebackType] = []
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith(_OURS) and (kept or not file.startswith("<frozen ")):
+            kept.append(trace)
+        trace = trace.tb_next
+    following: TracebackType | None = None
+    for one in reversed(kept):
+        one.tb_next = following
+        following = one
+    return following
+
+
+def _users_line(error: BaseException, home: Path | None) -> str:
+    """File and line of the innermost frame that is the user's own code, "" if there is none."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    found = _innermost(frames, home)
+    if not found and isinstance(error, SyntaxError) and error.filename:
+        return _innermost([(error.filename, error.lineno or 0)], home)
+    return found
+
+
+def _stack(frame: FrameType | None) -> list[tuple[str, int]]:
+    """Return file and line of the program's frames that are under way, outermost first."""
+    files = [(one.f_code.co_filename, line) for one, line in traceback.walk_stack(frame)][::-1]
+    return [(file, line) for file, line in files if not file.startswith(_OURS)]
+
+
+def _innermost(frames: Iterable[tuple[str, int]], home: Path | None) -> str:
+    """Return the last of some files and lines that is the user's own code, "" if there is none."""
+    libraries = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+    own = [(file, line) for file, line in frames if not (file.startswith(("<", *libraries)) or _PACKAGES in file)]
+    if not own:
+        return ""
+    file, line = own[-1]
+    path = Path(file)
+    return f"{path.relative_to(home) if home is not None and path.is_relative_to(home) else path}:{line}"
+
+
+def _exit_status(error: SystemExit) -> int:
+    """Return the status, and print what is none, as python does: without a word of what goes wrong with it."""
+    try:
+        code: object = error.code
+    except BaseException:  # noqa: BLE001 (a property of the program's)
+        code = error
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code
+    for text in (code, "\n"):
+        with contextlib.suppress(BaseException):
+            sys.stderr.write(str(text))
+    _flush()
+    return 1
+
+
+def _complain(headline: str, error: BaseException) -> None:
+    if sys.stderr is not None:
+        sys.stderr.write(f"{headline}\n")
+        sys.__excepthook__(type(error), error, error.__traceback__)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:  # noqa: BLE001, S112 (replaced, broken or closed by the program)
+            continue

@@ -1,0 +1,189 @@
+"""Puts a session over a program: starts it when the program imports torch, stops it when the program ends.
+
+The session is a guest: whatever goes wrong with it becomes a line in ``problems``, never an error of the program.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import traceback
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from neuraldbg.raised import passes, words_of
+from neuraldbg.runner.import_hook import when_imported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import FrameType
+
+    from neuraldbg.nouns import Diagnosis, Event, Outcome, Step
+    from neuraldbg.runner.ending import Ending
+    from neuraldbg.runner.script import Program
+    from neuraldbg.runner.shadowed import Shadowed
+
+    OnStep = Callable[[Step, tuple[Event, ...]], None]
+
+
+class Session(Protocol):
+    """What the command line asks of a session."""
+
+    @property
+    def file(self) -> Path | None:
+        """Run file, None if nothing could be written."""
+
+    @property
+    def problem(self) -> str | None:
+        """Return why it, or a part of it, could not be written."""
+
+    @property
+    def remark(self) -> str | None:
+        """Oddity of the place where it is written that cost nothing of it."""
+
+    def start(self) -> object:
+        """Begin to watch."""
+
+    def stop(self, outcome: Outcome) -> object:
+        """End watching and write what is left to write."""
+
+    def diagnose(self) -> Diagnosis:
+        """Explain what was seen."""
+
+    def busy(self, frame: FrameType | None) -> bool:
+        """Return True if code of the session's is at work in a frame or in one that called it."""
+
+
+class MakeSession(Protocol):
+    """Builds a session; the default is ``neuraldbg.session.NeuralDbg``, imported when torch is."""
+
+    def __call__(
+        self, *, out: Path | None, script: str, argv: tuple[str, ...], on_step: OnStep | None, **options: Any
+    ) -> Session:
+        """Return a session that has not started. ``options`` are keywords of NeuralDbg."""
+
+
+def torch_session(
+    *, out: Path | None, script: str, argv: tuple[str, ...], on_step: OnStep | None, **options: Any
+) -> Session:
+    """Return the real session, which finds models, optimizers, losses and steps by itself."""
+    from neuraldbg.session import NeuralDbg  # noqa: PLC0415 (imports torch)
+
+    session: Session = NeuralDbg(discover=True, out=out, script=script, argv=argv, on_step=on_step, **options)
+    return session
+
+
+def working_folder() -> Path | None:
+    """Return the folder that the user's shell is in, None if it was deleted meanwhile."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return None
+
+
+class Watch:
+    """One program under one session."""
+
+    def __init__(
+        self,
+        program: Program,
+        folder: Path | None,
+        on_step: OnStep | None,
+        make_session: MakeSession = torch_session,
+        *,
+        options: Mapping[str, Any] | None = None,
+        shadowed: Shadowed | None = None,
+    ) -> None:
+        self.program = program
+        self.folder = folder
+        self.on_step = on_step
+        self.make_session = functools.partial(make_session, **(options or {}))
+        self.present: Callable[[], AbstractContextManager[None]] = nullcontext if shadowed is None else shadowed.present
+        """Returns a context in which imports find our modules, whatever names the program's folder has."""
+        self.session: Session | None = None
+        self.problems: list[str] = []
+        self.home = working_folder()
+        self._process = os.getpid()
+        self._starting = False
+
+    def arm(self) -> None:
+        """Start as soon as the program has imported torch."""
+        self._disarm = when_imported("torch", self._start)
+
+    @property
+    def ours(self) -> bool:
+        """False in a child that the program forked: its ending is not that of the run."""
+        return os.getpid() == self._process
+
+    def busy(self, frame: FrameType | None) -> bool:
+        """Return True if code of the session is at work in a frame: it must not be stopped just then."""
+        return self._starting or (self.session is not None and self.session.busy(frame))
+
+    @property
+    def file(self) -> Path | None:
+        """Run file, None if there is none."""
+        return self.session.file if self.session is not None else None
+
+    def finish(self, ending: Ending) -> Diagnosis | None:
+        """Stop, save, and explain; None when that was not possible (see ``problems``)."""
+        self._disarm()
+        if self.session is None and not self.problems and _half_imported("torch"):  # a second try would fail
+            self.problems.append("the import of torch did not come to its end: nothing was recorded")
+        if self.session is None and not self.problems and working_folder() is None:
+            # There oneMKL ends a process that imports torch.
+            self.problems.append("the working directory was deleted: nothing was recorded")
+        if self.session is None and not self.problems:
+            self._start()  # a program without torch still gets its answer: nothing was seen, and what was looked for
+        if self.session is None:
+            return None
+        try:
+            with self.present():
+                self.session.stop(ending.outcome(self.home))
+                diagnosis = self.session.diagnose()
+                self._ask_how_it_was_saved(self.session)
+        except Exception as error:  # noqa: BLE001 (the program's own ending must come through)
+            self._fail("the diagnosis failed", error)
+            return None
+        return diagnosis
+
+    def _ask_how_it_was_saved(self, session: Session) -> None:
+        if session.problem:
+            much = "was not saved" if session.file is None else "was not wholly saved"
+            self.problems.append(f"the run {much}: {session.problem}")
+        if session.remark:
+            self.problems.append(session.remark)
+
+    def _start(self) -> None:
+        self._starting = True
+        try:
+            with self.present():
+                session = self.make_session(
+                    out=self.folder, script=self.program.target, argv=self.program.argv, on_step=self.on_step
+                )
+                session.start()
+        except BaseException as error:  # we run inside the program's `import torch`
+            if not isinstance(error, Exception) or passes(error):  # Ctrl-C, or a time limit of the program's
+                self.problems.append("watching was interrupted as it began: nothing was recorded")
+                raise
+            self._fail("watching could not start, the program runs without it", error)
+        else:
+            self.session = session
+        finally:
+            self._starting = False
+
+    def _fail(self, what: str, error: Exception) -> None:
+        # Not `extract_tb`, which looks for the files: the program may have replaced what that calls.
+        place = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)][-1:]
+        where = "".join(f" ({file.replace(os.sep, '/').rpartition('/')[2]}:{line})" for file, line in place)
+        try:
+            words = words_of(error)
+        except Exception:  # noqa: BLE001 (likewise)
+            words = type(error).__name__
+        self.problems.append(f"{what}: {words}{where}")
+
+
+def _half_imported(package: str) -> bool:
+    """Return True if the import of a package was interrupted or failed: then parts of it are left."""
+    return package not in sys.modules and any(name.startswith(f"{package}.") for name in list(sys.modules))

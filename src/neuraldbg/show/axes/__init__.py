@@ -1,0 +1,1 @@
+"""The axes of pictures: ticks, gaps between recorded steps, and fewer points than were recorded."""

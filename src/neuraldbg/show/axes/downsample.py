@@ -1,0 +1,39 @@
+"""A long line as fewer points that look the same: no extreme is lost, and each stands at its own step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neuraldbg.show.axes.gaps import LONG
+
+if TYPE_CHECKING:
+    from neuraldbg.show.views.view import Floats, Line
+
+
+def thinned(line: Line, most: int) -> Line:
+    """Return a line of at most ``most`` values: of equal stretches the least and the largest, the first where all are
+    NaN. Of its extremes (``low``, ``high``), those of the stretch. Where the line breaks for long, that is kept too.
+    """
+    count = len(line.steps)
+    if count <= most:
+        return line
+    size = -(-count // (most // 2))
+    starts = np.arange(0, count, size)
+    least = starts + _in_stretches(line.values, size, np.inf).argmin(axis=1)
+    largest = starts + _in_stretches(line.values, size, -np.inf).argmax(axis=1)
+    long = np.diff(line.steps, append=line.steps[-1]) >= LONG * (int(line.steps[-1]) - int(line.steps[0]))
+    kept = np.unique(np.concatenate([least, largest, np.flatnonzero(np.isnan(line.values) & long)]))
+    low, high = line.low, line.high
+    if low is not None and high is not None:
+        low, high = np.fmin.reduceat(low, starts)[kept // size], np.fmax.reduceat(high, starts)[kept // size]
+    return replace(line, steps=line.steps[kept], values=line.values[kept], low=low, high=high)
+
+
+def _in_stretches(values: Floats, size: int, instead: float) -> Floats:
+    """Shape (stretches, size), with a number instead of NaN, and to fill the last one."""
+    padded = np.full(-(-len(values) // size) * size, instead)
+    padded[: len(values)] = np.where(np.isnan(values), instead, values)
+    return padded.reshape(-1, size)

@@ -1,0 +1,57 @@
+"""Parts of a hypothesis as short phrases: its probability, its place, a piece of evidence with its numbers."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, TypeGuard
+
+from neuraldbg.show.format.safe_text import number, says
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from neuraldbg.nouns import Evidence, Hypothesis
+
+LIKELY = 0.2
+"""Below it a cause is told in a line, not in a block: a long block would bury the likely one."""
+
+
+def percent(confidence: float) -> str:
+    """Return a probability in per cent; what is not certain never reads as 100 % or 0 %."""
+    shown = round(100 * confidence)
+    if shown >= 100 and confidence < 1:
+        return ">99%"
+    return "<1%" if shown <= 0 < confidence else f"{shown}%"
+
+
+def place(cause: Hypothesis) -> list[str]:
+    """Return its layer and its first step, those that it has."""
+    layer = [cause.layer] if cause.layer else []
+    return layer + ([f"step {cause.step:,}"] if cause.step is not None else [])
+
+
+def statement(evidence: Evidence) -> str:
+    """Return the statement with its measured numbers, those that it does not give itself."""
+    said, value, limit = evidence.statement, evidence.value, evidence.threshold
+    told = [f"measured {number(value)}"] if _numeric(value) and not says(said, value) else []
+    counted = _counted(value)
+    # That a count is above zero goes without saying.
+    if _numeric(limit) and not (counted and limit == 0) and not says(said, limit, rounded=False):
+        told.append(f"judged against {number(limit)}")
+    # An integer counts what the statement lists, or is the step that it is about; a word is a name, for programs.
+    measured = value is None or (_numeric(value) and not counted) or says(said, value)
+    return evidence.statement + (f" [{', '.join(told)}]" if told and measured else "")
+
+
+def _numeric(value: object) -> TypeGuard[float]:
+    """Return True if it is a number; those of numpy are neither int nor float."""
+    return isinstance(value, Real)
+
+
+def _counted(value: object) -> bool:
+    return isinstance(value, Integral)
+
+
+def credible(hypotheses: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
+    """Return the first cause, and those behind it that are likely enough for a block of their own."""
+    return tuple(h for i, h in enumerate(hypotheses) if i == 0 or h.confidence >= LIKELY)
