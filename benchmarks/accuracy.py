@@ -7,8 +7,8 @@ Runs each program and keeps its record (.cache/faults), explains it, grades the 
 ``--fit`` first fits src/neuraldbg/explain/verdict/calibration.json on a part of the base tasks. ``--cached`` explains
 records by an older source of the tool rather than train again. With ``--only`` (names of programs, modules or tasks)
 nothing is written: the wrong answers and the scores are printed. So with ``--overhead`` and ``--allowance``, which run
-the programs under another budget than the default: with ``none`` every site is read at every step, with a small allowance
-most of a program's steps are light.
+the programs under another budget than the default: with ``none`` every site is read at every step, with a small
+allowance most of a program's steps are light.
 """
 
 from __future__ import annotations

@@ -152,6 +152,6 @@ def write(numbers: dict[str, Any], counts: dict[str, object], command: str, root
         },
         **numbers,
     }
-    path = root / "src" / "neuraldbg" / "explain" / FILE
+    path = root / "src" / "neuraldbg" / "explain" / "verdict" / FILE
     path.write_text(json.dumps(body, indent=2) + "\n", encoding="utf-8")
     return path
