@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
     from neuraldbg.nouns.event import Event
     from neuraldbg.nouns.fact import Fact
+    from neuraldbg.nouns.facts.known import Known
     from neuraldbg.nouns.histogram import Histograms
 
     Floats = npt.NDArray[np.float64]
     Ints = npt.NDArray[np.int64]
 
+K = TypeVar("K", bound="Known")
 Reduce = Literal["min", "mean", "max"]
 
 RUN_SCHEMA = "neuraldbg.run/1"
@@ -220,6 +222,20 @@ class RunRecord:
     def facts_of(self, key: str, **match: Any) -> tuple[Fact, ...]:
         """All versions of a fact, oldest first."""
         return tuple(f for f in self.facts if f.key == key and all(f.value.get(k) == v for k, v in match.items()))
+
+    def versions(self, kind: type[K], **match: Any) -> tuple[tuple[int, K], ...]:
+        """Return a typed fact's versions whose fields equal ``match``, oldest first, each with its step."""
+        found = ((fact.step, fact.known) for fact in self.facts if fact.key == kind.KEY)
+        return tuple((at, one) for at, one in found if all(getattr(one, k) == v for k, v in match.items()))
+
+    def known(self, kind: type[K], **match: Any) -> K | None:
+        """Return the newest version of a typed fact whose fields equal ``match``; None if it was never learnt."""
+        found = self.versions(kind, **match)
+        return found[-1][1] if found else None
+
+    def known_each(self, kind: type[K]) -> tuple[K, ...]:
+        """Return the newest version of each typed fact of a kind, told apart by its ``IDENTITY``, oldest first."""
+        return tuple({getattr(one, kind.IDENTITY): one for _, one in self.versions(kind)}.values())
 
     def events_of(self, *kinds: str) -> tuple[Event, ...]:
         """Events of these kinds, earliest first."""

@@ -1,0 +1,19 @@
+"""TODO places."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from neuraldbg.nouns.facts.kinds import CodeLine
+from neuraldbg.nouns.facts.known import Known
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacesFact(Known):
+    """Lines of the user's code by what happens there, in order of appearance, at most 4 of a kind."""
+
+    KEY: ClassVar = "places"
+    WHOLE: ClassVar = "lines"
+
+    lines: dict[str, tuple[CodeLine, ...]] = field(default_factory=dict)
+    """By kind: "forward" (a model is called in training), "evaluation", "backward", "step" (of an optimizer),
+    "optimizer" and "scheduler" (one is made)."""
