@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuraldbg.nouns import STATS, Event, RunRecord, Series, Site, Step, column, jsonable, resolve
+from neuraldbg.layer_alias import resolve
+from neuraldbg.nouns import STATS, Event, RunRecord, Series, Site, Step, column, jsonable
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -14,7 +14,8 @@ from tests.detect.builder import Stream, chain, decay
 from tests.detect.weather import weather
 
 from neuraldbg.detect import DETECTORS
-from neuraldbg.detect.block import FEW, Ahead, follow
+from neuraldbg.detect.block import FEW, follow
+from neuraldbg.detect.lookahead import Ahead
 from neuraldbg.detect.watch import Watch
 
 SEEDS = range(60)

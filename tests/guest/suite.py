@@ -43,7 +43,9 @@ _BANNER = re.compile(
     r"\n\S (?:HEALTHY|FAILING|SUSPECT|INCONCLUSIVE) \S+\n.*?(?:\nSee it with: neuraldbg report [^\n]*\n|\Z)", re.DOTALL
 )
 _SAID = re.compile(r"^neuraldbg: .*\n", re.MULTILINE)
-_STARTERS = r"tests/guest/(?:server|child)\.py|neuraldbg/(?:(?:cli|runner)/[^\"]*|__main__\.py)|torch/nn/modules/module\.py"
+_STARTERS = (
+    r"tests/guest/(?:server|child)\.py|neuraldbg/(?:(?:cli|runner)/[^\"]*|__main__\.py)|torch/nn/modules/module\.py"
+)
 _FRAME = re.compile(
     rf'^ *File "(?:[^"]*/(?:{_STARTERS})|<frozen runpy>)", line \d+, in .*\n(?:    .*\n)?(?: *[\^~]+ *\n)?',
     re.MULTILINE,

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from neuraldbg.errors import NeuralDbgError, UnknownLayer
-from neuraldbg.nouns import Diagnosis, Edge, Event, Hypothesis, Layer, Layout, Series, Site, jsonable, resolve
+from neuraldbg.layer_alias import resolve
+from neuraldbg.nouns import Diagnosis, Edge, Event, Hypothesis, Layer, Layout, Series, Site, jsonable
 
 
 def layers(*pairs: tuple[str, str]) -> tuple[Layer, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from neuraldbg.show.views.view import Bar, Bars, Graph, Heat, Line, Lines, Link, Mark, Node, Scale, Spread
+from neuraldbg.show.forms import Bar, Bars, Graph, Heat, Line, Lines, Link, Mark, Node, Scale, Spread
 
 HOSTILE = (
     "<b>bold</b>",

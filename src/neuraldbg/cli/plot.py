@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from neuraldbg.nouns import Diagnosis
     from neuraldbg.saved import Run
-    from neuraldbg.show.views.view import Choice, View
+    from neuraldbg.show.forms import View
+    from neuraldbg.show.views.view import Choice
 
 CRASH = "crash"
 """The picture of several panels that is drawn where no view is chosen."""

@@ -138,7 +138,7 @@ class ExplodingGradients:
             return len(block) - first
         if not (self._old and self._episodes.idle):
             return 0
-        t, norms, peak = self.thresholds, block.norms[first:], self._peak.get(block.stream, 0.0)
+        t, norms, peak = self.thresholds, self.readings.norms_of(block)[first:], self._peak.get(block.stream, 0.0)
         fine, steps = steps_before(~(norms > 0.0)), 0
         if len(self._layers) > 4:
             fine = min(fine, steps_before(norms[:, 1:2] >= 0.99 * t.depth_ratio * norms[:, -1:]))

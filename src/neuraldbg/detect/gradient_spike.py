@@ -120,7 +120,7 @@ class GradientSpike:
         stream = self._streams.get(block.stream)
         if stream is None or not self._old or not stream.settled or len(stream.window) < self.thresholds.history:
             return 0
-        norms = block.norms[first:]
+        norms = self.readings.norms_of(block)[first:]
         seen = steps_before(~(norms > 0.0))
         window, ordered, steps = stream.window, stream.window.ordered, 0
         for step in block.steps[first : first + seen]:

@@ -1,15 +1,55 @@
-"""What several detectors read of a step, worked out once for all of them."""
+"""The numbers of a step that several detectors read, worked out once for all of them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.detect.layer_rows import GradLayers
-from neuraldbg.detect.matrices import Parameters
+import numpy as np
+
+from neuraldbg.detect.layer_rows import RMS, GradLayers, Synced, flat, is_matrix, sorted_rows
 from neuraldbg.detect.progress import Progresses
 
 if TYPE_CHECKING:
-    from neuraldbg.nouns import Step
+    import numpy.typing as npt
+
+    from neuraldbg.detect.block import Block
+    from neuraldbg.nouns import Layout, Step
+
+    Rows = npt.NDArray[np.intp]
+    Floats = npt.NDArray[np.float64]
+
+
+class Parameters(Synced):
+    """The rows of each parameter with an update site, in data-flow order: of kind update, param and param_grad.
+
+    A parameter without a param or param_grad site has row -1 there, which `has_grad` and `has_param` say.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.version = 0
+        self.places: tuple[tuple[str, str], ...] = ()
+        self.update: Rows = np.zeros(0, np.intp)
+        self.update_rms: Rows = np.zeros(0, np.intp)
+        """Places of the updates' rms in a table that is read flat."""
+        self.param: Rows = np.zeros(0, np.intp)
+        self.grad: Rows = np.zeros(0, np.intp)
+        self.matrix: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
+
+    def build(self, layout: Layout, rows: int) -> None:
+        """Match the rows by layer and parameter name."""
+        sites = layout.sites
+        of = {
+            (s.kind, s.module, s.name): row for row, s in enumerate(sites[:rows]) if s.kind in ("param", "param_grad")
+        }
+        update = sorted_rows(layout, [row for row in layout.rows("update") if row < rows])
+        self.update = np.array(update, np.intp)
+        self.update_rms = flat(self.update, RMS)
+        self.param = np.array([of.get(("param", sites[r].module, sites[r].name), -1) for r in update], np.intp)
+        self.grad = np.array([of.get(("param_grad", sites[r].module, sites[r].name), -1) for r in update], np.intp)
+        self.matrix = np.array([is_matrix(layout, sites[row]) for row in update], np.bool_)
+        self.places = tuple((sites[row].module, f"update/{sites[row].label}") for row in update)
+        self.version += 1
 
 
 class Readings:
@@ -35,3 +75,10 @@ class Readings:
     def missed(self, step: Step) -> int:
         """Light steps of this step's optimizer up to now, which `Episodes` reckons as steps gone by unread."""
         return self._missed.get(step.stream, 0) if self._missed else 0
+
+    def norms_of(self, block: Block) -> Floats:
+        """Return the largest L2 gradient norm of each layer's parameters over a block, shape (steps, layers)."""
+        if block.norms is None:
+            self.layers.sync(block.steps[0], block.layout)
+            block.norms = self.layers.norms_of(block)
+        return block.norms

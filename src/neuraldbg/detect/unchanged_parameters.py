@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from neuraldbg.detect.block import Block
-    from neuraldbg.detect.matrices import Parameters
+    from neuraldbg.detect.readings import Parameters
     from neuraldbg.nouns import Event, Layout, Step
 
 

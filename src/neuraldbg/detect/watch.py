@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg.config import validated
 from neuraldbg.detect import DETECTORS
-from neuraldbg.detect.block import Ahead, Block
+from neuraldbg.detect.block import Block
 from neuraldbg.detect.layer_rows import FAR, flow
+from neuraldbg.detect.lookahead import Ahead
 from neuraldbg.detect.readings import Readings
 from neuraldbg.errors import ConfigError
 from neuraldbg.raised import passes
@@ -81,7 +82,7 @@ class Watch:
             count += 1
         self._ahead = None
         if count >= SEVERAL and tables.shape[1]:
-            self._ahead = Ahead(Block(steps[:count], layout, tables[:count], self._readings), self.detectors)
+            self._ahead = Ahead(Block(steps[:count], layout, tables[:count]), self.detectors)
 
     def observe(self, step: Step, layout: Layout) -> list[Event]:
         """Take one step and give the events that began or were brought up to date with it."""

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from neuraldbg.errors import ConfigError
-from neuraldbg.nouns import STATS, resolve
+from neuraldbg.layer_alias import resolve
+from neuraldbg.nouns import STATS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +30,7 @@ class Selection:
     """Which of the sites' numbers are written; everything where nothing is named."""
 
     layers: tuple[str, ...] = ()
-    """Paths or aliases, as ``nouns.resolve`` takes them; a layer brings those inside it."""
+    """Paths or aliases, as ``layer_alias.resolve`` takes them; a layer brings those inside it."""
     stats: tuple[str, ...] = ()
     """Of STATS."""
 

@@ -1,6 +1,5 @@
 """The values that flow between the stages. Frozen, plain, free of torch; every other module may import them."""
 
-from neuraldbg.nouns.alias import resolve
 from neuraldbg.nouns.crash import CrashRow, crash_json
 from neuraldbg.nouns.diagnosis import (
     SCHEMA,
@@ -64,5 +63,4 @@ __all__ = [
     "column",
     "crash_json",
     "jsonable",
-    "resolve",
 ]

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.nouns.html import diagnosis_html, hypothesis_html, shown
+from neuraldbg.nouns.html import DIM, div, listed, number_text, percent, safe, shown
 from neuraldbg.nouns.json import jsonable
 
 if TYPE_CHECKING:
@@ -95,7 +95,9 @@ class Hypothesis:
         failure = self.failure[:1].upper() + self.failure[1:]
         return f"{failure}{where}{when}, likely due to {self.sentence} (confidence: {self.confidence:.2f})"
 
-    _repr_html_ = shown(hypothesis_html)
+    @shown
+    def _repr_html_(self) -> str:
+        return _hypothesis_html(self)
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,9 @@ class Diagnosis:
         causes = (f"{h.rank}. {h.cause}: {h}\n   {h.remedy.text}" for h in self.hypotheses)
         return "\n".join([f"{self.verdict.upper()}: {self.summary}", *causes])
 
-    _repr_html_ = shown(diagnosis_html)
+    @shown
+    def _repr_html_(self) -> str:
+        return diagnosis_html(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the diagnosis as strict JSON values (schema ``neuraldbg.diagnosis/1``)."""
@@ -166,3 +170,87 @@ class Diagnosis:
     def worse_or_equal(self, verdict: str) -> bool:
         """Return True if the verdict is at least as bad as another."""
         return VERDICTS.index(self.verdict) >= VERDICTS.index(verdict)
+
+
+# ---------------------------------------------------------------- as HTML, for notebooks
+
+VERDICT_COLOUR = {"failing": "#D55E00", "suspect": "#E69F00", "healthy": "#009E73", "inconclusive": "#56B4E9"}
+"""Of the edge beside the verdict, which the word says too (Okabe and Ito's, seen on light and dark ground)."""
+VERDICT_STYLE = "border-left:5px solid;padding-left:.6em;margin:.3em 0"
+
+
+def diagnosis_html(diagnosis: Diagnosis) -> str:
+    """Return a diagnosis as HTML: verdict, summary, symptoms, causes, chain, and all that was not judged."""
+    colour = VERDICT_COLOUR.get(diagnosis.verdict, "currentColor")
+    head = f"<b>{safe(diagnosis.verdict.upper())}</b>: {safe(diagnosis.summary)}"
+    parts = [
+        f'<p style="{VERDICT_STYLE};border-color:{colour}">{head}</p>',
+        listed(safe(symptom) for symptom in diagnosis.symptoms),
+    ]
+    if diagnosis.hypotheses:
+        parts.append("<h4>Likely causes</h4>")
+    for i, hypothesis in enumerate(diagnosis.hypotheses):
+        opened = " open" if i == 0 else ""
+        title = f"<b>{safe(hypothesis.cause)}</b> {percent(hypothesis.confidence)}{_place(hypothesis)}"
+        parts.append(f"<details{opened}><summary>{title}</summary>{_body(hypothesis)}</details>")
+    parts.append(_chain(diagnosis.chain))
+    if diagnosis.unjudged:
+        items = listed(f"{safe(one.what)}: {safe(one.reason)}" for one in diagnosis.unjudged)
+        parts.append(f"<details><summary>Not judged ({len(diagnosis.unjudged)})</summary>{items}</details>")
+    return div("".join(parts))
+
+
+def _hypothesis_html(hypothesis: Hypothesis) -> str:
+    """Return one cause as HTML with its evidence and its fix."""
+    title = f"<b>{safe(hypothesis.cause)}</b> {percent(hypothesis.confidence)}{_place(hypothesis)}"
+    return div(f'<p style="margin:.3em 0">{title}</p>{_body(hypothesis)}')
+
+
+def _body(hypothesis: Hypothesis) -> str:
+    failure = hypothesis.failure[:1].upper() + hypothesis.failure[1:]
+    parts = [f"<p>{safe(failure)}, likely due to {safe(hypothesis.sentence)}</p>"]
+    parts += [
+        listed(
+            f"<code>{safe(f'{p.file}:{p.line}')}</code> <code>{safe(p.code)}</code>"
+            + (f" ({safe(p.what)} here)" if p.what else "")
+            for p in hypothesis.places
+        )
+    ]
+    parts.append(listed(_statement(one) for one in sorted(hypothesis.evidence, key=lambda one: not one.supports)))
+    if hypothesis.equivalent:
+        parts.append(f"<p>Cannot be told apart from {safe(', '.join(hypothesis.equivalent))}.</p>")
+    if hypothesis.verification:
+        tried = (f"{safe(key)}: {safe(number_text(value))}" for key, value in hypothesis.verification.items())
+        parts.append(f"<p>Tried:</p>{listed(tried)}")
+    if hypothesis.remedy.text:
+        parts.append(f"<p><b>Fix:</b> {safe(hypothesis.remedy.text)}</p>")
+    if hypothesis.remedy.code:
+        lines = hypothesis.remedy.code.strip("\n").expandtabs(4).split("\n")
+        parts.append(f"<pre>{'<br>'.join(safe(line) for line in lines)}</pre>")
+    return f'<div style="margin-left:1.2em">{"".join(parts)}</div>'
+
+
+def _statement(evidence: Evidence) -> str:
+    named = (("measured", evidence.value), ("judged against", evidence.threshold))
+    known = isinstance(evidence.value, float) or evidence.value is None  # else it counts or names what is listed
+    numbers = [f"{name} {number_text(value)}" for name, value in named if known and isinstance(value, (int, float))]
+    measured = f' <span style="{DIM}">[{safe(", ".join(numbers))}]</span>' if numbers else ""
+    return f"<b>{'for' if evidence.supports else 'against'}</b>: {safe(evidence.statement)}{measured}"
+
+
+def _chain(chain: Chain) -> str:
+    if not chain:
+        return ""
+    items = []
+    for node in chain.nodes:
+        where = [part for part in (node.layer, None if node.step is None else f"step {node.step:,}") if part]
+        reason = next((edge.why for edge in chain.edges if edge.target == node.id and edge.why), "")
+        after = f' <span style="{DIM}">{safe(", ".join([*where, *([f"by {reason}"] if reason else [])]))}</span>'
+        items.append(f"{safe(node.role)}: {safe(node.label)}{after}")
+    return f"<h4>How it came about</h4>{listed(items, 'ol')}"
+
+
+def _place(hypothesis: Hypothesis) -> str:
+    parts = [safe(hypothesis.layer)] if hypothesis.layer else []
+    parts += [f"step {hypothesis.step:,}"] if hypothesis.step is not None else []
+    return f' <span style="{DIM}">{", ".join(parts)}</span>' if parts else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from neuraldbg.nouns.html import event_html, shown
+from neuraldbg.nouns.html import DIM, div, listed, number_text, percent, safe, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,16 @@ class Event:
     details: Mapping[str, Any] = field(default_factory=dict)
     """Measured numbers and the thresholds they crossed."""
 
-    _repr_html_ = shown(event_html)
+    @shown
+    def _repr_html_(self) -> str:
+        """Return what happened, where and when, and the numbers that were measured, as HTML for a notebook."""
+        last = f" to {self.last_step:,}" if self.last_step != self.first_step else ""
+        where = f" in <b>{safe(self.layer)}</b>" if self.layer else ""
+        details = (f"{safe(key)}: {safe(number_text(value))}" for key, value in self.details.items())
+        return div(
+            f"<b>{safe(self.kind.replace('_', ' '))}</b>{where}, step {self.first_step:,}{last} "
+            f'<span style="{DIM}">({safe(self.transition)}, {percent(self.confidence)})</span>{listed(details)}'
+        )
 
     @property
     def key(self) -> tuple[str, str, str, int]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
+from neuraldbg.nouns.curve import curve_svg
 from neuraldbg.nouns.histogram import StepHistograms, course_of
-from neuraldbg.nouns.html import series_html, shown
+from neuraldbg.nouns.html import div, number_text, safe, shown
 from neuraldbg.nouns.layout import Layout
 from neuraldbg.nouns.site import column
 
@@ -80,7 +81,20 @@ class Series:
     width: Ints
     """Steps that each value stands for; 1 is full resolution."""
 
-    _repr_html_ = shown(series_html)
+    @shown
+    def _repr_html_(self) -> str:
+        """Return the range and the curve of the values as HTML for a notebook."""
+        values = np.asarray(self.values, np.float64)
+        if not len(values):
+            return div("a series without values")
+        finite = np.isfinite(values)
+        lost = int((~finite).sum())
+        told = [f"{len(values):,} values, steps {int(self.steps[0]):,} to {int(self.steps[-1]):,}"]
+        if finite.any():
+            told.append(f"{number_text(values[finite].min())} to {number_text(values[finite].max())}")
+            told.append(f"last {number_text(values[-1])}")
+        told += [f"{lost:,} NaN or infinite"] * bool(lost)
+        return div(f"{curve_svg(np.asarray(self.steps, np.float64), values)}<div>{safe('; '.join(told))}</div>")
 
     def __len__(self) -> int:
         return len(self.steps)

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from neuraldbg.errors import MissingExtra, NeuralDbgError
 from neuraldbg.nouns import RunRecord
-from neuraldbg.nouns.html import diagnosis_html, safe, shown
+from neuraldbg.nouns.diagnosis import diagnosis_html
+from neuraldbg.nouns.html import safe, shown
+from neuraldbg.show.forms import IN_NOTEBOOKS
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis
-    from neuraldbg.show.views.view import View
+    from neuraldbg.show.forms import View
 
 DPI = 90
 WIDTH = 100
@@ -72,7 +74,7 @@ def _picture(record: RunRecord, diagnosis: Diagnosis) -> str:
 
 def _as_text(record: RunRecord, diagnosis: Diagnosis) -> str:
     from neuraldbg.show.terminal.draw import drawn  # noqa: PLC0415 (only where it is needed)
-    from neuraldbg.show.views import view  # noqa: PLC0415 (views import this module)
+    from neuraldbg.show.views import view  # noqa: PLC0415
 
     return "\n\n".join(drawn(view(name, record, diagnosis), WIDTH).plain for name in ("loss", "heatmap"))
 
@@ -99,3 +101,6 @@ def view_bundle(view: View) -> dict[str, Any]:
     except Exception:  # noqa: BLE001, S110 (as above: then it is text)
         pass
     return found
+
+
+IN_NOTEBOOKS[:] = [view_bundle]

@@ -14,10 +14,10 @@ from tests.show.forms import EMPTY, HOSTILE, bars, every, graph, heat, lines, sp
 
 from neuraldbg.errors import ConfigError, MissingExtra
 from neuraldbg.show.axes.downsample import thinned
+from neuraldbg.show.forms import Bar, Line, Mark, Scale
 from neuraldbg.show.interactive.draw import figure
 from neuraldbg.show.interactive.heat import CROSSED
 from neuraldbg.show.interactive.lines import MOST
-from neuraldbg.show.views.view import Bar, Line, Mark, Scale
 
 THEMES = pytest.mark.parametrize("theme", ["light", "dark"])
 

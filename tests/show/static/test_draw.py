@@ -17,10 +17,10 @@ from tests.show.static import views
 from tests.show.static.page import texts
 
 from neuraldbg.errors import ConfigError, MissingExtra
+from neuraldbg.show.forms import Line, Mark, Scale
 from neuraldbg.show.static.draw import figure, save
 from neuraldbg.show.static.theme import DARK, LIGHT
 from neuraldbg.show.views import VIEWS, view
-from neuraldbg.show.views.view import Line, Mark, Scale
 
 
 def same(a, b):

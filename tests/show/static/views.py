@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from neuraldbg.show.views.view import Bar, Bars, Graph, Heat, Line, Lines, Link, Mark, Node, Scale, Spread
+from neuraldbg.show.forms import Bar, Bars, Graph, Heat, Line, Lines, Link, Mark, Node, Scale, Spread
 
 HOSTILE = "a$x_1$<img onerror=1>\nnext\u202eline\u2066 \u4e2d\x1b[1m " + "y" * 200
 """Mathematics, markup, a new line, marks of direction, a sign that the font has not, a command, and no end."""

@@ -11,9 +11,9 @@ import pytest
 from rich.cells import cell_len
 from tests.show.forms import HOSTILE, bars, every, graph, heat, lines, spread
 
+from neuraldbg.show.forms import Bar, Bars, Graph, Line, Mark, Node, Scale
 from neuraldbg.show.terminal.draw import columns, drawn
 from neuraldbg.show.terminal.marks import ASCII, UNICODE
-from neuraldbg.show.views.view import Bar, Bars, Graph, Line, Mark, Node, Scale
 
 BOTH = pytest.mark.parametrize("marks", [UNICODE, ASCII], ids=["unicode", "ascii"])
 

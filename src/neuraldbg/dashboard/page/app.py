@@ -52,8 +52,8 @@ def make_app(feed: Feed, settings: DashboardSettings) -> Dash:
 
 def _warm() -> None:
     """Draw something that nobody sees: plotly's first figure takes ten times as long as the next."""
+    from neuraldbg.show.forms import Heat, Line, Lines, Scale  # noqa: PLC0415
     from neuraldbg.show.interactive.draw import figure  # noqa: PLC0415 (of an extra)
-    from neuraldbg.show.views.view import Heat, Line, Lines, Scale  # noqa: PLC0415
 
     one, nothing = np.ones(1, np.int64), np.ones((1, 1))
     scale = Scale("", log=True)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.dashboard.page.address import State, written
 from neuraldbg.errors import NeuralDbgError, UnknownLayer
-from neuraldbg.nouns import SCALARS, STATS, resolve
+from neuraldbg.layer_alias import resolve
+from neuraldbg.nouns import SCALARS, STATS
 from neuraldbg.show.format.safe_text import plain
 from neuraldbg.show.views import view
 from neuraldbg.show.views.moments import failure_of, guilty_of
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from neuraldbg.dashboard.page.cache import Newest
     from neuraldbg.nouns import Diagnosis, RunRecord
     from neuraldbg.nouns.comparison import Comparison
-    from neuraldbg.show.views.view import View
+    from neuraldbg.show.forms import View
 
 KINDS = ("activation", "output_grad", "param", "param_grad", "update", "input", "op")
 

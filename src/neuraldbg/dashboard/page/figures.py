@@ -15,13 +15,13 @@ import numpy as np
 
 from neuraldbg.dashboard.page.tab import Drawing
 from neuraldbg.show.axes.downsample import thinned
+from neuraldbg.show.forms import Heat, Lines, Spread
 from neuraldbg.show.interactive.draw import figure
 from neuraldbg.show.views.pair import INPUT
-from neuraldbg.show.views.view import Heat, Lines, Spread
 
 if TYPE_CHECKING:
     from neuraldbg.dashboard.page.context import Scene
-    from neuraldbg.show.views.view import View
+    from neuraldbg.show.forms import View
 
 HEIGHT, TALLEST = 340, 760
 """Pixels of a figure that says nothing of its height, and at most: what is taller is drawn smaller."""

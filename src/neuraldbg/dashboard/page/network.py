@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg.dashboard.page.tab import Drawing
 from neuraldbg.show.format.safe_text import plain
-from neuraldbg.show.views.view import Graph
+from neuraldbg.show.forms import Graph
 
 if TYPE_CHECKING:
     from neuraldbg.dashboard.page.context import Scene

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from neuraldbg.dashboard.page.address import State
     from neuraldbg.dashboard.page.tab import Pane, Tab
     from neuraldbg.dashboard.settings import DashboardSettings
-    from neuraldbg.show.views.view import View
+    from neuraldbg.show.forms import View
 
 VIEWS, FIGURES = 48, 48
 """Views and figures that are kept, over all runs and browsers."""

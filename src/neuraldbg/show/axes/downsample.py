@@ -10,7 +10,7 @@ import numpy as np
 from neuraldbg.show.axes.gaps import LONG
 
 if TYPE_CHECKING:
-    from neuraldbg.show.views.view import Floats, Line
+    from neuraldbg.show.forms import Floats, Line
 
 
 def thinned(line: Line, most: int) -> Line:

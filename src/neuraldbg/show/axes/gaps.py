@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from neuraldbg.show.views.view import Ints
+    from neuraldbg.show.forms import Ints
 
 USUAL = 2
 """A gap of less than so many usual distances between columns is the pace of reading, a longer one is shown as a gap."""

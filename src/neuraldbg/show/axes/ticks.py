@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from neuraldbg.show.views.view import Floats, Ints
+    from neuraldbg.show.forms import Floats, Ints
 
 
 LARGEST = 8e307

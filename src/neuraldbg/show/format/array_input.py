@@ -9,7 +9,7 @@ import numpy as np
 from neuraldbg.errors import ConfigError
 
 if TYPE_CHECKING:
-    from neuraldbg.show.views.view import Floats
+    from neuraldbg.show.forms import Floats
 
 
 def numbers(values: Any, what: str, axes: int = 1) -> Floats:

@@ -13,8 +13,8 @@ from neuraldbg.show.interactive.words import axis_title, full_names, safe, tick_
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+    from neuraldbg.show.forms import Bars
     from neuraldbg.show.static.theme import Theme
-    from neuraldbg.show.views.view import Bars
 
 PATTERNS = ("", "/", ".", "x")
 ROW, AROUND, LEAST, TALLEST = 20, 150, 300, 1600

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import plotly.graph_objects as go
 
+    from neuraldbg.show.forms import Bools, Floats, Ints, Scale
     from neuraldbg.show.static.theme import Theme
-    from neuraldbg.show.views.view import Bools, Floats, Ints, Scale
 
 EXACT = 2**24
 """Whole numbers below this are exact in single precision."""

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from neuraldbg.show.forms import Bars, Graph, Heat, Lines, Spread, View
 from neuraldbg.show.interactive import bars, graph, heat, lines, spread
 from neuraldbg.show.interactive.frame import framed, roomy, say_empty
 from neuraldbg.show.static.theme import Theme, theme_of
-from neuraldbg.show.views.view import Bars, Graph, Heat, Lines, Spread, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     import plotly.graph_objects as go
 
+    from neuraldbg.show.forms import Mark, View
     from neuraldbg.show.static.theme import Theme
-    from neuraldbg.show.views.view import Mark, View
 
 TITLE, NOTE = 90, 110
 """Characters of a line of the title and of the notes."""

@@ -12,8 +12,8 @@ from neuraldbg.show.interactive.words import safe
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+    from neuraldbg.show.forms import Graph, Link, Node
     from neuraldbg.show.static.theme import Theme
-    from neuraldbg.show.views.view import Graph, Link, Node
 
 SYMBOLS = {
     "cause": "diamond",

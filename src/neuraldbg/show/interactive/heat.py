@@ -13,9 +13,9 @@ from neuraldbg.show.interactive.words import full_names, safe, tick_names
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+    from neuraldbg.show.forms import Bools, Heat
     from neuraldbg.show.interactive.cells import Columns
     from neuraldbg.show.static.theme import Theme
-    from neuraldbg.show.views.view import Bools, Heat
 
 ALL_NAMED = 40
 """With more layers than this only some are named beside the map; the pointer names each."""

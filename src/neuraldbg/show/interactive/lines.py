@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     import plotly.graph_objects as go
 
+    from neuraldbg.show.forms import Ints, Line, Lines, Scale
     from neuraldbg.show.static.theme import Theme
-    from neuraldbg.show.views.view import Ints, Line, Lines, Scale
 
 NAMED = 12
 """With more lines than this only the guilty, the first and the last are named; the rest is a grey crowd."""

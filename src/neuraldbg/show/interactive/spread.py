@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.show.format.safe_text import number
+from neuraldbg.show.forms import Scale
 from neuraldbg.show.interactive.cells import cell_map, coloured, columns_of, in_words, places, with_steps
 from neuraldbg.show.interactive.frame import axis, framed, graph_objects, mark_moments, with_notes
 from neuraldbg.show.interactive.words import axis_title, faded
-from neuraldbg.show.views.view import Scale
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+    from neuraldbg.show.forms import Floats, Spread
     from neuraldbg.show.static.theme import Theme
-    from neuraldbg.show.views.view import Floats, Spread
 
 TICKS = 12
 """Borders of bins that are named."""

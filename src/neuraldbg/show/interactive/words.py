@@ -11,8 +11,8 @@ from neuraldbg.show.format.short_names import short_names
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from neuraldbg.show.forms import Scale
     from neuraldbg.show.static.theme import Theme
-    from neuraldbg.show.views.view import Scale
 
 
 def safe(words: str) -> str:

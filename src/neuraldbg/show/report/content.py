@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from neuraldbg.nouns import Chain, Diagnosis, Hypothesis, RunRecord
-    from neuraldbg.show.views.view import View
+    from neuraldbg.show.forms import View
 
 Row = tuple[str, str]
 """A name and what is known of it."""

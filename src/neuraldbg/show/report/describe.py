@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.show.format.safe_text import counted, number
-from neuraldbg.show.views.view import Bars, Graph, Heat, Lines, Spread
+from neuraldbg.show.forms import Bars, Graph, Heat, Lines, Spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from neuraldbg.show.views.view import Bar, Ints, Line, View
+    from neuraldbg.show.forms import Bar, Ints, Line, View
 
 MOST = 6
 """Lines, bars or nodes that are said one by one."""

@@ -18,8 +18,8 @@ from neuraldbg.show.terminal.draw import columns, drawn
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from neuraldbg.show.forms import View
     from neuraldbg.show.report.content import Cause, Content, Row
-    from neuraldbg.show.views.view import View
 
 WIDTH = 80
 """Columns of a drawing."""

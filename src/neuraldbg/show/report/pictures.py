@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from neuraldbg.nouns import Diagnosis, Event, RunRecord
-    from neuraldbg.show.views.view import View
+    from neuraldbg.show.forms import View
 
 LEADING = 5
 """Pictures that stand open at the front; what else supports a cause comes first among the others."""

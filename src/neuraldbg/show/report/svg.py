@@ -19,7 +19,7 @@ from neuraldbg.show.static.theme import DARK, LIGHT, Theme
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from neuraldbg.show.views.view import View
+    from neuraldbg.show.forms import View
 
 WIDE_IN, NARROW_IN = 7.4, 4.4
 """What a page on paper has between its margins, and what a phone has: in either the type keeps its size."""

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
+    from neuraldbg.show.forms import Floats, Scale
     from neuraldbg.show.static.theme import Theme
-    from neuraldbg.show.views.view import Floats, Scale
 
 LABEL_PT, TICK_PT = 9.0, 8.0
 ROOMY_IN = 7.5

@@ -10,19 +10,19 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from matplotlib.transforms import ScaledTranslation
 
 from neuraldbg.show.format.safe_text import GUILTY, NO_VALUE, ZERO, number
+from neuraldbg.show.forms import Bars
 from neuraldbg.show.static.axis import LABEL_PT, TICK_PT, dress, legend, name_axis, page, plainly, scaled
 from neuraldbg.show.static.form import Form
 from neuraldbg.show.static.labels import fitted, literal
 from neuraldbg.show.static.rows import fitting_height, name_rows
-from neuraldbg.show.views.view import Bars
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from neuraldbg.show.forms import Bools, Floats
     from neuraldbg.show.static.theme import Theme
-    from neuraldbg.show.views.view import Bools, Floats
 
 THICK = 0.8
 """Of the height of a row."""

@@ -11,7 +11,7 @@ from neuraldbg.show.static.labels import POINTS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from neuraldbg.show.views.view import Node
+    from neuraldbg.show.forms import Node
 
 TEXT_PT = 8.5
 LINE_IN = 1.3 * TEXT_PT / POINTS

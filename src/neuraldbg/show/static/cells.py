@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import QuadMesh
 
+    from neuraldbg.show.forms import Floats, Ints, Scale
     from neuraldbg.show.static.theme import Theme
-    from neuraldbg.show.views.view import Floats, Ints, Scale
 
 VISIBLE = 250
 """A column is drawn at least as wide as this part of all the steps, as far as the next one leaves room: a step of many

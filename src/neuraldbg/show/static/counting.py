@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.errors import ConfigError
-from neuraldbg.show.views.view import Scale, View
+from neuraldbg.show.forms import Scale, View
 
 if TYPE_CHECKING:
-    from neuraldbg.show.views.view import Floats, Ints
+    from neuraldbg.show.forms import Floats, Ints
 
 MOST = 1000
 """Bins: more are narrower than a dot of the picture."""

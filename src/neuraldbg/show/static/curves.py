@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
+    from neuraldbg.show.forms import Bools, Ints, Line
     from neuraldbg.show.static.theme import Theme
-    from neuraldbg.show.views.view import Bools, Ints, Line
 
 STYLES = ("-", "--", "-.", ":")
 NAMED, FEW_NAMED = 12, 6

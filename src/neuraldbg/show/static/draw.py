@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
+    from neuraldbg.show.forms import View
     from neuraldbg.show.static.form import Form
     from neuraldbg.show.static.theme import Theme
-    from neuraldbg.show.views.view import View
 
 EMPTY_IN = (8.0, 3.0)
 

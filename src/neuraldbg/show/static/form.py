@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
+    from neuraldbg.show.forms import View
     from neuraldbg.show.static.theme import Theme
-    from neuraldbg.show.views.view import View
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from neuraldbg.show.static.theme import theme_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from neuraldbg.show.views.view import View
+    from neuraldbg.show.forms import View
 
 PAGE = """<!doctype html>
 <html lang="en">

@@ -12,11 +12,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from neuraldbg.show.format.safe_text import GUILTY
+from neuraldbg.show.forms import Graph
 from neuraldbg.show.static.axis import inches, legend
 from neuraldbg.show.static.boxes import PAD_IN, TEXT_PT, Boxes, place
 from neuraldbg.show.static.form import Form
 from neuraldbg.show.static.labels import POINTS, fitted, width_of
-from neuraldbg.show.views.view import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from neuraldbg.show.forms import Link, Node
     from neuraldbg.show.static.theme import Theme
-    from neuraldbg.show.views.view import Link, Node
 
 WHY_PT = 7.0
 DOT_PT = 7.0

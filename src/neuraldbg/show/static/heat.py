@@ -9,12 +9,12 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import LogNorm, Normalize, SymLogNorm
 from matplotlib.patches import Patch
 
+from neuraldbg.show.forms import STEPS, Heat
 from neuraldbg.show.static.axis import dress, legend, name_axis, whole_steps
 from neuraldbg.show.static.cells import colour_bar, colour_map, laid_out, unread
 from neuraldbg.show.static.form import Form
 from neuraldbg.show.static.marks import DASHES, draw_lane, draw_moments, stacked
 from neuraldbg.show.static.rows import fitting_height, name_rows
-from neuraldbg.show.views.view import STEPS, Heat
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.collections import QuadMesh
     from matplotlib.figure import Figure
 
+    from neuraldbg.show.forms import Bools, Floats
     from neuraldbg.show.static.theme import Theme
-    from neuraldbg.show.views.view import Bools, Floats
 
 BAD_HATCH = "xxxx"
 

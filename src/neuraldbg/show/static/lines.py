@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from neuraldbg.show.forms import Lines
 from neuraldbg.show.static.axis import dress, legend, name_axis, whole_steps
 from neuraldbg.show.static.curves import draw_curves
 from neuraldbg.show.static.form import Form
 from neuraldbg.show.static.marks import draw_lane, draw_moments, lane_height, lane_rows, stacked
-from neuraldbg.show.views.view import Lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from neuraldbg.show.forms import Mark
     from neuraldbg.show.static.theme import Theme
-    from neuraldbg.show.views.view import Mark
 
 DASHES: dict[str, Any] = {"failure": (0, (4, 2)), "cause": (0, (4, 2, 1, 2)), "chosen": (0, (1, 2))}
 """The styles of moments, by their role; events stand in the lane."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.nouns import RunRecord
     from neuraldbg.nouns.comparison import Comparison
-    from neuraldbg.show.views.view import View
+    from neuraldbg.show.forms import View
 
 WIDTH_IN, HEAD_IN = 10.0, 0.8
 

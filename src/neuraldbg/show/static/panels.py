@@ -8,10 +8,10 @@ import numpy as np
 
 from neuraldbg.show.axes.gaps import breaks
 from neuraldbg.show.axes.ticks import wide
+from neuraldbg.show.forms import Line, Mark
 from neuraldbg.show.static.axis import dress, legend
 from neuraldbg.show.static.curves import draw_curves
 from neuraldbg.show.static.marks import draw_moments
-from neuraldbg.show.views.view import Line, Mark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

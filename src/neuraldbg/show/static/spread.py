@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.colors import PowerNorm
 
+from neuraldbg.show.forms import STEPS, Scale, Spread
 from neuraldbg.show.static.axis import around_zero, dress, legend, name_axis, whole_steps
 from neuraldbg.show.static.cells import colour_bar, colour_map, laid_out, unread
 from neuraldbg.show.static.form import Form
 from neuraldbg.show.static.marks import draw_lane, draw_moments, stacked
-from neuraldbg.show.views.view import STEPS, Scale, Spread
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from neuraldbg.show.forms import Floats
     from neuraldbg.show.static.theme import Theme
-    from neuraldbg.show.views.view import Floats
 
 SHARES = Scale("share of the values read", "%")
 WIDE = 1000.0

@@ -27,12 +27,12 @@ from neuraldbg.nouns.csv import harmless
 from neuraldbg.nouns.json import jsonable
 from neuraldbg.show.axes.ticks import wide
 from neuraldbg.show.format.array_input import numbers
+from neuraldbg.show.forms import Bar, Bars, Heat, Line, Lines, Scale, View
 from neuraldbg.show.static.canvas import FORMATS, encoded, put
 from neuraldbg.show.static.counting import counted
 from neuraldbg.show.static.draw import figure
 from neuraldbg.show.static.gallery import page_of
 from neuraldbg.show.static.theme import theme_of
-from neuraldbg.show.views.view import Bar, Bars, Heat, Line, Lines, Scale, View
 
 if TYPE_CHECKING:
     import os
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from neuraldbg.show.views.view import Floats, Ints
+    from neuraldbg.show.forms import Floats, Ints
 
 STEP = "step"
 """The column of the steps, where numbers are written to a file."""

@@ -23,8 +23,8 @@ from neuraldbg.show.terminal.frame import (
 )
 
 if TYPE_CHECKING:
+    from neuraldbg.show.forms import Bars
     from neuraldbg.show.terminal.marks import Marks
-    from neuraldbg.show.views.view import Bars
 
 STYLES = ("blue", "yellow", "magenta", "cyan")
 

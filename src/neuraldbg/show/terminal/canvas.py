@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from neuraldbg.show.axes.ticks import Axis
+    from neuraldbg.show.forms import Floats, Ints
     from neuraldbg.show.terminal.marks import Marks
-    from neuraldbg.show.views.view import Floats, Ints
 
 BITS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
 """Of the Unicode block of Braille: which dot of a cell is which bit."""

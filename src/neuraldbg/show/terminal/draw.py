@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from rich.text import Text
 
+from neuraldbg.show.forms import Bars, Graph, Heat, Lines, Spread, View
 from neuraldbg.show.terminal import bars, graph, heat, lines, spread
 from neuraldbg.show.terminal.frame import wrapped
 from neuraldbg.show.terminal.marks import UNICODE, Marks
-from neuraldbg.show.views.view import Bars, Graph, Heat, Lines, Spread, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable

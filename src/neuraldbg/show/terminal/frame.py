@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from neuraldbg.show.axes.ticks import Axis
+    from neuraldbg.show.forms import Floats, Mark, Scale
     from neuraldbg.show.terminal.marks import Marks
-    from neuraldbg.show.views.view import Floats, Mark, Scale
 
 MOST_MARKS = 6
 """Marks that are told in words; of more, the first."""

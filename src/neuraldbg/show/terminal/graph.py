@@ -10,8 +10,8 @@ from neuraldbg.show.terminal.frame import wrapped
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from neuraldbg.show.forms import Graph, Node
     from neuraldbg.show.terminal.marks import Marks
-    from neuraldbg.show.views.view import Graph, Node
 
 HEALTH = {"healthy": "healthy", "bad": "suspect", "unseen": "inconclusive"}
 """Roles of layers, with the verdict whose sign they share."""

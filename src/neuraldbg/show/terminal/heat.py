@@ -24,8 +24,8 @@ from neuraldbg.show.terminal.frame import (
 )
 
 if TYPE_CHECKING:
+    from neuraldbg.show.forms import Bools, Floats, Heat, Ints
     from neuraldbg.show.terminal.marks import Marks
-    from neuraldbg.show.views.view import Bools, Floats, Heat, Ints
 
 STYLES = ("blue", "blue", "cyan", "cyan", "yellow", "yellow", "red", "red")
 """Of the levels, from cold to hot: the sixteen colours of the terminal's own theme."""

@@ -28,8 +28,8 @@ from neuraldbg.show.terminal.frame import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from neuraldbg.show.forms import Floats, Ints, Line, Lines, Scale
     from neuraldbg.show.terminal.marks import Marks
-    from neuraldbg.show.views.view import Floats, Ints, Line, Lines, Scale
 
 NAMED = 8
 """With more lines than this only those of guilty layers, the first and the last are named; the rest is a crowd."""

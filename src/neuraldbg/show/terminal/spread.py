@@ -8,14 +8,14 @@ import numpy as np
 from rich.text import Text
 
 from neuraldbg.show.axes.ticks import Axis
+from neuraldbg.show.forms import Line, Lines
 from neuraldbg.show.terminal import lines
 from neuraldbg.show.terminal.frame import lane, marks_told, named, padded, quantity, ruler, wrapped
 from neuraldbg.show.terminal.heat import Grid, cells
-from neuraldbg.show.views.view import Line, Lines
 
 if TYPE_CHECKING:
+    from neuraldbg.show.forms import Floats, Spread
     from neuraldbg.show.terminal.marks import Marks
-    from neuraldbg.show.views.view import Floats, Spread
 
 SIGNS = 65
 """Columns that what the signs mean needs for one line."""

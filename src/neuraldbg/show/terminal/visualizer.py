@@ -14,18 +14,18 @@ from neuraldbg.errors import ConfigError
 from neuraldbg.show.axes.ticks import axis_of
 from neuraldbg.show.format.array_input import numbers
 from neuraldbg.show.format.safe_text import number
+from neuraldbg.show.forms import Bar, Bars, Scale
 from neuraldbg.show.terminal import bars
 from neuraldbg.show.terminal.canvas import Canvas
 from neuraldbg.show.terminal.frame import cut, ruler, safe, wrapped
 from neuraldbg.show.terminal.heat import cells
 from neuraldbg.show.terminal.lines import TICK_WIDTH, beside
 from neuraldbg.show.terminal.marks import ASCII
-from neuraldbg.show.views.view import Bar, Bars, Scale
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from neuraldbg.show.views.view import Floats
+    from neuraldbg.show.forms import Floats
 
 NARROWEST, LOWEST = 40, 8
 """Columns and lines that a plot needs."""

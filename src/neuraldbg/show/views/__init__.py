@@ -18,10 +18,11 @@ from neuraldbg.show.views import (
     units,
     updates,
 )
-from neuraldbg.show.views.view import Choice, Member, View
+from neuraldbg.show.views.view import Choice, Member
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord
+    from neuraldbg.show.forms import View
 
 VIEWS: tuple[Member, ...] = (
     chain.VIEW,

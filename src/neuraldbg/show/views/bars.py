@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.show.forms import Bar
 from neuraldbg.show.views.moments import failure_of
 from neuraldbg.show.views.picking import pick, touched
-from neuraldbg.show.views.view import Bar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from neuraldbg.nouns import Diagnosis, RunRecord
+    from neuraldbg.show.forms import Floats
     from neuraldbg.show.views.columns import Columns
-    from neuraldbg.show.views.view import Choice, Floats
+    from neuraldbg.show.views.view import Choice
 
 
 NAMED = 4

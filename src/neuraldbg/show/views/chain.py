@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from neuraldbg.show.forms import Graph, Link, Node
 from neuraldbg.show.views.places import places
-from neuraldbg.show.views.view import Choice, Graph, Link, Member, Node
+from neuraldbg.show.views.view import Choice, Member
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord

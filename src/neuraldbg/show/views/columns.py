@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from neuraldbg.nouns import History, RunRecord, Series
-    from neuraldbg.show.views.view import Choice, Floats, Ints
+    from neuraldbg.show.forms import Floats, Ints
+    from neuraldbg.show.views.view import Choice
 
 
 @dataclass(frozen=True)

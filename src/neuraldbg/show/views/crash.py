@@ -19,7 +19,7 @@ from neuraldbg.show.views.view import Choice
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord
-    from neuraldbg.show.views.view import Bools
+    from neuraldbg.show.forms import Bools
 
 MOST, BEFORE, AFTER = 500, 100, 50
 """A failure within the first MOST steps is shown from the start, a later one with BEFORE steps; at least AFTER follow

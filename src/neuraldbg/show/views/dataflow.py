@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.show.forms import Graph, Link, Node
 from neuraldbg.show.views.moments import guilty_of
 from neuraldbg.show.views.picking import touched
 from neuraldbg.show.views.places import places
-from neuraldbg.show.views.view import Choice, Graph, Link, Member, Node
+from neuraldbg.show.views.view import Choice, Member
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.nouns import resolve
+from neuraldbg.layer_alias import resolve
 from neuraldbg.nouns.histogram import HIGHEST
 from neuraldbg.show.format.safe_text import counted
+from neuraldbg.show.forms import Scale, Spread
 from neuraldbg.show.views.columns import columns_of
 from neuraldbg.show.views.moments import guilty_of, marks_of
 from neuraldbg.show.views.reading import KINDS, check
-from neuraldbg.show.views.view import Choice, Member, Scale, Spread
+from neuraldbg.show.views.view import Choice, Member
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord
+    from neuraldbg.show.forms import Floats
     from neuraldbg.show.views.columns import Columns
-    from neuraldbg.show.views.view import Floats
 
 OF_PARAMETERS = ("param", "param_grad", "update")
 

@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.show.forms import Bars
 from neuraldbg.show.views.bars import fewer, place_of, some
 from neuraldbg.show.views.columns import columns_of
 from neuraldbg.show.views.moments import guilty_of, marks_of
 from neuraldbg.show.views.reading import KINDS, NORM, check, group, scale_of
-from neuraldbg.show.views.view import Bars, Choice, Member
+from neuraldbg.show.views.view import Choice, Member
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from neuraldbg.nouns import Diagnosis, RunRecord
+    from neuraldbg.show.forms import Bools, Floats, Ints
     from neuraldbg.show.views.columns import Columns
     from neuraldbg.show.views.reading import Group
-    from neuraldbg.show.views.view import Bools, Floats, Ints
 
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Bars:

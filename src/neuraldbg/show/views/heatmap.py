@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.show.forms import Heat, Scale
 from neuraldbg.show.views.columns import columns_of, end_of, unread_note
 from neuraldbg.show.views.moments import guilty_of, marks_of
 from neuraldbg.show.views.picking import pick, touched
 from neuraldbg.show.views.reading import EXTREMES, KINDS, NORM, check, group, scale_of
-from neuraldbg.show.views.view import Choice, Heat, Member, Scale
+from neuraldbg.show.views.view import Choice, Member
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord
+    from neuraldbg.show.forms import Bools, Floats, Ints
     from neuraldbg.show.views.columns import Columns
-    from neuraldbg.show.views.view import Bools, Floats, Ints
 
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Heat:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from neuraldbg.show.forms import Lines, Mark
 from neuraldbg.show.views.series import scalars_of
-from neuraldbg.show.views.view import Choice, Lines, Mark, Member
+from neuraldbg.show.views.view import Choice, Member
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord

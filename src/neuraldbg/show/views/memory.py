@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.show.forms import Bars, Scale
 from neuraldbg.show.views.bars import fewer
 from neuraldbg.show.views.columns import columns_of
 from neuraldbg.show.views.moments import guilty_of
 from neuraldbg.show.views.reading import group
-from neuraldbg.show.views.view import Bars, Choice, Member, Scale
+from neuraldbg.show.views.view import Choice, Member
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord

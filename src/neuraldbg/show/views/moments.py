@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.nouns.layout import called
-from neuraldbg.show.views.view import Mark
+from neuraldbg.show.forms import Mark
 
 if TYPE_CHECKING:
     from collections.abc import Collection

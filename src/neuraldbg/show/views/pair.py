@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.show.forms import Heat, Line, Lines, Mark, Scale
 from neuraldbg.show.views.series import wide_lines
-from neuraldbg.show.views.view import Heat, Line, Lines, Mark, Scale
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import RunRecord, Series
     from neuraldbg.nouns.comparison import Comparison
-    from neuraldbg.show.views.view import View
+    from neuraldbg.show.forms import View
 
 INPUT = "(input)"
 """The row of the inputs, which are no layer's."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from neuraldbg.nouns import Diagnosis
-    from neuraldbg.show.views.view import Bools, Floats
+    from neuraldbg.show.forms import Bools, Floats
 
 
 def touched(diagnosis: Diagnosis) -> set[str]:

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.errors import ConfigError
-from neuraldbg.nouns import STATS, resolve
-from neuraldbg.show.views.view import Scale
+from neuraldbg.layer_alias import resolve
+from neuraldbg.nouns import STATS
+from neuraldbg.show.forms import Scale
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from neuraldbg.nouns import RunRecord
+    from neuraldbg.show.forms import Bools, Floats
     from neuraldbg.show.views.columns import Columns
-    from neuraldbg.show.views.view import Bools, Floats
 
 KINDS = {
     "param_grad": "gradient of the parameters",

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.nouns import SCALARS, resolve
+from neuraldbg.layer_alias import resolve
+from neuraldbg.nouns import SCALARS
 from neuraldbg.show.axes.gaps import LONG, breaks
 from neuraldbg.show.axes.ticks import wide
+from neuraldbg.show.forms import Line, Lines, Scale
 from neuraldbg.show.views.columns import end_of, unread_note, within
 from neuraldbg.show.views.moments import guilty_of, marks_of
 from neuraldbg.show.views.reading import KINDS, NORM, SHARES, check, scale_of
-from neuraldbg.show.views.view import Choice, Line, Lines, Member, Scale
+from neuraldbg.show.views.view import Choice, Member
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neuraldbg.show.views.series import scalars_of
-from neuraldbg.show.views.view import Choice, Lines, Member
+from neuraldbg.show.views.view import Choice, Member
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord
+    from neuraldbg.show.forms import Lines
 
 
 def compute(run: RunRecord, diagnosis: Diagnosis, choice: Choice) -> Lines:

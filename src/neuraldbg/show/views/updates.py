@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neuraldbg.show.forms import Heat, Scale
 from neuraldbg.show.views.columns import columns_of, end_of
 from neuraldbg.show.views.heatmap import heat_of
 from neuraldbg.show.views.reading import NORM, group
-from neuraldbg.show.views.view import Choice, Heat, Member, Scale
+from neuraldbg.show.views.view import Choice, Member
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Diagnosis, RunRecord

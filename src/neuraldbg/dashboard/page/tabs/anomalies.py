@@ -10,7 +10,7 @@ from neuraldbg.dashboard.page.components import choices, go, layer_link, step_li
 from neuraldbg.dashboard.page.figures import drawn
 from neuraldbg.dashboard.page.tab import Drawing, Pane, Tab
 from neuraldbg.show.format.safe_text import number, plain
-from neuraldbg.show.views.view import Heat
+from neuraldbg.show.forms import Heat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
