@@ -16,7 +16,7 @@ from neuraldbg import NeuralDbg
 from neuraldbg.capture.guest import native as kernel
 from neuraldbg.capture.guest import tensor_memory
 from neuraldbg.capture.guest.native import CODES
-from neuraldbg.capture.guest.program_objects import number
+from neuraldbg.capture.guest.plain_numbers import number
 from neuraldbg.capture.guest.tensor_kinds import unheard
 from neuraldbg.capture.guest.tensor_memory import Unread
 from neuraldbg.capture.loop import backward

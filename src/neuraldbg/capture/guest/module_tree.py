@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.capture.guest.own_hooks import OwnHook
+from neuraldbg.capture.guest.plain_numbers import number
 from neuraldbg.capture.guest.program_objects import (
     attribute,
     attributes,
@@ -19,7 +20,6 @@ from neuraldbg.capture.guest.program_objects import (
     item,
     items,
     label,
-    number,
     sequence,
 )
 

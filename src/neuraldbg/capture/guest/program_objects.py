@@ -17,9 +17,6 @@ from collections.abc import Mapping
 from types import GeneratorType, GetSetDescriptorType, MappingProxyType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any, Generic, TypeGuard, TypeVar, overload
 
-import numpy as np
-from torch import Tensor
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -120,27 +117,6 @@ def attribute(value: object, name: str, default: Any = None) -> Any:
         except (AttributeError, TypeError):  # empty, or of another class
             return default
     return default if class_member(type(found), "__get__", _ABSENT) is not _ABSENT else found
-
-
-def number(value: object) -> float | None:
-    """Return a number as a float, None for what is none. One that lies in a tensor is fetched."""
-    kind = type(value)
-    if kind is float or issubclass(kind, (int, float)):
-        return _of_builtin(value)
-    if issubclass(kind, (np.floating, np.integer)) and package_of(kind) == "numpy":
-        return float(value)  # type: ignore[arg-type]
-    if issubclass(kind, Tensor):
-        from neuraldbg.capture.guest import tensor_memory  # noqa: PLC0415 (it looks at classes by what is here)
-
-        held = tensor_memory.readable(value)  # never `float` of a DTensor: a collective, and other ranks may not come
-        single = held is not None and held.numel() == 1 and not held.is_complex() and held.shape == Tensor.size(value)  # type: ignore[call-overload]
-        single = single and not tensor_memory.is_addend(value)
-        return float(held.detach()) if held is not None and single else None
-    return None
-
-
-def _of_builtin(value: Any) -> float:
-    return float.__float__(value) if issubclass(type(value), float) else float(int.__int__(value))
 
 
 def label(key: object) -> str:

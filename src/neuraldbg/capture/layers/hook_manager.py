@@ -5,16 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import weakref
-from threading import get_ident
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from neuraldbg.capture.autograd.graph_walk import Marks
-from neuraldbg.capture.compiled import device_operator
 from neuraldbg.capture.compiled.recompile import anything_compiled, asked_to_compile, is_compiled
-from neuraldbg.capture.compiled.traced_hook import Edge, Graph
+from neuraldbg.capture.compiled.traced_hook import Edge
 from neuraldbg.capture.guest.guard import Tally, guarded
 from neuraldbg.capture.guest.module_tree import (
     add_hook,
@@ -32,8 +29,8 @@ from neuraldbg.capture.guest.tensor_kinds import silently
 from neuraldbg.capture.guest.weak_references import Modules
 from neuraldbg.capture.layers.layer_hook import Probe, Several, Told, Visit, inert
 from neuraldbg.capture.layers.layer_names import layer_of, strip, wraps
+from neuraldbg.capture.layers.read_state import ReadState
 from neuraldbg.capture.statistics import operation
-from neuraldbg.capture.statistics.table import Table
 from neuraldbg.config import CaptureSettings
 from neuraldbg.errors import AttachError
 from neuraldbg.nouns import Layer, Site, column
@@ -43,18 +40,15 @@ if TYPE_CHECKING:
 
     from torch.utils.hooks import RemovableHandle
 
-Trail: TypeAlias = "Callable[[str, nn.Module, Any, Any], None]"
-"""Told path, module, positional arguments and output of each call of a layer."""
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 DEFAULT_LAYERS = (nn.Linear, nn.Conv2d, nn.LayerNorm, nn.Embedding)
 """What a HookManager used by hand reports, as Neural Observer's does."""
 _FUSED = (nn.TransformerEncoderLayer, nn.TransformerEncoder)
-ROWS = 16_384
 _UNITS_EVERY = 4
 """Steps between two readings of the units' activity, after the first window of steps."""
 
 
-class HookManager:
+class HookManager(ReadState):
     """Reads the norms of a model's activations and gradients while it trains.
 
     Usable alone::
@@ -80,37 +74,7 @@ class HookManager:
         settings: CaptureSettings | None = None,
         tally: Tally | None = None,
     ) -> None:
-        self.settings = settings or CaptureSettings(every=log_every)
-        self.tally = tally or Tally()
-        self.table = Table(ROWS, self.settings.block_cap, self.settings.window)
-        seen = self.settings.compiled == "observe"
-        self.graph = Graph(
-            self.table.raw, self.tally.clock, self.settings.block_cap, reads=seen, caught=self.tally.caught
-        )
-        device_operator.register(self.graph.handle, self.table)
-        weakref.finalize(self, self.graph.close)
-        self.step = 0
-        self.active = True
-        """Whether activations are read now: off in passes without gradients, and between logged steps."""
-        self.sampled = True
-        """Whether this step is one of those whose activations are read."""
-        self.reads_units = True
-        """Whether the activity of units is read in this step."""
-        self.binned = False
-        """Whether this step has histograms: native code takes none."""
-        self.thread: int | None = None
-        """The thread whose passes are read, None for any: another may serve predictions while this one trains."""
-        self.lends: Callable[[], bool] = lambda: False
-        """Tells whether the current thread, which is another, works for that one."""
-        self.passes = 0
-        """Counts forward passes: call indices start again with each."""
-        self.marks = Marks()
-        self.nodes: Marks | None = None
-        """Where nodes are marked with their layer while the loss graph of this step is to be read, else None."""
-        self.trail: Trail | None = None
-        """Where a reader wants to know of each call of a layer in this pass, else None."""
-        self.called: dict[str, None] = {}
-        """Paths of the layers that fired, in order of first call."""
+        super().__init__(settings or CaptureSettings(every=log_every), tally or Tally())
         self.layers: dict[str, Layer] = {}
         self.probes: dict[str, Probe] = {}
         self.direct: dict[int, Told] = {}
@@ -406,21 +370,6 @@ class HookManager:
         if grad is not None:
             self.table.reset([row])  # .grad is a running sum over micro-batches: the last reading counts
             self.table.observe(grad, row)
-
-    def here(self) -> bool:
-        """Return True if what the current thread computes is read."""
-        return self.thread is None or self.thread == get_ident() or self.lends()
-
-    def observe_grad(self, row: int, grad: Tensor) -> None:
-        """Read the gradient at a module's output; called by autograd, in whatever thread runs the backward pass."""
-        if self.here():
-            self._observe_grad(row, grad)
-
-    @guarded
-    def _observe_grad(self, row: int, grad: Tensor) -> None:
-        held = operation.shown(grad)
-        if held is not None:
-            self.table.observe(held, row)
 
     def refine(self, following: dict[str, frozenset[str]], sources: frozenset[str]) -> None:
         """Use what the loss graph told: the functional activation behind each layer that it reached."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from neuraldbg.capture.guest.own_hooks import OwnHook
-    from neuraldbg.capture.layers.hook_manager import HookManager
+    from neuraldbg.capture.layers.read_state import ReadState
 
 _graph_task = torch._C._current_graph_task_id  # noqa: SLF001 (no public way tells a recomputation from a forward pass)
 _tracing = torch._C._get_tracing_state  # noqa: SLF001
@@ -47,7 +47,7 @@ class Slot:
         self._hook: Callable[[Tensor], None] | None = None
         self._slow: Callable[[Tensor], None] | None = None
 
-    def hook(self, owner: HookManager, *, binned: bool = False) -> Callable[[Tensor], None] | None:
+    def hook(self, owner: ReadState, *, binned: bool = False) -> Callable[[Tensor], None] | None:
         """Return the hook of the gradient, made when first needed; None where it has no row. ``binned`` for the one
         that takes histograms, in Python.
         """
@@ -57,7 +57,7 @@ class Slot:
         return self._slow if binned else self._hook
 
 
-def _gradient_hook(owner: HookManager, row: int, slow: Callable[[Tensor], None]) -> Callable[[Tensor], None]:
+def _gradient_hook(owner: ReadState, row: int, slow: Callable[[Tensor], None]) -> Callable[[Tensor], None]:
     if native is None:
         return slow
     table, clock = owner.table, owner.tally.clock
@@ -132,7 +132,7 @@ class Probe:
     arrives: Callable[[nn.Module, Any], None] | None = None
     """Told of a call of the module before it is made, where outputs are read without hooks."""
 
-    def __init__(self, owner: HookManager, path: str, module: nn.Module) -> None:
+    def __init__(self, owner: ReadState, path: str, module: nn.Module) -> None:
         self.owner = owner
         self.path = path
         self.cap = owner.settings.block_cap

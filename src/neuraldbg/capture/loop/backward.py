@@ -17,7 +17,8 @@ from neuraldbg.capture.autograd.saved_tensors import saved
 from neuraldbg.capture.guest import tensor_memory
 from neuraldbg.capture.guest.guard import guarded
 from neuraldbg.capture.guest.native import native
-from neuraldbg.capture.guest.program_objects import is_a, number, sequence, uses_up
+from neuraldbg.capture.guest.plain_numbers import number
+from neuraldbg.capture.guest.program_objects import is_a, sequence, uses_up
 from neuraldbg.capture.guest.tensor_kinds import node_of, readable
 from neuraldbg.capture.loop.moments import Backward
 from neuraldbg.capture.statistics import operation

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from neuraldbg.capture.guest import tensor_memory
 from neuraldbg.capture.guest.module_tree import group_tensors, groups, tensors
-from neuraldbg.capture.guest.program_objects import item, name_of, number
+from neuraldbg.capture.guest.plain_numbers import number
+from neuraldbg.capture.guest.program_objects import item, name_of
 from neuraldbg.capture.guest.weak_references import TensorRef
 from neuraldbg.capture.parameters.usual_norm import Usual
 

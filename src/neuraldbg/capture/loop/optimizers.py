@@ -24,7 +24,8 @@ from neuraldbg.capture.guest.guard import guarded
 from neuraldbg.capture.guest.live_objects import made
 from neuraldbg.capture.guest.module_tree import rates, scale_of, scales, tensors
 from neuraldbg.capture.guest.own_hooks import numbers_apart
-from neuraldbg.capture.guest.program_objects import Identities, attribute, is_a, name_of, number
+from neuraldbg.capture.guest.plain_numbers import number
+from neuraldbg.capture.guest.program_objects import Identities, attribute, is_a, name_of
 from neuraldbg.capture.guest.stand_in import stand_in
 from neuraldbg.capture.loop import program_facts
 from neuraldbg.capture.loop.moments import Backward

@@ -9,7 +9,8 @@ from torch import nn
 
 from neuraldbg.capture.guest import tensor_memory
 from neuraldbg.capture.guest.module_tree import group_tensors, groups, tensors, training
-from neuraldbg.capture.guest.program_objects import attribute, is_a, item, name_of, number, sequence
+from neuraldbg.capture.guest.plain_numbers import number
+from neuraldbg.capture.guest.program_objects import attribute, is_a, item, name_of, sequence
 from neuraldbg.capture.statistics import operation
 from neuraldbg.capture.statistics.nested_tensors import leaves
 from neuraldbg.capture.statistics.operation import observable

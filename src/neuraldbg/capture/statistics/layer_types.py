@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from neuraldbg.capture.guest.program_objects import attribute, is_a, number
+from neuraldbg.capture.guest.plain_numbers import number
+from neuraldbg.capture.guest.program_objects import attribute, is_a
 
 if TYPE_CHECKING:
     from torch import Tensor

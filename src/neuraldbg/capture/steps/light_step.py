@@ -60,6 +60,38 @@ class Glimpse(NamedTuple):
         return found
 
 
+class Line(NamedTuple):
+    """What was read of one light step, by native code: as ``Glimpse``."""
+
+    step: int
+    stream: int
+    time: float
+    told: dict[str, float]
+    backwards: int
+    norm: float | None
+    weighed: bool
+    own: float
+    seen: Seen | None = None
+    late: None = None
+
+    def scalars(self) -> dict[str, float]:
+        """Return the scalars of the step."""
+        return self.told
+
+
+def line_of(line: list[float], own: float, step: int, stream: int, began: float, seen: Seen | None) -> Line:
+    """Return what native code wrote of one light step; ``began`` is the time from which it counts, in seconds."""
+    at, _, rate, norm, weighed, backwards, loss = line
+    told: dict[str, float] = {"backwards": int(backwards)}
+    if backwards:
+        told["loss"], told["loss_nonfinite"] = loss, 0
+    if rate == rate:  # noqa: PLR0124 (NaN for none)
+        told["lr"] = rate
+    if weighed:
+        told["grad_norm"] = norm
+    return Line(step, stream, at - began, told, int(backwards), norm if weighed else None, weighed > 0, own, seen)
+
+
 def glimpse_of(
     step: int,
     stream: Stream | None,

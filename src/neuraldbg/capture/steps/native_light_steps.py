@@ -8,14 +8,14 @@ looks odd, it hands to Python's hooks, which ``leave`` first: then all is as if 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from neuraldbg.capture.guest.native import native
 from neuraldbg.capture.statistics.raw_rows import Raw
-from neuraldbg.capture.steps.light_step import Seen
+from neuraldbg.capture.steps.light_step import Seen, line_of
 from neuraldbg.clocks import perf_counter
 from neuraldbg.forks import tell_children
 
@@ -259,7 +259,7 @@ class Light:
         own = self._hooks.tally.seconds + np.cumsum(lines[:, OWN_S])
         every, began = zip(lines.tolist(), own.tolist(), strict=True), self.pace.clock(0.0)
         self.pace.waiting[waited:] = [
-            _line(line, spent, step, stream.index, began, self._sites_of(rows, step - first))
+            line_of(line, spent, step, stream.index, began, self._sites_of(rows, step - first))
             for step, (line, spent) in enumerate(every, first)
         ]
         self._hooks.step = first + count
@@ -279,37 +279,6 @@ class Light:
         tally = self._hooks.tally
         tally.seconds += seconds
         tally.parts["light steps"] = tally.parts.get("light steps", 0.0) + seconds
-
-
-class Line(NamedTuple):
-    """What was read of one light step, by native code: as ``Glimpse``."""
-
-    step: int
-    stream: int
-    time: float
-    told: dict[str, float]
-    backwards: int
-    norm: float | None
-    weighed: bool
-    own: float
-    seen: Seen | None = None
-    late: None = None
-
-    def scalars(self) -> dict[str, float]:
-        """Return the scalars of the step."""
-        return self.told
-
-
-def _line(line: list[float], own: float, step: int, stream: int, began: float, seen: Seen | None) -> Line:
-    at, _, rate, norm, weighed, backwards, loss = line
-    told: dict[str, float] = {"backwards": int(backwards)}
-    if backwards:
-        told["loss"], told["loss_nonfinite"] = loss, 0
-    if rate == rate:  # noqa: PLR0124 (NaN for none)
-        told["lr"] = rate
-    if weighed:
-        told["grad_norm"] = norm
-    return Line(step, stream, at - began, told, int(backwards), norm if weighed else None, weighed > 0, own, seen)
 
 
 def _never(*_: object) -> bool:

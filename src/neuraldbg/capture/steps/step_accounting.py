@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.capture.guest.guard import Tally
     from neuraldbg.capture.steps.delivery import Delivery
-    from neuraldbg.capture.steps.light_step import Glimpse
-    from neuraldbg.capture.steps.native_light_steps import Line
+    from neuraldbg.capture.steps.light_step import Glimpse, Line
     from neuraldbg.config import CaptureSettings
     from neuraldbg.nouns import Fact, Layout
 

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from neuraldbg.capture.guest import tensor_memory
 from neuraldbg.capture.guest.module_tree import module_attribute, own_parameters, training
-from neuraldbg.capture.guest.program_objects import attribute, is_a, number
+from neuraldbg.capture.guest.plain_numbers import number
+from neuraldbg.capture.guest.program_objects import attribute, is_a
 from neuraldbg.capture.guest.weak_references import Modules
 from neuraldbg.capture.readers.architecture.layer_visits import Visits
 from neuraldbg.capture.statistics import operation

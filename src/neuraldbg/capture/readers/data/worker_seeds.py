@@ -16,16 +16,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import Subset
 
-from neuraldbg.capture.guest.program_objects import (
-    attribute,
-    attributes,
-    bases,
-    class_member,
-    is_a,
-    members,
-    name_of,
-    number,
-)
+from neuraldbg.capture.guest.plain_numbers import number
+from neuraldbg.capture.guest.program_objects import attribute, attributes, bases, class_member, is_a, members, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,8 @@ from torch.optim.swa_utils import AveragedModel
 
 from neuraldbg.capture.guest import tensor_memory
 from neuraldbg.capture.guest.module_tree import module_attribute, modules, named_parameters, parameters, training, walk
-from neuraldbg.capture.guest.program_objects import is_a, number
+from neuraldbg.capture.guest.plain_numbers import number
+from neuraldbg.capture.guest.program_objects import is_a
 from neuraldbg.capture.layers.layer_names import known_as
 from neuraldbg.capture.readers.reader import Reader
 from neuraldbg.capture.statistics import operation

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from neuraldbg.capture.guest.module_tree import scales, tensors
-from neuraldbg.capture.guest.program_objects import is_a, number, sequence, uses_up
+from neuraldbg.capture.guest.plain_numbers import number
+from neuraldbg.capture.guest.program_objects import is_a, sequence, uses_up
 from neuraldbg.capture.guest.tensor_kinds import readable
 from neuraldbg.capture.guest.tensor_memory import is_sharded
 from neuraldbg.capture.parameters.stale_gradients import values

@@ -18,7 +18,8 @@ from torch.utils.data import DataLoader
 
 from neuraldbg.capture.guest.guard import guarded
 from neuraldbg.capture.guest.module_tree import groups, rates
-from neuraldbg.capture.guest.program_objects import Identities, attribute, is_a, item, label, name_of, number, sequence
+from neuraldbg.capture.guest.plain_numbers import number
+from neuraldbg.capture.guest.program_objects import Identities, attribute, is_a, item, label, name_of, sequence
 from neuraldbg.capture.readers.reader import Reader
 from neuraldbg.nouns import FactKey
 

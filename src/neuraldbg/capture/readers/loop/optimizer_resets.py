@@ -13,17 +13,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from neuraldbg.capture.guest.module_tree import groups, state, tensors
-from neuraldbg.capture.guest.program_objects import (
-    Identities,
-    attributes,
-    filled,
-    is_a,
-    item,
-    items,
-    label,
-    number,
-    sequence,
-)
+from neuraldbg.capture.guest.plain_numbers import number
+from neuraldbg.capture.guest.program_objects import Identities, attributes, filled, is_a, item, items, label, sequence
 from neuraldbg.capture.guest.tensor_kinds import readable
 from neuraldbg.capture.readers.reader import Reader
 from neuraldbg.nouns import FactKey

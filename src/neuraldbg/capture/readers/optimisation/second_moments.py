@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from neuraldbg.capture.guest.module_tree import group_tensors, groups, state_of
-from neuraldbg.capture.guest.program_objects import filled, is_a, item, number, sequence
+from neuraldbg.capture.guest.plain_numbers import number
+from neuraldbg.capture.guest.program_objects import filled, is_a, item, sequence
 from neuraldbg.capture.parameters.weight_samples import ELEMENTS, STREAMS, chosen, joined
 from neuraldbg.capture.readers.reader import Reader
 from neuraldbg.capture.statistics import operation

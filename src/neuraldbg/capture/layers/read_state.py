@@ -1,0 +1,78 @@
+"""The state that one hook reads from: the table it fills, and what is read of the current forward pass."""
+
+from __future__ import annotations
+
+import weakref
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from neuraldbg.capture.autograd.graph_walk import Marks
+from neuraldbg.capture.compiled import device_operator
+from neuraldbg.capture.compiled.traced_hook import Graph
+from neuraldbg.capture.guest.guard import Tally, guarded
+from neuraldbg.capture.statistics import operation
+from neuraldbg.capture.statistics.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor, nn
+
+    from neuraldbg.config import CaptureSettings
+
+Trail: TypeAlias = "Callable[[str, nn.Module, Any, Any], None]"
+"""Told path, module, positional arguments and output of each call of a layer."""
+ROWS = 16_384
+"""Rows of the table of statistics: sites of all models."""
+
+
+class ReadState:
+    """The part of a HookManager that its hooks use: settings, table, and what this pass reads."""
+
+    def __init__(self, settings: CaptureSettings, tally: Tally) -> None:
+        self.settings = settings
+        self.tally = tally
+        self.table = Table(ROWS, self.settings.block_cap, self.settings.window)
+        seen = self.settings.compiled == "observe"
+        self.graph = Graph(
+            self.table.raw, self.tally.clock, self.settings.block_cap, reads=seen, caught=self.tally.caught
+        )
+        device_operator.register(self.graph.handle, self.table)
+        weakref.finalize(self, self.graph.close)
+        self.step = 0
+        self.active = True
+        """Whether activations are read now: off in passes without gradients, and between logged steps."""
+        self.sampled = True
+        """Whether this step is one of those whose activations are read."""
+        self.reads_units = True
+        """Whether the activity of units is read in this step."""
+        self.binned = False
+        """Whether this step has histograms: native code takes none."""
+        self.thread: int | None = None
+        """The thread whose passes are read, None for any: another may serve predictions while this one trains."""
+        self.lends: Callable[[], bool] = lambda: False
+        """Tells whether the current thread, which is another, works for that one."""
+        self.passes = 0
+        """Counts forward passes: call indices start again with each."""
+        self.marks = Marks()
+        self.nodes: Marks | None = None
+        """Where nodes are marked with their layer while the loss graph of this step is to be read, else None."""
+        self.trail: Trail | None = None
+        """Where a reader wants to know of each call of a layer in this pass, else None."""
+        self.called: dict[str, None] = {}
+        """Paths of the layers that fired, in order of first call."""
+
+    def here(self) -> bool:
+        """Return True if what the current thread computes is read."""
+        return self.thread is None or self.thread == get_ident() or self.lends()
+
+    def observe_grad(self, row: int, grad: Tensor) -> None:
+        """Read the gradient at a module's output; called by autograd, in whatever thread runs the backward pass."""
+        if self.here():
+            self._observe_grad(row, grad)
+
+    @guarded
+    def _observe_grad(self, row: int, grad: Tensor) -> None:
+        held = operation.shown(grad)
+        if held is not None:
+            self.table.observe(held, row)
