@@ -29,7 +29,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.faults.reports import GOLDENS, script
+from tests.faults.report_scripts import GOLDENS, script
 
 NEAR = 2
 SURE = 0.5

@@ -1,7 +1,7 @@
 """Fixes of the faults: for each script of ``faults/`` the changes that a person makes to mend it.
 
 A change is old text, new text, and how often the old text must occur if not once; they are applied in their order.
-``tests/faults/reports.py`` applies them: a change that does not fit its fault is an error.
+``tests/faults/report_scripts.py`` applies them: a change that does not fit its fault is an error.
 """
 
 from __future__ import annotations

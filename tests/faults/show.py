@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sys
 
-from tests.faults import edits, reports
+from tests.faults import edits, report_scripts
 
 
 def main(words: list[str]) -> int:
-    known = {**edits.every(), **reports.every()}
+    known = {**edits.every(), **report_scripts.every()}
     if not words:
         for one in known.values():
             print(f"{one.name:45} {one.task:14} {' or '.join(one.golden.every) or ' or '.join(one.golden.verdicts)}")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from corpus.fixes import FIXES
 from tests.faults import edits, show
-from tests.faults.reports import FAULTS, GOLDENS, HEALTHY, every, mended, script
+from tests.faults.report_scripts import FAULTS, GOLDENS, HEALTHY, every, mended, script
 
 from neuraldbg.explain import CAUSES
 

@@ -48,5 +48,5 @@ def script(name: str, folder: Path) -> Path:
         if (room / f"{name}.py").exists():
             return room / f"{name}.py"
     path = folder / f"{name}.py"
-    path.write_text(every()[name].text, encoding="utf-8")
+    path.write_text(mended(name.removesuffix("_fixed")), encoding="utf-8")
     return path
