@@ -2,9 +2,10 @@
 
     python benchmarks/reports.py [--only PATTERN] [--out FOLDER] [--cached]
 
-`tests/faults/reports` holds scripts in the style of the report, the mended twin of each, some healthy ones of unusual
-style, and `goldens.json` with the cause that the report came to and its address. They were written in four sets,
-without a look at the rules; after the first run of each, rules were mended for what it had shown. A fault is right
+`corpus/` holds scripts in the style of the report, the fix of each, some healthy ones of unusual style, and
+`goldens.json` with the cause that the report came to and its address. A mended script is written into the folder before
+it runs. They were written in four sets, without a look at the rules; after the first run of each, rules were mended for
+what it had shown. A fault is right
 when the first hypothesis is one of the accepted causes, with a confidence of at least 0.5; of a layer one name must
 contain the other. On a mended or healthy script a verdict of `suspect` or `failing` is an alarm.
 With `--cached` the diagnoses of an earlier run in the same folder are graded again.
@@ -26,15 +27,19 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-REPORTS = Path(__file__).parents[1] / "tests" / "faults" / "reports"
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.faults.report_scripts import GOLDENS, script
+
 NEAR = 2
 SURE = 0.5
 SECONDS = 300
 
 
-def run(script: Path, folder: Path) -> None:
+def run(name: str, folder: Path) -> None:
     """Run one script under the tool, with one thread."""
-    words = [sys.executable, "-m", "neuraldbg", "run", "-q", "-o", str(folder / script.stem), str(script)]
+    path = script(name, folder / "mended")
+    words = [sys.executable, "-m", "neuraldbg", "run", "-q", "-o", str(folder / name), str(path)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     subprocess.run(words, cwd=folder, env=environment, capture_output=True, timeout=SECONDS, check=False)
 
@@ -70,23 +75,22 @@ def main() -> None:
     parser.add_argument("--cached", action="store_true")
     wanted = parser.parse_args()
     folder = wanted.out.absolute()
-    folder.mkdir(parents=True, exist_ok=True)
-    goldens = json.loads((REPORTS / "goldens.json").read_text(encoding="utf-8"))
-    chosen = sorted(name for name in goldens if re.search(wanted.only, name))
+    (folder / "mended").mkdir(parents=True, exist_ok=True)
+    chosen = sorted(name for name in GOLDENS if re.search(wanted.only, name))
     if not wanted.cached:
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            list(pool.map(lambda name: run(REPORTS / name, folder), chosen))
+            list(pool.map(lambda name: run(Path(name).stem, folder), chosen))
     right, known = Counter[tuple[int, str]](), Counter[tuple[int, str]]()
     wrong = Table("script", "true cause", "said", "wrong")
     for name in chosen:
         diagnosis = json.loads((folder / Path(name).stem / "diagnosis.json").read_text(encoding="utf-8"))
-        found = grade(goldens[name], diagnosis)
-        which = goldens[name]["set"]
+        found = grade(GOLDENS[name], diagnosis)
+        which = GOLDENS[name]["set"]
         known.update((which, key) for key in found)
         right.update((which, key) for key, good in found.items() if good)
         if not all(found.values()):
             bad = ", ".join(key for key, good in found.items() if not good)
-            wrong.add_row(name, " or ".join(goldens[name]["cause"]) or "-", said(diagnosis), bad)
+            wrong.add_row(name, " or ".join(GOLDENS[name]["cause"]) or "-", said(diagnosis), bad)
     console = Console(width=160 if not sys.stdout.isatty() else None)
     console.print(wrong)
     for which in sorted({number for number, _ in known}):

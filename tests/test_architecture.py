@@ -113,7 +113,7 @@ def test_nothing_of_one_machine_is_written_down():
     """No folder of the machine that it was written on, and no host to install from."""
     own = Path(__file__).resolve()
     written = [p for p in ROOT.glob("*") if p.is_file() and p.name != ".git"]
-    for folder in (".ci", "src", "tests", "examples", "benchmarks", "docs"):
+    for folder in (".ci", "src", "tests", "corpus", "examples", "benchmarks", "docs"):
         written += [p for p in (ROOT / folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
     marks = ("/" + "root/", "/" + "home/", "file:" + "//", "--index" + "-url", "--find" + "-links")
     for path in written:

@@ -21,7 +21,7 @@ PACKAGE = ROOT / "src" / "neuraldbg"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "corpus" / "README.md"]
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_the_settings_of_the_detectors_page_are_accepted(capture):
     assert isinstance(names["dbg"], NeuralDbg)
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_settings_that_are_named_exist(path):
     for text in re.findall(r'settings=(\{"\w+": \{"\w+": [^{}]+?\}\})', path.read_text(encoding="utf-8")):
         if "..." not in text:
@@ -153,7 +153,7 @@ def test_every_file_of_capture_is_told():
     assert [name for name in sorted(files) if f"`{name}`" not in ARCHITECTURE] == []
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(path):
     text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):

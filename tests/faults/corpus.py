@@ -1,8 +1,8 @@
 """A corpus of training programs with what is wrong with each: programs enter, diagnoses leave.
 
 Two kinds stand side by side. Functions of ``programs/``, registered by ``@program(...)``, and ordinary scripts: the
-healthy ones of ``tasks/`` and the edits of ``injectors/``, each of which makes one fault (or one training that only
-looks faulty) out of a healthy script. ``watch`` runs either under the real front door.
+healthy ones of ``corpus/tasks/`` and the edits of ``injectors/``, each of which makes one fault (or one training that
+only looks faulty) out of a healthy script. ``watch`` runs either under the real front door.
 """
 
 from __future__ import annotations

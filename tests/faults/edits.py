@@ -1,4 +1,4 @@
-"""Trainings as ordinary scripts: the healthy ones of ``tasks/`` and edits that make other trainings out of them.
+"""Trainings as ordinary scripts: the healthy ones of ``corpus/tasks/`` and edits that make other trainings of them.
 
 An edit is what a person's mistake is: some lines of a working script written differently. The edited text is again an
 ordinary script, and taking the edit back is the fix. ``python -m tests.faults.show NAME`` prints one.
@@ -20,7 +20,8 @@ from tests.faults.golden import Golden
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-TASKS = Path(__file__).parent / "tasks"
+CORPUS = Path(__file__).parents[2] / "corpus"
+TASKS = CORPUS / "tasks"
 FAMILIES = (
     "loop",
     "wiring",
@@ -64,7 +65,7 @@ class Script:
     text: str
     golden: Golden
     family: str
-    """``tasks``, or the module that holds the edit."""
+    """``tasks``, the module that holds the edit, or ``reports``."""
     raises: bool = field(default=False)
 
     def run(self) -> None:
@@ -93,13 +94,17 @@ def source(task: str) -> str:
 
 
 def edited(one: Edit) -> str:
-    """Apply an edit. EditError where an old text does not occur as often as it should."""
-    text = source(one.task)
-    for change in one.changes:
+    """Apply an edit to its script. EditError where it does not fit."""
+    return changed(one.name, one.task, source(one.task), one.changes)
+
+
+def changed(name: str, script: str, text: str, changes: Sequence[Change]) -> str:
+    """Apply changes to a script's text. EditError where an old text does not occur as often as it should."""
+    for change in changes:
         old, new, times = change if len(change) == 3 else (*change, 1)
         found = text.count(old)
         if found != times:
-            message = f"{one.name}: {old!r} occurs {found} times in {one.task}.py, not {times}"
+            message = f"{name}: {old!r} occurs {found} times in {script}.py, not {times}"
             raise EditError(message)
         text = text.replace(old, new)
     return text

@@ -1,17 +1,17 @@
 """Print a script of the corpus: ``python -m tests.faults.show NAME > x.py; neuraldbg run x.py``.
 
-Without a name, list all scripts: name, task, golden.
+Without a name, list all scripts: name, task or fault, golden. ``NAME_fixed`` is the mended script of a fault.
 """
 
 from __future__ import annotations
 
 import sys
 
-from tests.faults.edits import every
+from tests.faults import edits, report_scripts
 
 
 def main(words: list[str]) -> int:
-    known = every()
+    known = {**edits.every(), **report_scripts.every()}
     if not words:
         for one in known.values():
             print(f"{one.name:45} {one.task:14} {' or '.join(one.golden.every) or ' or '.join(one.golden.verdicts)}")

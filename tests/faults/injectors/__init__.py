@@ -1,1 +1,1 @@
-"""Edits of the healthy scripts of ``tests/faults/tasks``, one module a category; ``edits.FAMILIES`` registers them."""
+"""Edits of the healthy scripts of ``corpus/tasks``, one module a category; ``edits.FAMILIES`` registers them."""
