@@ -220,9 +220,7 @@ class Gradients:
         """
         if native is None or operation.transforming():
             return None
-        held = native.find_gradients(
-            self._address, self.tensors
-        )  # keeps them alive: another thread may clear .grad meanwhile
+        held = native.find_gradients(self._address, self.tensors)  # held: another thread may clear .grad
         if held is None:
             held = [named(ref).grad for ref in self.tensors]
             kinds = self._plan[:, 1:3].tolist()

@@ -129,9 +129,7 @@ class Norm:
         here = [grad.detach() for grad in grads if grad is not None and plain(grad)]
         if not here:
             return None
-        wide = (
-            torch.float64 if any(grad.dtype is torch.float64 for grad in here) else torch.float32
-        )  # no gradient is narrowed
+        wide = torch.float64 if any(grad.dtype is torch.float64 for grad in here) else torch.float32  # narrows none
         norms = torch._foreach_norm(here, 2, dtype=wide)  # noqa: SLF001 (as torch's clipping)
         total = float(torch.linalg.vector_norm(torch.stack(norms)))
         return (total, 0) if math.isfinite(total) else (math.nan, 1)
