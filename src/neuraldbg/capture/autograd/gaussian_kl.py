@@ -1,8 +1,8 @@
-"""The Kullback-Leibler term of a variational autoencoder, by its form: nodes of the graph enter, a sign leaves.
+"""The Kullback-Leibler term of a variational autoencoder, recognised by its form: nodes of the graph in, a sign out.
 
-For a diagonal Gaussian against a standard one it is ``-0.5 * sum(1 + s - m ** 2 - exp(s))`` with ``s`` the logarithm
-of the variance (Kingma and Welling 2014, appendix B). No other common loss adds a tensor and subtracts its
-exponential. Turned round it has no lower bound.
+For a diagonal Gaussian against a standard one it is ``-0.5 * sum(1 + s - m ** 2 - exp(s))`` with ``s`` the logarithm of
+the variance (Kingma and Welling 2014, appendix B). No other common loss adds a tensor and subtracts its exponential.
+With the opposite sign the term has no lower bound.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from neuraldbg.capture.autograd.graph_walk import Node
 
 _NODES = 400
-"""Nodes of a loss that are looked at; those of the term stand near the root."""
+"""Nodes of a loss that are searched; those of the term are near the root."""
 
 
 def gaussian_kl(nodes: list[Node]) -> int:
-    """Return 1 where such a term is minimised, -1 where it is maximised, 0 where there is none or it cannot be told."""
+    """Return 1 if such a term is minimised, -1 if it is maximised, 0 if there is none or its sign is not known."""
     some = nodes[:_NODES]
     exps = [node for node in some if op_name(node) == "exp"]
     if not exps:

@@ -1,7 +1,8 @@
-"""Walking the autograd graph of a loss: data flow between layers, and the nodes between the last layer and the loss.
+"""The walk through the autograd graph of a loss: data flow between layers, and the nodes from the last layer to the
+loss.
 
-What enters is the loss tensor and the marks that the forward hooks left on the nodes of the layers' outputs; nothing of
-the graph is kept after the walk.
+The loss tensor enters, and the marks that the forward hooks left on the nodes of the layers' outputs; the walk keeps no
+node of the graph beyond its ``Walk``.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Node = Any
-"""torch.autograd.graph.Node: its saved tensors are reached through attributes that differ by operation."""
+"""torch.autograd.graph.Node: its saved tensors are attributes whose names differ by operation."""
 
 LIMIT = 20_000
 """Nodes that one walk visits at most."""
 RISKY = 16
 """Risky operations that are watched at most: each is read at every step."""
 NOTED = frozenset(["mul", "nativedropout", "softmax", "safesoftmax"])
-"""Operations, beside the kinds of fused attention, that a walk notes for readers: masks of dropout, attention."""
+"""Operations, beside all kinds of fused attention, that a walk collects for readers: masks of dropout, attention."""
 _NOTES = 256
-"""Such operations that one walk notes at most."""
+"""Operations in NOTED that one walk collects at most."""
 _FUNCTIONS = 16
-"""Classes of custom Functions that one walk notes at most."""
+"""Classes of custom autograd Functions that one walk collects at most."""
 SHAPE_ONLY = frozenset(
     [
         "view",
@@ -68,30 +69,32 @@ SHAPE_ONLY = frozenset(
 
 
 class Marks:
-    """Which layer's output a node made, written on the node itself.
+    """The layer whose output a node made, stored on the node itself.
 
     A dictionary of nodes would keep the graph of a pass without a backward alive (evaluation with gradients left on),
     and with it the activations.
     """
 
     def put(self, node: Node, layer: str) -> None:
-        """Mark a node, unless a layer inside has marked it already: both gave the same tensor."""
+        """Mark a node with a layer, unless a layer inside of it has marked the node already: both returned the same
+        tensor.
+        """
         node.metadata.setdefault(self, layer)
 
     def get(self, node: Node) -> str | None:
-        """Return the layer whose output the node made, None if none did."""
+        """Return the layer whose output the node made, None if it made none."""
         layer: str | None = node.metadata.get(self)
         return layer
 
 
 def op_name(node: Node) -> str:
-    """Return an operation's name as people write it: ``ReluBackward0`` is "relu"."""
+    """Return an operation's lower-case name: "relu" for ``ReluBackward0``."""
     name = str(node.name()).rsplit("::", 1)[-1]
     return name.rstrip("0123456789").removesuffix("Backward").lower()
 
 
 def parents(node: Node) -> Iterator[tuple[Node, int]]:
-    """Return the nodes whose outputs a node consumed, with the output's index."""
+    """Yield (node, output index) for each input of a node."""
     for parent, index in node.next_functions:
         if parent is not None:
             yield parent, index
@@ -99,10 +102,10 @@ def parents(node: Node) -> Iterator[tuple[Node, int]]:
 
 @dataclass
 class Walk:
-    """What one walk found."""
+    """The results of one walk through a graph."""
 
     edges: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
-    """(source layer, target layer or "loss") -> operations between, nearest to the source first."""
+    """{(source layer, target layer or "loss"): operations between, nearest to the source first}."""
     loss_nodes: list[Node] = field(default_factory=list)
     """Nodes between the loss and the first layer outputs, the loss's own first."""
     risky: list[tuple[str, str, tuple[int, ...]]] = field(default_factory=list)
@@ -110,32 +113,33 @@ class Walk:
 
     noted: list[tuple[str, str, Node]] = field(default_factory=list)
     """(operation, layer it feeds or "loss", node) of operations in NOTED, nearest to the loss first. A node that feeds
-    several layers stands here for each."""
+    several layers has an entry for each."""
 
     leaves: dict[int, tuple[Tensor, set[str]]] = field(default_factory=dict)
-    """The tensors at which the graph ends, by identity: each with the layers (or "loss") that it feeds."""
+    """The leaves of the graph, by identity: (tensor, layers or "loss" that it feeds)."""
     functions: dict[type, str] = field(default_factory=dict)
-    """Classes of custom autograd Functions -> layer (or "loss") that one of them feeds."""
+    """{class of a custom autograd Function: layer or "loss" that one of its nodes feeds}."""
 
     feeding: dict[str, set[str]] = field(default_factory=dict)
-    """Layer -> every operation between the layers before it and itself, its own and those of fused kernels included."""
+    """{layer: every operation between the layers before it and its output, those of fused kernels included}."""
 
     def as_edges(self) -> tuple[Edge, ...]:
-        """Return the edges as values."""
+        """Return the edges as ``Edge`` values."""
         return tuple(Edge(source, target, ops) for (source, target), ops in self.edges.items())
 
 
 def walk(root: Node, layers: Marks, risky: frozenset[str]) -> Walk:
-    """Walk the graph from the loss. ``layers`` tells a layer output's node."""
+    """Walk the graph from the loss, breadth first. ``layers`` maps the node of a layer's output to the layer."""
     found = Walk()
-    # Each entry: node, the layer (or loss) that consumes what comes here, operations so far, place in ``trail``.
+    # Each entry: node, the layer (or loss) that consumes its output, operations so far, index in ``trail``.
     queue: list[tuple[Node, str, tuple[str, ...], int]] = [(root, "loss", (), -1)]
-    trail: list[tuple[int, int]] = []  # (entry that led here, index among its next_functions)
+    trail: list[tuple[int, int]] = []  # (trail entry of the consumer, index among its next_functions)
     seen: set[tuple[Node, str]] = set()
     for node, consumer, since, at in _drain(queue):
         target, ops = consumer, since
         if len(queue) > LIMIT:
             break
+        # At a layer's output begins the next edge; operations from here on belong to that layer.
         source = layers.get(node)
         if source is not None and source != target:
             found.edges.setdefault((source, target), ops)
@@ -143,10 +147,12 @@ def walk(root: Node, layers: Marks, risky: frozenset[str]) -> Walk:
         if (node, target) in seen:
             continue
         seen.add((node, target))
+        # A leaf ends the path. Its variable is kept, not its node.
         name = op_name(node)
         if name == "accumulategrad":
             found.leaves.setdefault(id(node.variable), (node.variable, set()))[1].add(target)
             continue
+        # Collected while the graph lives: custom Functions, risky operations, dropout and attention. 151#
         if isinstance(node, BackwardCFunction) and len(found.functions) < _FUNCTIONS:
             # the metaclass of Function leaves its class there
             found.functions.setdefault(getattr(type(node), "_forward_cls", type(node)), target)
@@ -155,6 +161,7 @@ def walk(root: Node, layers: Marks, risky: frozenset[str]) -> Walk:
             found.risky.append((name, target, _path(trail, at)))
         if (name in NOTED or name.startswith("scaleddotproduct")) and len(found.noted) < _NOTES:
             found.noted.append((name, target, node))
+        # The path of operations is cut at eight; operations that only change the shape say nothing about an edge.
         if target == "loss":
             found.loss_nodes.append(node)
         if source is None and name not in SHAPE_ONLY:
@@ -177,7 +184,7 @@ def _path(trail: list[tuple[int, int]], at: int) -> tuple[int, ...]:
 def _drain(queue: list[Any]) -> Iterator[Any]:
     at = 0
     while at < len(queue):
-        entry, queue[at] = queue[at], None  # a node must not stay alive here
+        entry, queue[at] = queue[at], None  # the queue must not keep a node alive
         yield entry
         at += 1
 

@@ -1,6 +1,6 @@
-"""What is being optimised, read from the loss's autograd nodes before ``backward`` frees them.
+"""The terms of a loss, read from the loss's autograd nodes before ``backward`` frees them.
 
-Formulas of the reductions and the integers that encode them: ``at::Reduction`` (none 0, mean 1, sum 2).
+The integers that encode a reduction are those of ``at::Reduction`` (none 0, mean 1, sum 2).
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _ELEMENTWISE = {"pow": "squared_error", "abs": "l1", "mul": "squared_error"}
 _HISTOGRAM = 1000
 _CHAIN = 12
 Links = dict[Node, tuple[Node, int]]
-"""As ``heads.links`` returns them."""
+"""{node: (consumer, input index)}, as ``output_head.links`` returns it."""
 _TERMS = 8
-"""Terms of one loss that are described."""
+"""Terms of one loss that are described at most."""
 _TARGET_CAP = 65_536
 
 
 def loss_terms(nodes: list[Node], layers: Marks) -> list[dict[str, Any]]:
-    """Describe each term of a loss as the LOSS fact does."""
+    """Return a description of each term of a loss, as the LOSS fact has it."""
     terms: list[dict[str, Any]] = []
     above = output_head.links(nodes)
     for node in nodes:
@@ -69,9 +69,11 @@ def loss_terms(nodes: list[Node], layers: Marks) -> list[dict[str, Any]]:
 def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks, above: Links) -> dict[str, Any]:
     target, given = saved(node, "target"), saved(node, "self")
     reduction = _REDUCTIONS.get(int(getattr(node, "_saved_reduction", 0)), "none")
+    # Each loss may be unreduced, and averaged by the program afterwards.
     if reduction == "none":
         reduction = _outer_reduction(nodes, above, node)
     below = next(parents(node), (None, 0))[0]
+    # ``F.cross_entropy`` is a log_softmax and an nll_loss; only without it does the loss's own input matter.
     term: dict[str, Any] = {"kind": kind, "reduction": reduction}
     if kind == "nll" and below is not None and op_name(below) == "logsoftmax":
         term["kind"] = "cross_entropy"
@@ -82,6 +84,7 @@ def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks, above: Links
         term["input_shape"] = list(given.shape)
         axis = 1 if kind == "nll" and given.dim() > 1 else given.dim() - 1
         term["classes"] = int(given.shape[axis]) if given.dim() else 0
+    # Statistics of targets differ by loss: class counts for nll, weights for both kinds of cross entropy.
     if target is not None:
         term |= {"target_shape": list(target.shape), "target_dtype": str(target.dtype).removeprefix("torch.")}
         term["target"] = _stats(target)
@@ -92,6 +95,7 @@ def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks, above: Links
             term["weighted"] = any(saved(node, name) is not None for name in ("pos_weight", "weight"))
     if kind == "nll" and given is not None and given.numel():
         term["mass"] = output_head.mass(given)
+    # The head and the shapes as the user wrote them: losses expand their operands.
     term |= output_head.describe(node, below, layers, above, nodes[0], target)
     shapes = _operands(node, given, target)
     term["operand_shapes"] = shapes[:2]
@@ -102,7 +106,7 @@ def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks, above: Links
 
 
 def _weights(node: Node) -> dict[str, Any]:
-    """Return the index that a cross entropy ignores, and whether its classes are weighted."""
+    """Return the class index that a cross entropy ignores, and whether its classes are weighted."""
     ignore = int(getattr(node, "_saved_ignore_index", -100))
     weight = saved(node, "weight")
     found: dict[str, Any] = {"ignore": ignore - (1 << 64) if ignore >= 1 << 63 else ignore}
@@ -113,18 +117,19 @@ def _weights(node: Node) -> dict[str, Any]:
 
 
 def _written_out(node: Node, nodes: list[Node], layers: Marks, above: Links) -> dict[str, Any] | None:
-    """Recognise ``((pred - target) ** 2).mean()`` and its like: a difference that is squared or made absolute."""
+    """Recognise ``((pred - target) ** 2).mean()`` and the like: a difference that is squared or made absolute."""
     power = above[node][0] if node in above else None
     if power is None or op_name(power) not in _ELEMENTWISE:
         return None
     if op_name(power) == "mul" and [p for p, _ in parents(power)] != [node, node]:
         return None
+    # The shapes of both operands show whether broadcasting made the difference larger than either.
     out = _shape(node, 0)
     shapes = [_shape(parent, index) for parent, index in parents(node)]
     operands = [shape for shape in shapes if shape is not None]
     if out is None or len(operands) < len(shapes) or not operands:
         return None
-    if len(operands) == 1:  # the other operand needs no gradient: what it must have been, where it made the result grow
+    if len(operands) == 1:  # the other operand needs no gradient: derive its shape from the result's
         mine = [1] * (len(out) - len(operands[0])) + operands[0]
         other = [o if o != m else 0 for o, m in zip(out, mine, strict=True)]
         operands.append([o for o in other if o] if any(other) else out)
@@ -136,6 +141,7 @@ def _written_out(node: Node, nodes: list[Node], layers: Marks, above: Links) -> 
         "broadcast": _both_grew([*operands, out]),
         "classes": int(out[-1]) if out else 0,
     }
+    # The saved difference is the residual; with the output of the head it also gives the target.
     difference = saved(power, "self")
     if difference is not None:
         term["residual"] = _stats(difference)
@@ -154,12 +160,14 @@ def _written_out(node: Node, nodes: list[Node], layers: Marks, above: Links) -> 
 
 
 def _head_result(below: Node | None) -> Tensor | None:
-    """Return what the operation directly under a difference gave, where it saved that: sigmoid, tanh, softmax, relu."""
+    """Return the result of the operation directly under a difference if the operation saved it: sigmoid, tanh, softmax,
+    relu.
+    """
     return saved(below, "result") if below is not None and op_name(below) in output_head.BOUNDS else None
 
 
 def _soft_targets(nodes: list[Node], layers: Marks, above: Links) -> Iterator[dict[str, Any]]:
-    """Recognise a cross entropy with probabilities as targets, or written by hand: a log_softmax in the loss."""
+    """Recognise a cross entropy with probabilities as targets, or one written out: a log_softmax in the loss."""
     for node in nodes:
         if op_name(node) == "logsoftmax":
             result = saved(node, "result")
@@ -183,9 +191,9 @@ def _soft_targets(nodes: list[Node], layers: Marks, above: Links) -> Iterator[di
 
 
 def _soft(node: Node, above: dict[Node, tuple[Node, int]], root: Node) -> dict[str, Any]:
-    """Describe the targets of a cross entropy with probabilities, and whether it is minimised.
+    """Return a description of the targets of a cross entropy with probabilities, and the sign of the term at the root.
 
-    ``F.cross_entropy`` makes ``-(log_p * target).sum() / N``; written by hand it looks the same.
+    ``F.cross_entropy`` makes ``-(log_p * target).sum() / N``; written out by the user it has the same nodes.
     """
     found: dict[str, Any] = {"soft": True, "sign": 0}
     if node not in above:
@@ -205,15 +213,18 @@ def _soft(node: Node, above: dict[Node, tuple[Node, int]], root: Node) -> dict[s
 def _divergences(nodes: list[Node], layers: Marks, above: Links) -> Iterator[dict[str, Any]]:
     """Recognise ``F.kl_div``, which is made of parts: sum or mean of ``xlogy(t, t) - t * input``."""
     for node in nodes:
+        # ``xlogy(t, t)`` needs no gradient, so the first operand of the subtraction has no node.
         if op_name(node) != "sub" or node.next_functions[0][0] is not None or len(node.next_functions) < 2:
             continue
         product = node.next_functions[1][0]
         if product is None or op_name(product) != "mul":
             continue
+        # The factor without a node is the target.
         places = [place for place, (p, _) in enumerate(product.next_functions) if p is not None]
         target = saved(product, "self" if places == [1] else "other") if len(places) == 1 else None
         if target is None or target.dim() < 2 or not target.is_floating_point():
             continue
+        # Log-probabilities are read only where they are the saved result directly under the product.
         below = product.next_functions[places[0]][0]
         names, first, _ = output_head.chain(below, layers)
         fed_by, layer = _feeding(below, layers)
@@ -242,7 +253,9 @@ def _divergences(nodes: list[Node], layers: Marks, above: Links) -> Iterator[dic
 
 
 def _feeding(node: Node | None, layers: Marks) -> tuple[list[str], str | None]:
-    """Name what stands between the last layer with weights and the loss, nearest to the loss first."""
+    """Return the operations between the last layer with weights and the loss, nearest to the loss first, and that
+    layer.
+    """
     names: list[str] = []
     for _ in range(_CHAIN):
         if node is None:
@@ -262,7 +275,7 @@ def _feeding(node: Node | None, layers: Marks) -> tuple[list[str], str | None]:
 def _outer_reduction(nodes: list[Node], above: Links, term: Node | None = None) -> str:
     """Return the reduction that the user wrote around the loss: the first mean or sum from the root.
 
-    ``mixed`` where single losses are summed over one axis and averaged over another on the way from ``term``.
+    ``mixed`` if losses are summed over one axis and averaged over another on the path from ``term``.
     """
     on_the_way = set()
     while term in above:
@@ -321,7 +334,7 @@ def _both_grew(shapes: list[list[int]]) -> bool:
 
 def _stats(x: Tensor) -> dict[str, float]:
     flat = sample(x.detach(), _TARGET_CAP)
-    if flat.is_complex():  # has no least value, and torch warns of a cast to real ones
+    if flat.is_complex():  # complex numbers have no order, and torch warns of a cast to real ones
         return {"count": x.numel(), "nonfinite": flat.numel() - int(flat.isfinite().sum())}
     flat = flat.double()
     finite = flat[flat.isfinite()]

@@ -1,6 +1,6 @@
-"""What stands directly under a loss, and how the loss is joined to the root: its nodes enter, JSON leaves.
+"""The operations directly under a loss, and the path from a term to the root: nodes in, JSON out.
 
-Only read at reading steps. ``loss_terms`` adds what ``describe`` returns to each term of the LOSS fact.
+Only read when facts are read. ``loss_terms`` adds the result of ``describe`` to each term of the LOSS fact.
 """
 
 from __future__ import annotations
@@ -27,22 +27,21 @@ _SHAPES = frozenset(
     ]
 )  # fmt: skip
 _WEIGHTS = frozenset(["addmm", "convolution", "mkldnnlinear", "linear", "addmv", "addbmm", "mkldnnconvolution"])
-"""Operations of a layer with weights: a chain ends there."""
+"""Operations of a layer with weights, at which a chain ends."""
 _LONG = 12
 _LINEAR = frozenset(["add", "mean", "sum", "nansum", *_SHAPES])
 """Operations between a term and the root that keep its sign."""
 _ROWS = 256
 _COLUMNS = 16
 BOUNDS = {"sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "tanh": (-1.0, 1.0), "relu": (0.0, float("inf"))}
-"""Values that an operation can give."""
+"""Range of the values that an operation can return."""
 _SLACK = 0.01
 _CAP = 65_536
 
 
 def chain(node: Node | None, layers: Marks) -> tuple[list[str], Node | None, bool]:
-    """Return the operations between a loss and the last weights, nearest to the loss first, without changes of shape.
-
-    Also the node of the first of them, and whether the chain ended at weights.
+    """Return the operations between a loss and the last weights, nearest to the loss first, without changes of shape;
+    the node of the first of them; and True if the chain ended at weights.
     """
     names: list[str] = []
     first: Node | None = None
@@ -67,7 +66,7 @@ def _owned(node: Node, layers: Marks) -> bool:
 
 
 def links(nodes: Iterable[Node]) -> dict[Node, tuple[Node, int]]:
-    """Return for each node the one that consumed it, nearest to the root, and at which place."""
+    """Return for each node its consumer nearest to the root, and the input index there."""
     found: dict[Node, tuple[Node, int]] = {}
     for node in nodes:
         for place, (parent, _) in enumerate(node.next_functions):
@@ -77,7 +76,7 @@ def links(nodes: Iterable[Node]) -> dict[Node, tuple[Node, int]]:
 
 
 def path(node: Node, above: dict[Node, tuple[Node, int]], root: Node) -> tuple[int, ...] | None:
-    """Return the places of ``next_functions`` that lead from the root to a node; None if the way is too long."""
+    """Return the ``next_functions`` indices that lead from the root to a node, None if the path is longer than 64."""
     places: list[int] = []
     while node is not root:
         if node not in above or len(places) > 64:
@@ -88,7 +87,7 @@ def path(node: Node, above: dict[Node, tuple[Node, int]], root: Node) -> tuple[i
 
 
 def sign(node: Node, above: dict[Node, tuple[Node, int]], root: Node) -> int:
-    """Return 1 where the root grows with a node, -1 where it falls, 0 where that cannot be told."""
+    """Return 1 if the root increases with a node, -1 if it decreases, 0 if that is not known."""
     result = 1
     for _ in range(64):
         if node is root:
@@ -110,7 +109,7 @@ def sign(node: Node, above: dict[Node, tuple[Node, int]], root: Node) -> int:
 
 
 def _factor(node: Node, place: int) -> int:
-    """Return the sign of what a term is multiplied with or divided by, 0 if it is not one constant sign."""
+    """Return the sign of the factor or divisor of a term, 0 if it has no constant sign."""
     other: Any = saved(node, "other") if place == 0 else None
     if other is None and op_name(node) == "mul":
         other = saved(node, "self") if place == 1 else None
@@ -123,13 +122,15 @@ def _factor(node: Node, place: int) -> int:
 
 
 def _some(x: Tensor) -> Tensor:
-    """Return at most about ``_CAP`` elements of a tensor, evenly spread."""
+    """Return about ``_CAP`` elements of a tensor at most, evenly spread."""
     flat = x.detach().reshape(-1) if x.is_contiguous() or x.numel() <= _CAP else x.detach()[:1].reshape(-1)
     return spread(flat, _CAP)
 
 
 def spread(flat: Tensor, limit: int) -> Tensor:
-    """Return at most ``limit`` elements of a 1-D tensor, at a stride that does not fall in step with its rows."""
+    """Return at most ``limit`` elements of a 1-D tensor, at a stride that is no divisor of its size, so that it does
+    not always hit the same column.
+    """
     stride = -(-flat.numel() // limit)
     while stride > 1 and flat.numel() % stride == 0:
         stride += 1
@@ -137,7 +138,8 @@ def spread(flat: Tensor, limit: int) -> Tensor:
 
 
 def mass(x: Tensor) -> dict[str, float]:
-    """Return what exp of scores sums to over classes (dim 1) and, of 2-D ones, over the batch; and the largest score.
+    """Return the extremes of sums over classes (dim 1) of exp(x) and of x, of sums over the batch of exp(x) if ``x`` is
+    2-D, and of ``x``.
 
     Log-probabilities sum to 1 over the classes. At most ``_ROWS`` rows and ``_COLUMNS`` columns are read.
     """
@@ -166,7 +168,9 @@ def describe(
     root: Node,
     target: Tensor | None,
 ) -> dict[str, Any]:
-    """Return what stands under a term, its sign at the root, and how its targets fit the range of the head."""
+    """Return the operations under a term, its sign at the root, and the share of its targets outside the
+    head's range.
+    """
     names, first, ended = chain(below, layers)
     term: dict[str, Any] = {"chain": names, "direct": not names and ended, "sign": sign(node, above, root)}
     result = saved(first, "result")
@@ -183,14 +187,14 @@ def describe(
 
 
 def outside(target: Tensor, name: str) -> float:
-    """Return the share of the targets that an operation cannot give."""
+    """Return the share of the targets that an operation cannot return."""
     low, high = BOUNDS[name]
     some = _some(target)
     return float(((some < low - _SLACK) | (some > high + _SLACK)).double().mean())
 
 
 def soft_target(target: Tensor) -> dict[str, Any]:
-    """Describe targets given as probabilities, shape (N, C, ...): row sums, and whether it holds only 0 and 1."""
+    """Return a description of targets given as probabilities, shape (N, C, ...): row sums, True if all are 0 or 1."""
     rows = target.detach()[:: max(1, len(target) // _ROWS)].double()
     sums = rows.sum(1) if rows.dim() > 1 else rows.sum(0, keepdim=True)
     return {
@@ -202,7 +206,7 @@ def soft_target(target: Tensor) -> dict[str, Any]:
 
 
 def mask(node: Node, above: dict[Node, tuple[Node, int]], shape: list[int]) -> Tensor | None:
-    """Return the tensor by which a loss of single elements is multiplied on its way to the root, if any."""
+    """Return the tensor that an elementwise loss is multiplied by on its way to the root, None if there is none."""
     for _ in range(6):
         if node not in above:
             return None

@@ -1,8 +1,8 @@
-"""Saved tensors of autograd nodes, and which of them must not be looked at.
+"""Saved tensors of autograd nodes, and the regions in which reading them would run the program's code.
 
-A region of ``torch.autograd.graph.saved_tensors_hooks`` packs what nodes save: checkpointing throws it away,
-offloading moves it. To look at such a tensor unpacks it, and that runs the program's code once more. Nodes of a thread
-are numbered as they are made, so that the numbers at which a region begins and ends tell which nodes belong to it.
+A region of ``torch.autograd.graph.saved_tensors_hooks`` packs the tensors that nodes save: checkpointing drops them,
+offloading moves them. Reading such a tensor unpacks it, which runs the program's code once more. Nodes of a thread are
+numbered as they are made, so that the numbers at which a region begins and ends give the nodes that belong to it.
 """
 
 from __future__ import annotations
@@ -27,42 +27,42 @@ if TYPE_CHECKING:
     from neuraldbg.capture.guest.stand_in import Around
 
 _REGIONS = 1024
-"""Regions that are told apart; the oldest two then count as one, with all that lies between them."""
+"""Regions that are kept apart; beyond that the oldest two are merged, with all that is between them."""
 _NEVER = 1 << 63
 
 
 class Regions:
-    """Where the threads of this process have packed saved tensors since a session first began."""
+    """The regions of packed saved tensors in the threads of this process, since the first session began."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._unlock)
         self._open: dict[int, list[int]] = {}
-        """Thread -> the numbers at which its open regions began."""
+        """{thread: node numbers at which its open regions began}."""
         self._first: list[int] = []
         self._last: list[int] = []
         self._booking: set[int] = set()
-        """Threads in which a region begins or ends just now."""
+        """Threads that are inside ``_booked``."""
         self._sessions = 0
         self.entered = 0
-        """How many have begun: a session sees by it whether there were any in its time."""
+        """Number of regions begun; a session detects by it whether there were any during the session."""
         self._unsure = False
-        """Whether one has begun or ended unseen: then any node may be of one."""
+        """True once a region may have been missed; then any node may be in one."""
 
     def _unlock(self) -> None:
-        """Be free in a forked child: who held the lock is not there."""
+        """Replace the lock in a forked child: the thread that held the lock does not exist there."""
         self._lock = threading.RLock()
 
     def enter(self) -> None:
-        """A region begins in this thread."""
+        """Record the begin of a region in this thread."""
         with self._lock, self._doubting():
             self.entered += 1
             self._open.setdefault(threading.get_ident(), []).append(_number())
 
     @contextlib.contextmanager
     def _doubting(self) -> Iterator[None]:
-        """Take every node for one of a region from now on if what is done here fails."""
+        """Treat every node as one of a region from now on if the body raises."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 (a debugger must not break what it watches)
@@ -70,14 +70,14 @@ class Regions:
             let_pass(error, "following saved tensors")
 
     def watch(self) -> None:
-        """A session begins; this thread may be in a region already."""
+        """Begin a session; this thread may be in a region already."""
         self._sessions += 1
         top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)  # noqa: SLF001 (nothing public tells)
         if not self._open.get(threading.get_ident()) and top is not None and top(True) is not None:
             self.enter()
 
     def unwatch(self) -> None:
-        """A session ends; after the last one nobody sees regions end."""
+        """End a session; after the last one the ends of regions are not observed."""
         self._sessions -= 1
         while not self._sessions and self._open.get(threading.get_ident()):
             self.leave()
@@ -85,7 +85,7 @@ class Regions:
             self._open.clear()
 
     def leave(self) -> None:
-        """The innermost region of this thread ends."""
+        """Record the end of the innermost region of this thread."""
         with self._lock, self._doubting():
             begun = self._open.get(threading.get_ident())
             first = begun.pop() if begun else 0
@@ -98,17 +98,17 @@ class Regions:
                 del self._first[1], self._last[0]
 
     def enters(self, *_: Any) -> Around:
-        """Surround the beginning of a region."""
+        """Wrap torch's push of saved-tensor hooks, which begins a region."""
         yield from self._booked(self.enter)
 
     def leaves(self, *_: Any) -> Around:
-        """Surround the end of a region."""
+        """Wrap torch's pop of saved-tensor hooks, which ends a region."""
         yield from self._booked(self.leave)
 
     def _booked(self, book: Callable[[], None]) -> Around:
-        """Book once where each of several sessions stands for the same function."""
+        """Record once, though each of several sessions wraps the same function."""
         thread = threading.get_ident()
-        if thread in self._booking:  # what stands for it in another session calls this one
+        if thread in self._booking:  # the wrapper of another session called this one
             return
         try:
             self._booking.add(thread)
@@ -118,7 +118,7 @@ class Regions:
             self._booking.discard(thread)
 
     def hold(self, node: Node) -> bool:
-        """Return True if a node may have been made in one. A node that has no number is taken to be."""
+        """Return True if a node may have been made in a region. True for a node without a number."""
         if not (self._first or self._open or self._unsure):
             return False
         if self._unsure:
@@ -135,12 +135,12 @@ class Regions:
 
 
 REGIONS = Regions()
-"""Regions belong to threads and not to sessions: there is one account of them."""
+"""The one account of regions, shared by all sessions: regions belong to threads."""
 
 
 def saved(node: Node | None, name: str) -> Tensor | None:
-    """Return a saved tensor; None if there is none, it is gone (freed, or changed in place), it is packed, or its
-    numbers cannot be looked at.
+    """Return a saved tensor. None if there is none, it was freed or changed in place, it is packed, or its numbers
+    cannot be read.
     """
     if node is None or REGIONS.hold(node):
         return None
@@ -153,6 +153,6 @@ def saved(node: Node | None, name: str) -> Tensor | None:
 
 
 def _number() -> int:
-    """Return the number that the next node of this thread will have; 0 where torch does not say."""
+    """Return the number of the next node of this thread, 0 if torch does not report it."""
     tell = getattr(torch._C._autograd, "_get_sequence_nr", None)  # noqa: SLF001
     return int(tell()) if tell is not None else 0

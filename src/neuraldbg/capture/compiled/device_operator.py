@@ -1,12 +1,12 @@
-"""``neuraldbg::observe_there``: how a compiled graph has tensors of another device read into that device's table.
+"""``neuraldbg::observe_there``: the operator by which a compiled graph reads tensors of another device into its table.
 
-A tensor in; a zero out, to be subtracted from it. By its schema the operator changes nothing: the table is found by the
-number of its session, and is no input of the graph. An input that a graph writes to would have inductor give up CUDA
-graphs, or have to be a tensor at a fixed address that is known when the graph is traced, before the model's device is.
-The zero is what keeps the operator from being dropped; x - 0 is x for every x, -0 and NaN included.
+A tensor in; a zero out, to be subtracted from it. By its schema the operator mutates nothing: the table is found by the
+number of its session, and is no input of the graph. A mutated input would make inductor give up CUDA graphs, or have to
+be a tensor at a fixed address that is known when the graph is traced, before the model's device is. The zero keeps the
+operator from being dropped; x - 0 is x for every x, -0 and NaN included.
 
-A replayed CUDA graph runs no code of ours: it goes on writing to the table, at the address that it was captured with.
-So light steps cannot have it rest; the table is cleared when full ones begin again.
+A replayed CUDA graph runs no Python: it goes on writing to the table, at the address that it was captured with. So
+light steps cannot stop it; the table is cleared when full steps begin again.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _tables: weakref.WeakValueDictionary[int, Table] = weakref.WeakValueDictionary()
 
 
 def register(handle: int, table: Table) -> None:
-    """Let compiled graphs find the tables of a session's devices by its handle."""
+    """Register a session's table under its handle, for compiled graphs on other devices."""
     _tables[handle] = table
 
 
 def _observe_there(x: Tensor, handle: int, row: int, cap: int, bound: float, centre: float) -> Tensor:
     table = _tables.get(handle)
-    # What is captured while the session rests would never be read again.
+    # A CUDA graph captured without this reading would never read, even in full steps.
     awake = table is not None and (not table.resting or device.capturing(x.device))
     if table is not None and table.strangers and get_ident() in table.strangers:
         return x.new_zeros(())
@@ -56,7 +56,7 @@ _there = torch.ops.neuraldbg.observe_there.default
 
 
 def observe_there(x: Tensor, handle: int, row: int, cap: int, bound: float = 0.0, centre: float = 0.0) -> Tensor:
-    """Call the operator."""
+    """Call ``neuraldbg::observe_there``; return a zero, shape ()."""
     zero: Tensor = _there(x, handle, row, cap, bound, centre)
     return zero
 
@@ -69,7 +69,7 @@ torch.library.register_fake("neuraldbg::observe_there", _a_zero, lib=_LIBRARY)
 
 
 class _Tap(torch.autograd.Function):
-    """Identity that reads what passes, and in backward its gradient."""
+    """An identity that reads its input, and in backward the gradient."""
 
     @staticmethod
     def forward(
@@ -84,8 +84,8 @@ class _Tap(torch.autograd.Function):
 
 
 def tap(x: Tensor, handle: int, rows: tuple[int, int], cap: int, bounds: tuple[float, float]) -> Tensor:
-    """Return ``x`` unchanged, arranged so that it is read into the first of the rows, and its gradient into the second
-    (-1 for none); for traced graphs.
+    """Return ``x`` unchanged, read into the first of the rows, with its gradient read into the second (-1 for none);
+    for traced graphs.
     """
     if x.requires_grad and rows[1] >= 0:
         return _Tap.apply(x, handle, rows, cap, bounds)  # type: ignore[no-any-return,no-untyped-call]

@@ -1,11 +1,11 @@
-"""What Dynamo would compare at each call of a compiled graph only because our hooks are in it: dropped while it traces.
+"""The guards of a compiled graph that exist only because of our hooks, dropped while Dynamo traces.
 
-A graph and its conditions in; out go those on our hooks, on what they look at, and on what Dynamo looks at because a
-layer has hooks at all: some thirty a layer, each of which touches memory that nothing else does. In their place comes
-one, that the watched model is the same object. Our hooks never change, and when they are set or removed all graphs are
-made anew (``compiled.forget_compiled``). What the program's own hooks and layers are compared by stays.
+A graph and its guards in; those on our hooks, on what the hooks use, and those that Dynamo adds because a layer has
+hooks at all are removed: some thirty a layer, each of which touches memory that no other code does. One guard takes
+their place, that the watched model is the same object. Our hooks never change, and when they are set or removed all
+graphs are compiled again (``recompile.forget_compiled``). The guards on the program's own hooks and layers stay.
 
-Dynamo has no public way to say this. Where its inner workings are others than those known here all conditions stay.
+Dynamo has no public interface for this. With a Dynamo whose internals are unknown here all guards stay.
 """
 
 from __future__ import annotations
@@ -28,27 +28,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _OURS = f"__import_{__name__.partition('.')[0]}_dot_"
-"""How the names begin by which a graph's conditions find our modules."""
+"""Prefix of the names by which a graph's guards find our modules."""
 _KNOWN = ("G['__builtins_dict__", "G['__import_torch_")
-"""How the names of conditions on those begin."""
+"""Prefixes of the names of guards on built-ins and torch's modules."""
 _TRACED = str(Path(__file__).with_name("traced_hook.py"))
 _CALLER = nn.modules.module.__file__
 _OF_CLASS = re.compile(
     r"dict\((?P<owner>.*)\.__dict__\)\["
     r"(?:'_compiled_call_impl'\]|'__call__'\]\.__closure__\[\d+\](?:\.cell_contents(?:\.__code__)?)?)"
 )
-"""The names of conditions on a class whose ``__call__`` Dynamo looks into: which of two methods it calls, and what a
-function in its place holds, but nothing behind that.
-"""
+"""Names of guards on a class whose ``__call__`` Dynamo examines: which of two methods it calls, and the closure of a
+function in its place, but nothing behind that."""
 _SAMPLES = "samples"
-"""What a graph finds of us that may differ from call to call: those that were kept before a graph break."""
+"""The one attribute of ours that may differ from call to call: samples kept before a graph break."""
 _GLOBAL_HOOKS = "._global_"
 _CALLS = {"__call__", "_compiled_call_impl", "_call_impl"}
-"""What Dynamo makes sure that a module does not override, if it has hooks."""
+"""Attributes that Dynamo guards against overriding in a module with hooks."""
 
 
 class _Trace:
-    """What was done to the conditions of one graph."""
+    """The changes made to the guards of one graph."""
 
     def __init__(self) -> None:
         self.looked_at = 0
@@ -59,8 +58,8 @@ _traces: weakref.WeakKeyDictionary[Any, _Trace] = weakref.WeakKeyDictionary()
 
 
 def quieten(output: Any, is_root: Callable[[nn.Module], bool]) -> None:
-    """Drop conditions of the graph being traced, ``output``, that have come since the last time, with a hook of ours
-    as the function that is being traced. ``is_root`` tells the watched model.
+    """Drop guards of the graph being traced, ``output``, that were added since the last call, while the traced function
+    is a hook of ours. ``is_root`` returns True for the watched model.
     """
     try:
         frames = list(_frames(output.current_tx))
@@ -78,7 +77,7 @@ def _frames(frame: Any) -> Iterator[Any]:
 
 
 def _same_root(frames: list[Any], trace: _Trace, is_root: Callable[[nn.Module], bool]) -> bool:
-    """Make it a condition that the watched model is the one that is being traced. Returns whether it is one."""
+    """Guard that the watched model is the one being traced. Return False if no frame is in a watched model."""
     for frame in frames:
         known = frame.symbolic_locals.get("self")
         value, source = getattr(known, "value", None), getattr(known, "source", None)
@@ -92,20 +91,23 @@ def _same_root(frames: list[Any], trace: _Trace, is_root: Callable[[nn.Module], 
 
 
 def _of_hook(frames: list[Any], output: Any) -> tuple[Callable[[Any], bool], list[Any]]:
-    """Return what tells whether a condition is there because of the hook that is being traced; and what conditions may
-    have been on since before the hooks of the layers below were traced.
+    """Return a predicate for guards that exist because of the hook being traced, and the sources of older guards that
+    may be among them: those that predate the hooks of the layers below.
     """
+    # Frames of our traced hooks have these three locals; the innermost is the hook being traced.
     sources = importlib.import_module("torch._dynamo.source")
     hook, module = next(
         (frame.symbolic_locals["self"], frame.symbolic_locals["module"])
         for frame in frames
         if {"self", "module", "output"} <= frame.symbolic_locals.keys()
     )
+    # Dynamo names the hook by its place in the module's dictionary, which is no place of the program's if it is alone.
     hooks = own(module.value)[hook.source.base.member]
     key = next(key for key, value in hooks.items() if value is hook.value)
     mine = hook.source.base if len(hooks) == 1 else hook.source
     always = sources.AttrSource(module.source, "_forward_hooks_always_called")
 
+    # Guards on other hooks of the module must stay.
     def ours(guard: Any) -> bool:
         source = guard.originating_source
         told = getattr(guard.create_fn, "keywords", {})
@@ -117,7 +119,7 @@ def _of_hook(frames: list[Any], output: Any) -> tuple[Callable[[Any], bool], lis
             return False
         if _of_ours(guard, output):
             return True
-        also = told.get("source_b")  # that two names stand for one object is compared in Python, slowly
+        also = told.get("source_b")  # a guard that two names are one object is checked in Python, slowly
         return any(
             link == mine or getattr(link, "global_name", "").startswith(_OURS)
             for link in (*_links(source), *_links(also))
@@ -127,8 +129,8 @@ def _of_hook(frames: list[Any], output: Any) -> tuple[Callable[[Any], bool], lis
 
 
 def _of_ours(guard: Any, output: Any) -> bool:
-    """Return True if a condition is on what stands in for ``Module.__call__``, or on built-ins and torch's functions
-    that only our hooks use, or torch to call them.
+    """Return True if a guard is on our replacement of ``Module.__call__``, or on built-ins and functions of torch that
+    only our hooks use, or that torch uses to call hooks.
     """
     name, stack = guard.name, guard.user_stack
     if (found := _OF_CLASS.fullmatch(name)) is not None:
@@ -139,12 +141,10 @@ def _of_ours(guard: Any, output: Any) -> bool:
 
 
 def _is_module(expression: str, output: Any) -> bool:
-    """Return True if an expression of Dynamo's stands for ``nn.Module``, while what we have put there is its
-    ``__call__``.
-    """
+    """Return True if a Dynamo expression evaluates to ``nn.Module``, while its ``__call__`` is our replacement."""
     if not stands_in(vars(nn.Module)["__call__"]):
         return False
-    with swallowing():  # of another torch, which calls things by other names
+    with swallowing():  # another version of torch uses other names
         return eval(expression, {"L": output.local_scope, "G": output.global_scope}) is nn.Module  # noqa: S307 (as Dynamo does)
     return False
 
@@ -156,7 +156,7 @@ def _links(source: Any) -> Iterator[Any]:
 
 
 def _drop(guards: Any, ours: Callable[[Any], bool], older: list[Any], trace: _Trace) -> None:
-    """Drop what is ours among the latest conditions, which lie in the order in which they came, and older ones."""
+    """Drop our guards among the latest, which are in the order in which they were added, and among older ones."""
     conditions = guards.inner
     found = set(itertools.islice(conditions, trace.looked_at, None))
     for source in older:

@@ -1,12 +1,12 @@
-"""Taps on tensors of a compiled graph: their gradients are sampled, and all samples read by one operator. And what is
-read of outputs there: a sample (``keep``), or, of a tensor no longer than one, the tensor itself (``look``).
+"""Taps on tensors of a compiled graph: their gradients are sampled, and all samples are read by one operator.
 
-A tap is an operator that Dynamo takes as one, however many layers have one: it is only where AOT autograd traces
-forward and backward pass as one that it becomes what it is, an identity whose backward puts a sample aside. One call of
-``observe_gradients`` reads those of all taps that got a gradient when the last of them is there, or ``TOGETHER``: taps
-take a token, made once a trace, whose own backward can only come after theirs, and finds what they have put aside. A
-tap that gets no gradient puts nothing aside: none is not zero. Outside of such a trace, as with the backend "eager",
-each gradient is read when it comes.
+A tap is an operator that Dynamo does not trace into, however many layers have one. Only where AOT autograd traces
+forward and backward pass together does it become an identity whose backward stores a sample. One call of
+``observe_gradients`` reads the samples of all taps that got a gradient, after the last of them, or after ``TOGETHER``:
+taps take a token, made once per trace, whose own backward can only run after theirs, and finds the stored samples. A
+tap that gets no gradient stores nothing: no gradient is not a zero gradient. Outside of such a trace, as with the
+backend "eager", each gradient is read when it arrives. ``keep`` and ``look`` do the same for outputs: they pass a
+sample, or, of a tensor no longer than its sample, a copy, which the compiler elides.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TOGETHER = 32
-"""Samples that one operator reads. All of a deep model's would take the place of what the model itself works on in the
-processor's caches, and keep the compiler from using memory again."""
+"""Samples that one operator reads at most. All samples of a deep model would displace the model's own data from the
+processor's caches, and keep the compiler from reusing memory."""
 
 
 class _Gathered:
-    """What one trace has put aside."""
+    """The samples that one AOT autograd trace has stored."""
 
     def __init__(self) -> None:
         self.tokens: dict[int, Tensor] = {}
-        """By handle."""
+        """Tokens by handle."""
         self.samples: dict[int, list[tuple[Tensor, int, Any]]] = {}
-        """By handle: sample, row and elements of what it is a sample of."""
+        """By handle: (sample, row, elements of the sampled tensor)."""
         self.copies: dict[int, tuple[Tensor, Tensor]] = {}
-        """By the identity of a sample of an output: itself, and what is read in its place."""
+        """By identity of an output's sample: (that sample, the copy read in its place)."""
         self.zeros: dict[int, list[Tensor]] = {}
-        """By handle: what the operator has returned so far. Their sum is returned: compilers leave out what is not."""
+        """By handle: the operator's results so far. Their sum is returned: compilers drop unused results."""
 
 
 _traces: weakref.WeakKeyDictionary[Any, _Gathered] = weakref.WeakKeyDictionary()
 
 
 def _gathered() -> _Gathered | None:
-    tracing = sys.modules.get("torch.fx.experimental.proxy_tensor")  # slow to import, and what traces has done it
+    tracing = sys.modules.get("torch.fx.experimental.proxy_tensor")  # slow to import, and a trace has imported it
     trace = tracing.get_proxy_mode() if tracing is not None else None
     return None if trace is None else _traces.setdefault(trace, _Gathered())
 
 
 class _Tap(torch.autograd.Function):
-    """Identity whose backward samples the gradient: how a traced graph sees it, where a tensor hook would break it."""
+    """Identity whose backward samples the gradient, because a tensor hook would break the graph."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, token: Tensor, handle: int, row: int, cap: int) -> Tensor:
@@ -66,7 +66,7 @@ class _Tap(torch.autograd.Function):
 
 
 class _TapAt(torch.autograd.Function):
-    """The same where the row is data, and the gradient is read at once."""
+    """The same identity where the row is data, and the gradient is read at once."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, leaf: Tensor, places: Tensor, handle: int, cap: int) -> Tensor:
@@ -82,7 +82,7 @@ class _TapAt(torch.autograd.Function):
 
 
 class _Reader(torch.autograd.Function):
-    """What makes a token of a leaf. The gradient of the leaf is a zero."""
+    """Makes a token of a leaf; its backward reads the stored samples, and returns a zero as the leaf's gradient."""
 
     @staticmethod
     def forward(ctx: Any, leaf: Tensor, handle: int) -> Tensor:
@@ -146,7 +146,7 @@ def _look(
 
 
 def _tap(x: Tensor, leaf: Tensor, handle: int, row: int, cap: int) -> Tensor:
-    if operation.transforming():  # there functions like ours do not work
+    if operation.transforming():  # custom autograd functions do not work inside a function transform
         return x.clone()
     out: Tensor = _Tap.apply(x, _token(leaf, handle), handle, row, cap)  # type: ignore[no-untyped-call]
     return out
@@ -160,7 +160,7 @@ def _tap_at(x: Tensor, leaf: Tensor, places: Tensor, handle: int, cap: int) -> T
 
 
 def _defined(name: str, takes: str, does: Callable[..., Any]) -> Any:
-    """Define an operator that becomes what it consists of where AOT autograd traces."""
+    """Define an operator that decomposes while AOT autograd traces."""
     named = f"{name}_{SOURCE}"
     _LIBRARY.define(named + takes, tags=(torch.Tag.pt2_compliant_tag,))
     _LIBRARY.impl(named, does, "CompositeImplicitAutograd")

@@ -1,7 +1,7 @@
-"""The operators of compiled graphs: a sample of a tensor, and what reads samples into the rows of a table.
+"""The operators of compiled graphs: sampling of a tensor, and reading of samples into the rows of a table.
 
-Tensors in, numbers in the table out. Graphs name a table by its handle: what they find by a Python object they would
-compare at every call. While a table rests the operators do nothing.
+Tensors in, numbers in the table out. Graphs name a table by its handle: a Python object would be guarded at every call.
+While a table is closed (light steps) the operators do nothing.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
 
 
 _open: dict[int, tuple[Tensor, npt.NDArray[np.int64]]] = {}
-"""By handle the tables that are written to now, and in which thread alone, shape (1,), 0 for any."""
+"""Open tables by handle, each with the thread in which it is written to, shape (1,), 0 for any."""
 
 
 def begin(handle: int, table: Tensor, clock: npt.NDArray[np.float64]) -> None:
-    """Write to a table, shape (rows, op.WIDTH), from now on. ``clock`` has shape (2,): see ``Tally``."""
+    """Open a table, shape (rows, operation.WIDTH), for writing. ``clock`` has shape (2,): see ``Tally``."""
     _open[handle] = table, clock[1:].view("int64")
     if NATIVE:
         native.point(handle, table.data_ptr(), clock.ctypes.data)
 
 
 def rest(handle: int) -> None:
-    """Write to a table no more."""
+    """Close a table: operators no longer write to it."""
     if _open.pop(handle, None) is not None and NATIVE:
         native.point(handle, 0, 0)
 
 
 def of_another_thread(handle: int) -> bool:
-    """Return True if a table is written to now, but not by the current thread."""
+    """Return True if a table is open, but for another thread than the current one."""
     found = _open.get(handle)
     return found is not None and found[1][0] not in (0, get_ident())
 
@@ -54,9 +54,9 @@ def of_another_thread(handle: int) -> bool:
 def _observe(
     xs: list[Tensor], table: Tensor, handle: int, rows: list[int], totals: list[int], bounds: list[float]
 ) -> None:
-    """Add the statistics of samples to rows of ``table``, shape (rows, op.WIDTH).
+    """Add the statistics of samples to rows of ``table``, shape (rows, operation.WIDTH).
 
-    ``totals`` are the elements of what they are samples of, ``bounds`` bound and centre of saturation of each in turn.
+    ``totals`` are the elements of the sampled tensors, ``bounds`` bound and centre of saturation of each in turn.
     """
     if handle not in _open or of_another_thread(handle):
         return
@@ -65,7 +65,7 @@ def _observe(
 
 
 def _observe_gradients(grads: list[Tensor], handle: int, rows: list[int], totals: list[int]) -> Tensor:
-    """Read samples of gradients. Returns a zero, the gradient of the leaf.
+    """Read samples of gradients. Return a zero, the gradient of the leaf.
 
     The table is named by its handle: a tensor saved for backward may not be written to before it is used.
     """
@@ -78,7 +78,7 @@ def _observe_gradients(grads: list[Tensor], handle: int, rows: list[int], totals
 
 
 def _observe_at(x: Tensor, table: Tensor, handle: int, places: Tensor, total: int) -> None:
-    """The same of one sample, by the ``places`` of a ``Plan``."""
+    """Read one sample into the row given by the ``places`` of a ``Plan``."""
     row, _, bound, centre = places.tolist()
     if handle in _open and row >= 0 and not of_another_thread(handle):
         _read(x, table, int(row), total, bound, centre)
@@ -96,17 +96,18 @@ def _read(x: Tensor, table: Tensor, row: int, total: int, bound: float = 0.0, ce
 
 
 def _sample(x: Tensor, cap: int) -> Tensor:
-    """Return at most about ``cap`` elements of a tensor, a new one: evenly spaced along the axes, features in runs.
-    Where an axis may have any size nothing is assumed of it.
+    """Return a new tensor of at most about ``cap`` elements: evenly spaced along the axes, features in runs.
+
+    Nothing is assumed of the size of a dynamic axis.
     """
     x = x.detach()
     sizes = [_size(n) for n in x.shape]
     steps = _steps(sizes, cap)
-    fixed = [isinstance(n, int) for n in x.shape]  # an offset on an axis of any size would be a condition on that
+    fixed = [isinstance(n, int) for n in x.shape]  # an offset on a dynamic axis would be a guard on its size
     apart = _apart(sizes[-1], steps[-1]) if 1 < len(sizes) < _IMAGES and fixed[-1] else 0
     if apart:
-        # A compiler copies a run by one instruction, and it lies in one line of a cache; single elements took eight
-        # times as long, and touched four times as many lines.
+        # The compiler copies a run by one instruction, and it is in one cache line; single elements took eight times as
+        # long, and touched four times as many lines.
         x = x.unflatten(-1, (-1, _RUN))
         sizes[-1] //= _RUN
         steps[-1] = apart
@@ -114,16 +115,16 @@ def _sample(x: Tensor, cap: int) -> Tensor:
         if step > 1:
             start = (size - 1) % step // 2 if fixed[axis] else 0
             x = torch.ops.aten.slice.Tensor(x, axis, start, None, step)
-    # Else a sample would be a view, and what it is a view of would have to be written down.
+    # Without a new tensor the sample would be a view, and its base would have to be stored.
     return x.float() if x.dtype in _HALVES else x.neg().neg()
 
 
 def whole(x: Tensor, cap: int) -> Tensor | None:
-    """Return a copy of a tensor of which a sample is all there is, None where it is less.
+    """Return a copy of a tensor that is no longer than its sample, None of a longer one.
 
-    Of one that an operator reads, and nobody else, a compiler makes none: the operator reads the tensor itself. What is
-    no longer than a sample costs least so. One that a graph returns is never to be of this kind: it may turn out to be
-    what the graph returns for the program, too, and have no gradient.
+    If only an operator reads the copy, the compiler elides it: the operator reads the tensor itself, which is the
+    cheapest. A tensor that a graph returns must not be such a copy: it might be the program's own result, too, and have
+    no gradient.
     """
     sizes = x.shape
     fixed = all(isinstance(n, int) for n in sizes) and x.dtype not in _HALVES
@@ -131,9 +132,9 @@ def whole(x: Tensor, cap: int) -> Tensor | None:
 
 
 def _apart(size: int, step: int) -> int:
-    """Return of how many runs of features one is taken, no more of them than single ones every ``step``; 0 where too
-    few would be left to speak for the layer. An odd number: widths of heads and groups are even, and by an even one all
-    runs would lie at the same place of each, and some heads have none.
+    """Return n to keep every n-th run of features, no more elements than single ones every ``step``; 0 if too few would
+    be left to represent the layer. n is odd: widths of heads and groups are even, and an even n would place all runs at
+    the same offset in each, and miss some heads.
     """
     if step == 1 or size % _RUN:
         return 0
@@ -143,14 +144,14 @@ def _apart(size: int, step: int) -> int:
 
 
 def _size(n: Any) -> int:
-    """Return a size, and of a size that is not fixed the one it has now."""
+    """Return a size, for a dynamic one its current value."""
     return n if isinstance(n, int) else n.node.hint if n.node.has_hint() else 1
 
 
 def _steps(sizes: Sequence[int], cap: int) -> list[int]:
-    """Return from which element to which to go along each axis. Channels are the second axis of four or more, features
-    the last of fewer: they are all kept as long as they leave room for so many positions, rows or pixels that no single
-    one speaks for the layer. The batch, the first axis, is thinned out last: its elements tell least of each other.
+    """Return the stride along each axis. Channels are the second axis of four or more, features the last of fewer: all
+    are kept as long as enough positions, rows or pixels remain that no single one represents the layer. The batch, the
+    first axis, is thinned last: its elements depend least on each other.
     """
     steps = [1] * len(sizes)
     kept = 1 if len(sizes) >= _IMAGES else len(sizes) - 1
@@ -167,16 +168,16 @@ def _steps(sizes: Sequence[int], cap: int) -> list[int]:
 
 _HALVES = (torch.float16, torch.bfloat16)
 _IMAGES = 4
-"""Axes from which on the second is one of channels."""
+"""Number of axes from which on the second is the channel axis."""
 _POSITIONS, _FEATURES = 16, 64
-"""What is left of either, about, as long as the other can be thinned out."""
+"""Positions and features that are left at least, about, as long as the other can be thinned."""
 _RUN, _RUNS = 16, 3
-"""Features that lie side by side, and how many such runs are taken at least."""
+"""Features in one run, and the least number of runs."""
 
 
 def _source() -> str:
-    """Return a hash of the code that operators consist of which a graph of Dynamo's holds. torch keeps what it compiles
-    on disk, by that graph: by their names alone it would find what another version of this package had made of them.
+    """Return a hash of the source of the operators that Dynamo's graph decomposes. torch caches compiled code on disk
+    by that graph: by their names alone it would find code compiled from another version of this package.
     """
     code = (pkgutil.get_data(__package__, file) or b"" for file in ("operators.py", "gradient_tap.py"))
     return f"{zlib.crc32(b''.join(code)):08x}"
@@ -184,9 +185,9 @@ def _source() -> str:
 
 SOURCE = _source()
 
-# Defined without torch.library.custom_op, whose checks at each call take several times as long as all that is done.
+# torch.library.custom_op checks each call, which takes several times as long as the reading.
 _LIBRARY = torch.library.Library("neuraldbg", "DEF")
-# Both read any layout: told so, the compiler copies nothing into the layout that eager mode would give it.
+# With flexible_layout the compiler makes no copies in eager mode's layout.
 _TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout)
 _LIBRARY.define(f"sample_{SOURCE}(Tensor x, int cap) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
 _LIBRARY.define(
@@ -208,7 +209,7 @@ observe_gradient_at = torch.ops.neuraldbg.observe_gradient_at.default
 
 
 def _served() -> bool:
-    """Have native code stand in for the operators on tensors of the CPU. Returns whether it does."""
+    """Register native code for the operators on CPU tensors. Return True if that worked."""
     if native is None:
         return False
     try:
@@ -220,12 +221,12 @@ def _served() -> bool:
 
 
 NATIVE = _served()
-"""Whether native code does what the operators do on tensors of the CPU."""
+"""True if native code runs the operators on CPU tensors."""
 
 
 def _shorten() -> None:
-    """Let calls of the operators from Python, as compiled graphs make them, end before torch's dispatcher while nothing
-    is read: there a call takes longer than reading. Before anything looks at the operators: torch hashes them by this.
+    """Let calls from Python, as compiled graphs make them, return before torch's dispatcher while no table is open:
+    there a call takes longer than reading. Run before any code uses the operators: torch hashes them by this attribute.
     """
     shortcut = getattr(native, "Shortcut", None)
     modes = getattr(torch._C, "_len_torch_dispatch_stack", None)  # noqa: SLF001 (no public name)
@@ -235,15 +236,15 @@ def _shorten() -> None:
             operator._op = shortcut(slow, modes, result, size, handle)  # noqa: SLF001
 
 
-with unheard():  # whoever imports this under FakeTensorMode would have a zero without memory
+with unheard():  # an import under FakeTensorMode would make a zero without memory
     _ZERO = torch.zeros((), dtype=torch.float32, device="cpu")
 _CALLS: tuple[tuple[Any, int, int, Callable[[], Tensor] | None], ...] = (
     (observe, 6, 2, None),
     (observe_at, 5, 2, None),
-    (observe_gradients, 4, 1, _ZERO.clone),  # a new one at each call: compilers and autograd write to what they get
+    (observe_gradients, 4, 1, _ZERO.clone),  # a new zero at each call: compilers and autograd write to it
     (observe_gradient_at, 4, 1, _ZERO.clone),
 )
-"""Each operator, how many arguments it has, which of them is the handle, what makes the result when nothing is read."""
+"""Each operator with its number of arguments, the index of the handle, and the maker of its result while closed."""
 _shorten()
 
 

@@ -1,4 +1,4 @@
-"""torch.compile and hooks: what was compiled before hooks were set, or while they were, has to be compiled again."""
+"""The reset of compiled graphs: a graph compiled before hooks were set, or with them, has to be compiled again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def anything_compiled() -> bool:
     """Return True if torch.compile has made a graph in this process since it was last reset."""
     frames = sys.modules.get("torch._dynamo.convert_frame")
-    return bool(getattr(frames, "FRAME_COUNTER", 0))  # another thread may be about to import it
+    return bool(getattr(frames, "FRAME_COUNTER", 0))  # another thread may be importing it now
 
 
 def asked_to_compile() -> bool:
@@ -27,13 +27,13 @@ def asked_to_compile() -> bool:
     frames = sys.modules.get("torch._dynamo.eval_frame")
     if frames is None:
         return False
-    # Dynamo keeps None or False for a function that it is to leave alone: torch's optimizers have several.
+    # Dynamo stores None or False for a function that it skips: torch's optimizers have several.
     return any(callable(backend) for backend in list(getattr(frames, "cached_backends", {}).values()))
 
 
 def compiled_parts(module: nn.Module) -> set[int]:
-    """Return the identities of those parts of a module whose calls run in a compiled graph: all below one that was
-    compiled. A hook that comes and goes there would have the graph compiled anew.
+    """Return the identities of the modules that run in a compiled graph: all below one that was compiled. A hook set or
+    removed there would cause a recompilation.
     """
     found: set[int] = set()
     for part in modules(module):
@@ -50,10 +50,8 @@ def is_compiled(module: nn.Module) -> bool:
 
 
 def forget_compiled(settings: CaptureSettings) -> bool:
-    """Have compiled graphs made anew, if there are any: a graph does not notice hooks that are set or removed later.
-
-    Dynamo leaves hooks out of its guards (``torch._dynamo.config.skip_nnmodule_hook_guards``). Returns whether there
-    was something to forget.
+    """Reset Dynamo if there are compiled graphs, which do not notice hooks that are set or removed later, since Dynamo
+    leaves hooks out of its guards (``torch._dynamo.config.skip_nnmodule_hook_guards``). Return True if it was reset.
     """
     if settings.compiled != "observe" or not anything_compiled():
         return False

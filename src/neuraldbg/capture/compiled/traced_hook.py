@@ -1,11 +1,11 @@
-"""What a graph of torch.compile holds of us: samples of outputs and of gradients, for operators that read them.
+"""The traced part of a layer's hook: samples of outputs and of gradients, for operators that read them.
 
-A sample is taken by operations that the compiler knows, so that it fuses them with what made the tensor, and writes
-down no more than the sample. Samples of outputs are kept until the outermost watched module returns, and read by one
-operator there, or ``TOGETHER`` at a time: an operator for each would keep apart what the compiler fuses, and have it
-save for the backward pass what it would compute again. Gradients are read so, too (``gathered``), by an operator whose
-result is the gradient of a ``leaf`` of ours: nothing of the program's waits for it, and no compiler can leave it out.
-Where a part of a model is compiled by itself, each is read at once.
+A sample is taken by operations that the compiler knows, so that it fuses them with the operations that made the tensor,
+and stores only the sample. Samples of outputs are kept until the outermost watched module returns, and read by one
+operator there, or ``TOGETHER`` at a time: an operator per layer would prevent fusion, and make the compiler save
+tensors for the backward pass that it would otherwise recompute. Gradients are read in the same way (``gradient_tap``),
+by an operator whose result is the gradient of a ``leaf`` of ours: no computation of the program waits for it, and no
+compiler can drop it. Where a part of a model is compiled by itself, each sample is read at once.
 """
 
 from __future__ import annotations
@@ -36,23 +36,24 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 Sample: TypeAlias = tuple[Tensor, int, int, float, float]
-"""Of an output: what was taken of it, row, elements, bound and centre of saturation."""
+"""(sample, row, elements of the output, bound, centre of saturation)."""
 _DEPTH = 4
 _OPENED: Any = None
-"""Stands before the samples of a call."""
+"""First entry of a call's samples."""
 
 
 KEPT = 1024
-"""Elements that a graph keeps of one tensor, at most, of the sizes that it was made for. They are written to memory
-only to be read; eager mode reads them where they lie. Of independent values so many give the root mean square to within
-5% (two standard errors)."""
+"""Elements that a graph keeps of one tensor at most, for the sizes that it was compiled with. They are written to
+memory only to be read; eager mode reads tensors in place. Of independent values so many give the root mean square to
+within 5% (two standard errors)."""
 
 
 class Graph:
-    """What is gathered while a graph is traced. Hooks of the watched models open and close it.
+    """The samples gathered while a graph runs, and the table that they go to. Hooks of the watched models open and
+    close it.
 
-    ``table`` has shape (rows, op.WIDTH); ``clock`` has shape (2,): see ``Tally``. Compiled graphs find
-    this by its ``handle``, all in the same way: what they find in several ways they would compare at every call.
+    ``table`` has shape (rows, operation.WIDTH); ``clock`` has shape (2,): see ``Tally``. Compiled graphs find a
+    ``Graph`` by its ``handle``, all in the same way: each further way would be a guard at every call.
     """
 
     def __init__(
@@ -60,28 +61,27 @@ class Graph:
     ) -> None:
         self.table, self.cap, self.kept = table, cap, min(cap, KEPT)
         self.caught = caught
-        """Notes an error of ours, see ``Tally``."""
+        """Counts an error of ours, see ``Tally``."""
         self.reads = reads
-        """Whether layers in a graph are read at all."""
+        """True if layers in a graph are read at all."""
         self.handle = next(_handles)
         self._clock = clock
         self.leaf = torch.zeros((), dtype=torch.float32, device="cpu", requires_grad=True)
-        """Its gradient is a zero."""
+        """A leaf whose gradient is a zero, shape ()."""
         self.samples: list[Sample] = []
-        """While a watched model is being called in the graph, ``_OPENED`` and what was kept; else empty. One list: all
-        that a trace changes the graph sets anew at each call.
-        """
+        """``_OPENED`` and the samples while a watched model is called in the graph; else empty. One list, because a
+        graph writes back at each call all that a trace changes."""
         _graphs[self.handle] = self
         self.rest(resting=False)
 
     @property
     def opened(self) -> bool:
-        """Return True if a watched model is being called."""
+        """True while a watched model is called."""
         return bool(self.samples)
 
     def rest(self, *, resting: bool) -> None:
-        """Let compiled graphs pass by for some steps, or read again. They hold the operators all the same: a flag that
-        a graph itself could see would have it compiled once more.
+        """Close or open the table for compiled graphs, in light and full steps. The operators stay in the graph: a flag
+        that the graph itself could see would cause a recompilation.
         """
         if not resting:
             operators.begin(self.handle, self.table, self._clock)
@@ -89,35 +89,37 @@ class Graph:
             operators.rest(self.handle)
 
     def close(self) -> None:
-        """Take nothing any more. It may be the end of the process that calls this: above it is nobody to tell."""
+        """Stop reading for good. Errors are suppressed: the call may come from the end of the process."""
         with contextlib.suppress(Exception):
             self.rest(resting=True)
         _graphs.pop(self.handle, None)
 
 
 _graphs: dict[int, Graph] = {}
-"""Those that are traced now, and that compiled graphs know, by handle."""
+"""Graphs by handle, for traces and compiled graphs."""
 _handles = itertools.count()
 
 
 class Plan:
-    """How the output of a layer is read, as compiled graphs know it. Never changed: they would be compiled anew."""
+    """The row and saturation bounds of a layer's output, for compiled graphs. Constant, else graphs would recompile."""
 
     def __init__(self, graph: Graph, row: int, grad_row: int, bound: float, centre: float) -> None:
         self.handle = graph.handle
         self.text = f"{row} {grad_row} {bound!r} {centre!r}" if row >= 0 else ""
-        """One text is one condition at each call of the graph; four numbers would be four."""
+        """Row, gradient row, bound and centre as one text, which is one guard at each call; four numbers
+        would be four."""
         self.places = torch.tensor([row, grad_row, bound, centre], dtype=torch.float64, device="cpu")
-        """The same as data, which is no condition: layers that are compiled each by itself can share a graph."""
+        """The same numbers as data, which is no guard: layers that are each compiled by themselves can
+        share a graph."""
 
 
 def see(plan: Plan, output: Any) -> Any:
-    """Take a sample of the output of a layer, and return it with a tap on its gradient."""
+    """Sample the output of a layer, and return it with a tap on its gradient; None leaves the output unchanged."""
     graph = _graphs.get(plan.handle)
     if graph is None:
         return None
     seen = None
-    if graph.reads and torch.is_grad_enabled():  # Dynamo takes each line of what comes now once for every layer
+    if graph.reads and torch.is_grad_enabled():  # Dynamo traces each of the following lines once per layer
         if isinstance(output, Tensor):
             seen = _see(plan, output, graph)
         else:
@@ -131,7 +133,7 @@ def _see(plan: Plan, output: Tensor, graph: Graph) -> Tensor | None:
         return None
     if placement.lies(output):
         return _see_there(plan, output, graph) if plan.text else None
-    if not (_neuraldbg_keeps(plan.handle) and graph.samples):  # in this order: what is looked at here is a condition
+    if not (_neuraldbg_keeps(plan.handle) and graph.samples):  # in this order: each attribute read here is a guard
         observe_at(sample(output, graph.kept), graph.table, plan.handle, plan.places, output.numel())
         tapped = output.requires_grad
         return tap_at(output, graph.leaf, plan.places, plan.handle, graph.kept) if tapped else None
@@ -144,7 +146,7 @@ def _see(plan: Plan, output: Tensor, graph: Graph) -> Tensor | None:
 
 
 def _see_inside(plan: Plan, output: Any, graph: Graph) -> None:
-    """The same of the tensors in an output. Their gradients are not sampled."""
+    """Sample the tensors inside an output. Their gradients are not sampled."""
     kept = False
     for x in _tensors(output, 0):
         if not x.is_floating_point() or placement.lies(x):
@@ -154,13 +156,13 @@ def _see_inside(plan: Plan, output: Any, graph: Graph) -> None:
         elif plan.text:
             _keep(plan, x, graph)
             kept = True
-    if kept:  # else nothing may be looked at
+    if kept:  # else no attribute may be read
         _read_some(graph)
 
 
 def _tensors(value: Any, depth: int) -> list[Tensor]:
-    """Return the tensors in an output, by what Dynamo can trace: of a container whose class walks it in its own way,
-    none, as that would become part of the graph.
+    """Return the tensors in an output, by code that Dynamo can trace. A container whose class overrides iteration gives
+    none: its code would become part of the graph.
     """
     if isinstance(value, Tensor):
         return [value]
@@ -180,7 +182,7 @@ def _tensors(value: Any, depth: int) -> list[Tensor]:
 
 
 def _keep(plan: Plan, x: Tensor, graph: Graph) -> int:
-    """Keep a sample. Returns the row of its gradient."""
+    """Keep a sample. Return the row of its gradient."""
     row, grad_row, bound, centre = plan.text.split(" ")
     graph.samples.append((keep(x, graph.kept), int(row), x.numel(), float(bound), float(centre)))
     return int(grad_row)
@@ -193,14 +195,14 @@ def _read_some(graph: Graph) -> None:
 
 
 def _see_there(plan: Plan, output: Tensor, graph: Graph) -> Tensor:
-    """The same of an output on another device."""
+    """Return an output on another device with a tap that reads it and its gradient."""
     row, grad_row, bound, centre = plan.text.split(" ")
     rows, bounds = (int(row), int(grad_row)), (float(bound), float(centre))
     return device_operator.tap(output, graph.handle, rows, graph.cap, bounds)
 
 
 def _have_read(graph: Graph) -> None:
-    """Have read what was kept, and keep it no more."""
+    """Read the kept samples, and drop them."""
     taken = graph.samples[1:]
     graph.samples.clear()
     if taken:
@@ -212,16 +214,17 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 def _constant(function: F) -> F:
-    """Have Dynamo take what a function returns as a constant, as ``torch.compiler.assume_constant_result`` does,
-    without importing Dynamo: that takes longer than all else that a session begins with.
+    """Mark a function whose result Dynamo takes as a constant, as ``torch.compiler.assume_constant_result`` does,
+    without importing Dynamo: that takes longer than the rest of a session's start.
     """
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]  # noqa: SLF001
     return function
 
 
 def _traced() -> Any:
-    """Return what Dynamo traces now. The constants that we return to it are to leave no name in the program's module:
-    it writes each there, under the name of its function (``OutputGraph.register_attr_or_module``), for nobody to read.
+    """Return Dynamo's current trace. It writes each of our constants into the globals of the program's module, under
+    the name of the function (``OutputGraph.register_attr_or_module``), and never reads it; a cleanup hook removes the
+    names.
     """
     traced = importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslator.current_tx().output
     traced.add_cleanup_hook(functools.partial(_clear_names, traced.global_scope))
@@ -235,24 +238,23 @@ def _clear_names(scope: dict[str, Any]) -> None:
 
 @_constant
 def _neuraldbg_keeps(handle: int) -> bool:
-    """Return True if samples of what is being traced can be kept until the watched model returns: its call is part of
-    what is traced, or what is traced is its ``forward``. Not in the body of an operator, as activation checkpointing
-    makes one, nor in a part of a model that is compiled by itself: what is kept there would be a condition of all other
-    parts.
+    """Return True if samples can be kept until the watched model returns: its call is part of the trace, or its
+    ``forward`` is what is traced. False in the body of an operator, as activation checkpointing makes one, and in a
+    part of a model that is compiled by itself: samples kept there would be a guard of all other parts.
     """
     try:
         traced = _traced()
         if not traced.is_root_tracer():
             return False
-        # As of before the trace began: it was opened in it.
+        # The state before the trace: a hook traced in it has opened the graph.
         return not _graphs[handle].opened or _watched(traced.root_tx.f_locals.get("self"), handle)
-    except AttributeError:  # another torch: to keep nothing is always right
+    except AttributeError:  # another torch: False is always safe
         return False
 
 
 @_constant
 def _neuraldbg_quieten(handle: int) -> None:
-    """Drop conditions that the graph has because of the hook that is being traced, and is done."""
+    """Drop the guards that exist because of the hook being traced, which has finished."""
     with contextlib.suppress(AttributeError):  # another torch
         traced = _traced()
         if traced.is_root_tracer():
@@ -266,11 +268,11 @@ def _watched(module: Any, handle: int) -> bool:
 
 
 class Edge:
-    """A hook on a watched model, which opens the graph when that is called, and closes it when that returns. A copy
-    does nothing.
+    """A hook on a watched model, which opens the graph before the model's call and closes it after. A copy does
+    nothing.
 
-    Of a model of torch's own classes, and of one that is called in a compiled function, the hooks are part of the
-    graph. Of any other Dynamo calls them outside: then the samples are results of its graph.
+    For a model of torch's own classes, and one called in a compiled function, the hooks are part of the graph. For any
+    other Dynamo calls them outside: then the samples are results of its graph.
     """
 
     unseen: ClassVar[bool] = True
@@ -279,7 +281,7 @@ class Edge:
         self.handle, self.opens = graph.handle, opens
 
     def __call__(self, module: nn.Module, args: Any, output: Any = None) -> None:
-        """Open the graph, or have read what was kept and close it."""
+        """Open the graph, or read the kept samples and close it."""
         graph = _graphs.get(self.handle)
         if graph is None or torch.compiler.is_exporting():
             return
@@ -301,7 +303,7 @@ class Edge:
             _have_read(graph)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (getattr, (contextlib.nullcontext(), "__exit__"))  # as of a Probe
+        return (getattr, (contextlib.nullcontext(), "__exit__"))  # as for a LayerHook
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return contextlib.nullcontext().__exit__

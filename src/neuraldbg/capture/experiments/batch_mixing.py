@@ -1,9 +1,9 @@
-"""Does the output for one sample depend on another sample of the batch?
+"""An experiment: does the output for one sample depend on another sample of the batch?
 
-One sample is exchanged for another; in eval mode, where batch norm does not mix, no other row of the output may move.
-Mixing can be meant: similarities within a batch, graphs whose first axis is nodes, statistics over the batch. So the
-experiment also says what is certain about the axis: whether the loss has one target for each row, and which part takes
-the batch for something else (a recurrent or attention layer with ``batch_first=False``, a softmax over axis 0).
+One sample is exchanged for another; in eval mode, where batch norm does not mix, no other row of the output may change.
+Mixing can be intended: similarities within a batch, graphs whose first axis is nodes, statistics over the batch. So the
+experiment also reports what is certain about the axis: whether the loss has one target for each row, and which part
+takes the batch for another axis (a recurrent or attention layer with ``batch_first=False``, a softmax over axis 0).
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ if TYPE_CHECKING:
 _FEW = 4
 """Rows that a batch must have."""
 _MOVED = 1e-3
-"""Effect on another row, relative to that on the row itself, from which on it counts."""
+"""Change of another row, relative to that of the exchanged row, from which on it counts."""
 _NOISE = 1e-5
-"""And relative to the scale of the output: below it is rounding."""
+"""Change relative to the scale of the output; a smaller one is rounding."""
 _GRAPH_ROWS = 2
 
 
 def run(bench: Bench) -> dict[str, Any] | None:
-    """Exchange three samples, one after the other, and see which rows move."""
+    """Exchange three samples, one after the other, and return the effect on the other rows."""
     n = bench.rows
     first = next((x for _, x in bench.inputs()), None)
     if n < _FEW or first is None or first.dim() < 2 or bench.constant:
         return None
+    # A graph mixes its rows by design, and so does an output that differs from call to call.
     if _graph(bench, n):
         raise Unfit("it is given a graph, which mixes its nodes by design")
     watch = _Axes(bench.module, n)
@@ -54,6 +55,7 @@ def run(bench: Bench) -> dict[str, Any] | None:
     again = _rows(bench.call(), n)
     if any(not torch.equal(a, b) for a, b in zip(base, again, strict=True)):
         raise Unfit("its output is not reproducible")
+    # Three samples: a recurrence over the batch changes only later rows.
     moved: dict[int, list[int]] = {}
     strength, place = 0.0, None
     for j in sorted({0, n // 2, n - 1}):
@@ -73,7 +75,7 @@ def run(bench: Bench) -> dict[str, Any] | None:
         "pattern": _pattern(moved, n),
         "strength": strength,
         "why_batch": _why(bench, first, n, watch.batch_first),
-        "dims": first.dim() + (not first.is_floating_point()),  # tokens become vectors inside
+        "dims": first.dim() + (not first.is_floating_point()),  # tokens become vectors inside the model
         "steady": bench.steady,
         "layers": watch.layers,
         "place": place,
@@ -84,17 +86,17 @@ def run(bench: Bench) -> dict[str, Any] | None:
 
 
 class _Axes(TorchDispatchMode):
-    """Watches one pass of the twin: which layers and operations take axis 0, of n rows, for something else."""
+    """Watches one pass of the copy for layers and operations that take axis 0, of n rows, for another axis."""
 
     def __init__(self, module: nn.Module, n: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.n = n
         self.layers: list[dict[str, Any]] = []
         self.batch_first = ""
-        """A recurrent layer that is told that axis 0 is the batch, and is given one of n rows."""
+        """A recurrent layer with ``batch_first=True`` that is given n rows; empty if there is none."""
         self.ops: dict[tuple[str, Place | None, str], None] = {}
         self._inside: list[str] = []
-        """Modules whose forward is at work, without activations and the like."""
+        """Modules whose forward is running, without activations and the like."""
         self._handles: list[OwnHook] = []
         self._module = module
 
@@ -152,7 +154,7 @@ class _Axes(TorchDispatchMode):
 
 
 def _graph(bench: Bench, n: int) -> bool:
-    """Return True if the model is given, or keeps, something like the edges of a graph over its rows."""
+    """Return True if the model is given, or stores, a tensor like the edges of a graph over its rows."""
     tensors = [x for _, x in bench.inputs()]
     if any(x.layout is not torch.strided for x in tensors):
         return True
@@ -170,7 +172,7 @@ def _rows(outputs: list[tuple[str, Tensor]], n: int) -> list[Tensor]:
 
 
 def _other(bench: Bench, j: int, n: int) -> int | None:
-    """Return a sample that differs from sample j."""
+    """Return the index of a sample that differs from sample j, None if there is none."""
     for step in (1, n // 3, n // 2):
         k = (j + max(1, step)) % n
         if any(x.shape[0] == n and not torch.equal(x[j], x[k]) for _, x in bench.inputs() if x.dim()):
@@ -187,7 +189,7 @@ def _exchanged(_: str, x: Tensor, *, j: int, k: int, n: int) -> Tensor:
 
 
 def _effect(base: list[Tensor], after: list[Tensor], j: int) -> tuple[list[int], float]:
-    """Return the other rows that moved, and how far relative to row j."""
+    """Return the other rows that changed, and their largest change relative to that of row j."""
     moved: set[int] = set()
     strength = 0.0
     for a, b in zip(base, after, strict=True):
@@ -204,7 +206,9 @@ def _effect(base: list[Tensor], after: list[Tensor], j: int) -> tuple[list[int],
 
 
 def _pattern(moved: dict[int, list[int]], n: int) -> str:
-    """Name who moves whom: ``all``, only ``later`` rows (a recurrence over the batch), or ``some``."""
+    """Return the pattern of changes: ``all``, only ``later`` rows (a recurrence over the batch), ``some``
+    or ``none``.
+    """
     if not any(moved.values()):
         return "none"
     if all(len(rows) == n - 1 for rows in moved.values()):
@@ -215,7 +219,9 @@ def _pattern(moved: dict[int, list[int]], n: int) -> str:
 
 
 def _why(bench: Bench, first: Tensor, n: int, batch_first: str) -> str:
-    """Say why axis 0 is the batch: the loss has one target for each row, and the other axes are not in the targets."""
+    """Return the reason why axis 0 is the batch, empty if none is known: the loss has one target for each row, and the
+    other axes are not in the targets.
+    """
     others = [size for size in first.shape[1:] if size > 1]
     for target in bench.targets:
         if not target.shape or target.shape[0] != n:

@@ -1,8 +1,8 @@
-"""Does a model that predicts the next token see the tokens that it is to predict?
+"""An experiment: does a model that predicts the next token see the tokens that it is to predict?
 
-Tried only where the targets are the inputs shifted by one, so that every position must not look ahead; a bidirectional
-encoder has other targets. Everything after a position is exchanged, and nothing up to it may move. Where it does, the
-first layer whose output moves is named.
+Tried only if the targets are the inputs shifted by one, so that no position may depend on later ones; a bidirectional
+encoder has other targets. Every token after a position is exchanged, and no output up to the position may change. If
+one does, the first layer whose output changes is named.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _AGREE = 0.99
 _SHORT = 4
 _LABELS = ("label", "target", "lm_y")
 _KINDS = 3
-"""Different tokens that a batch must hold, for a match not to be chance."""
+"""Different tokens that a batch must hold, so that a match is not chance."""
 _HELD = 50_000_000
-"""Numbers that are kept of the layers' outputs."""
+"""Numbers of the layers' outputs that are kept at most."""
 _MOVED = 1e-3
-"""Change relative to the change of what may move."""
+"""Change relative to the change of the positions that may change."""
 _NOISE = 1e-5
 
 
 def run(bench: Bench) -> dict[str, Any] | None:
-    """Exchange what comes after the middle, and look at what comes before."""
+    """Exchange the tokens after the middle, and return the change before it."""
     found = _sequence(bench)
     if found is None:
         return None
@@ -44,6 +44,7 @@ def run(bench: Bench) -> dict[str, Any] | None:
     n, length = ids.shape
     at = length // 2
     used = keep[:, : at + 1]
+    # Without a counted position before the cut, a change there would prove nothing.
     if not bool(used.any()):
         raise Unfit("the loss counts no position of the first half")
     later = ids[:, at + 1 :]
@@ -51,6 +52,7 @@ def run(bench: Bench) -> dict[str, Any] | None:
     if torch.equal(other, later):
         return None
 
+    # Only the ids change; other inputs, such as a mask, stay.
     def change(name: str, x: Tensor) -> Tensor:
         if name != leaf:
             return x
@@ -63,6 +65,7 @@ def run(bench: Bench) -> dict[str, Any] | None:
         seen = trail.take()
         after = bench.call(change)
         moved_at = trail.first_moved(seen, at, used)
+    # The outputs decide; the layers only say where the change begins.
     share = _share(before, after, form, at, used)
     if share is None:
         return None
@@ -78,8 +81,8 @@ def run(bench: Bench) -> dict[str, Any] | None:
 
 
 def shifted(ids: Tensor, target: Tensor) -> Tensor | None:
-    """Return which positions of the ids, shape (N, T), count in a loss whose targets are the next ids; None if they are
-    something else. Targets may be (N, T), (N, T - 1) or flattened.
+    """Return the positions of the ids, shape (N, T), that count in a loss whose targets are the next ids; None if the
+    targets are other values. Targets may be (N, T), (N, T - 1) or flattened.
     """
     n, length = ids.shape
     for width in (length, length - 1):
@@ -94,7 +97,7 @@ def shifted(ids: Tensor, target: Tensor) -> Tensor | None:
         if float((compared == given)[counts].float().mean()) < _AGREE:
             continue
         if float((compared == ids[:, : compared.shape[1]])[counts].float().mean()) >= _AGREE:
-            continue  # a constant text: the target is as well the input itself
+            continue  # a constant text: the targets equal the inputs as well
         keep = torch.zeros_like(ids, dtype=torch.bool)
         keep[:, :width] = want >= 0
         return keep
@@ -102,14 +105,14 @@ def shifted(ids: Tensor, target: Tensor) -> Tensor | None:
 
 
 Found = tuple[str, Tensor, Tensor, bool]
-"""(name of the argument, its ids as (N, T), positions that count, whether they were given as (T, N))"""
+"""(name of the argument, its ids as (N, T), positions that count, True if they were given as (T, N))."""
 
 
 def _sequence(bench: Bench) -> Found | None:
-    """Find the input ids whose next ones are the targets.
+    """Return the input ids whose next ones are the targets.
 
-    A translation that copies has two such inputs, the source and what the decoder is fed with: the later one counts.
-    Labels that are handed in beside equal ids are no input.
+    A translation that copies has two such inputs, the source and the decoder's input: the later one counts. Labels that
+    are passed beside equal ids are no input.
     """
     found: list[Found] = []
     for name, x in bench.inputs():
@@ -139,7 +142,7 @@ def _matched(name: str, x: Tensor, target: Tensor | None) -> Found | None:
 
 @dataclass(frozen=True)
 class _Form:
-    """How many samples and positions there are, and which axis comes first."""
+    """The number of samples and positions of a batch, and which axis comes first."""
 
     n: int
     length: int
@@ -147,7 +150,7 @@ class _Form:
 
 
 def _by_position(x: Tensor, form: _Form) -> Tensor | None:
-    """Bring an output to shape (N, T, features); None if it has no value for each position."""
+    """Return an output in shape (N, T, features), None if it has no value for each position."""
     n, length = form.n, form.length
     if form.time_first and x.dim() >= 2 and tuple(x.shape[:2]) == (length, n):
         return x.reshape(length, n, -1).transpose(0, 1)
@@ -166,7 +169,7 @@ def _by_position(x: Tensor, form: _Form) -> Tensor | None:
 
 def _changes(a: Tensor, b: Tensor, at: int, used: Tensor) -> tuple[float, float, float]:
     """Return the largest change up to the position, the largest after it, and the share of positions up to it that
-    changed. Only positions that count in the loss are looked at.
+    changed. Only positions that count in the loss are compared.
     """
     change = (b.double() - a.double()).abs().nan_to_num(posinf=0.0).amax(2)
     scale = float(a.double().nan_to_num().square().mean().sqrt())
@@ -177,7 +180,7 @@ def _changes(a: Tensor, b: Tensor, at: int, used: Tensor) -> tuple[float, float,
 
 
 def _share(before: Any, after: Any, form: _Form, at: int, used: Tensor) -> float | None:
-    """Return the share of positions up to the cut that moved; None where no output belongs to positions."""
+    """Return the share of positions up to the cut that changed, None if no output belongs to positions."""
     best: float | None = None
     for (_, a), (_, b) in zip(before, after, strict=True):
         x, y = _by_position(a, form), _by_position(b, form)
@@ -187,11 +190,11 @@ def _share(before: Any, after: Any, form: _Form, at: int, used: Tensor) -> float
 
 
 Seen = tuple[str, str, "Tensor | None", Tensor]
-"""(path, type, what went in by position, what came out)"""
+"""(path, type, input by position, output by position)."""
 
 
 class _Trail:
-    """Keeps the outputs of the twin's layers by position, in the order of their calls, for two passes."""
+    """Keeps the outputs of the copy's layers by position, in the order of their calls, for two passes."""
 
     def __init__(self, module: nn.Module, form: _Form) -> None:
         self.module, self.form = module, form
@@ -226,13 +229,13 @@ class _Trail:
         return x.detach().clone()
 
     def take(self) -> list[Seen]:
-        """Return what was seen, and begin again."""
+        """Return the outputs of a pass, and begin the next pass."""
         seen, self.seen, self.size = self.seen, [], 0
         return seen
 
     def first_moved(self, before: list[Seen], at: int, used: Tensor) -> tuple[str, str] | None:
-        """Return the layer that lets the future in: the first whose output moved up to the position, or the one around
-        it if its input had moved already, since then the forward of that one did it.
+        """Return the layer that leaks the future: the first whose output changed up to the position, or the layer
+        around it if its input had changed already, since then the forward of that layer did it.
         """
         for (path, kind, given, made), (again, _, given2, made2) in zip(before, self.seen, strict=False):
             if path != again or made.shape != made2.shape:

@@ -1,7 +1,8 @@
-"""A deep copy that runs no code of the program: a module enters, one of the same classes leaves that shares nothing.
+"""A deep copy that runs no code of the program: a module in, one of the same classes that shares no data out.
 
-``copy.deepcopy`` asks every object how it is to be copied. Here objects are made by ``object.__new__`` and given copies
-of what their dictionaries and slots hold. What is no plain container, tensor or object is refused (``Unfit``).
+``copy.deepcopy`` calls the methods by which objects customise their copies. Here objects are made by ``object.__new__``
+and given copies of the contents of their dictionaries and slots. A value that is no plain container, tensor or object
+is refused (``Unfit``).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 NODES = 50_000
 """Python objects that are copied before a model counts as too entangled to copy."""
 COPIES = ("__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__")
-"""Methods by which a class is copied in its own way."""
+"""Methods by which a class customises its copies."""
 TENSORS = (Tensor, nn.Parameter, nn.Buffer)
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
@@ -52,7 +53,7 @@ _DICTS = (dict, OrderedDict, Counter)
 
 
 def copied(root: nn.Module, elements: int) -> nn.Module:
-    """Return a copy of a module, with no hooks but torch's own. Raises Unfit, also above so many ``elements``."""
+    """Return a copy of a module, with no hooks but torch's own. Raises Unfit, also above ``elements`` elements."""
     try:
         made: nn.Module = _Copier(elements).value(root)
     except RecursionError as error:
@@ -61,22 +62,22 @@ def copied(root: nn.Module, elements: int) -> nn.Module:
 
 
 def _lies_there(array: np.ndarray[Any, Any]) -> bool:
-    """Return True if the memory of an array is numpy's own, or that of a tensor that can be read."""
+    """Return True if the memory of an array is numpy's own, or that of a readable tensor."""
     while type(array.base) is np.ndarray:
         array = array.base
     return bool(array.flags.owndata) or (is_a(array.base, Tensor) and tensor_memory.stored(array.base))
 
 
 class _Copier:
-    """One copy."""
+    """One copy of a module and all that it holds."""
 
     def __init__(self, elements: int) -> None:
         self._left = elements
         self._memo: dict[int, Any] = {}
-        """Copies by the identity of what they are copies of, as ``copy.deepcopy`` keeps them."""
+        """Copies by the identity of their originals, as ``copy.deepcopy`` keeps them."""
 
     def value(self, value: Any) -> Any:
-        """Return a copy of anything that a module may hold."""
+        """Return a copy of any value that a module may hold."""
         if id(value) in self._memo:
             return self._memo[id(value)]
         kind = type(value)
@@ -97,7 +98,7 @@ class _Copier:
         return made
 
     def _numbers(self, value: Any) -> Any:
-        """Copy a tensor or an array of an ordinary kind, as torch or numpy does."""
+        """Return a copy of a tensor or an array of an ordinary kind, made by torch or numpy."""
         if type(value) is np.ndarray:
             if value.dtype.hasobject:
                 raise Unfit("it holds an array of objects")
@@ -139,7 +140,7 @@ class _Copier:
         return made
 
     def _container(self, value: Any) -> Any:
-        """Copy a container of Python's own classes, None for anything else."""
+        """Return a copy of a container of Python's own classes, None for any other value."""
         kind = type(value)
         if kind in _DICTS or kind is defaultdict:
             made: Any = defaultdict(self.value(value.default_factory)) if kind is defaultdict else kind()
@@ -164,7 +165,7 @@ class _Copier:
         return None
 
     def _key(self, key: Any) -> Any:
-        """Copy a key: it is hashed, and compared with others."""
+        """Return a copy of a dictionary key, which is hashed and compared."""
         for name in ("__hash__", "__eq__"):
             method = class_member(type(key), name)
             if type(method) is types.FunctionType and not trusted(method):
@@ -180,7 +181,9 @@ class _Copier:
         return tuple.__new__(kind, [self.value(item) for item in tuple.__iter__(value)])
 
     def _object(self, value: Any) -> Any:
-        """Copy an object that consists of its attributes, or one of a trusted package that copies itself."""
+        """Return a copy of an object that consists of its attributes, or of one of a trusted package that copies
+        itself.
+        """
         kind = type(value)
         if kind in _GENERATORS or _copies_itself(value):
             return copy.deepcopy(value)
@@ -193,7 +196,7 @@ class _Copier:
             check(kind)
         try:
             made = object.__new__(kind)
-        except TypeError as error:  # of a class that is written in C
+        except TypeError as error:  # a class written in C
             raise Unfit(f"it holds a {kind_name(kind)}") from error
         self._memo[id(value)] = made
         inside = attributes(made)
@@ -210,7 +213,7 @@ class _Copier:
 
 
 def of_torch(hook: Any) -> bool:
-    """Return True for a hook of torch's own that computes weights of a module, as weight norm and pruning set it."""
+    """Return True for a hook of torch's own that computes weights of a module: weight norm and pruning set one."""
     inner = hook.func if type(hook) is functools.partial else hook
     if type(inner) is types.FunctionType:
         return installed(inner, frozenset({"torch"}))
@@ -223,7 +226,7 @@ def _slot_names(kind: type) -> Iterable[tuple[str, Any]]:
 
 
 def _copies_itself(value: Any) -> bool:
-    """Return True if an object of a trusted package has a way to be copied, and holds nothing but constants."""
+    """Return True if an object of a trusted package customises its copies, and holds only constants."""
     kind = type(value)
     if package_of(kind) not in TRUSTED or is_a(value, (torch.optim.Optimizer, torch.utils.data.DataLoader)):
         return False

@@ -1,7 +1,7 @@
-"""Does the model in eval mode give the same output twice for the same input?
+"""An experiment: does the model in eval mode give the same output twice for the same input?
 
-``F.dropout(x, 0.5)`` drops by default whatever the mode is. Noise that is meant to be there (the sample of a VAE, a
-stochastic policy) is told apart by the operation that draws it, which is named with the user's file and line.
+``F.dropout(x, 0.5)`` drops by default whatever the mode is. Intended noise (the sample of a VAE, a stochastic policy)
+is distinguished by the operation that draws it, which is named with the user's file and line.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from neuraldbg.capture.guest.user_code import Place, user_place
 _DRAWS = ("native_dropout", "bernoulli", "rand", "normal", "uniform", "multinomial", "exponential", "poisson",
           "randperm", "rrelu")  # fmt: skip
 _LINES = 8
-"""Lines that a call may take."""
+"""Source lines that a call may span."""
 
 
 class _Draws(TorchDispatchMode):
-    """Writes down which operations draw random numbers, and where they stand in the user's code."""
+    """Records the operations that draw random numbers, and their places in the user's code."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -37,7 +37,7 @@ class _Draws(TorchDispatchMode):
 
 
 def run(bench: Bench) -> dict[str, Any] | None:
-    """Call the twin twice with other random numbers; where the outputs differ, find who draws."""
+    """Call the copy twice with different random numbers; if the outputs differ, record the drawing operations."""
     first, second = bench.call(seed=SEED), bench.call(seed=SEED + 1)
     if [name for name, _ in first] != [name for name, _ in second] or not first:
         raise Unfit("its output has no fixed form")
@@ -52,7 +52,7 @@ def run(bench: Bench) -> dict[str, Any] | None:
 
 
 def _call(where: Place | None) -> str:
-    """Return the source of the statement that draws, from its line to where its brackets close."""
+    """Return the source of the drawing statement, from its line to the line where its brackets close."""
     if where is None:
         return ""
     text = ""

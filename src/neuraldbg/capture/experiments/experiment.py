@@ -1,12 +1,10 @@
 """The contract of an experiment: a cheap trial on a copy of a model, at one moment of the run.
 
-(Not ``layer_hook.py``: that is the hook on a module, which listens. An experiment asks.)
-
 A member module of ``capture/experiments`` defines ``EXPERIMENT``; registration is one line in
-``experiments/__init__.py``. It gets a ``Bench``: the model's twin, small copies of the arguments of one training call,
-and what is known of the batch. It returns a JSON object for the EXPERIMENT fact, or None if there is nothing to try.
-Nothing that it does reaches the user's run: the twin shares no tensor with the model, and the states of all random
-number generators are put back.
+``experiments/__init__.py``. It gets a ``Bench``: the copy of the model, small copies of the arguments of one training
+call, and the known facts of the batch. It returns a JSON object for the EXPERIMENT fact, or None if there is nothing to
+try. Nothing that it does reaches the user's run: the copy shares no tensor with the model, and the states of all random
+number generators are restored.
 """
 
 from __future__ import annotations
@@ -36,60 +34,62 @@ if TYPE_CHECKING:
     from torch import nn
 
 SECONDS = 0.5
-"""Time that all experiments of one moment may take."""
+"""Seconds that all experiments of one moment may take."""
 SEED = 20_240_229
 _SCALARS = (str, bytes, int, float, bool, complex, type(None), torch.dtype, torch.device, torch.Size)
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment."""
+    """One experiment: a name, a function, and its cost."""
 
     name: str
     run: Callable[[Bench], dict[str, Any] | None]
-    """Returns what was found. Raises Unfit where it cannot be judged."""
+    """Returns the finding. Raises Unfit if there can be none."""
     forwards: int
-    """Forward passes that it takes at most: it is not begun where these would take too long."""
+    """Forward passes at most: the experiment is not started if these would take too long."""
 
 
 @dataclass(eq=False)
 class Bench:
-    """What an experiment works on."""
+    """The objects that an experiment works on: copy of the model, arguments, targets."""
 
     model: str
     module: nn.Module
-    """The twin, in eval mode."""
+    """The copy of the model, in eval mode."""
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     targets: tuple[Target, ...] = ()
     steady: bool = False
-    """Whether the step before had another batch of the same size: the rows are samples, not one long series."""
+    """True if the step before had another batch of the same size: the rows are samples, not one long series."""
     constant: bool = False
-    """Whether all samples of the batch are equal: whoever ignores such an input loses nothing."""
+    """True if all samples of the batch are equal: ignoring such an input loses nothing."""
     kept: set[str] = field(default_factory=set)
-    """Inputs that are left as they are, since the model cannot be called with others: lengths must be sorted."""
+    """Inputs that are never changed, since the model rejects other values: lengths must be sorted."""
     seconds: float = SECONDS
     began: float = field(default_factory=clocks.perf_counter)
 
     @property
     def rows(self) -> int:
-        """Size of the batch if axis 0 is the batch: that of the first tensor; 0 if there is none."""
+        """Size of axis 0 of the first tensor, 0 if there is none."""
         first = next((x for _, x in self.inputs()), None)
         return int(first.shape[0]) if first is not None and first.dim() else 0
 
     def inputs(self) -> Iterator[tuple[str, Tensor]]:
-        """Go through the tensors of the arguments: ("0", t) and ("mask", t)."""
+        """Yield the tensors of the arguments: ("0", t) and ("mask", t)."""
         yield from leaves({**{str(i): value for i, value in enumerate(self.args)}, **self.kwargs})
 
     def is_target(self, x: Tensor) -> bool:
-        """Return True if an argument is what the loss compares with: a model that makes its own loss is given that
-        too.
+        """Return True if an argument equals a target of the loss: a model that computes its own loss is given the
+        targets.
         """
         known = [t.value for t in self.targets if t.value is not None and t.value.numel() == x.numel()]
         return x.numel() > 1 and any(bool((value.reshape(-1) == x.reshape(-1)).all()) for value in known)
 
     def call(self, change: Callable[[str, Tensor], Tensor] | None = None, seed: int = SEED) -> list[tuple[str, Tensor]]:
-        """Run the twin on a copy of the arguments, changed leaf by leaf; returns the floating tensors that came out."""
+        """Call the copy of the model on a copy of the arguments, changed leaf by leaf; return its floating output
+        tensors. Raises Unfit if it cannot be called.
+        """
         self._hurry()
         try:
             output = self._run(change, seed)
@@ -105,12 +105,13 @@ class Bench:
         return [(name, x.detach()) for name, x in leaves(output) if x.is_floating_point() and x.numel()]
 
     def gradients(self, change: Callable[[str, Tensor], Tensor], but: set[str]) -> list[Tensor]:
-        """Return the gradients, of the outputs weighted at random, at the floating tensors among the changed arguments,
-        ``but`` some by name.
+        """Return the gradients of randomly weighted outputs with respect to the floating tensors among the changed
+        arguments, except those named in ``but``. Raises Unfit.
         """
         self._hurry()
         given: list[Tensor] = []
 
+        # The tensors that the model really gets are the ones to differentiate by.
         def noted(name: str, x: Tensor) -> Tensor:
             x = change(name, x)
             if name in but or not x.is_floating_point():
@@ -119,7 +120,7 @@ class Bench:
             return given[-1]
 
         try:
-            # a program that packs what is saved for backward passes would be asked to pack this, too
+            # saved-tensor hooks of the program would pack our tensors, too
             with torch.enable_grad(), torch.autograd.graph.disable_saved_tensors_hooks("a copy is differentiated"):
                 outputs = [x for _, x in leaves(self._run(noted, graded=True)) if x.requires_grad and x.numel()]
                 weighted = [(x * _weights(x)).sum() for x in outputs]
@@ -156,16 +157,18 @@ def _weights(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Target:
-    """What one term of the loss compares the outputs with."""
+    """The target of one term of the loss."""
 
     kind: str
     shape: tuple[int, ...]
     value: Tensor | None = None
-    """A copy, unless it is large."""
+    """A copy, None if the target is large."""
 
 
 def rebuilt(value: Any, put: Callable[[str, Tensor], Tensor], name: str = "", depth: int = 0) -> Any:
-    """Return a copy of nested arguments with each tensor replaced. Raises Unfit for what cannot be rebuilt safely."""
+    """Return a copy of nested arguments with each tensor replaced. Raises Unfit for a value that cannot be rebuilt
+    safely.
+    """
     kind = type(value)
     if kind in (Tensor, torch.nn.Parameter):
         return put(name, value)
@@ -180,7 +183,7 @@ def rebuilt(value: Any, put: Callable[[str, Tensor], Tensor], name: str = "", de
         return {key: rebuilt(item, put, f"{inner}{label(key)}", depth + 1) for key, item in value.items()}
     if kind in (tuple, list):
         return kind(rebuilt(item, put, f"{inner}{i}", depth + 1) for i, item in enumerate(value))
-    if issubclass(kind, tuple) and _named(kind):  # such as PackedSequence: its own constructor would want whole tensors
+    if issubclass(kind, tuple) and _named(kind):  # such as PackedSequence, whose constructor checks its tensors
         parts = enumerate(tuple.__iter__(value))
         return tuple.__new__(kind, [rebuilt(item, put, f"{inner}{i}", depth + 1) for i, item in parts])
     if issubclass(kind, Tensor):
@@ -199,9 +202,9 @@ def _named(kind: type) -> bool:
 
 
 def _seed(seed: int) -> None:
-    """Seed every generator that ``undisturbed`` puts back.
+    """Seed every generator that ``undisturbed`` restores.
 
-    Not ``torch.manual_seed``: before CUDA is initialised that leaves a seed for later, in the place of the user's.
+    Not ``torch.manual_seed``: before CUDA is initialised that leaves a seed for later, replacing the user's.
     """
     random.seed(seed)
     numpy = sys.modules.get("numpy.random")
@@ -214,16 +217,16 @@ def _seed(seed: int) -> None:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Put back the states of the random number generators of Python, numpy and torch, warn of nothing, put nothing
-    into the caches of autocast and of ``parametrize.cached``: there a copy goes by the name of the module that it is a
-    copy of. ``torch.set_default_device`` is in force for a copy as it is for the program.
+    """Restore in the end the states of the random number generators of Python, numpy and torch; show no warning; keep
+    the caches of autocast and of ``parametrize.cached`` unchanged: a copy has the same key there as its original
+    module. ``torch.set_default_device`` applies to a copy as it does to the program.
     """
     numpy = sys.modules.get("numpy.random")
     python, legacy = random.getstate(), numpy.get_state() if numpy is not None else None
     cpu = torch.random.get_rng_state()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
     caches = torch.is_autocast_cache_enabled()
-    with contextlib.ExitStack() as after:  # each is put back, though a signal handler may raise at any of them
+    with contextlib.ExitStack() as after:  # each is restored, though a signal handler may raise at any of them
         if cuda is not None:
             after.callback(torch.cuda.set_rng_state_all, cuda)
         after.callback(torch.random.set_rng_state, cpu)
@@ -238,7 +241,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def _set_parametrized(enabled: int, cache: dict[Any, Any]) -> tuple[int, dict[Any, Any]]:
-    """Set the cache of ``parametrize.cached``, and return what it was."""
+    """Set the cache of ``parametrize.cached``, and return its former state."""
     held: Any = torch.nn.utils.parametrize
     before = held._cache_enabled, held._cache  # noqa: SLF001 (no public name)
     held._cache_enabled, held._cache = enabled, cache  # noqa: SLF001
@@ -247,7 +250,7 @@ def _set_parametrized(enabled: int, cache: dict[Any, Any]) -> tuple[int, dict[An
 
 @contextlib.contextmanager
 def _unwarned() -> Iterator[None]:
-    """Keep warnings of a trial from the user, who may meet the same ones later: then they are new.
+    """Hide warnings of an experiment from the user, who may get the same ones later: then they must count as new.
 
     ``warnings.catch_warnings`` would make Python forget which warnings it has shown before.
     """

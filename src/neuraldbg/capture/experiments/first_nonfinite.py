@@ -1,7 +1,7 @@
-"""Where the first non-finite value was born: a failed pass, or a backward that went wrong, is made once more on a copy.
+"""The origin of the first non-finite value: a failed forward or backward pass is repeated on a copy of the model.
 
 A model with the arguments of the pass (still held by the program) enters; the operation, the user's line, the layer and
-the sample leave. In the loss itself, which cannot be made again, the operands that autograd saved are looked at.
+the sample leave. For the loss itself, which cannot be repeated, the operands that autograd saved are examined.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from neuraldbg.capture.experiments.experiment import Bench
 
 _NODES = 300
-"""Nodes of a loss graph that are looked at."""
+"""Nodes of a loss graph that are examined."""
 _GRAPH = 20_000
 """Nodes of a model's graph that are watched while it is differentiated again."""
 _CAP = 4_000_000
@@ -39,7 +39,7 @@ _LAYOUT = frozenset({
     "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "fill", "full", "full_like", "new_full",
     "scalar_tensor", "masked_fill", "where", "clone", "detach", "copy", "view", "lift_fresh",
 })  # fmt: skip
-"""Operations that hand on what is there, or put an infinity there because they were asked to."""
+"""Operations that pass on existing values, or write an infinity because the program gives one."""
 _EDGES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
     "log": ("self", lambda x: ~(x > 0)),
     "log2": ("self", lambda x: ~(x > 0)),
@@ -58,11 +58,11 @@ _EDGES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
     "std": ("result", lambda x: ~(x > 0)),
     "logsumexp": ("result", lambda x: ~x.isfinite()),
 }
-"""Operation -> the operand that autograd saved, and what of it lies where value or slope is not finite."""
+"""{operation: (operand saved by autograd, mask of the elements at which value or slope is not finite)}."""
 
 
 class _Done(Exception):
-    """The birth was seen."""
+    """Raised to end a pass when the origin is found."""
 
 
 class _Watch(TorchDispatchMode):
@@ -76,7 +76,7 @@ class _Watch(TorchDispatchMode):
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Know in which layer an operation is. The module is a copy of ours."""
+        """Track the layer that runs, by hooks on the module, which is a copy of ours."""
         handles = []
         for path, each in walk(self.module):
             handles.append(add_hook(each, "_forward_pre_hooks", lambda _m, _a, path=path: self._inside.append(path)))
@@ -94,7 +94,7 @@ class _Watch(TorchDispatchMode):
             return out
         made = [x for x in tree_leaves(out) if _floating(x)]
         if any(not bool(x.isfinite().all()) for x in made):
-            # what an operation in place was given is overwritten: it counts as finite, since it was checked when made
+            # an in-place operation has overwritten its input, which was finite when it was checked
             given = [x for x in tree_leaves((args, kwargs)) if _floating(x) and not any(x is y for y in made)]
             if self._born(made, given):
                 place = user_place()
@@ -111,15 +111,15 @@ class _Watch(TorchDispatchMode):
 
     @staticmethod
     def _born(made: list[Tensor], given: list[Tensor]) -> bool:
-        """Return True if what was made is worse than what was given. An infinity may be there on purpose: a mask."""
+        """Return True if the results are worse than the inputs. An infinite input may be intended: a mask."""
         if all(bool(x.isfinite().all()) for x in given):
             return True
         return any(bool(x.isnan().any()) for x in made) and not any(bool(x.isnan().any()) for x in given)
 
 
 def forward_birth(bench: Bench) -> tuple[dict[str, Any] | None, bool]:
-    """Run the twin on what the failed pass was given, and stop where the first value is not finite. Returns also
-    whether the pass ended in finite outputs.
+    """Run the copy on the arguments of the failed pass, and stop at the first non-finite value. Return the origin or
+    None, and True if the pass ended with finite outputs.
     """
     watch = _Watch(bench.module, bench.rows)
     with contextlib.suppress(_Done), watch.listening(), watch, torch.no_grad():
@@ -129,8 +129,9 @@ def forward_birth(bench: Bench) -> tuple[dict[str, Any] | None, bool]:
 
 
 def backward_birth(bench: Bench) -> dict[str, Any] | None:
-    """Differentiate the twin's outputs, and stop at the first operation whose gradient is not finite though what it was
-    given is. Anomaly mode notes the lines of the forward; its own check sees NaN only, one operation too late.
+    """Differentiate the copy's outputs, and stop at the first operation whose gradient is not finite although its
+    incoming gradients are. Anomaly mode records the lines of the forward; its own check finds NaN only, one operation
+    too late.
     """
     with torch.enable_grad():
         with torch.autograd.set_detect_anomaly(True, check_nan=False):
@@ -140,7 +141,7 @@ def backward_birth(bench: Bench) -> dict[str, Any] | None:
             return None
         found: list[dict[str, Any]] = []
         for node in _nodes([x.grad_fn for x in outputs]):
-            # not the node itself: it would hold itself alive
+            # not the node itself, which would keep itself alive
             with numbers_apart():
                 node.register_hook(functools.partial(_differentiated, found, op_name(node), node.metadata, bench.rows))
         torch.autograd.backward(outputs, [torch.ones_like(x) for x in outputs])
@@ -160,7 +161,7 @@ def _nodes(roots: list[Any]) -> list[Any]:
 def _differentiated(
     found: list[dict[str, Any]], name: str, noted: dict[str, Any], rows: int, inputs: Any, outputs: Any
 ) -> None:
-    """The hook on a node: ``inputs`` are the gradients that it made, ``outputs`` those that it was given."""
+    """Record the node if it made a non-finite gradient (``inputs``) of finite ones (``outputs``). A hook on a node."""
     if found or any(_floating(x) and not bool(x.isfinite().all()) for x in outputs):
         return
     bad = next((x for x in inputs if _floating(x) and not bool(x.isfinite().all())), None)
@@ -170,7 +171,9 @@ def _differentiated(
 
 
 def loss_birth(root: Node, rows: int) -> dict[str, Any] | None:
-    """Look in the graph of the loss, before it is freed, for the farthest operand that lies at an edge."""
+    """Return the operand farthest from the root of the loss graph that is at an edge of its operation's domain. The
+    graph must not be freed yet.
+    """
     queue, seen, found = [root], {root}, None
     while queue and len(seen) < _NODES:
         node = queue.pop(0)
@@ -190,7 +193,7 @@ def loss_birth(root: Node, rows: int) -> dict[str, Any] | None:
 
 
 def bad_target(root: Node, rows: int) -> dict[str, Any] | None:
-    """Return which sample's target is not finite, for losses of torch, whose target autograd saves."""
+    """Return the sample whose target is not finite, for losses of torch, whose target autograd saves."""
     queue, seen = [root], {root}
     while queue and len(seen) < _NODES // 10:
         node = queue.pop(0)
@@ -205,7 +208,7 @@ def bad_target(root: Node, rows: int) -> dict[str, Any] | None:
 
 
 def bad_input(inputs: Iterable[Tensor], rows: int) -> dict[str, Any] | None:
-    """Return which sample of the tensors that the model was given is not finite."""
+    """Return the first sample that is not finite among the model's input tensors."""
     for x in inputs:
         if _floating(x) and not bool(x.isfinite().all()):
             share = float((~x.isfinite()).double().mean())
@@ -218,7 +221,7 @@ def _floating(x: Any) -> bool:
 
 
 def _sample(x: Any, rows: int) -> dict[str, Any]:
-    """Return the first sample that is not finite, and how many are; None where axis 0 is not the batch."""
+    """Return the first non-finite sample and the number of those; None if axis 0 is not the batch."""
     if not is_a(x, Tensor) or not x.dim() or x.shape[0] != rows or rows < 2:
         return {"sample": None, "count": 0}
     bad = (~x.detach().isfinite()).reshape(rows, -1).any(1)
@@ -231,7 +234,7 @@ def _saved(node: Any, name: str) -> Tensor | None:
 
 
 def _last_place(texts: list[str]) -> list[Any] | None:
-    """Return the user's line from the traceback that anomaly mode warns with."""
+    """Return the user's line from the tracebacks that anomaly mode records."""
     lines = [m for text in texts for m in re.finditer(r'File "([^"]+)", line (\d+), in .*\n\s*(.*)', text)]
     for m in reversed(lines):
         if (

@@ -1,9 +1,10 @@
-"""Does the output depend on the input at all?
+"""An experiment: does the output depend on the input at all?
 
-A network that has collapsed gives the same for every input, and so does one whose head begins at zero; neither ignores
-its input. So the twin's weights are exchanged for fresh random ones (own generator; a pattern of zeros is kept, frozen
-weights stay) before it is asked. What then is the same to the last bit for every input has no way to see it, unless it
-fades on a long way. The layer where the input gets lost is the first one whose input moves and whose output does not.
+A network that has collapsed gives the same output for every input, and so does one whose head begins at zero; neither
+ignores its input. So the weights of the copy are first replaced by fresh random ones (own generator; a pattern of zeros
+is kept, frozen weights stay). An output that is then bitwise the same for every input cannot depend on it, unless the
+dependence fades below rounding. The layer where the input is lost is the first whose input changes and whose output
+does not.
 """
 
 from __future__ import annotations
@@ -24,22 +25,23 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _ZEROS = 0.01
-"""Share of exact zeros from which on they are a pattern that means something."""
+"""Share of exact zeros from which on they are an intended pattern."""
 _UNSEEN = 1e-12
-"""A gradient below it moves an output of the usual scale by less than a double shows, about."""
+"""A smaller gradient changes an output of the usual scale by less than a double shows, about."""
 
 
 def run(bench: Bench) -> dict[str, Any] | None:
-    """Exchange the inputs of all samples for those of others, and for noise."""
+    """Exchange the inputs of all samples for those of others, and for noise; return whether the output changes."""
     if bench.rows < 2:
         return None
     if bench.constant:
         return _zeros(bench)
-    # a model that makes its own loss is given the targets as well, and they are no input
+    # a model that computes its own loss is given the targets as well, which are no input
     targets = {name for name, x in bench.inputs() if bench.is_target(x)}
     if all(name in targets for name, _ in bench.inputs()):
         targets = set()  # an autoencoder: its input is its target
     named = [(name, x) for name, x in bench.inputs() if x.dim() and name not in targets]
+    # Fresh weights, since trained or zero weights may hide an input that the model does use.
     _refresh(bench.module)
     with _Layers(bench.module) as layers:
         base = bench.call()
@@ -50,17 +52,20 @@ def run(bench: Bench) -> dict[str, Any] | None:
         return None
     if not all(bool(x.isfinite().all()) for _, x in base):
         raise Unfit("its output is not finite")
+    # Noise as well as other samples: a batch may be equal in the one part that matters.
     noisy = bench.call(lambda name, x: x if name in targets else _noise(x))
     if not _same(base, rolled) or not _same(base, noisy):
         blind = _blind(bench, base, (rolled, noisy))
         found = {"ignored": bool(blind), "layer": None, "leaves": _silent_leaves(bench, named, base)}
         return {**found, "output": blind} if blind else found
+    # Layers such as batch norm may use the input in train mode only.
     set_training(bench.module, on=True)
     try:
         trained = bench.call()
         ignored = _same(trained, bench.call(lambda name, x: x if name in targets else _rolled(x)))
     finally:
         set_training(bench.module, on=False)
+    # A dependence below rounding is use, not ignorance.
     lost = _lost(first, second) if ignored else None
     if ignored and (_fades(bench, targets) or (lost is None and _reaches(bench, targets))):
         return {"ignored": False, "layer": None, "leaves": [], "faded": True}
@@ -68,10 +73,9 @@ def run(bench: Bench) -> dict[str, Any] | None:
 
 
 def _fades(bench: Bench, targets: set[str]) -> bool:
-    """Return True if other inputs change the output by less than its format can show: a double shows more of what
-    fades.
+    """Return True if other inputs change the output by less than its dtype can show: a double shows smaller changes.
 
-    A long recurrence multiplies what it read first by less than 1 again and again. That input is used, and forgotten.
+    A long recurrence multiplies its first inputs by less than 1 again and again. That input is used, and forgotten.
     """
     bench.module.double()
     try:
@@ -79,15 +83,16 @@ def _fades(bench: Bench, targets: set[str]) -> bool:
         return not _same(base, bench.call(lambda name, x: _doubled(x if name in targets else _rolled(x))))
     except TooLong:
         raise
-    except Unfit:  # it names its formats itself
+    except Unfit:  # the model sets dtypes itself
         return False
 
 
 def _reaches(bench: Bench, targets: set[str]) -> bool:
-    """Return True if the inputs of a recurrent network have gradients, in double precision, where no output shows them.
+    """Return True if the inputs of a recurrent network have gradients, in double precision, too small to show in an
+    output.
 
-    A product of small factors goes on where a sum has lost it. (Whether the last digit of a sum still shows something
-    depends on the processor.) A gradient that the output would show is none of those: somebody has put it there.
+    A product of small factors survives where a sum has lost it. (The last digit of a sum depends on the processor.) A
+    gradient large enough to show in the output does not count: then a custom backward made it.
     """
     if not any(is_a(module, (nn.RNNBase, nn.RNNCellBase)) for module in modules(bench.module)):
         return False
@@ -105,7 +110,7 @@ def _doubled(x: Tensor) -> Tensor:
 
 
 def _zeros(bench: Bench) -> dict[str, Any] | None:
-    """A batch of floating values that are all zero tells nothing."""
+    """Return a finding for a batch whose floating values are all zero, which carries no information."""
     tensors = [x for _, x in bench.inputs()]
     if not tensors or not all(x.is_floating_point() and x.dim() > 1 and not bool(x.any()) for x in tensors):
         return None
@@ -115,8 +120,8 @@ def _zeros(bench: Bench) -> dict[str, Any] | None:
 def _blind(
     bench: Bench, base: list[tuple[str, Tensor]], others: tuple[list[tuple[str, Tensor]], ...]
 ) -> list[Any] | None:
-    """Return name and shape of the output that the loss compares with its targets, if it alone does not depend on the
-    input: one that differs from row to row (by noise that is drawn inside), and no other one has its shape.
+    """Return [name, shape] of the output that the loss compares with its targets, if it alone does not depend on the
+    input: it differs from row to row (by noise drawn inside), and no other output has its shape.
     """
     for i, (name, x) in enumerate(base):
         if x.dim() < 2 or x.shape[0] != bench.rows or bool((x == x[:1]).all()):
@@ -129,7 +134,7 @@ def _blind(
 
 
 def _refresh(module: nn.Module) -> None:
-    """Give every trainable parameter of the twin fresh random values of the usual scale."""
+    """Give every trainable parameter of the copy fresh random values of the usual scale."""
     generator = torch.Generator().manual_seed(SEED)
     for name, p in named_parameters(module):
         if not p.requires_grad or not p.is_floating_point() or p.numel() == 0:
@@ -166,7 +171,9 @@ def _same(a: list[tuple[str, Tensor]], b: list[tuple[str, Tensor]]) -> bool:
 
 
 def _silent_leaves(bench: Bench, named: list[tuple[str, Tensor]], base: list[tuple[str, Tensor]]) -> list[str]:
-    """Return the inputs that vary over the batch and alone change nothing; empty if there is only one input."""
+    """Return the inputs that vary over the batch and whose exchange alone changes nothing; empty if there
+    is only one.
+    """
     varied = [name for name, x in named if x.shape[0] > 1 and not bool((x == x[:1]).all()) and not _marks(x)]
     if not 1 < len(varied) <= 4:
         return []
@@ -178,12 +185,12 @@ def _silent_leaves(bench: Bench, named: list[tuple[str, Tensor]], base: list[tup
 
 
 def _marks(x: Tensor) -> bool:
-    """Return True if it is lengths, indices or a mask, which may be asked for and not needed."""
+    """Return True for lengths, indices or a mask, which a model may accept and not need."""
     return x.dim() < 2 or bool(((x == 0) | (x == 1)).all())
 
 
 class _Layers:
-    """Keeps a fingerprint of what goes into and comes out of each layer of the twin, in the order of the calls."""
+    """Keeps a checksum of input and output of each layer of the copy, in the order of the calls."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
@@ -207,7 +214,7 @@ class _Layers:
         return look
 
     def take(self) -> list[tuple[str, float, float]]:
-        """Return what was seen, and begin again."""
+        """Return the checksums of a pass, and begin the next pass."""
         seen, self.seen = self.seen, []
         return seen
 
@@ -222,7 +229,7 @@ def _print(value: Any) -> float:
 
 
 def _lost(first: list[tuple[str, float, float]], second: list[tuple[str, float, float]]) -> str | None:
-    """Return the first layer whose input moved and whose output did not."""
+    """Return the first layer whose input changed and whose output did not."""
     for (path, given, made), (again, given2, made2) in zip(first, second, strict=False):
         if path == again and given != given2 and made == made2:
             return path

@@ -1,8 +1,9 @@
-"""A copy of a model for experiments: a model enters, a twin that shares nothing with it leaves, or why there is none.
+"""A copy of a model for experiments: a model in, a copy that shares no data with it out, or the reason why there is
+none.
 
-A twin must be safe to call: its forward may draw from no generator, print nothing, and write to nothing that the
-user's program sees. Whatever cannot be shown to be so is refused (``Unfit``): an experiment that is not made harms
-nobody. The model itself is neither called nor asked for anything while it is copied.
+A copy must be safe to call: its forward may draw from no generator of the program, print nothing, and write to nothing
+that the program sees. A model for which that cannot be shown is refused (``Unfit``): an experiment that does not run
+does no harm. No method of the model runs while it is copied.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
 ELEMENTS = 32_000_000
 """Parameters and buffers of a model that is copied, at most: 128 MB in 32-bit numbers, copied in about 0.1 s."""
 _ENTRIES = ("forward", "train", "eval", "_call_impl", "_wrapped_call_impl", "_slow_forward")
-"""Methods that a call of a twin may run, beside all that Python itself may call."""
+"""Methods that a call of a copy may run, beside all that Python itself may call."""
 _UNCALLED = frozenset({"__init__", "__new__", "__init_subclass__", "__class_getitem__", "__dir__", *COPIES})
-"""Those that are not: a twin is not constructed."""
+"""Special methods that cannot run: a copy is not constructed."""
 
 
 def twin(root: nn.Module, checked: set[str] | None = None) -> nn.Module:
     """Return a copy of a model, in eval mode and without hooks but torch's own. Raises Unfit.
 
-    ``checked``: packages that were looked at in this very moment, which takes some 20 ms for torch; added to.
+    ``checked``: packages that were checked a moment ago, which takes some 20 ms for torch; updated in place.
     """
     check_surroundings({package_of(base) for module in modules(root) for base in bases(type(module))}, checked)
     _fit(root)
@@ -45,8 +46,8 @@ def twin(root: nn.Module, checked: set[str] | None = None) -> nn.Module:
 
 
 def check_surroundings(packages: set[str] | None = None, checked: set[str] | None = None) -> None:
-    """Raise Unfit where a function of torch, or of another of these packages, is not its own, or where a mode or a hook
-    hears of each operation: an experiment would be heard as well.
+    """Raise Unfit if a function of torch, or of another of these packages, was replaced, or if a mode or a hook of the
+    program sees each operation: it would see those of the experiment as well.
     """
     heard = torch_is_heard()
     if heard:
@@ -63,7 +64,7 @@ _CHECKED = frozenset({"einops", "torchvision", "transformers", "timm"}) & TRUSTE
 
 
 def _fit(root: nn.Module) -> None:
-    """Check what the modules are and what their code reaches for."""
+    """Check the kind of each module and the code of its class. Raises Unfit."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         raise Unfit("it is trained by several processes")
     size = 0
@@ -88,7 +89,7 @@ def _fit(root: nn.Module) -> None:
 
 
 def _check_class(kind: type, seen: set[Any]) -> None:
-    """Look at the methods of a module's class that a call may run."""
+    """Check the methods of a module's class that a call may run. Raises Unfit."""
     own_bases = [base for base in bases(kind) if not trusted(base)]
     if any(set(COPIES) & members(base).keys() for base in own_bases):
         raise Unfit(f"{kind_name(kind)} copies itself in its own way")
@@ -99,7 +100,7 @@ def _check_class(kind: type, seen: set[Any]) -> None:
 
 
 def _shadows(kind: type, name: str) -> bool:
-    """Return True if an attribute of a module stands in the place of a method of its class."""
+    """Return True if an attribute of a module hides a method of its class."""
     return type(class_member(kind, name)) is types.FunctionType
 
 
@@ -109,5 +110,5 @@ def _hooks(module: nn.Module) -> Iterator[Any]:
 
 
 def _ours(hook: Any) -> bool:
-    """Return True if a hook is ours, or what a copy of a model has in the place of ours."""
+    """Return True if a hook is ours, or the inert replacement of ours in a copied model."""
     return package_of(type(hook)) == "neuraldbg" or inert(hook)

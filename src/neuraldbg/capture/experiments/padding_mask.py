@@ -1,8 +1,8 @@
-"""Does attention look at padding, and at nothing else?
+"""An experiment: does attention use padding, and nothing else?
 
-torch's attention is told with True what to leave out; other libraries say with True what to keep. Where a padding mask
-is the wrong way round, it hides every word and shows the padding. The twin is run once and the masks that its attention
-is given are compared with where the ids end in padding.
+torch's masks are True for positions to leave out; those of other libraries are True for positions to keep. An inverted
+padding mask hides every word and shows the padding. The copy is run once, and the masks that its attention gets are
+compared with the padding at the ends of the ids.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 _MASKS = ("key_padding_mask", "src_key_padding_mask")
 _AT = {nn.MultiheadAttention: 3, nn.TransformerEncoderLayer: 2, nn.TransformerEncoder: 2}
-"""Where the mask stands among the arguments that have no name."""
+"""Position of the mask among the positional arguments."""
 _HIDDEN = -1e4
-"""A mask of numbers is added to the scores: below it nothing is left."""
+"""A floating mask is added to the scores: a score below this leaves nothing."""
 _NEARLY = 0.95
 
 
@@ -65,7 +65,7 @@ def _look(seen: list[tuple[str, str, Tensor]], path: str) -> Callable[..., None]
 
 
 def _inverted(hidden: Tensor, padding: Tensor) -> bool:
-    """Whether, of the rows with padding, the mask hides the words and shows the padding."""
+    """Return True if, in the rows with padding, the mask hides the words and shows the padding."""
     rows = padding.sum(1) > 1
     words, rest = hidden[rows][~padding[rows]], hidden[rows][padding[rows]]
     if not words.numel() or not rest.numel():

@@ -1,6 +1,6 @@
-"""Where samples of a batch first meet: the first layer at which a change of one sample shows in the part of another.
+"""The layer where samples of a batch first mix: there a change of one sample first shows in the part of another.
 
-The twin of a model and a changed input enter, the layer's path leaves.
+The copy of a model and a changed input enter, the layer's path leaves.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 _TENSORS = 512
 _ELEMENTS = 1_000_000
-"""Sizes beyond which nothing is looked for: all that flows is kept for a moment."""
+"""Limits of the search: all tensors of a pass are kept for a moment."""
 _NOISE = 1e-5
-"""Change relative to the largest one below which it is rounding."""
+"""Change relative to the largest one, below which it is rounding."""
 
 
 class Flow(NamedTuple):
-    """What went into a layer, or came out of it."""
+    """One tensor that went into a layer, or came out of it."""
 
     layer: str
     type: str
@@ -39,24 +39,26 @@ class Flow(NamedTuple):
 
 
 def meeting(bench: Bench, change: Callable[[str, Tensor], Tensor], j: int, n: int) -> dict[str, str] | None:
-    """Return layer, type and side ("input", "output") at which sample j of n first reaches others; None if unknown."""
+    """Return layer, type and side ("input", "output") at which sample j of n first changes others; None if
+    not found.
+    """
     try:
         before, after = _flows(bench, None), _flows(bench, change)
-    except Unfit:  # no time is left: that they meet is known all the same
+    except Unfit:  # no time is left: the mixing itself is known all the same
         return None
     if [flow[:3] for flow in before] != [flow[:3] for flow in after] or len(before) >= _TENSORS:
         return None
     for one, other in zip(before, after, strict=True):
         if one.value.shape != other.value.shape:
             return None
-        moved = (other.value.double() - one.value.double()).abs()  # nothing adds two of a dtype of eight bits
+        moved = (other.value.double() - one.value.double()).abs()  # 8-bit dtypes have no addition
         if bool(moved.isfinite().all()) and not confined(moved, j, n):
             return {"layer": one.layer, "type": one.type, "at": one.at}
     return None
 
 
 def confined(moved: Tensor, j: int, n: int) -> bool:
-    """Return True if what moved lies in the part of sample j, along some axis whose size is n or a multiple of it.
+    """Return True if all changes are in the part of sample j, along some axis whose size is n or a multiple of it.
 
     Of an axis that holds n samples of m positions each, the samples may be its outer or its inner part.
     """
@@ -81,7 +83,7 @@ def _flows(bench: Bench, change: Callable[[str, Tensor], Tensor] | None) -> list
 
 @contextmanager
 def _listening(module: nn.Module, found: list[Flow]) -> Iterator[None]:
-    """Note the tensors at all layers with weights of their own, or without parts."""
+    """Record the tensors at all layers that have weights of their own, or no children."""
     handles = []
 
     def note(path: str, layer: nn.Module, at: str, values: Any) -> None:

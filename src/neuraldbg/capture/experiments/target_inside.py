@@ -1,8 +1,8 @@
-"""Does a table that goes into the model hold the target as one of its columns?
+"""An experiment: does a table that goes into the model hold the target as one of its columns?
 
 Compared exactly, sample by sample, with targets that vary. An autoencoder, whose whole input is the target, is no such
 table: the target must be one number for each sample, beside other columns. Targets of whole numbers must take at least
-two values, each often enough for a match not to be chance.
+two values, each often enough that a match is not chance.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Threads of the program that run beside an experiment.
+"""The test for other threads of the program that run during an experiment.
 
-An experiment puts the states of the global random number generators back. What another thread has drawn meanwhile (a
-loader that makes batches ahead) it would draw once more, so no experiment is made in company.
+An experiment restores the states of the global random number generators. Numbers that another thread has drawn
+meanwhile (a loader that prefetches batches) it would draw once more, so no experiment runs beside such a thread.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ _QUIET = frozenset((
     "torch", "tornado", "tqdm", "wandb", "zmq",
 ))  # fmt: skip
 """Packages whose own threads draw nothing: they pin memory, write logs, show progress, wait for a child process or
-serve a notebook.
-"""
+serve a notebook."""
 _IDLE = pools._worker.__code__  # noqa: SLF001 (no public name)
-"""Where a thread of a ThreadPoolExecutor is while it has nothing to do. Work could come from another thread alone."""
+"""Code in which an idle thread of a ThreadPoolExecutor waits. Only another thread could give it work."""
 
 
 def company() -> str:
-    """Return why no experiment can be made now, "" if nothing speaks against it: other threads of the program run."""
-    me = threading.get_ident()  # threading.current_thread() would list a thread that is not listed
+    """Return the reason why no experiment may run now, empty if there is none: another thread of the program runs."""
+    me = threading.get_ident()  # threading.current_thread() would add an unlisted thread to the list
     others = [each for each in threading.enumerate() if each.ident != me and not _quiet(each)]
     if others:
         at = running()
@@ -41,7 +40,9 @@ def _idle(innermost: FrameType | None) -> bool:
 
 
 def _quiet(thread: threading.Thread) -> bool:
-    """Return True for a thread that runs the code of a quiet package, or waits for one that it has started."""
+    """Return True for a thread that runs the code of a quiet package, or waits for a process that such a package
+    started.
+    """
     kind = type(thread)
     if kind in (threading.Thread, threading.Timer):
         run = getattr(thread, "_target", None) or getattr(thread, "function", None)

@@ -1,9 +1,9 @@
-"""What Dynamo is to leave as it is: code of ours that runs between compiled graphs, and would be compiled itself there.
+"""Marks that keep Dynamo from compiling our functions, which run between compiled graphs.
 
 Where a graph breaks, or a function is given up (as where it calls an ``nn.LSTM``), the program goes on in Python, and
-Dynamo looks at each function that is called. Those of torch that we stand in for it knows and leaves alone; what stands
-for them it would compile, and with it parts of the program that run in Python without us. A layer of torch's own runs
-in Python there, too, unless it has hooks.
+Dynamo examines each function that is called. It knows the functions of torch that we wrap, and skips them; it would
+compile our wrappers, and with them parts of the program that run in Python without us. A layer of torch's own runs in
+Python there, too, unless it has hooks.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ _ROOM = __name__.removesuffix(".guest.dynamo_skip")
 _FOLDER = str(Path(__file__).parents[1])
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
 _COMMANDS = _PACKAGE + "cli" + os.sep
-"""``neuraldbg run`` stands below the whole program."""
+"""Folder of the commands: ``neuraldbg run`` is below the whole program on the stack."""
 _passed_through: dict[int, CodeType] = {}
-"""By identity: to compare code is slow."""
+"""Code of functions that call the program's, by identity: comparing code objects is slow."""
 
 
 def passed_through(function: F) -> F:
-    """Leave a function as it is that calls the program's: those are compiled as if it were not there."""
+    """Mark a function that calls the program's functions: Dynamo skips it, and compiles those as if it were
+    not there.
+    """
     code = getattr(function, "__code__", None)
     if code is not None and id(code) not in _passed_through:
         _passed_through[id(code)] = code
@@ -43,8 +45,8 @@ def passed_through(function: F) -> F:
 
 
 def at_work(frame: FrameType | None) -> bool:
-    """Return True if a frame, or one that called it, is code of ours other than what passes the program's calls on: it
-    may hold a lock, or be about to write what it has read.
+    """Return True if a frame, or one that called it, runs code of ours that is not marked by ``passed_through``: it may
+    hold a lock, or be about to write what it has read.
     """
     while frame is not None and not frame.f_code.co_filename.startswith(_COMMANDS):
         if frame.f_code.co_filename.startswith(_PACKAGE) and id(frame.f_code) not in _passed_through:
@@ -54,20 +56,20 @@ def at_work(frame: FrameType | None) -> bool:
 
 
 def leave_all() -> None:
-    """Leave all other functions of this stage as they are, with all that they call; those of modules that are imported
+    """Mark all other functions of ``capture`` as skipped by Dynamo, with all that they call; modules that are imported
     later are called by these. Does not import Dynamo.
     """
     for name, module in list(sys.modules.items()):
         if name.startswith(_ROOM):
             codes = _codes(vars(module), name)
             for code in codes:
-                codes += [inner for inner in code.co_consts if type(inner) is CodeType]  # and so on: it grows meanwhile
+                codes += [inner for inner in code.co_consts if type(inner) is CodeType]  # nested ones, too: it grows
                 if id(code) not in _passed_through:
                     _leave(code)
 
 
 def wrap_has_hooks(original: Callable[..., bool]) -> Callable[..., bool]:
-    """Make what stands in for Dynamo's question whether a module has hooks: ours do not count."""
+    """Return a replacement of Dynamo's ``nn_module_has_hooks`` that does not count our hooks."""
 
     @functools.wraps(original)
     def has_hooks(module: Any, *args: Any, **kwargs: Any) -> bool:
@@ -89,7 +91,7 @@ def _codes(names: Mapping[str, Any], module: str) -> list[CodeType]:
             continue
         function = _INSIDE.get(type(value), lambda same: same)(value)
         while isinstance(function, FunctionType):
-            if function.__code__.co_filename.startswith(_FOLDER):  # else it is imported from elsewhere
+            if function.__code__.co_filename.startswith(_FOLDER):  # else the function is imported from elsewhere
                 found.append(function.__code__)
             function = getattr(function, "__wrapped__", None)
     return found
@@ -103,9 +105,11 @@ _INSIDE: dict[type, Callable[[Any], Any]] = {
 
 
 def _leaving(*, below: bool) -> Callable[[CodeType], None]:
-    """Return what leaves code as it is, and ``below`` what it calls. Dynamo's public way would import it."""
+    """Return a function that marks code as skipped, and if ``below`` all that the code calls. Dynamo's public way would
+    import Dynamo.
+    """
     dynamo: Any = getattr(torch._C._dynamo, "eval_frame", None)  # noqa: SLF001
-    if not hasattr(dynamo, "_FrameExecStrategy"):  # another torch compiles that, once
+    if not hasattr(dynamo, "_FrameExecStrategy"):  # an unknown torch compiles these functions, once
         return lambda code: None
     action = dynamo._FrameAction  # noqa: SLF001
     strategy = dynamo._FrameExecStrategy(action.SKIP, action.SKIP if below else action.DEFAULT)  # noqa: SLF001

@@ -1,6 +1,6 @@
-"""We are a guest in the user's process: our errors are counted and said once, and never stop the training.
+"""The guard around code that runs in the user's process: errors are counted and reported once, and training goes on.
 
-Under our own tests (environment variable NEURALDBG_STRICT) they raise.
+Under our own tests (environment variable NEURALDBG_STRICT) errors raise.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def collecting_later() -> Iterator[None]:
-    """Have Python look for garbage later, while many objects are made that stay: to search through all that torch has
-    brought takes longer than to attach to a thousand layers, and finds nothing.
+    """Suspend Python's garbage collector while many objects are made that stay: a search through all of torch's objects
+    takes longer than attaching to a thousand layers, and finds nothing.
     """
     collects = gc.isenabled()
     gc.disable()
@@ -45,31 +45,31 @@ TOO_DEEP = "RecursionError: the program's calls are nested as deeply as Python a
 
 
 class Tally:
-    """Counts internal errors, keeps the first one's traceback, and adds up the seconds we spend."""
+    """Counts internal errors, keeps the first one's traceback, and adds up the seconds that we spend."""
 
     def __init__(self) -> None:
         self.failed: dict[str, int] = {}
-        """How many times an error of ours ended what, in the words of the diagnosis: "reading losses and facts"."""
+        """Number of errors by the work that they ended, in the words of the diagnosis: "reading losses and facts"."""
         self.first = ""
         self.seconds = 0.0
         self.parts: dict[str, float] = {}
-        """The same by what was done."""
+        """Seconds by kind of work."""
         self.inside = False
-        """Whether our code runs already: what it calls is not counted twice."""
+        """True while our code runs, so that nested calls are not timed twice."""
         self.strict = bool(os.environ.get("NEURALDBG_STRICT"))
         tell_mishaps(self)
         self.clock = np.zeros(2)
-        """What native hooks share, shape (2,): the seconds that they have taken since those were last collected, and in
-        which thread they read, an integer of 64 bits, 0 for any."""
+        """Shared with native hooks, shape (2,): the seconds they have taken since the last ``collect``, and the thread
+        in which they read, a 64-bit integer, 0 for any."""
         self._followed: Any = memoryview(self.clock[1:].view(np.int64))  # type: ignore[arg-type]
         self._spent: Any = memoryview(self.clock)  # type: ignore[arg-type] # a number of an array that is cold takes microseconds
 
     def follow(self, thread: int) -> None:
-        """Have native hooks read in one thread alone, 0 for any."""
+        """Restrict native hooks to one thread, 0 for any."""
         self._followed[0] = thread
 
     def collect(self) -> None:
-        """Add what the native hooks have taken."""
+        """Add the time that the native hooks have taken."""
         spent = self._spent[0]
         self._spent[0] = 0.0
         self.seconds += spent
@@ -77,12 +77,12 @@ class Tally:
 
     @property
     def errors(self) -> int:
-        """Internal errors so far."""
+        """Number of internal errors so far."""
         return sum(self.failed.values())
 
     def caught(self, doing: str) -> None:
-        """Note the exception being handled, and what it ended: "reading batches". Re-raise it in strict mode, and where
-        it is the program's.
+        """Count the exception being handled under the work that it ended ("reading batches"). Re-raise it in strict
+        mode, and if it is the program's.
         """
         error = sys.exc_info()[1]
         if self.strict or (error is not None and passes(error)):
@@ -90,13 +90,13 @@ class Tally:
         self.mishap(doing)
 
     def mishap(self, doing: str) -> None:
-        """Note the exception being handled, and what it ended, where there was a way to go on."""
+        """Count the exception being handled under the work that it ended, where the work could go on another way."""
         self.first = self.first or _told()
         self.failed[doing] = self.failed.get(doing, 0) + 1
 
 
 def _told() -> str:
-    """Return the exception being handled, with its innermost frames; its class where that cannot be told."""
+    """Return the traceback of the exception being handled, four innermost frames; its class if formatting fails."""
     try:
         return traceback.format_exc(limit=-4)
     except Exception as error:
@@ -106,59 +106,59 @@ def _told() -> str:
 
 
 def hook_of(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
-    """Return a hook for a tensor of the program, who may save that tensor: torch then does not warn of the hook."""
+    """Return a hook for a tensor of the program. torch does not warn of this hook when the program saves the tensor."""
     made = functools.partial(function, *args)
     made.__torch_unserializable__ = True  # type: ignore[attr-defined]
     return made
 
 
 class Switch:
-    """Whether our stand-ins for torch's functions act: not after the session, though another tool may have wrapped them
-    meanwhile and keep calling them, and not in a forked child, whose copy of the session nobody reads.
+    """The switch of a session's wrappers: off after the session, though another tool may keep calling them, and in a
+    fork.
 
-    It is true while a step is read in full, in the thread that is followed. In light steps it is ``on`` and not true.
+    True during a full step, in the followed thread. In light steps ``on`` is True and the switch itself is false.
     """
 
     def __init__(self) -> None:
         self.on = False
-        """Whether the session runs, in this process, and listens."""
+        """True while the session runs in this process and is not paused."""
         self.full = False
-        """Whether steps are read in full now."""
+        """True while full steps are read."""
         self.thread = get_ident()
         """The thread that is followed: see ``Owner``."""
         self.lends: Callable[[], bool] = lambda: False
-        """Tells whether the current thread, which is another, works for that one."""
+        """Returns True if the current thread, another one, works for the followed thread."""
         self.hushed: Callable[[], None] = lambda: None
-        """Called before it stops listening for a while."""
+        """Called before a pause."""
         self._runs = False
         self._awake = True
         _switches.add(self)
         tell_children(self)
 
     def turn_on(self) -> None:
-        """Act, in this process."""
+        """Start, in this process."""
         self._runs = True
         self.listen()
 
     def turn_off(self) -> None:
-        """Pass everything through from now on."""
+        """Pass every call through from now on."""
         self._runs = self.on = self.full = False
 
     def hush(self) -> None:
-        """Pass everything through until ``listen``."""
+        """Pass every call through until ``listen``."""
         self.hushed()
         self.on = self.full = False
 
     def listen(self) -> None:
-        """Act again, unless the session has ended meanwhile."""
+        """Resume after ``hush``, unless the session has ended meanwhile."""
         self.on, self.full = self._runs, self._runs and self._awake
 
     def in_child(self) -> None:
-        """Act no more in a forked child."""
+        """Turn off in a forked child, whose copy of the session is not read."""
         self.turn_off()
 
     def wake(self, *, awake: bool) -> None:
-        """Begin or end a stretch of steps that are read in full."""
+        """Switch between full steps and light steps."""
         self._awake = awake
         self.full = self.on and awake
 
@@ -175,8 +175,8 @@ _switches: weakref.WeakSet[Switch] = weakref.WeakSet()
 
 @contextlib.contextmanager
 def sessions_paused() -> Iterator[None]:
-    """Run code of ours that calls models, backward passes or functions of torch unheard by every session there is: none
-    of it is part of the program.
+    """Pause every session while our own code calls models, backward passes or torch functions: those calls are not part
+    of the program.
     """
     listening = [switch for switch in list(_switches) if switch.on]
     try:
@@ -189,11 +189,11 @@ def sessions_paused() -> Iterator[None]:
 
 
 class HasTally(Protocol):
-    """Anything that carries a tally."""
+    """Any object with a ``tally`` attribute, as ``guarded`` needs it."""
 
     @property
     def tally(self) -> Tally:
-        """Return where errors and time are counted."""
+        """The counts of errors and time."""
         ...
 
 
@@ -212,7 +212,7 @@ _PARTS = {
     "_ends": "parameters and gradients",
     "_evaluated": "parameters and gradients",
 }
-"""What the methods that user code triggers are there for, for the breakdown of the time."""
+"""Kind of work by method name, for the breakdown of the time."""
 
 _FOLLOWED = ("calls of models", "light steps")
 _WATCHING = "following the training"
@@ -233,12 +233,13 @@ def guarded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P
         outermost = not tally.inside
         began = perf_counter()  # in this order: a signal handler may raise wherever a call returns
         try:
+            # Operations of our own must not reach a __torch_function__ or a mode of the program.
             tally.inside = True
             with unheard():
                 return method(self, *args, **kwargs)
         except TrainingHalted:
             raise
-        except RecursionError:  # the program is deep: there is no room for one call more
+        except RecursionError:  # the program's calls are nested deeply: no room for one call more
             tally.first = tally.first or TOO_DEEP
             tally.failed[doing] = tally.failed.get(doing, 0) + 1
             if tally.strict:

@@ -1,4 +1,4 @@
-"""Objects of the program to which nothing else leads: optimizers that have not stepped yet, iterators of loaders."""
+"""Objects of the program that no known object leads to: optimizers before their first step, iterators of loaders."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 def living(kind: type[T]) -> Sequence[T]:
-    """Return the objects of a class that are alive: one pass through all objects of the process.
+    """Return the living objects of a class: one pass through all objects of the process.
 
-    Without native code only while all other threads wait: one at work might be making a tuple, which is not to be held
-    meanwhile (``_kernel_objects.h``).
+    Without native code empty unless all other threads wait: one at work might be filling a tuple, to which no reference
+    may be taken meanwhile (``_kernel_objects.h``).
     """
     if native is not None:
         return native.instances(kind)  # type: ignore[no-any-return]
@@ -30,5 +30,5 @@ def living(kind: type[T]) -> Sequence[T]:
 
 
 def made() -> Sequence[Optimizer]:
-    """Return all optimizers of torch that there are."""
+    """Return all living ``torch.optim.Optimizer`` objects."""
     return living(Optimizer)

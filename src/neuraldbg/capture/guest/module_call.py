@@ -1,9 +1,9 @@
-"""The function that stands in for ``nn.Module.__call__``, and cannot be told from torch's own.
+"""The replacement of ``nn.Module.__call__``, made to be indistinguishable from torch's own function.
 
-Torch's is one frame that calls ``_call_impl``. Ours is one frame, too, that says it lies in torch's file at torch's
-line: a model may be nested as deeply as without us (with a hook on each of its layers one of 246 levels ran into
-Python's limit at 196), and what the program logs of its errors has no frame of ours. It uses no global name, so that it
-can have torch's globals, where Python keeps which warnings were shown.
+Torch's is one frame that calls ``_call_impl``. The replacement is one frame, too, with torch's file and line: a model
+may be nested as deeply as without us (with a hook on each of its layers a model of 246 levels ran into Python's limit
+at 196), and the tracebacks that the program logs have no frame of ours. It uses no global name, so that it can have
+torch's globals, where Python keeps which warnings were shown.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 _READING = "reading layers"
 _CALLS = ("_compiled_call_impl", "_call_impl")
-"""The two methods that torch's function calls one of."""
+"""The two methods of which torch's function calls one."""
 _made: weakref.WeakKeyDictionary[Any, Callable[..., Any]] = weakref.WeakKeyDictionary()
-"""What was in the place of the functions that were made here."""
+"""The function that each replacement replaced."""
 
 
 class Hears(Protocol):
-    """Receives calls of modules."""
+    """The receiver of module calls; ``loop.models.Models`` is the one implementation."""
 
     inside: bool
-    """Whether an outermost call is under way."""
+    """True during an outermost call."""
     light: Any
     hooks: Any
 
@@ -45,17 +45,17 @@ class Hears(Protocol):
         """Begin an outermost call in a light step whose sites are read."""
 
     def begins(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
-        """Begin an outermost call that native code has not taken; False if it is none of ours."""
+        """Begin an outermost call that native code has not taken; return False for a model that is not followed."""
 
     def ends(self, output: Any) -> None:
-        """End it."""
+        """End the outermost call."""
 
     def broken_off(self) -> None:
-        """Hold nothing of one that raised."""
+        """Drop the state of an outermost call that raised."""
 
 
 def stand_in_for_call(models: Hears, original: Callable[..., Any]) -> Any:
-    """Return the function that is put in the place of ``original``, which is ``nn.Module.__call__`` so far."""
+    """Return the replacement of ``original``, the current ``nn.Module.__call__``."""
     light, told = models.light, models.hooks.direct
     traced, busy = torch.compiler.is_dynamo_compiling, torch.compiler.is_compiling
     asked = (light.glance, models.look, models.begins, models.ends, told.get, traced, busy, id)
@@ -67,18 +67,18 @@ def stand_in_for_call(models: Hears, original: Callable[..., Any]) -> Any:
     if _is_torchs(original):
         call.__code__ = _named(call.__code__, original.__code__)
     functools.update_wrapper(call, original)
-    del call.__wrapped__  # torch's own has none
+    del call.__wrapped__  # torch's own has no __wrapped__
     _made[call] = original
     return call
 
 
 def stands_in(function: object) -> bool:
-    """Return True if a function was made here."""
+    """Return True if a function is a replacement made here."""
     return type(function) is FunctionType and function in _made
 
 
 def under(function: Any) -> Any:
-    """Return what was in the place of a function that was made here; any other value as it is."""
+    """Return the function below all replacements made here; any other value unchanged."""
     while stands_in(function):
         function = _made[function]
     return function
@@ -86,7 +86,7 @@ def under(function: Any) -> Any:
 
 @functools.lru_cache(maxsize=4)
 def _named(code: CodeType, like: CodeType) -> CodeType:
-    """Return code with the qualified name of other code, which it has as of Python 3.11. One object."""
+    """Return code with the qualified name of other code, which exists as of Python 3.11. Cached: always one object."""
     return code.replace(co_qualname=like.co_qualname) if hasattr(like, "co_qualname") else code
 
 
@@ -115,7 +115,7 @@ def _in_place(models: Any, light: Any, told: Any, tally: Any, failure: tuple[str
             except RecursionError:
                 begun = False
                 tally.first, tally.failed[what] = tally.first or deep, tally.failed.get(what, 0) + 1
-        probe = direct(number_of(self)) if told else None  # after the call has begun: that may have found the model
+        probe = direct(number_of(self)) if told else None  # after the call has begun: that may have set the first hooks
         if begun:
             try:
                 models.inside = True
@@ -130,8 +130,9 @@ def _in_place(models: Any, light: Any, told: Any, tally: Any, failure: tuple[str
                 raise
             finally:
                 models.inside = False
+            # The hook is fetched again: the call may have set or removed hooks.
             probe = direct(number_of(self))
-        elif probe is None:  # a layer of a model: there may be hundreds, and each nanosecond counts for all
+        elif probe is None:  # most calls: there may be hundreds of layers, and each nanosecond counts for all
             if self._compiled_call_impl is not None:
                 return self._compiled_call_impl(*args, **kwargs)
             return self._call_impl(*args, **kwargs)
@@ -158,7 +159,7 @@ def _in_place(models: Any, light: Any, told: Any, tally: Any, failure: tuple[str
 
 
 def _in_front(original: Any, models: Any, light: Any, told: Any, traced: Any, is_compiling: Any) -> Any:
-    """Make the same where another tool has put a function of its own in the place of torch's."""
+    """Return a replacement that calls another tool's replacement of torch's function."""
     direct = told.get
 
     @passed_through
@@ -173,8 +174,10 @@ def _in_front(original: Any, models: Any, light: Any, told: Any, traced: Any, is
         return output
 
     def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        # Inside a trace the other tool's function runs alone.
         if traced() or is_compiling():
             return original(module, *args, **kwargs)
+        # Only the outermost call is a model call; light steps are first offered to native code.
         begun = False
         if not models.inside:
             begun = light.glance(module, args, kwargs)
@@ -184,6 +187,7 @@ def _in_front(original: Any, models: Any, light: Any, told: Any, traced: Any, is
                 models.look(module, args, kwargs)
         if not begun:
             return heard(module, args, kwargs)
+        # The model's own call: an exception passes, and leaves no state behind.
         try:
             models.inside = True
             output = heard(module, args, kwargs)
@@ -200,8 +204,9 @@ def _in_front(original: Any, models: Any, light: Any, told: Any, traced: Any, is
 
 @functools.lru_cache(maxsize=4)
 def _moved(make: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that makes what ``make`` makes, but with the file, lines and globals of ``original``; ``make``
-    itself where Python has no source of one of them, or another than runs: a package may be upgraded meanwhile.
+    """Return a function that makes what ``make`` makes, but with the file, lines and globals of ``original``. Return
+    ``make`` if Python has no source of one of them, or a source that differs from the running code: a package may be
+    upgraded meanwhile.
     """
     try:
         made = _recompiled(make, original)
@@ -211,7 +216,7 @@ def _moved(make: Callable[..., Any], original: Callable[..., Any]) -> Callable[.
 
 
 def _shape(make: Any) -> tuple[Any, ...]:
-    """Return what code has in common with the same code at other lines."""
+    """Return the parts of code that do not depend on its line numbers."""
     inner = next((const for const in make.__code__.co_consts if type(const) is CodeType), make.__code__)
     return inner.co_name, inner.co_names, inner.co_varnames, inner.co_freevars, inner.co_consts
 
@@ -237,10 +242,10 @@ def _recompiled(make: Callable[..., Any], original: Callable[..., Any]) -> Calla
 
 
 def _source(function: Any) -> ast.FunctionDef:
-    """Return a function as a tree, in the columns of its file and without annotations."""
+    """Return a function as a syntax tree, in the columns of its file and without annotations."""
     text = inspect.getsource(function)
     indented = len(text) - len(text.lstrip())
-    with collecting_later():  # else Python 3.11 may change threads meanwhile, and refuses two that parse: SystemError
+    with collecting_later():  # else Python 3.11 may switch threads meanwhile, and refuses two that parse: SystemError
         tree = ast.parse(textwrap.dedent(text)).body[0]
     if not isinstance(tree, ast.FunctionDef):
         raise TypeError(function)
@@ -260,7 +265,7 @@ def _calls(node: ast.AST, name: str) -> bool:
 
 
 def _place(tree: ast.AST, name: str, lines: int) -> tuple[int, int, int, int]:
-    """Return where a method is called: first and last line, first and last column."""
+    """Return the position of a method's call: first and last line, first and last column."""
     at: Any = [node for node in ast.walk(tree) if _calls(node, name)][0]  # noqa: RUF015
     return at.lineno + lines, at.end_lineno + lines, at.col_offset, at.end_col_offset
 

@@ -1,6 +1,7 @@
-"""Modules and optimizers as torch stores them: children, parameters, hooks and groups, read from the dictionaries of
-the instances. ``named_modules``, ``parameters``, ``register_forward_hook``, ``param_groups`` and the like may be
-methods or properties of the program.
+"""Modules and optimizers as torch stores them: children, parameters, hooks and groups, read from instance dictionaries.
+
+``named_modules``, ``parameters``, ``register_forward_hook``, ``param_groups`` and the like may be methods or properties
+of the program.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Parameters = list[tuple[str, Tensor]]
 
 
 def own(module: nn.Module) -> dict[str, Any]:
-    """Return the dictionary of a module. It is the live one, as ``attributes`` returns it."""
+    """Return the live dictionary of a module, as ``attributes`` does."""
     held = _dictionary(module)
     return held if type(held) is dict else attributes(module)
 
@@ -39,19 +40,19 @@ def own(module: nn.Module) -> dict[str, Any]:
 def training(module: nn.Module) -> bool:
     """Return True if a module is in train mode."""
     held = own(module).get("training")
-    if held is None and is_a(module, torch.jit.ScriptModule):  # torch's own attribute, behind its C++ object
+    if held is None and is_a(module, torch.jit.ScriptModule):  # torch's own attribute, behind the C++ object
         return bool(module.training)
     return held is True
 
 
 def registered(module: nn.Module, store: str) -> list[tuple[str, Any]]:
-    """Return what a module has registered in ``_modules``, ``_parameters``, ``_buffers`` or one of its dictionaries of
-    hooks, None among it.
+    """Return the entries of ``_modules``, ``_parameters``, ``_buffers`` or a dictionary of hooks of a module, with
+    values of None among them.
     """
     held = own(module).get(store)
     if is_a(held, dict):
         return [(label(name), value) for name, value in list(items(held))]
-    if held is not None and is_a(module, torch.jit.ScriptModule):  # no dicts, but torch's own
+    if held is not None and is_a(module, torch.jit.ScriptModule):  # torch's own containers, no dicts
         return list(held.items())
     return []
 
@@ -67,14 +68,14 @@ def own_parameters(module: nn.Module) -> Parameters:
 
 
 def buffers(root: nn.Module) -> list[Tensor]:
-    """Return the buffers of a module and of all below it."""
+    """Return the buffers of a module and of all modules below it."""
     return [b for _, module in walk(root) for _, b in registered(module, "_buffers") if b is not None]
 
 
 def walk(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Go through a module and all below it with their paths, each once, in the order of ``named_modules``."""
+    """Yield a module and all below it with their paths, each once, in the order of ``named_modules``."""
     seen: set[int] = set()
-    waiting = [("", root)]  # no recursion: the program's own nesting may use up what Python allows
+    waiting = [("", root)]  # no recursion: the program's own nesting may use up Python's limit
     while waiting:
         path, module = waiting.pop()
         if id(module) in seen:
@@ -87,12 +88,12 @@ def walk(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def modules(root: nn.Module) -> Iterator[nn.Module]:
-    """Go through a module and all below it, each once."""
+    """Yield a module and all below it, each once."""
     return (module for _, module in walk(root))
 
 
 def named_parameters(root: nn.Module, *, duplicates: bool = False) -> Parameters:
-    """Return the parameters of a module and all below it by path; with ``duplicates`` a shared one by each."""
+    """Return the parameters of a module and all below it by path; with ``duplicates`` a shared one once per path."""
     found: Parameters = []
     seen: set[int] = set()
     for path, module in walk(root):
@@ -114,7 +115,7 @@ def has_parameters(root: nn.Module) -> bool:
 
 
 def module_attribute(module: nn.Module, name: str, default: Any = None) -> Any:
-    """Return an attribute that a module stores, a parameter, a buffer or a child among them."""
+    """Return an attribute that a module stores: a parameter, a buffer, a child, or plain data."""
     for store in ("_parameters", "_buffers", "_modules"):
         found = item(own(module).get(store), name)
         if found is not None:
@@ -128,21 +129,21 @@ def is_parameter(x: Tensor) -> bool:
 
 
 def set_training(root: nn.Module, *, on: bool) -> None:
-    """Put a module and all below it into train or eval mode, whatever ``train`` of their classes does."""
+    """Put a module and all below it into train or eval mode, without a call of their ``train`` methods."""
     for module in modules(root):
         own(module)["training"] = on
 
 
 def hookable(kind: type) -> bool:
-    """Return True if torch can look for the hooks of a module without running code of its class: one that has a
-    ``__getattribute__`` of its own hears of every look, and there are more where there are hooks.
+    """Return True if torch can read the hooks of a module without running code of its class: a ``__getattribute__`` of
+    the class would see every access, and there are more of these when there are hooks.
     """
     return class_member(kind, "__getattribute__") is object.__getattribute__
 
 
 def add_hook(module: nn.Module, store: str, hook: Callable[..., Any], *, kwargs: bool = False) -> OwnHook:
-    """Set a hook as ``register_forward_hook`` would (``store``: ``_forward_hooks``, ``_forward_pre_hooks``).
-    ``kwargs`` only where the module is a copy of ours.
+    """Set a hook as ``register_forward_hook`` would (``store``: ``_forward_hooks``, ``_forward_pre_hooks``). ``kwargs``
+    is for copies made by us only.
     """
     held = own(module)
     handle = OwnHook(held[store], hook)
@@ -155,7 +156,9 @@ def add_hook(module: nn.Module, store: str, hook: Callable[..., Any], *, kwargs:
 
 
 def groups(opt: Any) -> list[dict[str, Any]]:
-    """Return the parameter groups of an optimizer. Read one by ``item``: its class may derive from dict."""
+    """Return the parameter groups of an optimizer. Read their entries by ``item``: a group's class may derive from
+    dict.
+    """
     return [group for group in sequence(attribute(opt, "param_groups")) if is_a(group, dict)]
 
 
@@ -176,12 +179,12 @@ def rates(opt: Any) -> list[float]:
 
 
 def state(opt: Any) -> Any:
-    """Return the ``state`` that an optimizer stores: mostly a dict."""
+    """Return the stored ``state`` of an optimizer: usually a dict."""
     return attribute(opt, "state")
 
 
 def state_of(opt: Any, tensor: Tensor) -> Any:
-    """Return what an optimizer stores of one tensor, None if nothing."""
+    """Return the state that an optimizer stores for one tensor, None if there is none."""
     held = state(opt)
     plain = is_a(held, dict) and type(tensor) in (Tensor, nn.Parameter)
     return dict.get(held, tensor) if plain else next((v for key, v in items(held) if key is tensor), None)
@@ -193,7 +196,7 @@ def scales(scaler: Any) -> bool:
 
 
 def scale_of(scaler: Any) -> float | None:
-    """Return the scale of a ``GradScaler``, None of one that is not enabled. Waits for a device, as ``get_scale``."""
+    """Return the scale of a ``GradScaler``, None if it is not enabled. Waits for a device, as ``get_scale`` does."""
     if not scales(scaler):
         return None
     found = attribute(scaler, "_scale")

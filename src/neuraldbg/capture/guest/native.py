@@ -1,4 +1,4 @@
-"""The native kernel behind the statistics of CPU tensors: memory in, a row of the table grows.
+"""The native module behind the statistics of CPU tensors: memory in, a row of the table grows.
 
 ``_kernel.c`` is optional at install. Without it the functions of ``statistics/operation.py`` do the same with torch's
 and numpy's operators, element for element, only slower.
@@ -23,13 +23,12 @@ if TYPE_CHECKING:
 
 
 CODES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
-"""The dtypes that the kernel reads, by the codes of ``_kernel.c``."""
+"""The dtypes that native code reads, by the codes of ``_kernel.c``."""
 
 
 def meet(module: Any, *, lends: bool = True) -> None:
-    """Tell the compiled module what torch is. Not ``lends``: as a torch before 2.10, which lends its tensors to no C.
-
-    AttributeError where either is too old for the other.
+    """Give the native module the objects of torch that it needs. With ``lends`` False as for a torch before 2.10, which
+    has no C exchange of tensors. Raises AttributeError where either version is too old for the other.
     """
     transforms = torch._C._are_functorch_transforms_active  # noqa: SLF001 (no public name)
     lent = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None) if lends else None
@@ -39,8 +38,8 @@ def meet(module: Any, *, lends: bool = True) -> None:
 
 
 def _meet_storages(module: Any, *, lends: bool) -> None:
-    """Hand over the functions of torch that tell how large the storage of a tensor is: a tenth of a microsecond, where
-    Python's take half of one. They are tried out, since how a tensor is handed to them is no part of any contract.
+    """Give the native module torch's C functions for the size and offset of a storage: 0.1 us a call, against 0.5 us in
+    Python. Each is tested first, since the way a tensor is passed to them is no part of any contract.
     """
     try:
         library = torch_library() if lends else {}
@@ -56,7 +55,9 @@ def _meet_storages(module: Any, *, lends: bool) -> None:
 
 
 def torch_library() -> Any:
-    """Return the library that holds torch's C interface for compiled programs. LookupError or OSError for none."""
+    """Return the library with torch's C interface for compiled programs. Raises LookupError or OSError if there is
+    none.
+    """
     name = next(Path(torch.__file__).with_name("lib").glob("*torch_cpu.*"), None)
     if name is None:
         raise LookupError("*torch_cpu.*")
@@ -73,17 +74,17 @@ def _load() -> Any:
 
 
 native = _load()
-"""The compiled module, None where there is none."""
+"""The native module, None if it was not built."""
 
 
 def backend() -> str:
-    """Say what reads CPU tensors: ``native (avx2)``, or ``torch operators``."""
+    """Return the name of the code that reads CPU tensors: ``native (avx2)``, or ``torch operators``."""
     return f"native ({native.generation})" if native is not None else "torch operators"
 
 
 def set_hook(x: Tensor, hook: Callable[[Tensor], None]) -> None:
-    """Have autograd call a hook with the gradient at ``x``, which is no leaf. It cannot be removed: in a training the
-    handle by which it could takes longer to make than all else that is done to a tensor.
+    """Register a hook on the gradient of ``x``, which is no leaf. The hook cannot be removed: making a handle takes
+    longer than all other work on a tensor.
     """
     if native is not None and type(x) is torch.Tensor:
         native.hook(x, hook)
@@ -97,9 +98,9 @@ def set_hook(x: Tensor, hook: Callable[[Tensor], None]) -> None:
 
 
 def dense(x: Tensor) -> bool:
-    """Return True if the elements of ``x`` fill its memory without holes or overlaps, in whatever order: then order
-    aside, one pass over the memory is a pass over the elements. What torch negates as it is read is not in memory as it
-    is.
+    """Return True if the elements of ``x`` fill its memory without holes or overlaps, in any order: apart from order, a
+    pass over the memory is a pass over the elements. False for a tensor with the lazy negation bit, whose memory holds
+    the negated values.
     """
     if x.is_contiguous():
         return not x.is_neg()

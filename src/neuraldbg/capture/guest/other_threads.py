@@ -1,8 +1,8 @@
-"""Tell from outside whether the other threads of the program wait or work.
+"""The test, from outside, for other threads of the program that only wait.
 
 No lock of Python's protects a gradient: a backward pass replaces it while it runs without that lock, and ``p.grad =
-None`` gives it away in the midst, as the memory is freed. Who reads ``.grad`` just then reads memory that is gone.
-So gradients are read by the thread that trains, or while that one surely does nothing.
+None`` releases the lock while the memory is freed. A thread that reads ``.grad`` at that moment reads freed memory. So
+gradients are read by the thread that trains, or while that thread surely does nothing.
 """
 
 from __future__ import annotations
@@ -25,26 +25,24 @@ _WAITING = frozenset({
     "multiprocessing.queues", "multiprocessing.synchronize", "queue", "selectors", "socket", "socketserver", "ssl",
     "subprocess", "threading", "tkinter",
 })  # fmt: skip
-"""Modules of Python's library in which a thread does nothing but wait, if it is in none that these call."""
+"""Modules of Python's library in which a thread only waits, if its innermost frame is in one of them."""
 
 
 def others() -> dict[int, FrameType]:
-    """Return the innermost frame of each other thread that runs Python for the program, by number."""
+    """Return the innermost frame of each other thread that runs Python for the program, by thread number."""
     ours = unlisted_numbers()
     me = get_ident()
     return {n: frame for n, frame in sys._current_frames().items() if n != me and n not in ours}  # noqa: SLF001 (no public way)
 
 
 def waits(thread: int) -> bool:
-    """Return True if a thread waits in Python's library for somebody else, outside of any backward pass, or runs no
-    Python.
-    """
+    """Return True if a thread waits in Python's library, outside of any backward pass, or runs no Python."""
     frame = others().get(thread)
     return frame is None or _waits(frame)
 
 
 def others_wait() -> bool:
-    """Return True if all other threads of the program wait so."""
+    """Return True if all other threads of the program only wait."""
     return all(map(_waits, others().values()))
 
 

@@ -1,8 +1,8 @@
-"""Whether the functions of torch are torch's own, and whether anything of the program hears of operations.
+"""The test for functions of torch that were replaced, and for modes and hooks of the program that see operations.
 
-A program may put anything in the place of a function of torch: one that draws from a generator of its own, or counts.
-An experiment would run it once more. So before one every name in torch's modules and classes is looked at: a function
-belongs to a package if its code lies in the package's folder. What we have put there ourselves is looked through.
+A program may replace any function of torch: by one that draws from a generator of its own, or counts. An experiment
+would run it once more. So before an experiment every name in torch's modules and classes is checked: a function belongs
+to a package if its code is in the package's folder. Our own wrappers are looked through.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _CORE = (
     "torch.sparse", "torch.special", "torch.storage", "torch.utils._device", "torch.utils._python_dispatch",
     "torch.utils._pytree", "torch.utils.checkpoint", "torch.utils.hooks",
 )  # fmt: skip
-"""Modules of torch that a pass of a model goes through, with all below them."""
+"""Modules of torch that a forward or backward pass goes through, with all below them."""
 _TORCH = str(Path(torch.__file__).parent) + os.sep
 _HELPERS = ("typing_extensions", "numpy", "opt_einsum", "optree", "sympy")
-"""Packages whose functions torch has among its own."""
+"""Packages whose functions are among torch's own."""
 _OURS = str(Path(__file__).parents[2]) + os.sep
 _STDLIB = tuple({
     str(Path(path)) + os.sep for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")) if path
@@ -50,15 +50,15 @@ _DATA = frozenset({
     types.WrapperDescriptorType, types.ClassMethodDescriptorType, types.GetSetDescriptorType,
     types.MemberDescriptorType,
 })  # fmt: skip
-"""What cannot be called, and methods of built-in classes: bound to no object, they have nothing to keep a state in."""
+"""Types that cannot be called, and methods of built-in classes: unbound, they hold no state."""
 _IMPLEMENTED = ("/CPU", "/Autograd", "/AutogradCPU", "/CompositeExplicitAutograd", "/CompositeImplicitAutograd")
-"""Ways to implement an operator of torch in Python that torch itself does not take on a CPU."""
+"""Dispatch keys for which torch itself registers no Python implementation on a CPU."""
 _DEPTH = 8
 
 
 def torch_is_heard() -> str:
-    """Return who hears of operations beside torch, empty for nobody: a mode, a hook on all modules, or what packs saved
-    tensors. ``torch.set_default_device`` is a mode, too, but torch's own.
+    """Return the name of a mode, a hook on all modules or a saved-tensor hook of the program that sees operations,
+    empty if there is none. The mode of ``torch.set_default_device`` is torch's own, and not counted.
     """
     for mode in torch.overrides._get_current_function_mode_stack():  # noqa: SLF001 (no public name)
         if type(mode) is not DeviceContext:
@@ -73,7 +73,7 @@ def torch_is_heard() -> str:
     top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)  # noqa: SLF001 (nothing public tells)
     if top is not None and top(True) is not None:
         return "the program packs what is saved for backward passes"
-    implemented = getattr(torch.library, "_impls", ())  # "aten/relu/CPU": in Python, by a torch.library.Library
+    implemented = getattr(torch.library, "_impls", ())  # "aten/relu/CPU": made in Python by a torch.library.Library
     for key in implemented:
         if key.startswith("aten/") and key.endswith(_IMPLEMENTED):
             return f"an operator of torch is the program's ({key.split('/')[1]})"
@@ -81,8 +81,8 @@ def torch_is_heard() -> str:
 
 
 def installed(function: types.FunctionType, packages: frozenset[str]) -> bool:
-    """Return True for a function of one of some packages whose code does lie where packages are installed. Its own
-    ``__module__`` says nothing: ``functools.wraps`` copies that.
+    """Return True for a function of one of some packages whose code is in a folder of installed packages. Its own
+    ``__module__`` proves nothing: ``functools.wraps`` copies that.
     """
     where, file = function.__globals__.get("__name__"), function.__code__.co_filename
     if type(where) is not str:
@@ -91,20 +91,20 @@ def installed(function: types.FunctionType, packages: frozenset[str]) -> bool:
         return True
     if where.split(".", maxsplit=1)[0] not in packages:
         return False
-    if file.startswith("<") and not file.startswith("<frozen"):  # methods of dataclasses
+    if file.startswith("<") and not file.startswith("<frozen"):  # generated methods of dataclasses
         return True
     return _of_python(file) or any(part in file for part in _INSTALLED) or file.startswith(_TORCH)
 
 
 def not_its_own(package: str) -> str:
-    """Return the name of a function in the modules of a package that another one has put there, empty for none. Of
-    torch those modules are looked at that a pass goes through.
+    """Return the name of a function in the modules of a package that another package has put there, empty if there is
+    none. Of torch only the modules of ``_CORE`` are checked.
     """
     return _Search(package).first()
 
 
 class _Search:
-    """One look through the modules of a package."""
+    """One search through the modules of a package for functions of others."""
 
     def __init__(self, package: str) -> None:
         self.package = package
@@ -114,7 +114,7 @@ class _Search:
         self._files: dict[str, bool] = {}
 
     def first(self) -> str:
-        """Return the first function that is another's."""
+        """Return the name of the first function of another package, empty if there is none."""
         for name, module in self._modules():
             for key, value in list(vars(module).items()):
                 if type(value) in _DATA:
@@ -133,11 +133,9 @@ class _Search:
                 yield name, module
 
     def in_class(self, kind: type) -> str:
-        """Return the name of a member of a class of the package that is another's, empty for none."""
+        """Return the name of a member of a class of the package that is another's, empty if there is none."""
         if id(kind) in self._seen or package_of(kind) != self.package or _pybind(type(kind)):
-            return (
-                ""  # those of torch's C++ part have thousands of built-in methods, which Python code does not replace
-            )
+            return ""  # pybind classes have thousands of built-in methods, which Python code does not replace
         self._seen.add(id(kind))
         for name, member in ((name, _without_ours(member)) for name, member in list(members(kind).items())):
             if type(member) is types.FunctionType:
@@ -151,7 +149,7 @@ class _Search:
         return ""
 
     def owns(self, value: Any, depth: int = 0) -> bool:
-        """Return False for a function that is another's, or made of one that is."""
+        """Return False for a function of another package, or made of one."""
         value = _without_ours(value)
         kind = type(value)
         if kind is types.FunctionType:
@@ -185,7 +183,7 @@ class _Search:
         return all(self.owns(value, depth + 1) for value in cells(function))
 
     def _made(self, function: types.FunctionType) -> bool:
-        """Return True if a function without a file was made for the package: methods of dataclasses and named
+        """Return True if a function without a file was generated for the package: methods of dataclasses and named
         tuples.
         """
         name = function.__globals__.get("__name__")
@@ -202,7 +200,7 @@ class _Search:
 
 
 def _without_ours(value: Any) -> Any:
-    """Return what was in the place of a function before we stood in for it; any other value as it is."""
+    """Return the function below our wrappers; any other value unchanged."""
     value = below(value)
     return under(value) if type(value) is types.FunctionType else value
 
@@ -212,7 +210,7 @@ def _folder(file: str) -> str:
 
 
 def cells(function: types.FunctionType) -> Iterator[Any]:
-    """Go through what a function holds of the functions around it."""
+    """Yield the contents of a function's closure cells."""
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents
@@ -229,7 +227,7 @@ def _pybind(kind: type) -> bool:
 
 
 def _owns_builtin(value: Any) -> bool:
-    """Return True if a built-in function is bound to nothing that has a state, as ``random.random`` is."""
+    """Return True if a built-in function is bound to no object with a state (``random.random`` is bound to one)."""
     holder = getattr(value, "__self__", None)
     kind = type(holder)
     plain = holder is None or issubclass(kind, (type, types.ModuleType)) or kind_name(kind) == "PyCapsule"

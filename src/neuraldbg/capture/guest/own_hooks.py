@@ -1,9 +1,9 @@
-"""Hooks of ours on modules of the program, which are in nothing that it saves or copies: a module, the name of a
-dictionary of hooks and a hook in, a handle out.
+"""Hooks of ours on modules of the program, absent from all that it saves or copies: module, store and hook in, handle
+out.
 
-Pickles and copies of a module hold its dictionaries of hooks. While a hook of ours is in one, ``copyreg`` has a
-function for ``OrderedDict`` that leaves it out; ``pickle``, ``copy`` and ``torch.save`` ask there first. The numbers by
-which torch tells hooks apart are in pickles, too: ours have numbers of their own, and the program's are as without us.
+Pickles and copies of a module contain its dictionaries of hooks. While a hook of ours is in one, ``copyreg`` has a
+function for ``OrderedDict`` that leaves it out; ``pickle``, ``copy`` and ``torch.save`` consult ``copyreg`` first. The
+ids of hooks are in pickles, too: our hooks have ids of their own, so the program's are as without us.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _OURS = 1 << 48
-"""The least number of a hook of ours."""
+"""The least id of a hook of ours."""
 _numbers = itertools.count(_OURS)
 _ordered: Callable[[Any], Any] = OrderedDict.__reduce__
 
 
 class OwnHook:
-    """One hook in a dictionary of hooks of a module."""
+    """A handle of one hook of ours in a module's dictionary of hooks."""
 
     def __init__(self, hooks: dict[int, Any], hook: Any) -> None:
         self.id = next(_numbers)
@@ -42,7 +42,7 @@ class OwnHook:
             _SET.add(self)
 
     def remove(self) -> None:
-        """Take it off, until it is put again."""
+        """Remove the hook, until ``put`` is called again."""
         hooks = self._hooks()
         if hooks is not None:
             hooks.pop(self.id, None)
@@ -50,7 +50,7 @@ class OwnHook:
 
 
 class _Set:
-    """The hooks that are set in this process: while there is one, copies and pickles leave them out."""
+    """The hooks that are set in this process; while there is one, copies and pickles leave our hooks out."""
 
     def __init__(self) -> None:
         self._held: weakref.WeakSet[OwnHook] = weakref.WeakSet()
@@ -58,7 +58,7 @@ class _Set:
 
     def add(self, hook: OwnHook) -> None:
         there = copyreg.dispatch_table.get(OrderedDict)
-        if there != self.reduced:  # a hook may have died without being taken off
+        if there != self.reduced:  # a hook may have died without being removed
             self._before = there
             copyreg.dispatch_table[OrderedDict] = self.reduced
         self._held.add(hook)
@@ -73,7 +73,7 @@ class _Set:
             copyreg.dispatch_table[OrderedDict] = self._before
 
     def reduced(self, held: Any) -> Any:
-        """Return what ``OrderedDict.__reduce__`` returns, less our hooks."""
+        """Return the result of ``OrderedDict.__reduce__`` without our hooks."""
         value = (self._before or _ordered)(held)
         if not any(type(key) is int and key >= _OURS for key in held):
             return value
@@ -85,7 +85,7 @@ _SET = _Set()
 
 @contextlib.contextmanager
 def numbers_apart() -> Iterator[None]:
-    """Have torch give hooks that are registered meanwhile numbers of ours."""
+    """Give hooks that are registered in this context ids of our own range."""
     theirs, RemovableHandle.next_id = RemovableHandle.next_id, next(_numbers)
     try:
         yield

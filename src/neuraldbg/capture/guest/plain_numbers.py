@@ -12,14 +12,16 @@ from neuraldbg.capture.guest.program_objects import package_of
 
 
 def number(value: object) -> float | None:
-    """Return a number as a float, None if it is none. One that lies in a tensor is fetched from its device."""
+    """Return a number as a float, None if the value is not a number. The element of a one-element tensor is fetched,
+    which synchronises its device.
+    """
     kind = type(value)
     if kind is float or issubclass(kind, (int, float)):
         return _of_builtin(value)
     if issubclass(kind, (np.floating, np.integer)) and package_of(kind) == "numpy":
         return float(value)  # type: ignore[arg-type]
     if issubclass(kind, Tensor):
-        held = tensor_memory.readable(value)  # never `float` of a DTensor: a collective, and other ranks may not come
+        held = tensor_memory.readable(value)  # never `float` of a DTensor: a collective, which other ranks may not join
         single = held is not None and held.numel() == 1 and not held.is_complex() and held.shape == Tensor.size(value)  # type: ignore[call-overload]
         single = single and not tensor_memory.is_addend(value)
         return float(held.detach()) if held is not None and single else None

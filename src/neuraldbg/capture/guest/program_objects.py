@@ -1,9 +1,10 @@
-"""Reading the program's objects without running any of its code: no method, no property, no operator of its classes.
+"""Readers of the program's objects that run none of its code: no method, no property, no operator of its classes.
 
-A class of the program may define anything: a dict whose ``items()`` draws random numbers changed a training by being
-looked at. So a class is asked by ``type``, never by ``isinstance`` (which falls back on a ``__class__`` property);
+A class of the program may define anything: a dict whose ``items()`` draws random numbers changed a training when it was
+read. So classes are tested by ``type``, never by ``isinstance`` (which falls back on a ``__class__`` property);
 attributes are read from the instance's dictionary and its slots; a container is walked by the function of the built-in
-class it derives from; objects are keyed by identity. What can be opened by none of these is left closed, and named.
+class that it derives from; objects are keyed by identity. An object that none of these can open stays closed, and its
+class is listed in the coverage report.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 bases: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
-"""The classes that a class is made of, itself first, whatever its metaclass says."""
+"""Return the method resolution order of a class, itself first, bypassing its metaclass."""
 members: Callable[[type], MappingProxyType[str, Any]] = type.__dict__["__dict__"].__get__
-"""What a class defines itself, by name."""
+"""Return the members that a class itself defines, by name."""
 _name: Callable[[type], str] = type.__dict__["__name__"].__get__
 _module: Callable[[type], Any] = type.__dict__["__module__"].__get__
 _ABSENT = object()
 _CLOSED = 16
-"""Classes that could not be opened that are remembered, at most."""
+"""Largest number of closed classes that are remembered."""
 _closed: dict[str, None] = {}
 T = TypeVar("T")
 K = TypeVar("K")
@@ -44,7 +45,7 @@ def is_a(value: object, kinds: type[T]) -> TypeGuard[T]: ...
 def is_a(value: object, kinds: tuple[type, ...]) -> bool: ...
 def is_a(value: object, kinds: type | tuple[type, ...]) -> bool:
     """Return True if the class of a value is one of ``kinds`` or derives from one. ``kinds`` are classes of torch or of
-    Python that no abstract base class is among: those ask the classes of the program.
+    Python, but no abstract base class: those call code of the program's classes.
     """
     return issubclass(type(value), kinds)
 
@@ -60,18 +61,18 @@ def name_of(value: object) -> str:
 
 
 def module_of(kind: type) -> str:
-    """Return the module that a class says it was defined in."""
+    """Return the module in which a class says it was defined."""
     found = _module(kind)
     return found if type(found) is str else ""
 
 
 def package_of(kind: type) -> str:
-    """Return the package of that module: its first name."""
+    """Return the first name of the module in which a class says it was defined."""
     return module_of(kind).split(".", maxsplit=1)[0]
 
 
 def class_member(kind: type, name: str, default: Any = None) -> Any:
-    """Return what a class or the first of its bases defines under a name, as it stands there: a property as such."""
+    """Return a member of a class or of the first of its bases that has it, unbound: a property as a property."""
     for base in bases(kind):
         found = members(base).get(name, _ABSENT)
         if found is not _ABSENT:
@@ -83,8 +84,8 @@ def class_member(kind: type, name: str, default: Any = None) -> Any:
 
 
 def attributes(value: object) -> dict[str, Any]:
-    """Return the dictionary of an instance, empty where it has none. It is the live one: do not write to it, and copy
-    its items before anything else of the program can run.
+    """Return the dictionary of an instance, empty if it has none. The dictionary is live: do not write to it, and copy
+    its items before other code of the program can run.
     """
     for base in bases(type(value)):
         found: Any = members(base).get("__dict__")
@@ -102,8 +103,8 @@ def _plain_dict(held: Any) -> dict[str, Any]:
 
 
 def attribute(value: object, name: str, default: Any = None) -> Any:
-    """Return an attribute that is stored: in the instance, in a slot, or as plain data of its class. ``default`` for
-    what would have to be computed.
+    """Return a stored attribute: in the instance, in a slot, or plain data of its class. Return ``default`` for an
+    attribute that would have to be computed.
     """
     found = attributes(value).get(name, _ABSENT)
     if found is not _ABSENT:
@@ -114,13 +115,13 @@ def attribute(value: object, name: str, default: Any = None) -> Any:
     if type(found) is MemberDescriptorType:
         try:
             return found.__get__(value)
-        except (AttributeError, TypeError):  # empty, or of another class
+        except (AttributeError, TypeError):  # an empty slot, or a slot of another class
             return default
     return default if class_member(type(found), "__get__", _ABSENT) is not _ABSENT else found
 
 
 def label(key: object) -> str:
-    """Return the text of a key of a container, by the built-in class that it derives from."""
+    """Return the text of a container's key, formatted by the built-in class that the key derives from."""
     kind = type(key)
     if kind is str or kind is int:
         return str(key)
@@ -141,8 +142,8 @@ _TEXTS: tuple[tuple[type, Callable[[Any], str]], ...] = (
 
 
 def sequence(value: Any) -> Iterable[Any]:
-    """Return what goes through the items of a list, a tuple, a set or a deque, or of a class derived from one; nothing
-    of anything else.
+    """Return an iterable of the items of a list, a tuple, a set or a deque, or of a class derived from one; empty for
+    any other value.
     """
     kind = type(value)
     if kind is list or kind is tuple:
@@ -154,26 +155,27 @@ def sequence(value: Any) -> Iterable[Any]:
 
 
 def uses_up(value: Any) -> bool:
-    """Return True for a generator or another iterator of Python's own, which gives its items once: nothing of the
-    program's knows how often it was asked, so that a list may take its place. Of one of the program's own it does.
+    """Return True for a generator or another of Python's own iterators, which give their items once. No code of the
+    program can tell when one was consumed, so a list may take its place; an iterator class of the program's own could
+    tell.
     """
     kind = type(value)
     return any(kind is each for each in _ITERATORS)
 
 
 def items(value: Any) -> Iterable[tuple[Any, Any]]:
-    """Return what goes through the items of a dict, or of a class derived from it; nothing of anything else."""
+    """Return an iterable of the items of a dict, or of a class derived from it; empty for any other value."""
     kind = type(value)
     if kind is dict or issubclass(kind, dict):
         return dict.items(value)
-    if issubclass(kind, UserDict):  # transformers' BatchEncoding is one
+    if issubclass(kind, UserDict):  # transformers' BatchEncoding is a UserDict
         held = attributes(value).get("data")
         return dict.items(held) if is_a(held, dict) else ()
     return ()
 
 
 def filled(value: Any) -> bool:
-    """Return True for a container of Python's that is not empty, or of a class derived from one."""
+    """Return True for a non-empty container of Python's, or of a class derived from one."""
     for base in (dict, list, tuple, set, frozenset, deque):
         if issubclass(type(value), base):
             return base.__len__(value) > 0
@@ -186,8 +188,8 @@ def item(value: Any, key: str, default: Any = None) -> Any:
 
 
 def opened(value: Any, width: int) -> list[tuple[Any, Any]] | None:
-    """Return the items of a container with their keys or places: of a dict, a list, a tuple, a dataclass or a class
-    derived from one; of sequences at most ``width``. None for what is no container, or cannot be opened: that is noted.
+    """Return the (key or index, value) pairs of a dict, a list, a tuple, a dataclass or a class derived from one; at
+    most ``width`` of a sequence. None for a value that is no container, or cannot be opened, which is recorded.
     """
     kind = type(value)
     if kind is tuple or kind is list:
@@ -215,7 +217,7 @@ _FIELD = dataclasses._FIELD  # type: ignore[attr-defined] # noqa: SLF001 (no pub
 
 
 def note_closed(kind: type) -> None:
-    """Note a class whose objects cannot be read without calling its methods, for ``coverage``."""
+    """Record a class whose objects cannot be read without a call of its methods, for the coverage report."""
     if len(_closed) < _CLOSED:
         _closed.setdefault(_name(kind))
 
@@ -226,7 +228,7 @@ def closed() -> list[str]:
 
 
 def forget_closed() -> None:
-    """Begin anew: a session begins."""
+    """Forget the closed classes, at the start of a session."""
     _closed.clear()
 
 
@@ -234,8 +236,8 @@ def forget_closed() -> None:
 
 
 class Identities(Generic[K, V]):
-    """Maps objects of the program to values by identity, and holds no object: a ``WeakKeyDictionary`` would hash and
-    compare them, by methods of their own.
+    """A map from objects of the program to values, by identity. It keeps no object alive; a ``WeakKeyDictionary`` would
+    hash and compare them by their own methods.
     """
 
     def __init__(self) -> None:
@@ -243,8 +245,8 @@ class Identities(Generic[K, V]):
         self._room = 64
 
     def __setitem__(self, key: K, value: V) -> None:
-        if len(self._held) >= self._room:  # those that are gone make room
-            every = list(self._held.items())  # at once: another thread may put one in
+        if len(self._held) >= self._room:  # dead objects make room
+            every = list(self._held.items())  # one call: another thread may add an entry meanwhile
             self._held = {at: pair for at, pair in every if pair[0]() is not None}
             self._room = max(64, 2 * len(self._held))
         self._held[id(key)] = (weakref.ref(key), value)
@@ -258,18 +260,18 @@ class Identities(Generic[K, V]):
         return self.get(key, _ABSENT) is not _ABSENT
 
     def add(self: Identities[K, bool], key: K) -> None:
-        """Put an object in, where only its presence counts."""
+        """Add an object of which only the presence counts."""
         self[key] = True
 
     def pop(self, key: K, default: Any = None) -> Any:
-        """Take an object out and return its value, ``default`` if it had none."""
+        """Remove an object and return its value, ``default`` if it had none."""
         found = self.get(key, default)
         if key in self:
             del self._held[id(key)]
         return found
 
     def items(self) -> list[tuple[K, V]]:
-        """Return the objects that are alive, each with its value."""
+        """Return the living objects, each with its value."""
         pairs = [(ref(), value) for ref, value in list(self._held.values())]
         return [(key, value) for key, value in pairs if key is not None]
 
@@ -280,5 +282,5 @@ class Identities(Generic[K, V]):
         return len(self.items())
 
     def clear(self) -> None:
-        """Take all of them out."""
+        """Remove all objects."""
         self._held.clear()

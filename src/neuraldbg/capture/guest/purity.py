@@ -1,8 +1,9 @@
-"""Whether code may be run a second time without anybody noticing: a function enters, ``Unfit`` is raised if it may not.
+"""The test for code that may run a second time without a visible effect: functions in, ``Unfit`` raised if they may
+not.
 
-What may be named is listed, and everything else is refused. Code that is looked at may use constants, functions and
-classes that are looked at in turn, and packages that are known to keep to themselves. It may not speak to the outside,
-draw from a generator of the program's, or hold a list, a tensor or an object that the program sees as well.
+Permitted names are listed, and everything else is refused. Code may use constants, functions and classes that are
+checked in turn, and packages that are known to have no effect outside. It may not do input or output, draw from a
+generator of the program's, or use a list, a tensor or an object that the program sees as well.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ if TYPE_CHECKING:
 
 
 class Unfit(Exception):
-    """Why a model is left alone."""
+    """Raised with the reason why a model is not experimented on."""
 
 
 class TooLong(Unfit):
-    """It would take longer than an experiment may: nothing has been learnt of the model."""
+    """Raised when an experiment would take longer than it may: nothing was learnt of the model."""
 
 
 TRUSTED = frozenset({
@@ -52,15 +53,15 @@ TRUSTED = frozenset({
     "reprlib",
     "string", "re", "abc", "contextlib", "time", "random", "warnings", "types", "jaxtyping", "__future__",
 })  # fmt: skip
-"""Packages whose code keeps to itself, or to generators whose state is put back."""
+"""Packages whose code has no effect outside, or only on generators whose state is restored."""
 _BUILTIN = frozenset({"print", "breakpoint", "input", "open", "exec", "eval", "setattr", "delattr", "globals", "vars"})
-"""Built-in functions that reach outside."""
+"""Built-in functions with effects outside."""
 _SPOKEN = frozenset({
     "set_trace", "warn", "log_dict", "add_scalar", "add_histogram", "add_image", "savefig", "imsave", "imshow", "wandb",
     "tqdm", "logger", "logging", "save", "send", "put", "sleep", "manual_seed", "seed", "__dict__", "__globals__",
     "f_globals",
 })  # fmt: skip
-"""Names in code that reach outside."""
+"""Names in code that have effects outside."""
 _MUTABLE = (list, dict, set, deque, bytearray, torch.Tensor, np.ndarray)
 _CONSTANT = (str, bytes, int, float, complex, bool, type(None), type(Ellipsis), type(NotImplemented), range, slice,
              torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format, np.generic, np.dtype, enum.Enum,
@@ -72,26 +73,24 @@ _RECORDS = (types.SimpleNamespace, argparse.Namespace)
 _ATTRIBUTE = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 _STORES = frozenset({"STORE_ATTR", "DELETE_ATTR"})
 _CODES = 400
-"""Functions behind one that are looked at."""
+"""Number of functions that one check follows at most."""
 _DEPTH = 8
 
 
 def check(*functions: Any) -> None:
-    """Look at functions and all that they name. Raises Unfit."""
+    """Check functions and all that they name. Raises Unfit."""
     _Look().all(functions)
 
 
 def check_class(kind: type, first: Iterable[str], seen: set[Any] | None = None) -> None:
-    """Look at the methods of a class with these names, at those that these name, and so on. Raises Unfit."""
+    """Check the methods of a class with these names, the methods that these name, and so on. Raises Unfit."""
     look = _Look(seen)
     look.members(kind, set(first))
     look.work()
 
 
 def trusted(thing: Any) -> bool:
-    """Return True for what comes from a package that keeps to itself: a function, a class, a module, or an object of
-    such a class.
-    """
+    """Return True for a function, class or module of a trusted package, or an object of such a class."""
     if type(thing) is types.FunctionType:
         return installed(thing, TRUSTED)
     if is_a(thing, types.ModuleType):
@@ -101,12 +100,12 @@ def trusted(thing: Any) -> bool:
 
 
 class _Look:
-    """One walk over code."""
+    """One walk over code and all code that it names."""
 
     def __init__(self, seen: set[Any] | None = None) -> None:
         self.seen: set[Any] = seen if seen is not None else set()
         self.queue: list[tuple[types.FunctionType, type | None]] = []
-        """Functions that are still to be looked at, with the class whose methods and attributes they may use."""
+        """Functions still to be checked, each with the class whose methods and attributes it may use."""
 
     def all(self, functions: Iterable[Any]) -> None:
         for function in functions:
@@ -120,8 +119,9 @@ class _Look:
             self._function(*self.queue.pop())
 
     def value(self, value: Any, name: str, kind: type | None = None) -> None:
-        """Look at something that code names. ``kind`` is the class that a method belongs to."""
+        """Check a value that code names. ``kind`` is the class that a method belongs to. Raises Unfit."""
         sort = type(value)
+        # Bound methods and partials carry objects, which must be fit as well.
         if sort is types.MethodType and not is_a(value.__self__, type):
             raise Unfit(f"it uses {name}, which is shared with the program")
         if sort in (types.MethodType, staticmethod, classmethod):
@@ -131,13 +131,15 @@ class _Look:
                 self.value(part, name, kind)
         elif sort is functools._lru_cache_wrapper:  # noqa: SLF001
             self.value(value.__wrapped__, name, kind)
+        # Functions of the program are queued, not recursed into.
         elif sort is types.FunctionType:
             if not trusted(value):
                 self.queue.append((value, kind))
-            else:  # as torch.no_grad() makes one
+            else:  # a decorated function, as torch.no_grad() makes one
                 self._behind(value, name)
         elif is_a(value, type):
             self._class(value)
+        # A built-in bound to an object acts on that object, which the program shares.
         elif is_a(value, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)):
             owner = getattr(value, "__self__", None)
             if not (owner is None or is_a(owner, (types.ModuleType, type))):
@@ -146,12 +148,12 @@ class _Look:
             for item in value:
                 self.value(item, name, kind)
         elif is_a(value, _CONSTANT):
-            self._class(sort)  # a constant of a class of the program's has methods
+            self._class(sort)  # a constant of a class of the program has methods
         elif not (trusted(sort) and kind_name(sort) not in _FOREIGN and not _holds(value)):
             raise Unfit(f"it uses {name}, which is shared with the program")
 
     def _behind(self, function: types.FunctionType, name: str) -> None:
-        """Look at functions of the program that one of a trusted package holds in its cells."""
+        """Check the functions of the program in the closure of a trusted function."""
         if id(function) not in self.seen:
             self.seen.add(id(function))
             for value in cells(function):
@@ -160,7 +162,7 @@ class _Look:
                     self.value(inner, name)
 
     def _class(self, kind: type) -> None:
-        """A class that code names may be made, or called: any method of it may run."""
+        """Check all methods of a class that code names: the code may make an object of it, and call any of them."""
         if id(kind) in self.seen or trusted(kind):
             return
         self.seen.add(id(kind))
@@ -169,7 +171,7 @@ class _Look:
                 self.members(kind, {name for name, member in members(base).items() if type(member) in _METHODS})
 
     def members(self, kind: type, names: set[str]) -> None:
-        """Look at members of a class, and at what they override."""
+        """Check members of a class, and the members that they override."""
         for base in bases(kind):
             if trusted(base):
                 continue
@@ -202,7 +204,7 @@ class _Look:
         for at, one in enumerate(instructions):
             _alone(one, code)
             found = _outer(one, f)
-            if found is None or (one.argval == "__class__" and kind is not None):  # as super() needs it
+            if found is None or (one.argval == "__class__" and kind is not None):  # super() needs __class__
                 continue
             value, path = _followed(found[0], str(one.argval), instructions[at + 1 :])
             if is_a(value, type) and not trusted(value):
@@ -217,7 +219,7 @@ class _Look:
 
 
 def _alone(one: dis.Instruction, code: types.CodeType) -> None:
-    """Look at one instruction by itself."""
+    """Check one instruction alone for stores, imports and built-ins with effects outside."""
     name = one.opname
     if name in ("STORE_GLOBAL", "DELETE_GLOBAL") or (name == "STORE_DEREF" and one.argval not in code.co_cellvars):
         raise Unfit(f"its {code.co_name} writes to a variable outside")
@@ -228,7 +230,7 @@ def _alone(one: dis.Instruction, code: types.CodeType) -> None:
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """Go through code and the functions written inside of it."""
+    """Yield a code object and those of the functions inside of it."""
     yield code
     for const in code.co_consts:
         if type(const) is types.CodeType:
@@ -236,12 +238,12 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _outer(one: dis.Instruction, f: types.FunctionType) -> tuple[Any] | None:
-    """Return the value behind a global or a cell that an instruction loads, None where it loads no such thing."""
+    """Return the value of a global or cell that an instruction loads as a 1-tuple, None if it loads no such thing."""
     name = str(one.argval)
     if one.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
         if name in f.__globals__:
             return (f.__globals__[name],)
-        own = vars(builtins).get(name)  # or not there yet; a program may have put one of its own among the built-ins
+        own = vars(builtins).get(name)  # undefined yet, or a program's own function among the built-ins
         return (own,) if type(own) is types.FunctionType else None
     if one.opname in ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF") and name in f.__code__.co_freevars:
         cell = (f.__closure__ or ())[f.__code__.co_freevars.index(name)]
@@ -270,8 +272,8 @@ def _dataclass(value: Any) -> bool:
 
 
 def _settings(value: Any, code: types.CodeType, then: list[dis.Instruction]) -> None:
-    """Look at what code does with a module of a trusted package: it may not set anything there, nor call an operator
-    that is not torch's.
+    """Check the use of a module of a trusted package: code may not set an attribute of it, nor call an operator that is
+    not torch's.
     """
     names: list[str] = []
     for one in then[:_DEPTH]:
@@ -285,7 +287,7 @@ def _settings(value: Any, code: types.CodeType, then: list[dis.Instruction]) -> 
 
 
 def _holds(value: Any) -> bool:
-    """Return True if something of a trusted package is of a kind that can change."""
+    """Return True if an object of a trusted package has mutable state."""
     if is_a(value, types.ModuleType):
         return False
     if is_a(value, torch.nn.Module):

@@ -1,12 +1,12 @@
-"""Callables that stand for functions of torch: a function and a generator function in, a callable out.
+"""Wrappers of torch functions: a function and a generator function in, a callable out.
 
-``around`` is called with the arguments and runs up to its ``yield``; the function itself runs; then the generator goes
-on, and is closed instead if the function has raised, so that ``finally`` blocks run. A generator that ends without a
-``yield`` has nothing to do after the call. ``yield args, kwargs`` has the function called with those.
+``around`` is called with the arguments and runs up to its ``yield``; the function itself runs; then the generator is
+resumed, or closed if the function has raised, so that its ``finally`` blocks run. A generator that ends without a
+``yield`` has nothing to do after the call. ``yield args, kwargs`` calls the function with those instead.
 
-Between its halves the generator is on no stack, and native code calls the function: the caller that torch and Python
-look up (``torch.jit.script``, ``warnings.warn``, ``inspect.stack``, a traceback) is the program. Without the kernel
-there is one frame of ours.
+While the function runs the generator is on no stack, and native code makes the call: the caller that torch and Python
+find (``torch.jit.script``, ``warnings.warn``, ``inspect.stack``, a traceback) is the program. Without native code one
+frame of ours is on the stack.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def stand_in(original: Callable[..., Any], around: Callable[..., Around]) -> Any:
-    """Return a callable that stands for a function: it has its attributes, its name and its place in a class."""
+    """Return a wrapper of a function with the function's attributes, name and binding behaviour in a class."""
     if native is None:
         return _in_python(original, around)
     kind = native.BuiltinStandIn if type(original) is BuiltinFunctionType else native.StandIn
@@ -36,7 +36,7 @@ def stand_in(original: Callable[..., Any], around: Callable[..., Around]) -> Any
 
 
 def below(value: Any) -> Any:
-    """Return the function under all of ours that stand for it; any other value as it is."""
+    """Return the function below all our wrappers; any other value unchanged."""
     while native is not None and type(value) in (native.StandIn, native.BuiltinStandIn):
         value = native.original(value)
     return value
@@ -47,7 +47,7 @@ def _in_python(original: Callable[..., Any], around: Callable[..., Around]) -> C
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             visit = around(*args, **kwargs)
-        except TypeError:  # called with the wrong arguments: the original says so
+        except TypeError:  # wrong arguments: the original raises the right error
             return original(*args, **kwargs)
         try:
             given = visit.send(None)

@@ -1,8 +1,8 @@
-"""Tensors of classes of the program: which of them are read, and how torch is used meanwhile without being heard.
+"""Tensor subclasses of the program: which of them are read, and contexts in which their code does not run.
 
 ``Tensor.detach(x)`` of a class with a ``__torch_function__``, or while a ``TorchFunctionMode`` is active, runs code of
-the program. ``unheard`` switches both off for as long as our own code runs. What it cannot switch off (a class with a
-``__torch_dispatch__``, or with an attribute of its own in the place of one of ``Tensor``) is not read.
+the program. ``unheard`` switches both off while our own code runs. Classes that it cannot switch off (with a
+``__torch_dispatch__``, or an attribute that overrides one of ``Tensor``) are not read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 _TRUSTED = ("torch", "torchvision")
-"""Packages whose tensors draw no numbers and keep no count when they are read."""
+"""Packages whose tensor classes draw no numbers and count nothing when they are read."""
 _UNUSED = frozenset({
     "__annotations__", "__class__", "__class_getitem__", "__deepcopy__", "__delattr__", "__dict__", "__dir__",
     "__doc__", "__format__", "__getstate__", "__init__", "__init_subclass__", "__module__", "__new__", "__reduce__",
@@ -32,21 +32,21 @@ _UNUSED = frozenset({
     "__weakref__", "clone", "module_load", "new", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros",
     "numpy", "requires_grad_", "share_memory_", "tolist",
 })  # fmt: skip
-"""Attributes of ``Tensor`` that are never asked of a tensor of the program: a copy of it is a plain tensor's."""
+"""Attributes of ``Tensor`` that we never use on a tensor of the program: a copy of it is a plain tensor."""
 _READ = frozenset(dir(Tensor)) - _UNUSED | {"__getattr__", "__getattribute__", "__torch_dispatch__"}
 _known: dict[int, tuple[type, bool]] = {}
-"""What is known of classes, by identity: a class may compare itself with others in its own way."""
+"""Readability of classes, by identity: a class may define its own comparison."""
 _CLASSES = 256
 _function_off = torch._C.DisableTorchFunction  # noqa: SLF001 (no public name)
 _modes: Any = torch._C._len_torch_dispatch_stack  # noqa: SLF001
 
 
 node_of: Callable[[Tensor], Any] = Tensor.grad_fn.__get__  # type: ignore[union-attr]
-"""The node that made a tensor, None for a leaf; asked of torch and not of the tensor's class."""
+"""Return the node that made a tensor, None for a leaf, without running code of the tensor's class."""
 
 
 def readable(x: Tensor) -> bool:
-    """Return True if a tensor can be read without running code of its class: inside of ``unheard``."""
+    """Return True if a tensor can be read without running code of its class, inside of ``unheard``."""
     kind = type(x)
     if kind is Tensor or kind is torch.nn.Parameter:
         return True
@@ -67,19 +67,19 @@ def _is_readable(kind: type) -> bool:
 
 
 heard: Callable[[], contextlib.AbstractContextManager[Any]]
-"""Make a context in which they are heard again: for what is called back by our own code."""
+"""Return a context in which ``__torch_function__`` runs again, for calls back from our own code."""
 heard = getattr(torch._C, "_EnableTorchFunction", contextlib.nullcontext)  # noqa: SLF001
 
 
 def unheard() -> contextlib.AbstractContextManager[Any]:
-    """Return a context in which no ``__torch_function__`` of a class and no mode of the program hears of operations:
-    those are ours.
+    """Return a context in which no ``__torch_function__`` and no mode of the program sees operations, since these are
+    ours.
     """
     return _without_modes() if _modes() else _function_off()
 
 
 def silently(function: Callable[P, R]) -> Callable[P, R]:
-    """Have a function of ours run in ``unheard``."""
+    """Decorate a function of ours to run in ``unheard``."""
 
     @functools.wraps(function)
     def alone(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -90,9 +90,9 @@ def silently(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def ungraded(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call a function of ours without recording for autograd, as in ``torch.no_grad``. That leaves it off if a time
-    limit of the program falls into its own ``__exit__``. Python looks for signals after a call, and before the first
-    line of a function: none falls between our ``finally`` and the one call in it.
+    """Call a function of ours without recording for autograd, as in ``torch.no_grad``. ``no_grad`` leaves autograd off
+    if a time limit of the program raises in its ``__exit__``. Python handles signals after a call, and before the first
+    line of a function: neither is between our ``finally`` and the one call in it.
     """
     before = torch.is_grad_enabled()
     try:
@@ -118,5 +118,5 @@ _suspended = threading.local()
 
 
 def suspended() -> str:
-    """Return the class of the ``TorchDispatchMode`` that does not hear of what our code does now, empty for none."""
+    """Return the class of the ``TorchDispatchMode`` that our code suspends now, empty if there is none."""
     return getattr(_suspended, "mode", "")

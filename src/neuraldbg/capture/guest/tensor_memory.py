@@ -1,15 +1,15 @@
-"""The predicate before every reading of a tensor: whether its numbers lie in memory that is there.
+"""The predicate before every reading of a tensor: True if the tensor's numbers are in memory that can be read.
 
 A pointer is not enough. FakeTensor, AsyncCollectiveTensor, DTensor and any class made by ``_make_wrapper_subclass``
-have a shape and no memory of their own; tensors inside vmap, grad and jvp stand for many values; and a storage may have
-been given back under its views (``untyped_storage().resize_(0)``: offloading, FSDP). Native code that reads such a
-tensor ends the process. So does one that reads weights in a file that was cut short under its mapping, or on protected
-pages: of ``lent`` memory that nothing was computed into the kernel is asked first. ``_kernel_tensor.h`` says the same
-of what it reads (``memory_of``); tests hold the two together.
+have a shape and no memory of their own; tensors inside vmap, grad and jvp represent many values; and a storage may have
+been freed under its views (``untyped_storage().resize_(0)``: offloading, FSDP). Native code that reads such a tensor
+crashes the process. So does a read of weights in a file that was truncated under its mapping, or on protected pages:
+for ``lent`` memory that no operation has written to, the operating system is queried first. ``_kernel_tensor.h`` has
+the same predicate (``memory_of``); tests compare the two.
 
-A tensor enters, and the ordinary tensor that holds its numbers leaves: itself, what this rank holds of a DTensor, or a
-view of a subclass of Tensor that keeps its numbers where Tensor does. None for all others, whose code is never called.
-All of it is to be asked inside of ``tensor_kinds.unheard``.
+A tensor enters, and the ordinary tensor that holds its numbers leaves: itself, the local part of a DTensor, or a view
+of a Tensor subclass that stores its numbers as Tensor does. None for all others, whose code is never called. Call these
+functions inside of ``tensor_kinds.unheard``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
 ORDINARY = (Tensor, torch.nn.Parameter)
-"""The classes whose numbers lie where their pointer says. A buffer is a Tensor."""
+"""The classes whose numbers are at their data pointer. A buffer is a Tensor."""
 
 _transformed = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001 (no public name)
 _batched = torch._C._functorch.is_legacy_batchedtensor  # noqa: SLF001 (nor for this)
@@ -37,7 +37,7 @@ _keys, _python = torch._C._dispatch_keys, torch._C.DispatchKey.Python  # noqa: S
 
 
 def wrapped(x: Tensor) -> bool:
-    """Return True if ``x`` stands for many values and has no storage of its own: a tensor inside vmap, grad or jvp, or
+    """Return True if ``x`` represents many values and has no storage of its own: a tensor inside vmap, grad or jvp, or
     a gradient of ``torch.autograd.grad(..., is_grads_batched=True)``.
     """
     return _transformed(x) or _batched(x)
@@ -45,7 +45,7 @@ def wrapped(x: Tensor) -> bool:
 
 def present(x: object) -> TypeGuard[Tensor]:
     """Return True if ``x`` is a strided tensor of one of the ``ORDINARY`` classes, of any dtype, and its storage holds
-    all of it: torch's operations on it read nothing else.
+    all of it: torch's operations on it read no other memory.
     """
     if type(x) not in ORDINARY or not is_a(x, Tensor) or wrapped(x):
         return False
@@ -53,8 +53,8 @@ def present(x: object) -> TypeGuard[Tensor]:
 
 
 def stored(x: Tensor) -> bool:
-    """Return True if a tensor is ``present``, and so is all of the storage that it is a view of: a deep copy of it is a
-    copy of that.
+    """Return True if a tensor is ``present``, and so is the whole storage that it is a view of: a deep copy of a tensor
+    copies its storage.
     """
     if not present(x) or not lent(x):
         return present(x)
@@ -62,8 +62,8 @@ def stored(x: Tensor) -> bool:
 
 
 def covers(x: Tensor) -> bool:
-    """Return True if the storage of a strided tensor of an ``ORDINARY`` class, on any device, holds all of it, and if
-    a leaf in ``lent`` memory lies on pages that can be read (on Linux, with native code; elsewhere that is believed).
+    """Return True if the storage of a strided tensor of an ``ORDINARY`` class, on any device, holds all of it, and if a
+    leaf in ``lent`` memory is on readable pages (checked on Linux with native code; assumed elsewhere).
     """
     elements = x.numel()
     if not elements:
@@ -78,15 +78,15 @@ def covers(x: Tensor) -> bool:
 
 
 def lent(x: Tensor) -> bool:
-    """Return True if the memory of an ordinary tensor may not be of torch's own allocator, and may be taken away while
-    the tensor lives: it belongs to a file (``torch.load(mmap=True)``) or to another library (``from_numpy``). Torch
-    says the same of all that ``torch.load`` has made or ``.numpy()`` was called of.
+    """Return True if the memory of an ordinary tensor may not come from torch's own allocator, and may vanish while the
+    tensor lives: it belongs to a file (``torch.load(mmap=True)``) or to another library (``from_numpy``). Torch reports
+    the same for all that ``torch.load`` has made, and after a call of ``.numpy()``.
     """
     return not x.untyped_storage().resizable()
 
 
 def readable(x: object) -> Tensor | None:
-    """Return the ordinary tensor that holds the numbers of ``x``, None where there is none that can be looked at."""
+    """Return the ordinary tensor that holds the numbers of ``x``, None if there is none that can be read."""
     if type(x) in ORDINARY:
         return x if present(x) else None
     held = local(x)
@@ -94,8 +94,8 @@ def readable(x: object) -> Tensor | None:
 
 
 def local(x: object) -> Tensor | None:
-    """Return a tensor of an ``ORDINARY`` class as it is, of a DTensor what this rank holds of it, of a subclass of
-    Tensor without a dispatch of its own a view; None for any other.
+    """Return a tensor of an ``ORDINARY`` class unchanged, the local part of a DTensor, a view of a Tensor subclass
+    without a dispatch of its own; None for any other.
     """
     if type(x) in ORDINARY:
         return x  # type: ignore[return-value]
@@ -109,9 +109,9 @@ def local(x: object) -> Tensor | None:
 
 
 def jagged(x: object) -> Tensor | None:
-    """Return the ordinary tensor, of one axis less, that holds the numbers of a nested tensor in the jagged layout side
-    by side; None for any other, and where it has holes. No reader takes its rows for samples, so that ``readable`` says
-    None.
+    """Return the ordinary tensor, of one axis less, that holds the values of a nested tensor in the jagged layout; None
+    for any other, and for one with holes. ``readable`` returns None for jagged tensors, so that no reader takes the
+    rows for samples.
     """
     kind = _class("torch.nested._internal.nested_tensor", "NestedTensor")
     if kind is None or type(x) is not kind or x._lengths is not None:  # type: ignore[attr-defined] # noqa: SLF001
@@ -121,25 +121,25 @@ def jagged(x: object) -> Tensor | None:
 
 
 def is_sharded(x: object) -> bool:
-    """Return True if ``x`` is a DTensor: an ordinary tensor on each rank, and what they make together."""
+    """Return True if ``x`` is a DTensor: one ordinary tensor on each rank."""
     kind = _dtensor()
     return kind is not None and type(x) is kind
 
 
 def is_addend(x: object) -> bool:
-    """Return True if ``x`` is a DTensor whose sum, or mean, over the ranks is still to be made: each rank holds an
-    addend, which says how the numbers spread, and is none of them.
+    """Return True if ``x`` is a DTensor whose sum or mean over the ranks is pending: the local tensor of each rank is
+    an addend of the numbers, not the numbers.
     """
     return is_sharded(x) and any(placement.is_partial() for placement in x._spec.placements)  # type: ignore[attr-defined] # noqa: SLF001
 
 
 def is_part(x: object) -> bool:
-    """Return True if ``x`` is a DTensor of which each rank holds another part."""
+    """Return True if ``x`` is a DTensor of which each rank holds a different part."""
     return is_sharded(x) and any(placement.is_shard() for placement in x._spec.placements)  # type: ignore[attr-defined] # noqa: SLF001
 
 
 _known: dict[str, type] = {}
-"""Classes of torch's that hold other tensors, once the program has imported them."""
+"""Classes of torch that hold other tensors, once the program has imported them."""
 
 
 def _class(module: str, name: str) -> type | None:
@@ -160,7 +160,7 @@ def _dtensor() -> type | None:
 
 
 def floating(x: Tensor) -> bool:
-    """Return True if ``x`` is of a dtype of floating-point numbers; asked of torch and not of the tensor's class."""
+    """Return True if ``x`` has a floating-point dtype, without running code of the tensor's class."""
     return dtype_of(x).is_floating_point
 
 
@@ -174,12 +174,12 @@ _QUANTISED = frozenset({torch.qint8, torch.quint8, torch.qint32, torch.quint4x2,
 
 
 def shape_of(x: Tensor) -> tuple[int, ...]:
-    """Return the shape of a tensor, empty for a nested one: it has none, and torch raises where it is asked."""
+    """Return the shape of a tensor, empty for a nested one, whose ``shape`` raises."""
     return () if x.is_nested else tuple(x.shape)
 
 
 def why_not(x: object) -> str:
-    """Return why a tensor is not ``readable``, as the rest of a sentence about several of its kind."""
+    """Return the reason why a tensor is not ``readable``, as the end of a sentence about several of its kind."""
     if is_sharded(x):
         if is_addend(x):
             return "are DTensors whose sum over the ranks is still to be made"
@@ -200,28 +200,30 @@ def why_not(x: object) -> str:
 
 
 def some(names: list[str]) -> str:
-    """Return a few of many names, as a sentence lists them."""
+    """Return the first few names, as a sentence lists them."""
     return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
 
 
 class Unread:
-    """Keeps account of what could not be read, by kind, reason and place, for ``coverage``."""
+    """The account of tensors that could not be read, by kind, reason and name, for the coverage report."""
 
     def __init__(self) -> None:
         self._places: dict[tuple[str, str], dict[str, int]] = {}
-        """By kind and reason: how many times each was not read, by its name."""
+        """Number of times that each name was not read, by (kind, reason)."""
 
     def note(self, kind: str, x: object, place: str) -> None:
-        """Note a tensor that was not ``readable``: one of the parameters, gradients, outputs or losses, by its name."""
+        """Count a tensor that was not ``readable``: a parameter, gradient, output or loss, by its name."""
         places = self._places.setdefault((kind, why_not(x)), {})
         places[place] = places.get(place, 0) + 1
 
     def times(self, kind: str) -> int:
-        """Return how many times one of a kind was not read."""
+        """Return the number of times that tensors of one kind were not read."""
         return sum(sum(places.values()) for (noted, _), places in self._places.items() if noted == kind)
 
     def told(self, kinds: Collection[str], least: int = 1) -> dict[str, str]:
-        """Return a subject for each kind and reason that was not read ``least`` times, and the rest of its sentence."""
+        """Return sentences as {subject: rest}, one for each kind and reason that was not read at least
+        ``least`` times.
+        """
         found = {}
         for (kind, reason), places in self._places.items():
             names = [place for place, times in places.items() if times >= least]
@@ -234,4 +236,4 @@ class Unread:
 
 
 _NAMED = 4
-"""Names that are given of many."""
+"""Names that a sentence lists at most."""

@@ -1,4 +1,4 @@
-"""Where in the user's own code we are: the innermost frame that belongs to no library."""
+"""The line of the user's own code that runs now: the innermost frame that belongs to no library."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ _DEPTH = 200
 
 
 class Place(NamedTuple):
-    """A line of the user's code."""
+    """A line of the user's code: file, line number, text."""
 
     file: str
     line: int
     code: str
-    """The line itself without its indentation, empty where the source is not at hand."""
+    """The line without its indentation, empty if the source is not available."""
 
 
 def user_place() -> Place | None:
-    """Return the innermost line of the calling code outside of Python's library, installed packages and this one."""
+    """Return the innermost line of the calling code outside of Python's library, installed packages and this one. None
+    if there is none within 200 frames.
+    """
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     for _ in range(_DEPTH):
         if frame is None:
@@ -55,7 +57,7 @@ def running(code: CodeType | None) -> Iterator[FrameType]:
 
 
 def _foreign(file: str) -> bool:
-    # "<frozen runpy>", "<string>" of a dataclass; a cell of a notebook has a name of its own and a source
+    # "<frozen runpy>", "<string>" of a dataclass; a notebook cell has a name of its own and a source
     return (
         file.startswith(_LIBRARIES) or "site-packages" in file or file.startswith(("<frozen", "<string>", "<__array"))
     )

@@ -1,8 +1,8 @@
-"""References to modules and tensors of the program that keep none of them alive.
+"""Weak references to modules and tensors of the program.
 
-A model dies when the program lets go of it, as if nobody watched: what is kept of it for the diagnosis are names and
-numbers. So nothing here, nor a plan of native code, holds a module, a parameter or an optimizer beyond the call
-in which it is used.
+A model dies when the program drops it, as it would without us; only names and numbers of it are kept for the diagnosis.
+So nothing here, nor a plan of native code, keeps a module, a parameter or an optimizer alive beyond the call in which
+it is used.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 CallSeen: TypeAlias = "tuple[Any, weakref.ref[nn.Module], tuple[Any, ...], dict[str, Any]]"
-"""A call of a light step: model, module, positional and named arguments."""
+"""A call in a light step: model, module, positional and named arguments."""
 _fix = torch._C.TensorBase._fix_weakref  # type: ignore[attr-defined] # noqa: SLF001 (as torch.utils.weak: autograd alone may hold the tensor)
 GONE = torch.empty(0, dtype=torch.float32, device="cpu")
-"""Stands for a tensor that is gone: it has no gradient, no elements, and needs none."""
+"""Returned for a tensor that has died: no elements, no gradient, and ``requires_grad`` False."""
 
 
 class TensorRef(weakref.ref[Tensor]):
-    """A weak reference to a tensor. ``key`` is the identity that it had: another tensor may have it after its death."""
+    """A weak reference to a tensor. ``key`` is the tensor's identity, which another tensor may have after its death."""
 
     __slots__ = ("key",)
 
     key: int
 
     def __init__(self, tensor: Tensor, gone: Callable[[weakref.ref[Tensor]], None] | None = None) -> None:
-        """Refer to a tensor; ``gone`` is called when it dies."""
+        """Refer to a tensor; ``gone`` is called when the tensor dies."""
         super().__init__(tensor, gone)  # type: ignore[call-arg]
         self.key = id(tensor)
 
 
 def without_ours(original: Any) -> Any:
-    """Return what stands for the module ``weakref`` in ``torch.utils``: ``swap_tensors`` refuses tensors to which there
-    are weak references, since it does not know whom they were to name. Ours are to the object, and stay with it.
+    """Return a replacement of the module ``weakref`` in ``torch.utils``. ``swap_tensors`` refuses tensors with weak
+    references, since it cannot know which object these are to follow. Ours follow the object, and are hidden from it.
     """
     seen = ModuleType(original.__name__, original.__doc__)
     vars(seen).update(vars(original))
@@ -55,14 +55,14 @@ def without_ours(original: Any) -> Any:
 
 
 def dead_reference(key: int) -> TensorRef:
-    """Return a reference that names nothing any more, to what had this identity."""
+    """Return a dead reference with the identity of a tensor that has died."""
     ref = TensorRef(torch.empty(0, dtype=torch.float32, device="cpu"))
     ref.key = key
     return ref
 
 
 def named(ref: weakref.ref[Tensor]) -> Tensor:
-    """Return the tensor that a reference names, ``GONE`` where it has died."""
+    """Return the tensor of a reference, ``GONE`` if it has died."""
     found = ref()
     if found is None:
         return GONE
@@ -71,7 +71,7 @@ def named(ref: weakref.ref[Tensor]) -> Tensor:
 
 
 class Modules:
-    """The layers of watched models by path, as a dict: those that are alive. ``gone`` gets the identity of one that has
+    """The living layers of watched models by path, as a dict. ``gone`` is called with the identity of one that has
     died.
     """
 
@@ -79,7 +79,7 @@ class Modules:
         self._refs: dict[str, _ModuleRef] = {}
         self._gone = gone
         self.changes = 0
-        """Counts what was put in or taken out, the dead among them."""
+        """Number of entries added or removed so far, dead ones among them."""
         mine = weakref.ref(self)
 
         def died(ref: weakref.ref[nn.Module]) -> None:
@@ -90,7 +90,7 @@ class Modules:
         self._told = died
 
     def died(self, ref: _ModuleRef) -> None:
-        # Called in the middle of anything, by whatever thread lets go of a module: it takes out one entry, and no more.
+        # Runs at any point, in whatever thread drops a module: it removes one entry, and does no more.
         if self._refs.get(ref.path) is ref:
             self._refs.pop(ref.path, None)
         self.changes += 1
@@ -114,16 +114,16 @@ class Modules:
         return found
 
     def get(self, path: str) -> nn.Module | None:
-        """Return a layer, None where there is none or it is gone."""
+        """Return a layer, None if there is none or it has died."""
         ref = self._refs.get(path)
         return ref() if ref is not None else None
 
     def items(self) -> list[tuple[str, nn.Module]]:
-        """Return the layers that are alive with their paths, in the order in which they came."""
+        """Return the living layers with their paths, in the order in which they were added."""
         return [(path, module) for path in list(self._refs) if (module := self.get(path)) is not None]
 
     def values(self) -> list[nn.Module]:
-        """Return the layers that are alive."""
+        """Return the living layers."""
         return [module for _, module in self.items()]
 
     def __iter__(self) -> Iterator[str]:
@@ -144,8 +144,8 @@ class _ModuleRef(weakref.ref[nn.Module]):
 
 
 def call_of(model: object, module: nn.Module, args: Any, kwargs: Any) -> CallSeen:
-    """Return what a call of a light step is told by after all, if it turns out odd: model, module and arguments, with
-    weak references in the place of what can have one.
+    """Return a record of a call in a light step, from which the call can be handled later if its loss is unusual:
+    model, module and arguments, by weak references where possible.
     """
     if native is not None:
         return native.call(model, module, args, kwargs)  # type: ignore[no-any-return]
@@ -153,7 +153,7 @@ def call_of(model: object, module: nn.Module, args: Any, kwargs: Any) -> CallSee
 
 
 def revived(seen: CallSeen) -> tuple[Any, nn.Module, tuple[Any, ...], dict[str, Any]] | None:
-    """Return the call again, None where the program has let go of the module or of an argument."""
+    """Return the recorded call, None if the program has dropped the module or an argument."""
     model, root, args, kwargs = seen
     module, given = root(), [_alive(x) for x in (*args, *kwargs.values())]
     if module is None or any(x is _DEAD for x in given):

@@ -1,4 +1,4 @@
-"""Hooks on modules: activations and the gradients at their outputs, into a table. A hook reduces; it judges nothing."""
+"""Hooks on modules, which read activations and output gradients into a table. A hook reduces; it judges nothing."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 DEFAULT_LAYERS = (nn.Linear, nn.Conv2d, nn.LayerNorm, nn.Embedding)
-"""What a HookManager used by hand reports, as Neural Observer's does."""
+"""Layer types that a HookManager used alone reports, as Neural Observer's does."""
 _FUSED = (nn.TransformerEncoderLayer, nn.TransformerEncoder)
 _UNITS_EVERY = 4
-"""Steps between two readings of the units' activity, after the first window of steps."""
+"""Steps between two readings of unit activity, after the first window of steps."""
 
 
 class HookManager(ReadState):
@@ -78,12 +78,12 @@ class HookManager(ReadState):
         self.layers: dict[str, Layer] = {}
         self.probes: dict[str, Probe] = {}
         self.direct: dict[int, Told] = {}
-        """Whom the stand-in for ``Module.__call__`` tells of an output, by the identity of the module, in the place of
-        hooks: torch takes longer to call one than it takes to read."""
-        direct = self.direct  # a module that dies takes its reader along: another may get its identity
+        """Probes that the replacement of ``Module.__call__`` calls with outputs, by the identity of the module. Used in
+        place of hooks: torch takes longer to call one than a reading takes."""
+        direct = self.direct  # the probe of a dead module must go: another module may get its identity
         self.modules = Modules(lambda key: direct.pop(key, None))
         self.fused = self.scripted = False
-        """Whether a layer has a fused path that hooks switch off, and whether one is of TorchScript."""
+        """True if a layer has a fused path that hooks switch off (``fused``), or is of TorchScript (``scripted``)."""
         self._handles: list[OwnHook | RemovableHandle] = []
         self._edges: list[_Placed] = []
         self._report = layers
@@ -91,14 +91,14 @@ class HookManager(ReadState):
         self._attached: list[weakref.ref[nn.Module]] = []
         self._lifted = False
         self._listens = False
-        """Whether outputs are read directly."""
+        """True if outputs are read without hooks."""
         self._compiles = False
         self.hooked = False
-        """Whether modules of the program have ever had hooks of ours."""
+        """True once modules of the program have had hooks of ours."""
 
     @silently
     def attach(self, model: nn.Module, prefix: str = "", name: str = "") -> HookManager:
-        """Hook every layer of a model. AttachError if it is attached already or is not a module."""
+        """Hook every layer of a model. Raises AttachError if it is attached already or is not a module."""
         if not is_a(model, nn.Module):
             message = f"expected a torch.nn.Module, got {name_of(model)}"
             raise AttachError(message)
@@ -118,13 +118,13 @@ class HookManager(ReadState):
         if self._param_grads:
             for path, module in self.modules.items():
                 self._hook_gradients(path, module)
-        if edges and not self._lifted:  # behind the hook of a lone layer
+        if edges and not self._lifted:  # behind the hook of a model that is a single layer
             edges[1].put()
         return self
 
     def sync(self, root: nn.Module, prefix: str, name: str) -> tuple[dict[str, nn.Module], list[str]]:
-        """Attach layers that are new in a model, drop those that are gone. Returns both, the latter by path; a replaced
-        one is in each.
+        """Attach layers that are new in a model, drop those that are gone. Return both, the latter by path; a replaced
+        layer is in each.
         """
         now = {
             _joined(prefix, strip(path)) or (name if not children(module) else ""): module
@@ -140,9 +140,8 @@ class HookManager(ReadState):
         return added, gone
 
     def drop(self, name: str, root: nn.Module | None = None) -> list[str]:
-        """Take all hooks off a model. Returns the paths of its layers; their rows stay, and are not read any more.
-
-        ``root`` is given where ``attach`` did not come to its end: then it may be none of the layers yet.
+        """Remove all hooks from a model. Return the paths of its layers; their rows stay, and are not read any more.
+        ``root`` is needed where ``attach`` raised halfway: it may be none of the layers yet.
         """
         mine = [path for path, layer in self.layers.items() if layer.model == name]
         roots = {id(module) for path in mine if (module := self.modules.get(path)) is not None} | {id(root)}
@@ -162,16 +161,15 @@ class HookManager(ReadState):
         self.called.pop(path, None)
         probe = self.probes.pop(path, None)
         told = self.direct.pop(id(module), probe) if module is not None else probe
-        if module is not None and told is not probe:  # others listen to it, too
+        if module is not None and told is not probe:  # other paths of the module have probes, too
             for other in [other for other in self.probes if self.modules.get(other) is module]:
                 self._tell(module, self.probes[other])
         if probe is not None and probe.removable is not None:
             probe.removable.remove()
 
     def lift(self) -> None:
-        """Take the hooks off the layers for some steps: one that does nothing still costs a microsecond or two.
-
-        Not where layers were compiled with them: what is compiled does not ask for hooks.
+        """Remove the hooks from the layers for some steps: one that returns at once still costs a microsecond or two.
+        Not if layers were compiled with hooks: compiled graphs do not check for them.
         """
         self._stop_listening()
         if not anything_compiled():
@@ -194,9 +192,9 @@ class HookManager(ReadState):
             probe.removable.remove()
 
     def listen(self, *, directly: bool) -> bool:
-        """Read the steps to come: by hooks, or ``directly``, where nothing is compiled: then the program's modules hold
-        nothing of ours, and are saved, copied and nested as if nobody watched. Returns whether something was compiled
-        while there were no hooks, and is without them.
+        """Read the steps to come: by hooks, or ``directly`` if nothing is compiled; then the program's modules hold no
+        hook, and are saved, copied and nested as without us. Return True if a graph was compiled while there were no
+        hooks.
         """
         if not directly or self.compiles():
             return self.put_back()
@@ -208,9 +206,9 @@ class HookManager(ReadState):
         return False
 
     def _hear(self, path: str, probe: Probe) -> None:
-        """Read the outputs of a layer, while nothing is compiled."""
+        """Read the outputs of a layer without a hook if its class calls like ``nn.Module``, else by a hook."""
         module = self.modules.get(path)
-        if module is None:  # gone
+        if module is None:  # the module has died
             return
         if _called_as_torch_does(module):
             self._take_off(probe)
@@ -229,36 +227,39 @@ class HookManager(ReadState):
         arrives: Callable[[nn.Module, Any], None],
         leaves: Callable[[nn.Module, Any, Any], None],
     ) -> Visit | None:
-        """Have calls of a module told without a hook, until the visit is removed; None where hooks are in use. Those of
-        the program that come before a call are to have run: a lazy module gets its shapes from one.
+        """Call ``arrives`` and ``leaves`` around calls of a module without a hook, until the visit is removed. None if
+        hooks are in use, or the program has pre hooks on the module, which must run first: they give a lazy module its
+        shapes.
         """
         if not self._listens or not _called_as_torch_does(module) or registered(module, "_forward_pre_hooks"):
             return None
         return Visit(self.direct, module, arrives, leaves)
 
     def compiles(self) -> bool:
-        """Return True if the program was ever seen to compile something, or to ask for it: it may do so at any time."""
+        """Return True if the program has ever compiled a graph or called torch.compile: it may do so again
+        at any time.
+        """
         self._compiles = self._compiles or anything_compiled() or asked_to_compile()
         return self._compiles
 
     def expect_compiling(self, called: nn.Module) -> None:
-        """Set hooks where the program has asked to compile something since, be it what is called now: a graph that is
-        made without does not notice those that are set later. (``torch._dynamo.reset`` forgets what was asked.)
+        """Set hooks if the program has called torch.compile since, or calls a compiled module now: a graph compiled
+        without hooks does not notice later ones. (``torch._dynamo.reset`` forgets such calls.)
         """
         if self._listens and (self.compiles() or is_compiled(called)):
             self._compiles = True
             self.put_back()
 
     def rest(self, *, resting: bool) -> None:
-        """Take nothing from compiled graphs in the steps to come, or begin anew."""
+        """Stop or resume the readings of compiled graphs in the steps to come."""
         self.graph.rest(resting=resting)
         self.table.resting = resting
         if not resting:
-            self.table.begin()  # the replay of a CUDA graph has asked nobody
+            self.table.begin()  # a replayed CUDA graph went on writing
 
     def put_back(self) -> bool:
-        """Put lifted hooks back, behind those that the program has set. Returns whether something was compiled while
-        they were away, and is without them.
+        """Set removed hooks again, behind those of the program. Return True if a graph was compiled while there were
+        none.
         """
         self._stop_listening()
         if not self._lifted:
@@ -274,7 +275,7 @@ class HookManager(ReadState):
 
     def _put(self, path: str, probe: Probe) -> None:
         module = self.modules.get(path)
-        if module is None:  # gone
+        if module is None:  # the module has died
             return
         self.hooked = True
         if probe.removable is None:
@@ -296,13 +297,13 @@ class HookManager(ReadState):
         self.nodes = None
 
     def begin_step(self, step: int) -> None:
-        """Decide what is read in a step of a session that is read in full."""
+        """Decide which readings a full step of a session has."""
         self.active = self.sampled = step % self.settings.every == 0
         self.reads_units = step < self.settings.window or step % _UNITS_EVERY == 0
         self.binned = self.settings.histograms and self.table.binning.begin(step)
 
     def reset_step(self) -> None:
-        """Start a new step: what was read before is forgotten."""
+        """Begin a step, clearing all readings."""
         self.table.begin()
         self.passes += 1
         self.step += 1
@@ -372,18 +373,20 @@ class HookManager(ReadState):
             self.table.observe(grad, row)
 
     def refine(self, following: dict[str, frozenset[str]], sources: frozenset[str]) -> None:
-        """Use what the loss graph told: the functional activation behind each layer that it reached."""
+        """Apply the loss graph: the functional activation behind each layer that the graph reached."""
         for path, probe in self.probes.items():
             if path in sources:
                 probe.refine(following.get(path, frozenset()))
 
     @contextlib.contextmanager
     def off(self, root: Any) -> Iterator[None]:
-        """Take our hooks off a model for a while: ``torch.jit.script`` compiles hooks too, and cannot compile ours."""
+        """Remove our hooks from a model in this context: ``torch.jit.script`` compiles hooks too, and cannot compile
+        ours.
+        """
         lifted = []
         for module in modules(root) if is_a(root, nn.Module) else ():
             stores = (own(module).get(name) for name in ("_forward_hooks", "_forward_pre_hooks"))
-            for hooks in (store for store in stores if is_a(store, dict)):  # handles change places
+            for hooks in (store for store in stores if is_a(store, dict)):  # the program may swap the dictionaries
                 mine = [key for key, hook in hooks.items() if type(hook) in (Probe, Edge) or inert(hook)]
                 if mine:
                     lifted.append((hooks, dict(hooks)))
@@ -397,12 +400,12 @@ class HookManager(ReadState):
                 hooks.update(before)
 
     def never_fired(self) -> list[str]:
-        """Hooked layers that have not been called."""
+        """Return the hooked layers that have not been called."""
         return [path for path in list(self.probes) if path not in self.called]
 
 
 class _Placed:
-    """An edge of a watched model, and the hook by which it hears of its calls."""
+    """An ``Edge`` of a watched model, and the handle of its hook."""
 
     def __init__(self, root: nn.Module, edge: Edge) -> None:
         self._root, self.key, self._edge = weakref.ref(root), id(root), edge
@@ -414,10 +417,10 @@ class _Placed:
         return self._root() is None
 
     def put(self) -> None:
-        """Set the hook, behind those that the program has set."""
+        """Set the hook, behind those of the program."""
         hooks = "_forward_pre_hooks" if self._edge.opens else "_forward_hooks"
         root = self._root()
-        if root is None:  # gone
+        if root is None:  # the model has died
             return
         if self._handle is None:
             self._handle = add_hook(root, hooks, self._edge)

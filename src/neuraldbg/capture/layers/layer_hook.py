@@ -1,4 +1,4 @@
-"""The forward hook of one module: what it reads of an output, in eager mode and inside a compiled graph."""
+"""The forward hook of one module: its readings of an output, in eager mode and inside a compiled graph."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _tracing = torch._C._get_tracing_state  # noqa: SLF001
 
 
 def inert(hook: Any) -> bool:
-    """Return True if a hook is what a copied model has in the place of ours."""
+    """Return True if a hook is the inert replacement of ours in a copied model."""
     return type(hook) is MethodType and type(hook.__self__) is contextlib.nullcontext
 
 
@@ -43,13 +43,13 @@ class Slot:
     def __init__(self, activation: int | None, gradient: int | None) -> None:
         self.activation = activation
         self.gradient = gradient
-        self.hooked = -1  # the forward pass in which the gradient hook was set
+        self.hooked = -1  # the forward pass in which the gradient hook was last set
         self._hook: Callable[[Tensor], None] | None = None
         self._slow: Callable[[Tensor], None] | None = None
 
     def hook(self, owner: ReadState, *, binned: bool = False) -> Callable[[Tensor], None] | None:
-        """Return the hook of the gradient, made when first needed; None where it has no row. ``binned`` for the one
-        that takes histograms, in Python.
+        """Return the hook of the gradient, made when first needed; None if it has no row. ``binned`` returns the hook
+        in Python, which counts histograms.
         """
         if self._slow is None and self.gradient is not None:
             self._slow = hook_of(owner.observe_grad, self.gradient)
@@ -68,11 +68,11 @@ def _gradient_hook(owner: ReadState, row: int, slow: Callable[[Tensor], None]) -
 
 
 Told: TypeAlias = "Probe | Several | Visit"
-"""Who is told of the outputs of a module without a hook."""
+"""Callables that take the outputs of a module without a hook."""
 
 
 class Several:
-    """Tells all probes of a module that is a part of several models."""
+    """Calls all probes of a module that is a part of several models."""
 
     arrives: Callable[[nn.Module, Any], None] | None = None
 
@@ -80,13 +80,13 @@ class Several:
         self.probes = probes
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
-        """Read the output once for each."""
+        """Read the output once for each probe."""
         for probe in self.probes:
             probe(module, args, output)
 
 
 class Visit:
-    """Tells of the calls of one module, without a hook, beside whoever reads its outputs."""
+    """Calls a reader's functions around the calls of one module, without a hook, beside the module's probe."""
 
     def __init__(
         self,
@@ -100,19 +100,19 @@ class Visit:
         direct[self._key] = self
 
     def arrives(self, module: nn.Module, args: Any) -> None:
-        """Tell of a call before it is made."""
+        """Call the reader before the module's call."""
         if self._inner is not None and self._inner.arrives is not None:
             self._inner.arrives(module, args)
         self._arrives(module, args)
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> None:
-        """Tell of a call after it was made."""
+        """Call the reader after the module's call."""
         if self._inner is not None:
             self._inner(module, args, output)
         self._leaves(module, args, output)
 
     def remove(self) -> None:
-        """Tell of no more calls."""
+        """Stop calling the reader."""
         above = self._direct.get(self._key)
         if above is self:
             if self._inner is None:
@@ -130,7 +130,7 @@ class Probe:
 
     unseen: ClassVar[bool] = True
     arrives: Callable[[nn.Module, Any], None] | None = None
-    """Told of a call of the module before it is made, where outputs are read without hooks."""
+    """Called before the module's call if outputs are read without hooks, None if not needed."""
 
     def __init__(self, owner: ReadState, path: str, module: nn.Module) -> None:
         self.owner = owner
@@ -148,19 +148,19 @@ class Probe:
         self.calls = self.recalls = 0
         self.seen_pass = -1
         self.quick: Callable[[Any], int] | None = None
-        """The native reader of the first call of a pass, once a first output was read."""
+        """Native reader of the first call of a pass, None until a first output was read."""
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
         """Read the output; in a traced graph, return it with a tap on its gradient."""
-        if torch.compiler.is_exporting():  # what is exported is used without us
+        if torch.compiler.is_exporting():  # an exported model runs without us
             return None
         if torch.compiler.is_compiling():
             return traced_hook.see(self.plan, output)
         owner = self.owner
         if not owner.active or _tracing() is not None:
             return None
-        again = _graph_task() != -1  # inside a backward pass: activation checkpointing computes the forward again,
-        if owner.thread not in (None, get_ident()) and not (again and owner.here()):  # in whatever thread autograd uses
+        again = _graph_task() != -1  # inside a backward pass: activation checkpointing recomputes the forward
+        if owner.thread not in (None, get_ident()) and not (again and owner.here()):  # in any thread of autograd's
             return None
         first = self.quick is not None and self.seen_pass != owner.passes and not again
         plain = first and owner.nodes is None and not owner.binned
@@ -176,7 +176,7 @@ class Probe:
         return None
 
     def read_quickly(self, module: nn.Module, output: Any) -> bool:
-        """Read the first output of a pass by native code, if it is an ordinary tensor: most are."""
+        """Read the first output of a pass by native code. Return False if it is no ordinary tensor: most are."""
         done = self.quick(output) if self.quick is not None else 0
         if not done:
             return False
@@ -189,7 +189,8 @@ class Probe:
         return True
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A saved or deep-copied model must not need this package: an accept-anything callable of the standard library.
+        # A saved or deep-copied model must not need this package: a callable of the standard library that accepts
+        # anything.
         return (getattr, (contextlib.nullcontext(), "__exit__"))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
@@ -197,13 +198,14 @@ class Probe:
 
     @property
     def tally(self) -> Tally:
-        """Return where errors and time are counted."""
+        """The counts of errors and time."""
         return self.owner.tally
 
     @guarded
     def read(self, module: nn.Module, output: Any, *, again: bool = False) -> None:
-        """Read the output in eager mode; ``again`` where the forward is computed again inside a backward pass."""
+        """Read the output in eager mode; ``again`` if a backward pass recomputes the forward."""
         owner = self.owner
+        # Call indices begin again in each pass.
         if self.seen_pass != owner.passes:
             self.seen_pass, self.calls, self.recalls = owner.passes, 0, 0
         if again:
@@ -212,6 +214,7 @@ class Probe:
         call = min(self.calls, owner.settings.max_calls - 1)
         self.calls += 1
         owner.called.setdefault(self.path)
+        # One tensor is the usual case; only nested outputs are walked.
         for leaf, x in (("", output),) if type(output) is Tensor else leaves(output):
             held = operation.shown(x)
             if held is None and not self._missed(x):
@@ -224,13 +227,14 @@ class Probe:
                 if self.counts_units and owner.reads_units:
                     self.read_units(module, held, slot.activation)
             self.follow(x, slot)
+        # From the next pass on native code may read the first output.
         if self.quick is None and native is not None and self.row >= 0 and output is not None:
-            negated = type(output) is Tensor and output.is_neg()  # native code reads memory as it lies
+            negated = type(output) is Tensor and output.is_neg()  # native code ignores the lazy negation bit
             self.quick = None if negated else self.quick_reader()
 
     def _missed(self, x: Tensor) -> bool:
-        """Note an output, other than of counts or masks, that cannot be read. Returns True if it can have a gradient
-        that may be read all the same, as that of an AsyncCollectiveTensor is an ordinary tensor.
+        """Count an output that cannot be read, other than of counts or masks. Return True if its gradient may be
+        readable all the same: that of an AsyncCollectiveTensor is an ordinary tensor.
         """
         if not tensor_memory.measures(x) or not operation.hidden(x):
             return False
@@ -240,7 +244,7 @@ class Probe:
         return type(x) in tensor_memory.ORDINARY or type(x).__module__.partition(".")[0] == "torch"
 
     def quick_reader(self) -> Callable[[Any], int]:
-        """Return what does the same as ``read`` for the ordinary first output of a pass."""
+        """Return the native reader that does the same as ``read`` for the ordinary first output of a pass."""
         table, clock = self.owner.table, self.owner.tally.clock
         address, keep = table.rows.address + self.row * operation.ROW, (table.raw, clock)
         made = native.Output(
@@ -259,7 +263,7 @@ class Probe:
                 self.follow(x, slot)
 
     def follow(self, x: Tensor, slot: Slot) -> None:
-        """Hook the gradient at an output, and remember its node while the loss graph is to be read."""
+        """Hook the gradient at an output, and mark its node while the loss graph is to be read."""
         node = node_of(x)
         if node is None:  # a leaf would keep the hook for ever
             return
@@ -273,11 +277,11 @@ class Probe:
 
     @guarded
     def read_first_units(self, module: nn.Module, x: Tensor) -> None:
-        """Note which units were positive in the first output of a pass."""
+        """Read the unit activity of the first output of a pass."""
         self.read_units(module, x, self.row)
 
     def read_units(self, module: nn.Module, x: Tensor, row: int) -> None:
-        """Note which units were positive."""
+        """Read the unit activity of an output."""
         axis = layer_types.unit_axis(module, x)
         if axis is None:
             return
@@ -286,7 +290,9 @@ class Probe:
         units.observe(row, x, axis, self.cap)
 
     def refine(self, following: Iterable[str]) -> None:
-        """Watch units only before a rectifier, and saturation of a functional sigmoid or tanh at its input."""
+        """Limit unit activity to layers before a rectifier, and count saturation at the input of a functional sigmoid
+        or tanh.
+        """
         names = set(following)
         self.quick = None
         if not self.always_units:

@@ -46,7 +46,8 @@ _SETTINGS = (
     "bias",
 )
 _OURS_ALONE = 3
-"""References to a frame's dictionary of variables that only we look at: the frame's, ours, and the count's own."""
+"""References to a frame's dictionary of variables that no other code holds: the frame's, ours, and
+getrefcount's own."""
 _PLAIN = (bool, int, float, str)
 _FRAMES = 24
 _ATTRIBUTES = 256
@@ -56,7 +57,7 @@ def wraps(module: nn.Module) -> nn.Module:
     """Return the module inside compile, data-parallel and checkpoint wrappers."""
     while True:
         held = own(module).get("_modules")
-        if type(held) is dict and len(held) != 1:  # asked at every call of a model: mostly that is all
+        if type(held) is dict and len(held) != 1:  # runs at every call of a model, and usually ends here
             return module
         below = dict(children(module))
         inner = next((below[name] for name in _WRAPPERS if name in below), None)
@@ -66,12 +67,14 @@ def wraps(module: nn.Module) -> nn.Module:
 
 
 def strip(path: str) -> str:
-    """Drop the parts of a module path that wrappers add: ``block._checkpoint_wrapped_module.fc1`` is ``block.fc1``."""
+    """Remove the parts of a module path that wrappers add: ``block._checkpoint_wrapped_module.fc1`` is
+    ``block.fc1``.
+    """
     return ".".join(part for part in path.split(".") if part not in _INNER)
 
 
 def layer_of(path: str, module: nn.Module, model: str) -> Layer:
-    """Describe a module."""
+    """Return the description of a module: type, settings, names of its own parameters."""
     settings: dict[str, float | str | bool] = {}
     held = own(module)
     for name in [name for name in _SETTINGS if name in held]:
@@ -86,10 +89,10 @@ def layer_of(path: str, module: nn.Module, model: str) -> Layer:
 
 
 def find_root(module: nn.Module) -> tuple[nn.Module, str, bool]:
-    """Find the whole model that a called module belongs to, by what the calling code holds in its variables.
+    """Return the whole model that a called module belongs to, found in the variables of the calling code.
 
-    Returns the outermost module that contains it, the name of the variable that holds that, and whether the calling
-    code holds other models beside it. A program that calls ``model.encoder(x)`` and ``model.head(z)`` is one model.
+    Also the name of the variable that holds it, and True if the calling code holds other models beside it. A program
+    that calls ``model.encoder(x)`` and ``model.head(z)`` is one model.
     """
     best, name, size = module, "", sum(1 for _ in modules(module))
     home: object = None
@@ -127,7 +130,7 @@ def known_as(module: nn.Module) -> list[str]:
 
 
 def _told(variable: str) -> str:
-    """Return a variable's name if it tells anything: a ``forward`` that is called directly holds the model as self."""
+    """Return a variable's name, empty for ``self``: a ``forward`` that is called directly holds the model under it."""
     return "" if variable == "self" else variable
 
 
@@ -144,7 +147,7 @@ def _another(value: nn.Module, model: nn.Module) -> bool:
 
 
 def _variables() -> Iterator[tuple[object, str, nn.Module]]:
-    """Go through the modules in the calling code's variables: (frame, name, module), innermost frame first."""
+    """Yield the modules in the calling code's variables: (frame, name, module), innermost frame first."""
     frame: FrameType | None = sys._getframe(2)  # noqa: SLF001
     depth = 0
     seen_globals: set[int] = set()
@@ -164,11 +167,11 @@ def _variables() -> Iterator[tuple[object, str, nn.Module]]:
 
 
 def _locals(frame: FrameType) -> list[tuple[str, object]]:
-    """Return a frame's variables, and do not let the look at them keep them alive.
+    """Return a frame's variables, without keeping them alive.
 
     Before Python 3.13, reading ``f_locals`` of a function makes a dictionary that the frame keeps until it ends: in a
-    ``main()`` that trains for days, that would hold the first batch, graph and optimizer. It is emptied unless somebody
-    else holds it (a ``locals()`` that the program stored) or a debugger will write it back.
+    ``main()`` that trains for days, that would hold the first batch, graph and optimizer. It is emptied unless other
+    code holds it (a ``locals()`` that the program stored) or a debugger will write it back.
     """
     held = frame.f_locals
     if type(held) is not dict and frame.f_code.co_flags & inspect.CO_OPTIMIZED == 0:

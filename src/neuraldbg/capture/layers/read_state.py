@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from neuraldbg.config import CaptureSettings
 
 Trail: TypeAlias = "Callable[[str, nn.Module, Any, Any], None]"
-"""Told path, module, positional arguments and output of each call of a layer."""
+"""Called with path, module, positional arguments and output of each call of a layer."""
 ROWS = 16_384
 """Rows of the table of statistics: sites of all models."""
 
@@ -41,29 +41,29 @@ class ReadState:
         weakref.finalize(self, self.graph.close)
         self.step = 0
         self.active = True
-        """Whether activations are read now: off in passes without gradients, and between logged steps."""
+        """True if activations are read now: False in passes without gradients, and between logged steps."""
         self.sampled = True
-        """Whether this step is one of those whose activations are read."""
+        """True if activations are read in this step."""
         self.reads_units = True
-        """Whether the activity of units is read in this step."""
+        """True if unit activity is read in this step."""
         self.binned = False
-        """Whether this step has histograms: native code takes none."""
+        """True if this step has histograms, which native code does not count."""
         self.thread: int | None = None
         """The thread whose passes are read, None for any: another may serve predictions while this one trains."""
         self.lends: Callable[[], bool] = lambda: False
-        """Tells whether the current thread, which is another, works for that one."""
+        """Returns True if the current thread, another one, works for the followed thread."""
         self.passes = 0
-        """Counts forward passes: call indices start again with each."""
+        """Number of forward passes; call indices start at 0 in each."""
         self.marks = Marks()
         self.nodes: Marks | None = None
-        """Where nodes are marked with their layer while the loss graph of this step is to be read, else None."""
+        """Marks of nodes with their layer while the loss graph of this step is to be read, else None."""
         self.trail: Trail | None = None
-        """Where a reader wants to know of each call of a layer in this pass, else None."""
+        """Called with each call of a layer in this pass, None if no reader needs them."""
         self.called: dict[str, None] = {}
-        """Paths of the layers that fired, in order of first call."""
+        """Paths of the layers that were called, in order of first call."""
 
     def here(self) -> bool:
-        """Return True if what the current thread computes is read."""
+        """Return True if tensors that the current thread computes are read."""
         return self.thread is None or self.thread == get_ident() or self.lends()
 
     def observe_grad(self, row: int, grad: Tensor) -> None:

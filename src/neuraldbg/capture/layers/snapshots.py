@@ -1,6 +1,6 @@
-"""Whole tensors, on request: input, output and output gradient of chosen layers, within a byte budget.
+"""Copies of whole tensors, on request: input, output and output gradient of chosen layers, within a byte budget.
 
-Off unless asked for by layer pattern, since copies without bound make a tool unusable. The oldest ones go first.
+Off unless layers are named by pattern, since copies without bound make a tool unusable. The oldest are dropped first.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ if TYPE_CHECKING:
 
 @dataclass
 class Snapshot:
-    """Detached copies of what went through a layer in the last call of a step, on the CPU."""
+    """Detached CPU copies of a layer's input, output and gradient in the last call of a step."""
 
     step: int
     layer: str
     input: Tensor | None = None
     output: Tensor | None = None
     gradient: Tensor | None = None
-    """Of the output; None until a backward brought one."""
+    """Gradient of the output, None until a backward pass has reached it."""
 
     @property
     def bytes(self) -> int:
-        """Memory that it holds."""
+        """Size of the copies in bytes."""
         held = (self.input, self.output, self.gradient)
         return sum(t.numel() * t.element_size() for t in held if t is not None)
 
 
 class Snapshots:
-    """Takes copies at the layers that match one of the patterns (``fnmatch``: ``layers.*.attention``)."""
+    """The snapshots of layers that match one of the patterns (``fnmatch``: ``layers.*.attention``)."""
 
     def __init__(self, patterns: Sequence[str], budget: int, now: Callable[[], int]) -> None:
         self.patterns = tuple(patterns)
@@ -61,7 +61,7 @@ class Snapshots:
         self._attached: set[str] = set()
 
     def check(self, model: nn.Module) -> None:
-        """Raise UnknownLayer for a pattern that matches no layer of a model: it would take nothing, silently."""
+        """Raise UnknownLayer for a pattern that matches no layer of a model: it would silently take no snapshot."""
         paths = [strip(path) or name_of(model) for path, _ in walk(wraps(model))]
         for pattern in self.patterns:
             if not fnmatch.filter(paths, pattern):
@@ -78,13 +78,13 @@ class Snapshots:
             self._handles.append(add_hook(module, "_forward_hooks", _Taker(self, path)))
 
     def detach(self) -> None:
-        """Remove the hooks; what was taken stays."""
+        """Remove the hooks; snapshots stay."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
 
     def get(self, layer: str, step: int) -> Snapshot | None:
-        """Return what was taken of a layer at a step, if it is still held."""
+        """Return the snapshot of a layer at a step, None if there is none or it was dropped."""
         return self._held.get((step, layer))
 
     def take(self, path: str, args: Any, output: Any) -> None:

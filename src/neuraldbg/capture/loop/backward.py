@@ -1,4 +1,4 @@
-"""The backward passes: the loss's value, its graph before it is freed, and gradients left over from the step before."""
+"""The backward passes: the loss, its graph before it is freed, and gradients left over from the previous step."""
 
 from __future__ import annotations
 
@@ -58,77 +58,80 @@ _RISKY = {
     "logsumexp": "result",
     "cosinesimilarity": "x1",
 }
-"""Operations that can turn finite values or gradients into non-finite ones, and the saved operand that shows it."""
+"""{operation that can turn finite values or gradients into non-finite ones: the saved operand that shows it}."""
 _SCALE = 128.0
-"""Factor from which a power of two is a scale for half precision, and no weight."""
+"""Factor from which a power of two is a scale for half precision, and no weight of a loss."""
 _WHAT = {"self": "input", "result": "result", "other": "divisor", "x1": "input"}
 _LOSSES = 4096
 _READ_IN_STEP = 8
-"""Backward passes of one step whose graphs are read: a loop without an optimizer that we know never ends its step."""
+"""Backward passes of one step whose graphs are read: a loop without a known optimizer never ends its step."""
 Kept: TypeAlias = "tuple[Tensor | float | None, float]"
-"""A loss, None for one that cannot be looked at, and the scale by which it was multiplied."""
+"""(loss, None if it cannot be read; the loss scale it was multiplied by)."""
 Operand = tuple[str, tuple[int, ...], int]
-"""(operation, path from the loss's node, row)"""
+"""(operation, path from the loss's node, row)."""
 
 
 class Losses:
-    """Losses of the current step, and what their graphs told."""
+    """The losses of the current step, and the facts read from their graphs."""
 
     def __init__(
         self, hooks: HookManager, models: Models, cleared: Callable[[bool], bool], tell: Callable[..., None]
     ) -> None:
         self._tell = tell
         self.light: NativeSteps
-        """Takes the losses of light steps that go as usual."""
+        """Native code that takes the losses of usual light steps."""
         self.hooks = hooks
         self.models = models
         self.tally = hooks.tally
         self.values: list[Kept] = []
-        """(value, loss scale) of each backward of this step that reached a watched model."""
+        """(value, loss scale) of each backward pass of this step that reached a watched model."""
         self.asides: list[Kept] = []
-        """The same of each ``autograd.grad``: a gradient penalty, or all there is if a loop sets ``.grad`` itself."""
+        """(value, loss scale) of each ``autograd.grad``: a gradient penalty, or all there is if a loop sets ``.grad``
+        itself."""
         self.edges: dict[tuple[str, str], Edge] = {}
         self.ended: Callable[[], None] = lambda: None
         """Called after each backward pass of a full step that has reached a watched model."""
         self.terms: dict[str, Any] | None = None
-        """The LOSS fact of this step without its stream, if a graph was read."""
+        """The LOSS fact of this step without its stream, None if no graph was read."""
         self.scale_of: tuple[weakref.ref[Tensor], float] | None = None
-        """The output of ``GradScaler.scale`` and its scale."""
+        """The output of ``GradScaler.scale`` and its scale, None if there was none."""
         self._cleared = cleared
         self.total = 0
-        """Backward passes of the run so far that were looked at."""
+        """Backward passes of the run so far."""
         self._number = 0
         """Backward passes of the step so far."""
         self._clear_at = -1
-        """Which backward of a full step found that the gradients of the ones before had been cleared; -1 for none."""
+        """Index of the backward pass of a full step before which gradients had been cleared within the step; -1 for
+        none."""
         self.usual = math.inf
-        """The size up to which a loss of a light step is nothing special."""
+        """Size of a loss of a light step above which the loss is unusual."""
         self._by_hand = False
-        """Whether the program was ever seen to scale its loss itself."""
+        """True once the program has scaled its loss without a GradScaler."""
         self.odd = False
-        """Whether a loss of the current light step is beyond that."""
+        """True if a loss of the current light step is unusual."""
         self.scale_in_step = 0.0
-        """The scale by which ``GradScaler.scale`` multiplied a loss in this step, 0 if it did not."""
+        """Scale by which ``GradScaler.scale`` multiplied a loss in this step, 0 if it did not."""
         self._risky: dict[str, list[Operand]] = {}
         self._rows: dict[tuple[str, str, int], int | None] = {}
         self._inside = False
 
     @property
     def differentiating(self) -> bool:
-        """Return True if the thread that is followed runs a backward pass."""
+        """True while the followed thread runs a backward pass."""
         return self._inside
 
     def release(self) -> None:
-        """Forget the backward pass under way: its thread has ended."""
+        """Drop the current backward pass: its thread has ended."""
         self._inside = False
 
     def surrounds(self, roots: str) -> Callable[..., Around]:
-        """Return what surrounds ``torch.autograd.backward`` or ``grad``, whose first argument is named ``roots``."""
+        """Return the wrapper of ``torch.autograd.backward`` or ``grad``, whose first argument is named ``roots``."""
         accumulates = roots == "tensors"
         switch = self.models.switch
         take, passed, owner = self.light.take, self.light.passed, self.models.owner
 
         def around(*args: Any, **kwargs: Any) -> Around:
+            # Native code takes most losses of light steps.
             if accumulates and args and not self._inside and take(args[0]):
                 try:
                     self._inside = True
@@ -143,6 +146,7 @@ class Losses:
                 with owner.differentiates_beside(counts=self.models.discover):
                     yield
                 return
+            # A backward pass inside a backward pass (checkpointing) is part of the outer one.
             if self._inside:
                 owner.claiming = False
                 return
@@ -151,7 +155,7 @@ class Losses:
                 return
             given = None
             root: Any = args[0] if args else kwargs.get(roots)
-            if type(root) is not Tensor and uses_up(root):  # to look at it would use it up
+            if type(root) is not Tensor and uses_up(root):  # reading an iterator would consume it
                 root = list(root)
                 given = ((root, *args[1:]), kwargs) if args else (args, {**kwargs, roots: root})
             before = self.before(root, accumulates)
@@ -167,7 +171,7 @@ class Losses:
 
     @guarded
     def _asks(self) -> bool:
-        """Return True if the backward pass of another thread than was followed is followed."""
+        """Return True if the backward pass of this thread, which was not followed so far, is followed."""
         owner = self.models.owner
         if owner.lends():
             return True
@@ -177,9 +181,12 @@ class Losses:
 
     @guarded
     def before(self, roots: Any, accumulates: bool) -> tuple[Tensor | float | None, float, Backward] | None:
-        """Read what is about to be differentiated. Returns the loss, kept if the backward reaches a watched model."""
+        """Read the loss that is about to be differentiated. Return the parts that ``after`` keeps if the pass reaches a
+        watched model, None if the loss cannot be read.
+        """
         if operation.transforming():
             return None
+        # Only roots whose graph we can read without running code of their class.
         single = is_a(roots, Tensor)
         if accumulates and type(roots) in tensor_memory.ORDINARY and roots.is_leaf:
             self._tell("backward_of_leaf", roots)
@@ -193,18 +200,18 @@ class Losses:
         if accumulates:
             self._clear_at = (self._number if cleared else self._clear_at) if self._number else -1
             self._number += 1
-        if cleared:  # what was differentiated so far was not for this step: an adversarial example
+        if cleared:  # passes so far were not for this step: an adversarial example
             self.values.clear()
         found = self._read_graph(tensors[0]) if accumulates or not self.values else None
         terms = self.terms["terms"] if self.terms is not None and found is not None else None
         value = self._value(tensors[0])
         backward = Backward(tensors[0], value if type(value) is float else None, accumulates, found, terms)
         self._tell("backward_begins", backward)
-        backward.walk = None  # its nodes must not outlive the graph
+        backward.walk = None  # nodes must not outlive the graph
         return value, self._scale(tensors[0]), backward
 
     def _lightly(self, root: Tensor, accumulates: bool) -> Around:
-        """Surround a backward pass of a light step: its loss alone is read."""
+        """Wrap a backward pass of a light step, of which only the loss is read."""
         loss = self._glimpse(root, accumulates)
         try:
             self._inside = True
@@ -219,7 +226,7 @@ class Losses:
 
     @guarded
     def _glimpse(self, root: Tensor, accumulates: bool) -> Kept | None:
-        """Take the loss of a light step. What looks odd is shown to who looks for the birth of a NaN."""
+        """Return the loss of a light step. Report an unusual one to the readers that search the origin of a NaN."""
         value: Tensor | float | None = native.loss(root) if native is not None else None
         if value is None and (not readable(root) or node_of(root) is None or operation.transforming()):
             return None
@@ -240,11 +247,11 @@ class Losses:
 
     @guarded
     def after(self, loss: tuple[Tensor | float | None, float, Backward] | None, accumulates: bool) -> None:
-        """Keep the loss if the backward reached a watched model."""
+        """Keep the loss if the backward pass reached a watched model."""
         if loss is None or not self.models.switch.here():
             return
         if self.models.entered and not self.models.reached:
-            owner = self.models.owner  # one that takes the place in mid-step differentiates what was called unseen
+            owner = self.models.owner  # a new owner may differentiate calls that were not followed
             self.models.must_be_reached |= owner.open or not owner.strangers
             owner.misses()
             self.terms = None
@@ -259,13 +266,13 @@ class Losses:
 
     @property
     def backwards(self) -> int:
-        """Backward passes of this step that reached a watched model."""
+        """Number of backward passes of this step that reached a watched model."""
         return len(self.kept())
 
     def loss(self, *, closure: bool) -> tuple[float, int] | None:
-        """Return the step's loss and how many of its losses were not finite; None if there was none.
+        """Return the step's loss and the number of its losses that were not finite; None if there was none.
 
-        Micro-batches are averaged; of a closure's evaluations the first counts, made at the step's own weights.
+        Micro-batches are averaged; of a closure's evaluations the first counts, made with the step's own weights.
         """
         return mean_loss(self.kept(), closure=closure)
 
@@ -274,7 +281,7 @@ class Losses:
         return self.values or self.asides
 
     def take(self) -> list[Kept]:
-        """Return the losses of a light step, and begin the next."""
+        """Return the losses of a light step, and begin the next step."""
         kept, self.values, self.asides = self.kept(), [], []
         self.scale_in_step = 0.0
         self._number = 0
@@ -283,19 +290,17 @@ class Losses:
 
     @property
     def plain(self) -> bool:
-        """Return True if a loss is what it says: the program scales none, and differentiates for nothing but its
-        steps.
-        """
+        """True if a loss needs no unscaling and every backward pass belongs to a step: native code may take it."""
         return not (self._by_hand or self.scale_in_step or self.scale_of is not None) and self._clear_at < 0
 
     def resume(self, number: int, total: float) -> None:
-        """Go on in a light step of which native code has taken some losses."""
+        """Continue a light step of which native code has taken ``number`` losses with the sum ``total``."""
         self.values = [(total / number, 1.0)] * number if number else []
         self._number = number
         self.total += number
 
     def begin_step(self) -> None:
-        """Forget the losses of the step before."""
+        """Drop the losses of the previous step."""
         self.values.clear()
         self.asides.clear()
         self._number = 0
@@ -340,7 +345,7 @@ class Losses:
         return found
 
     def _watch_operands(self, root: Any, risky: list[tuple[str, str, tuple[int, ...]]]) -> list[Operand]:
-        """Give each risky operation a site, named after the layer that it feeds."""
+        """Return the risky operations with a row each, named after the layer that it feeds."""
         numbers: Counter[tuple[str, str]] = Counter()
         watched: list[Operand] = []
         for name, layer, path in risky:
@@ -358,10 +363,10 @@ class Losses:
 
 
 def mean_loss(kept: list[Kept], *, closure: bool) -> tuple[float, int] | None:
-    """Return a step's loss, and how many of its losses were not finite; see ``Losses.loss``."""
+    """Return a step's loss, and the number of its losses that were not finite; see ``Losses.loss``."""
     if not kept:
         return None
-    values = [float(value) / scale for value, scale in kept if value is not None]  # of a device, this waits
+    values = [float(value) / scale for value, scale in kept if value is not None]  # synchronises a device
     if not values:
         return None
     bad = sum(1 for value in values if not math.isfinite(value))
@@ -369,7 +374,7 @@ def mean_loss(kept: list[Kept], *, closure: bool) -> tuple[float, int] | None:
 
 
 def loss_of(kept: list[Kept], *, closure: bool) -> tuple[dict[str, float], Awaited | None]:
-    """Return the scalars of a step's losses, or what they await from a device."""
+    """Return the scalars of a step's losses, and those still pending on a device, None if there are none."""
     if not awaits(kept):
         return _told(kept, closure=closure), None
     there = tuple(value for value, _ in kept if is_a(value, Tensor))
@@ -397,7 +402,7 @@ def _told(kept: list[Kept], *, closure: bool) -> dict[str, float]:
 
 
 def _operand(root: Any, name: str, path: tuple[int, ...]) -> Tensor | None:
-    """Return the saved tensor that shows whether a risky operation is about to break, None if there is none."""
+    """Return the saved tensor that shows whether a risky operation is about to fail, None if there is none."""
     node = follow(root, path)
     if node is None or op_name(node) != name:
         return None
@@ -407,8 +412,8 @@ def _operand(root: Any, name: str, path: tuple[int, ...]) -> Tensor | None:
 
 
 def value_of(root: Tensor) -> Tensor | float | None:
-    """Return a number where that waits for no device, else a small tensor that the end of the step reads; None where
-    the loss cannot be looked at. Of a DTensor whose parts differ that is so, too: each rank would have another number.
+    """Return the loss as a number if that needs no synchronisation, else as a small tensor that the end of the step
+    reads; None if it cannot be read. None also for a DTensor with different parts: each rank would have another number.
     """
     if type(root) in tensor_memory.ORDINARY and root.layout is not torch.strided:
         root = root.detach().to_dense()

@@ -1,31 +1,32 @@
-"""The thread whose training is followed, and the note of what other threads trained beside it.
+"""The one thread whose training is followed, the owner, and the account of training in other threads.
 
-The table of a session, its plans and its newest step have one owner: a thread. What comes from the program (a call of a
-model, a backward pass, a step of an optimizer) is read in that thread alone. In every other thread it passes through,
-and is counted for ``coverage``.
+The table of a session, its plans and its current step belong to one thread, the owner. Operations of the program (a
+call of a model, a backward pass, a step of an optimizer) are read in the owner's thread alone. In every other thread
+they pass through, and are counted for the coverage report.
 
 The first thread that trains is the owner. Another becomes the owner
 
-- when that thread has ended, has trained nothing yet, or has done nothing for ``IDLE_S`` seconds; in the midst of a
-  training of its own only after these seconds: of four trainings at once the tails of three are no part of the first;
+- when the owner has ended, has trained nothing yet, or has done nothing for ``IDLE_S`` seconds; a thread in the middle
+  of a training of its own only after these seconds: of four trainings at once the ends of three are no part of the
+  first;
 - between two steps, when it calls the followed model and has trained it before: workers of a pool take turns with one
-  model, and another thread may score what the owner trains;
+  model, and another thread may score the model that the owner trains;
 - within a step, when it does a part of that step and trains nothing of its own: one that only calls backward, or steps
   the optimizer;
 
-but never while a call, a backward pass or a step of the owner is under way.
+but never during a call, a backward pass or a step of the owner.
 
-Who calls a model with gradients may be about to train, or only score it: until the first backward pass nobody knows. So
-each thread may displace an owner that has trained nothing, once within a step, and a backward pass decides: the thread
-that runs it after a call of its own takes the place, or gets it when the owner begins its next operation.
+A thread that calls a model with gradients may be about to train, or only score: unknown until the first backward pass.
+So each thread may displace an owner that has trained nothing, once within a step, and a backward pass decides: the
+thread that runs it after a call of its own becomes the owner, at once or when the owner begins its next operation.
 
-Python switches threads between any two of its instructions, so an operation says that it begins before it looks whether
-its thread is the owner (``claims``), and who wants to be the owner says so before it looks whether one is under way
-(``asks``): one of the two sees the other. Only threads that are not the owner ever take the lock.
+Python switches threads between any two of its instructions, so an operation announces its begin before it checks that
+its thread is the owner (``claims``), and a thread announces that it wants to be the owner before it checks for a
+running operation (``asks``): one of the two sees the other. Only threads that are not the owner ever take the lock.
 
-Who asks a question stands in the owner's place while the owner waits: for the answer, as it begins its next operation,
-or in Python's library for work. Between two operations it may be clearing gradients (see ``other_threads``): if it does
-not come to wait for long, no gradient is looked at.
+A question (``dbg.inspect`` from another thread) borrows the owner's place while the owner waits: for the answer, as it
+begins its next operation, or in Python's library for work. Between two operations it may be clearing gradients (see
+``other_threads``): if it does not wait for long, no gradient is read.
 """
 
 from __future__ import annotations
@@ -50,76 +51,77 @@ if TYPE_CHECKING:
     from neuraldbg.capture.loop.native_steps import NativeSteps
 
 IDLE_S = 5.0
-"""Seconds without an operation after which the owner makes way for another thread that trains."""
+"""Seconds without an operation after which the owner gives way to another thread that trains."""
 _QUESTION_S, _NOTICED_S = 10.0, 0.1
-"""Seconds that an operation of the owner waits at most for a question of another thread to be answered, and for that
-thread to see that it waits."""
+"""Seconds that an operation of the owner waits at most for the answer to a question of another thread, and for that
+thread to notice the wait."""
 _STILL_S = 0.03
-"""Seconds after which a question is answered while the owner does something between two operations."""
+"""Seconds after which a question is answered while the owner runs between two operations."""
 _POLL_S = 0.0005
 _KEPT = 64
 """Threads that have ended and are remembered by name."""
 _AGAIN_S = 0.002
 _PATIENCE_S = 0.5, 2.0
-"""Seconds that threads wait, in all, for an owner that has trained nothing to come to the end of a call (one that
-scores a model again and again is nearly always within one), and to the end of what our own code does there: to attach
-to a model took half a second on a machine under load."""
+"""Total seconds that threads wait for an owner that has trained nothing to end a call (one that scores a model again
+and again is nearly always within one), and to end our own code there: attaching to a model took half a second on a
+machine under load."""
 
 Operation = Literal["call", "backward", "step"]
 
 
 class Owner:
-    """Decides whose operations are followed."""
+    """Decides which thread's operations are followed: the owner's."""
 
     def __init__(self, switch: Switch, hooks: HookManager) -> None:
         self.switch, self.hooks = switch, hooks
         self.light: NativeSteps
         self.busy: Callable[[], bool] = lambda: False
-        """Tells whether an operation of the owner is under way in Python."""
+        """Returns True while an operation of the owner runs in Python."""
         self.differentiating: Callable[[], bool] = lambda: False
-        """Tells whether a backward pass of the owner is under way."""
+        """Returns True while a backward pass of the owner runs."""
         self.release: Callable[[], None] = lambda: None
-        """Called when the owner has ended, or is given up: none of its operations is under way any more."""
+        """Called when the owner has ended, or is displaced: none of its operations is running any more."""
         self.give_up: Callable[[int, set[Any]], object] = lambda thread, kept: None
-        """Called when another thread takes the place of an owner that lives on: nobody may look at what that trains any
-        more, but for the models that the new owner has called as well."""
+        """Called when another thread displaces a living owner: models that the displaced thread trains are no longer
+        read, except those that the new owner has called as well."""
         self.progress: Callable[[], object] = lambda: None
-        """Tells how far the owner has come: equal values mean that it did nothing in between."""
+        """Returns the owner's progress: equal values mean that the owner did nothing in between."""
         self._claimed: set[int] = set()
-        """Threads in which an operation has begun, and not ended as far as is known. Each touches its own number alone:
-        one that was the owner until just now must not take back what the new one has said."""
+        """Threads in which an operation has begun, and not ended as far as is known. Each thread changes its own entry
+        alone: a displaced owner must not undo the new owner's claim."""
         self.open = False
-        """Whether the owner is within a step: it has called a model with gradients, and not yet stepped."""
+        """True if the owner is within a step: it has called a model with gradients, and not stepped since."""
         self.trained = False
-        """Whether a backward pass of the owner has reached a watched model."""
+        """True once a backward pass of the owner has reached a watched model."""
         self.missed = False
-        """Whether the newest backward pass of an owner that has trained nothing, one of several threads, has reached no
-        watched model: its call was not seen, and what it steps now is nothing that is followed."""
+        """True if the newest backward pass of an owner that has trained nothing, one of several threads, has reached no
+        watched model: its call was not seen, and its next step is not followed."""
         self.names: dict[str, None] = {}
-        """Names of the threads that have been the owner and trained, in order."""
+        """Names of the threads that were the owner and trained, in order."""
         self.strangers: dict[int, Stranger] = hooks.table.strangers
         self._past: dict[str, Missed] = {}
         self._trainers: set[int] = set()
-        """Threads that have been the owner when a backward pass reached the model, of the training that is followed."""
+        """Threads that were the owner when a backward pass reached the model, in the training that is followed."""
         self.trainers: set[int] = set()
-        """The same of all trainings."""
-        self._lock = threading.RLock()  # a handler of signals may run a model while this thread holds it
+        """The same in all trainings."""
+        self._lock = threading.RLock()  # a signal handler may run a model while this thread holds it
         self._wanted = False
-        """Whether another thread looks whether it can be the owner."""
+        """True while another thread checks whether it can be the owner."""
         self._heir = 0
-        """The thread that gets the place of an owner that has trained nothing when that begins its next operation; 0
-        for none."""
+        """The thread that displaces an owner that has trained nothing when that owner begins its next operation; 0 for
+        none."""
         self._patience = list(_PATIENCE_S)
         self._over = False
-        """Whether the session ends: nobody becomes the owner any more."""
+        """True once the session ends: the owner no longer changes."""
         self._asking = False
-        """Whether a question is being answered: the thread that asks stands in the owner's place."""
+        """True while a question is being answered: the asking thread has the owner's place."""
         self._before = 0
-        """Whose place it has."""
+        """The thread whose place the asking thread has."""
         self._question: tuple[int, bool] | None = None
-        """The thread that would ask, and whether it may ``within`` a step; None once it is being answered."""
+        """The thread that wants to ask, and True if it may ask ``within`` a step; None once the question is being
+        answered."""
         self._waiting = 0
-        """The owner, if it waits for a question to be answered; else 0."""
+        """The owner while it waits for the answer to a question, else 0."""
         self._silent: tuple[object, float] = (None, 0.0)
         self._runner: Runner
         switch.lends = hooks.lends = self.lends
@@ -127,7 +129,7 @@ class Owner:
 
     @property
     def tally(self) -> Tally:
-        """Return where errors and time are counted."""
+        """The counts of errors and time."""
         return self.hooks.tally
 
     # -- the owner ----------------------------------------------------------------------------------------------
@@ -142,11 +144,11 @@ class Owner:
         (self._claimed.add if begun else self._claimed.discard)(get_ident())
 
     def forget_claim(self) -> None:
-        """The owner has ended, or is given up: no operation of it is under way."""
+        """Drop the claim of an owner that has ended or is displaced."""
         self._claimed.discard(self.switch.thread)
 
     def claims(self) -> bool:
-        """Begin an operation, and return True, in the owner's thread."""
+        """Begin an operation. Return True in the owner's thread."""
         me = get_ident()
         if me != self.switch.thread:
             return False
@@ -154,10 +156,10 @@ class Owner:
         return (not self._wanted and me == self.switch.thread) or self._claims_still(me)
 
     def _claims_still(self, me: int) -> bool:
-        """Wait until another thread has found out that an operation begins, or has become the owner just before. Give
-        the place to the thread that is to have it.
+        """Wait until another thread has noticed the begin of an operation, or has become the owner just before. Make
+        the heir the owner if there is one.
         """
-        self._claimed.discard(me)  # it has not begun: whoever holds the lock may wait for the owner to be at rest
+        self._claimed.discard(me)  # not begun yet: the thread with the lock may wait for the owner to rest
         self._stand_by(me)
         with self._lock:
             heir = self._heir
@@ -165,7 +167,7 @@ class Owner:
                 self._heir, self._wanted = 0, False
                 if not self.trained:
                     self._displace(self._stranger(heir), gone=False)
-                    self.open = True  # it is within a step of its own
+                    self.open = True  # the heir is within a step of its own
                     self.follow(heir)
             if me != self.switch.thread:
                 return False
@@ -173,11 +175,11 @@ class Owner:
             return True
 
     def lends(self) -> bool:
-        """Return True in a thread of autograd's own during a backward pass of the owner: it works for the owner."""
+        """Return True in a thread of autograd's own during a backward pass of the owner, which it works for."""
         return self.differentiating() and in_autograd()
 
     def trains(self) -> None:
-        """Note that a backward pass of the owner has reached a watched model: other threads no longer displace it."""
+        """Record that a backward pass of the owner has reached a watched model: other threads no longer displace it."""
         self.missed = False
         if self.trained and self.switch.thread in self._trainers:
             return
@@ -190,7 +192,7 @@ class Owner:
         self.hooks.tally.follow(self.switch.thread)
 
     def misses(self) -> None:
-        """Note that a backward pass of the owner has reached none of the watched models."""
+        """Record that a backward pass of the owner has reached no watched model."""
         if self.trained or not self.strangers:
             return
         with self._lock:
@@ -207,16 +209,17 @@ class Owner:
     # -- other threads ------------------------------------------------------------------------------------------
 
     def asks(self, operation: Operation, *, ours: bool, new: bool, model: object = None) -> bool:
-        """Make this thread the owner, and begin an operation, if it may be. ``ours`` if the operation belongs to what
-        is followed, ``new`` if it could begin a training that is not followed yet; ``model`` is the watched one that is
-        called.
+        """Make this thread the owner, and begin an operation, if that is allowed; return True if so. ``ours`` is True
+        if the operation belongs to the followed training, ``new`` if it could begin one; ``model`` is the watched model
+        being called.
         """
         me = get_ident()
         self._wait_for_answer(me)
         with self._deciding():
-            if me == self.switch.thread:  # it was, before a question
+            if me == self.switch.thread:  # it was the owner before a question
                 self.claiming = True
                 return True
+            # Either the thread begins a training of its own, or it does a part of the followed one.
             stranger = self._stranger(me)
             if model is not None:
                 stranger.uses.add(model)
@@ -227,7 +230,7 @@ class Owner:
             stranger.called |= ours and not within
             goes_on = ours and (not stranger.apart if within else (stranger.joins or me in self._trainers))
             rests = gone or self._comes_to_rest(within=within or anew)
-            late = begins and self.trained  # while this thread waited the owner has trained
+            late = begins and self.trained  # the owner has trained while this thread waited
             if self._over or late or not rests or not (anew or goes_on):
                 if not within:
                     stranger.apart = True
@@ -236,6 +239,7 @@ class Owner:
                     self._heir = me
                 return False
             self._heir = 0
+            # From here on the thread is the owner.
             if anew:
                 self._displace(stranger, gone=gone)
                 self.trained, self.open = gone and within and self.trained, False
@@ -248,29 +252,29 @@ class Owner:
         return True
 
     def _begins(self, stranger: Stranger, *, within: bool) -> bool:
-        """Return True if a thread may take the place of an owner that has trained nothing yet."""
+        """Return True if a thread may displace an owner that has trained nothing yet."""
         if self.trained:
             return False
-        # What is open may be what a thread goes on with that has called nothing; one that has called a model and now
-        # differentiates is who trains.
+        # An open step may be continued by a thread that has called nothing; a thread that has called a model and now
+        # differentiates is the one that trains.
         return not self.open or (stranger.apart if within else not stranger.tried)
 
     def _displace(self, stranger: Stranger, *, gone: bool) -> None:
-        """Give the training up that was followed, for one that a thread begins."""
+        """End the followed training in favour of one that a thread begins."""
         if self.trained:
             for each in list(self.strangers.values()):
                 each.tried = False
         elif self.open and not gone:
             stranger.tried = True
             before = self._stranger(self.switch.thread)
-            before.tried = before.apart = True  # its backward pass, if one follows, will be its own
+            before.tried = before.apart = True  # its next backward pass, if any, will be of its own training
         self._trainers.clear()
         self.release()
         if not gone:
             self.give_up(self.switch.thread, stranger.uses)
 
     def _comes_to_rest(self, *, within: bool) -> bool:
-        """Return True if the owner is at rest, as ``_at_rest``. One that has trained nothing is waited for a little."""
+        """Return True once the owner is at rest, see ``_at_rest``. Wait a little for one that has trained nothing."""
         while not self._at_rest(within=within):
             ours = self.claiming and not self.busy()
             if self.trained or self._asking or self._patience[ours] <= 0:
@@ -290,17 +294,17 @@ class Owner:
 
     @guarded
     def _begin(self) -> None:
-        """Have Python's hooks go on with a light step that native code has begun to take in another thread."""
+        """Let Python's hooks continue a light step that native code has begun in another thread."""
         self.light.leave()
 
     def waits(self) -> bool:
-        """Return True if this thread has asked in vain a moment ago: to ask at each layer would slow it down."""
+        """Return True if this thread was refused a moment ago: asking again at each layer would be slow."""
         stranger = self.strangers.get(get_ident())
         return stranger is not None and clocks.perf_counter() < stranger.again
 
     def _at_rest(self, *, within: bool, asks: bool = False) -> bool:
         """Return True if the owner is between two steps, or ``within`` one between two operations. It begins none
-        before the lock is free. ``asks``: light steps that native code takes can go on.
+        before the lock is free. ``asks`` is True for a question, during which native light steps may go on.
         """
         self._wanted = True
         if self._asking or self.claiming or self.busy() or (self.open and not within):
@@ -309,12 +313,14 @@ class Owner:
 
     @contextlib.contextmanager
     def differentiates_beside(self, *, counts: bool) -> Iterator[None]:
-        """Surround a backward pass of another thread that is not followed. It ``counts`` if all are to be followed."""
+        """Wrap a backward pass of another thread that is not followed. It ``counts`` if all trainings are to be
+        followed.
+        """
         with self._lock:
             stranger = self._stranger(get_ident())
             stranger.running += 1
             helped, stranger.helps = stranger.helps, False
-        self._wait_for_answer(get_ident())  # the owner may have given its place away just now
+        self._wait_for_answer(get_ident())  # the owner may have been displaced just now
         try:
             yield
         finally:
@@ -324,14 +330,18 @@ class Owner:
             stranger.helps |= helped
 
     def reached_beside(self, thread: int) -> None:
-        """Note that a backward pass of another thread has gone through what ``thread`` has computed as the owner."""
+        """Record that a backward pass of another thread has gone through a tensor that ``thread`` computed as the
+        owner.
+        """
         here = self.strangers.get(get_ident())
         running = [here] if here is not None and here.running else self.strangers.values()  # a thread of autograd's own
         for stranger in list(running):
             stranger.helps |= stranger.running > 0 and self.strangers.get(thread) is not stranger
 
     def steps_beside(self, *, counts: bool, shared: bool) -> None:
-        """Note an optimizer step of another thread, ``shared`` if it changed watched parameters. As above."""
+        """Record an optimizer step of another thread, ``shared`` if it changed watched parameters. It ``counts`` if all
+        trainings are to be followed.
+        """
         with self._lock:
             stranger = self._stranger(get_ident())
             stranger.steps += counts or shared
@@ -351,7 +361,7 @@ class Owner:
         return not self._runner.alive
 
     def _idle(self) -> bool:
-        """Return True if the owner has done nothing for long."""
+        """Return True if the owner has done nothing for ``IDLE_S`` seconds."""
         progress, now = self.progress(), clocks.perf_counter()
         if progress != self._silent[0]:
             self._silent = progress, now
@@ -361,8 +371,8 @@ class Owner:
 
     @contextlib.contextmanager
     def asked(self, patience: float, *, within: bool = False) -> Iterator[bool]:
-        """Let this thread stand in the owner's place for a question. Yields False if the owner does not come to rest
-        between two steps, or ``within`` one, in ``patience`` seconds.
+        """Give this thread the owner's place for a question. Yields False if the owner does not rest between two steps,
+        or ``within`` one, in ``patience`` seconds.
         """
         me, until = get_ident(), clocks.perf_counter() + patience
         lent = me == self.switch.thread
@@ -387,7 +397,7 @@ class Owner:
         with self._deciding():
             if self._gone():
                 self.release()
-                self.trained = self.open = False  # who trains next comes before who has asked
+                self.trained = self.open = False  # a thread that trains next goes before the thread that asked
                 self.follow(me)
                 return True
             if self._asking or self._question not in (None, (me, within)):
@@ -401,7 +411,7 @@ class Owner:
             return True
 
     def _stands_still(self) -> bool:
-        owner = self.switch.thread  # light steps that native code takes are told of, and nothing else is read
+        owner = self.switch.thread  # native light steps are only reported, and need no wait
         return self._waiting == owner or self.light.entered or waits(owner)
 
     def _withdraw(self, me: int) -> None:
@@ -410,7 +420,9 @@ class Owner:
                 self._question = None
 
     def seize(self) -> bool:
-        """Make this thread the owner, as the session ends. Returns whether another one was, and lives on."""
+        """Make this thread the owner, as the session ends. Return True if another thread was the owner, and
+        lives on.
+        """
         with self._lock:
             before = self._before if self._asking else self.switch.thread
             goes_on = before != get_ident() and Runner(before).alive
@@ -420,7 +432,7 @@ class Owner:
         return goes_on
 
     def _stand_by(self, me: int) -> None:
-        """Wait, in the owner's thread between two operations, for a question that another thread would ask."""
+        """Wait, in the owner's thread between two operations, for a question that another thread wants to ask."""
         until = clocks.perf_counter() + _NOTICED_S
         while (question := self._question) is not None and clocks.perf_counter() < until:
             if me != self.switch.thread or self.busy() or (self.open and not question[1]):
@@ -430,7 +442,7 @@ class Owner:
         self._wait_for_answer(me)
 
     def stands_aside(self) -> None:
-        """Wait, before gradients are cleared, while a question is answered that may look at them."""
+        """Wait, before gradients are cleared, for the end of a question that may read gradients."""
         if self._asking and self._before == get_ident():
             self._wait_for_answer(self._before)
 
@@ -446,7 +458,7 @@ class Owner:
             clocks.sleep(_POLL_S)
 
     def gradients_rest(self) -> bool:
-        """Return True if no other thread can be changing the gradients of what is followed: see ``other_threads``."""
+        """Return True if no other thread can be changing the gradients of followed models: see ``other_threads``."""
         me = get_ident()
         if self._asking and me == self.switch.thread:
             trainer, ours = self._before, self._waiting == self._before
@@ -461,7 +473,7 @@ class Owner:
     # -- what was not followed ----------------------------------------------------------------------------------
 
     def unread(self) -> dict[str, str]:
-        """Return which threads trained and were not followed, and by how much: what, and the rest of the sentence."""
+        """Return sentences about the threads that trained and were not followed, as {subject: rest}."""
         missed = dict(self._past)
         for one in list(self.strangers.values()):
             if now := missed_by(one):
@@ -470,8 +482,8 @@ class Owner:
 
 
 def in_autograd() -> bool:
-    """Return True in a thread that Python has not started, nor we, nor the program: during a backward pass, one of
-    autograd's own.
+    """Return True in a thread of autograd's own during a backward pass: one that neither Python, nor we, nor the
+    program has started.
     """
     thread = threading._active.get(get_ident())  # type: ignore[attr-defined]  # noqa: SLF001 (asking makes a dummy)
     if unlisted_here() or not (thread is None or isinstance(thread, threading._DummyThread)):  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""A watched model, and one pass through it."""
+"""A watched model, and one forward pass through it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EMPTY = nn.Module()
 
 
 class Model:
-    """A watched model, which lives as long as the program holds it."""
+    """A watched model, held by a weak reference, and its modes over the run."""
 
     def __init__(self, name: str, prefix: str, root: nn.Module, mode_layers: dict[str, nn.Module]) -> None:
         self.name, self.prefix = name, prefix
@@ -23,52 +23,54 @@ class Model:
         self.follow(mode_layers)
         self.trained_in_train_mode = self.trained_in_eval_mode = False
         self.entry: weakref.ref[nn.Module] | None = None
-        """The part that the program calls first: the root, unless it never calls that."""
+        """Weak reference to the part that the program calls first: the root, unless the program never calls that. None
+        before."""
         self.left = False
-        """Whether nobody looks at its parameters: a thread trains it that is not followed any more."""
+        """True if its parameters are not read: a thread trains it that is no longer followed."""
         self.thread = 0
-        """The thread that has called it last with gradients and was followed, 0 if none has."""
+        """The thread that was followed and has called it last with gradients, 0 if none has."""
 
     @property
     def root(self) -> nn.Module:
-        """The module that holds all of it, an empty one if the program has let go of that."""
+        """The module that holds all of it, an empty module if the program has dropped that."""
         root = self._root()
         return root if root is not None else _EMPTY
 
     @property
     def gone(self) -> bool:
-        """Return True if the program has let go of its root."""
+        """True if the program has dropped its root."""
         return self._root() is None
 
     def front(self, called: nn.Module) -> nn.Module:
-        """Return the root, or in its place what is ``called`` of a model whose root is gone."""
+        """Return the root, or ``called`` for a model whose root is gone."""
         root = self._root()
         return root if root is not None else called
 
     def follow(self, mode_layers: dict[str, nn.Module]) -> None:
-        """Take these for the layers that do something else in evaluation."""
+        """Replace the layers that behave differently in evaluation."""
         self.mode_layers = Modules()
         for path, layer in mode_layers.items():
             self.mode_layers[path] = layer
 
     @property
     def trained(self) -> bool:
-        """Return True if a backward pass has ever reached it."""
+        """True if a backward pass has ever reached it."""
         return self.trained_in_train_mode or self.trained_in_eval_mode
 
 
 @dataclass(eq=False)
 class Pass:
-    """One forward pass with gradients."""
+    """One forward pass with gradients through a watched model."""
 
     model: Model
     training: bool
     eval_layers: int
     first: bool
-    """Whether it entered the model at its front: a program may call the parts of a model one after the other."""
+    """True if it entered the model at its front: a program may call the parts of a model one after the other."""
     batch: int = 0
     modes: dict[str, Any] | None = None
-    """The MODES fact as of the pass, where facts are read: by the step's end an evaluation may have changed them."""
+    """The MODES fact as of the pass, None if facts are not read: by the step's end an evaluation may have changed
+    modes."""
     committed: bool = False
     thread: int = 0
-    """The thread that has made it."""
+    """The thread that ran the pass."""

@@ -1,10 +1,9 @@
-"""Steps that no hook of an optimizer sees: by hand, of an optimizer that is not torch's, or none at all.
+"""Steps that no hook of an optimizer reports: manual updates, an optimizer that is not torch's, or no step at all.
 
-A loop that updates weights by itself is told by the weights: where the program has no optimizer of torch, a backward
-pass has run, and they are not what they were, a step is over. That is looked for as a model is called, before a
-backward pass, and when somebody asks, at a few weights: their identity, their count of changes in place, and some
-values. Two looks of the same kind are compared: within ``functional_call`` a model holds other tensors than before the
-backward.
+A manual step is detected by the weights: if the program has no optimizer of torch, a backward pass has run, and the
+weights have changed, a step is over. The check runs when a model is called, before a backward pass, and for a question,
+on a few weights: identity, count of in-place changes, some values. Two checks of the same kind are compared: within
+``functional_call`` a model holds other tensors than before the backward.
 """
 
 from __future__ import annotations
@@ -32,73 +31,72 @@ if TYPE_CHECKING:
     from neuraldbg.capture.loop.reader_context import Scene
 
 _UNSTEPPED = 10
-"""Backward passes without any optimizer step from which a run is one that forgot to step."""
+"""Backward passes without any optimizer step from which on the step was forgotten."""
 _WEIGHTS = 8
-"""Weights of one model that are looked at."""
+"""Weights of one model that are checked."""
 
 Slot: TypeAlias = "tuple[weakref.ref[nn.Module], str]"
 """A module, and a parameter's name in it."""
 Mark: TypeAlias = dict[str, tuple[Any, ...]]
-"""What some weights of each model are, by its name."""
+"""State of some weights of each model, by the model's name."""
 
 
 class Unhooked:
-    """Knows whether a program steps without torch's optimizers."""
+    """Detects the steps of a program that runs without torch's optimizers."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self._by_hand: bool | None = None
         self._off = False
-        """Whether steps by hand are not looked for: the program tells of its steps, or has an optimizer of torch."""
+        """True if manual steps are not searched: the program reports its steps, or has an optimizer of torch."""
         self._seen: dict[bool, Mark] = {}
-        """What the weights were, as a model was called (True) and elsewhere, when they were first looked at in this
-        step."""
+        """State of the weights when first checked in this step, at a call of a model (True) and elsewhere."""
         self._backward = False
-        """Whether a backward pass has begun in this step."""
+        """True once a backward pass has begun in this step."""
         self._anchor: frozenset[str] = frozenset()
-        """The models that the first step by hand moved: of two that are stepped by turns, one ends the steps."""
+        """The models that the first manual step changed: of two that are stepped in turn, one ends the steps."""
         self._by_call = False
-        """Whether the newest step by hand was seen as a model was called."""
+        """True if the newest manual step was detected at a call of a model."""
         self._slots: dict[str, list[Slot]] = {}
         self._known = 0
-        """Changes of the layers of which they were chosen."""
+        """Count of changes of the layers at the time the weights were chosen."""
         self._read = False
-        """Whether weights and gradients of this step were read, after a backward pass."""
+        """True if weights and gradients of this step were read, after a backward pass."""
 
     @property
     def tally(self) -> Tally:
-        """Return where errors and time are counted."""
+        """The counts of errors and time."""
         return self.scene.tally
 
     # -- steps by hand ------------------------------------------------------------------------------------------
 
     def ended(self, *, calling: bool, asked: bool = False) -> bool:
-        """Return True if weights were updated by hand since a backward pass: the step is over, and what it has changed
-        is read. ``calling``: as a model is called; ``asked``: since somebody wants to know.
+        """Return True if weights were updated manually since a backward pass: the step is over, and the update is read.
+        ``calling`` at a call of a model; ``asked`` for a question.
         """
         if self._off or self.scene.optimizers.streams:
             return False
-        once = self._by_call and not calling and not self.scene.switch  # in a light step one look is enough
+        once = self._by_call and not calling and not self.scene.switch  # one check is enough in a light step
         return (asked or not once) and bool(self._ended(calling=calling or once, whole=not once))
 
     @guarded
     def _ended(self, *, calling: bool, whole: bool) -> bool:
         if not self._backward:
-            if torch.is_grad_enabled():  # predictions are none of a step
+            if torch.is_grad_enabled():  # predictions are no part of a step
                 self._seen[calling] = self._weights()
             return False
         now = self._weights()
         before = self._seen.setdefault(calling, now)
         moved = frozenset(name for name, weights in now.items() if _differ(before.get(name), weights))
-        if not whole:  # within ``functional_call`` a model has held other tensors than it does now
+        if not whole:  # within ``functional_call`` a model held other tensors than it does now
             moved = frozenset(name for name in moved if [a[:1] for a in before[name]] == [b[:1] for b in now[name]])
         if not moved or (self._anchor and not moved & self._anchor):
             return False
         if not self.scene.by_hand and any(self.scene.params.in_optimizer(opt) for opt in made()):
-            self._off = True  # the optimizer has not stepped yet: what moved the weights was no step
+            self._off = True  # the optimizer has not stepped yet: the change was no step
             return False
         replaced = any(a[:1] != b[:1] for name in moved for a, b in zip(before[name], now[name], strict=False))
-        if replaced:  # what was kept is of tensors that nobody updated
+        if replaced:  # kept samples are of tensors that were not updated
             self.scene.params.forget_samples()
         elif self._read and self.scene.switch:
             self.scene.params.read_after(list(self.scene.optimizers.watched.values()))
@@ -113,12 +111,12 @@ class Unhooked:
         self._backward = self._read = False
 
     def before_backward(self) -> None:
-        """Note that a backward pass begins."""
+        """Record that a backward pass begins."""
         self._backward = True
 
     @guarded
     def after_backward(self) -> None:
-        """Read weights and gradients of a loop that is known to update by hand: it may clear gradients at once."""
+        """Read weights and gradients of a loop that is known to update manually: it may clear gradients at once."""
         scene = self.scene
         if not scene.by_hand or self._off or scene.optimizers.streams or not scene.switch:
             return
@@ -131,21 +129,21 @@ class Unhooked:
         if now.keys() == before.keys() and not any(_differ(before[name], now[name]) for name in now):
             scene.params.read_before(watched, again=self._read)
             self._read = True
-        else:  # hooks of the program have updated them within the backward pass
+        else:  # hooks of the program have updated the weights within the backward pass
             scene.params.read_gradients(watched, again=self._read)
 
     def _weights(self) -> Mark:
-        """Return what tells whether some weights of each model are what they were."""
+        """Return the state of some weights of each model."""
         modules = self.scene.hooks.modules
         if self._known != modules.changes:
             self._known, self._slots = modules.changes, self._chosen()
         return {
-            name: tuple(_state(_parameter(ref(), own)) for ref, own in slots)  # as they are now
+            name: tuple(_state(_parameter(ref(), own)) for ref, own in slots)  # the current tensors
             for name, slots in self._slots.items()
         }
 
     def _chosen(self) -> dict[str, list[Slot]]:
-        """Choose weights of each model, evenly spaced over its layers."""
+        """Return some weights of each model, evenly spaced over its layers."""
         found: dict[str, list[Slot]] = {}
         for w in self.scene.params.by_id.values():
             module = self.scene.hooks.modules.get(w.layer)
@@ -156,9 +154,10 @@ class Unhooked:
     # -- steps that the program tells of ------------------------------------------------------------------------
 
     def ends(self) -> bool:
-        """The program says that a step is over: whether it is one that no hook has seen. Then it is read here.
+        """Handle the program's report that a step is over. Return True if no hook has seen the step, which is then read
+        here.
 
-        Where there is an optimizer of torch, its steps are what counts: the program may say so at every micro-batch.
+        If there is an optimizer of torch, its steps count: the program may report every micro-batch.
         """
         scene = self.scene
         if not (scene.losses.backwards or scene.models.forwards) or self._has_optimizer():
@@ -177,10 +176,10 @@ class Unhooked:
     # -- none at all --------------------------------------------------------------------------------------------
 
     def unstepped(self, steps: int) -> list[Kept]:
-        """Return the losses of a run that is over after so many steps, if backwards ran and an optimizer of torch holds
+        """Return the losses of a finished run of ``steps`` steps in which backwards ran and an optimizer of torch holds
         the model, but none ever stepped: each counts as a step.
 
-        Else nothing could be said of a loop that forgot ``optimizer.step()``. Known only at the end of the run.
+        Without them a loop that forgot ``optimizer.step()`` would have no record. Known only at the end of the run.
         """
         scene = self.scene
         values = list(scene.losses.values)
@@ -189,7 +188,7 @@ class Unhooked:
         return values if scene.idle or self._has_optimizer() else []
 
     def _has_optimizer(self) -> bool:
-        """Return True if an optimizer of torch holds what is watched, though it may not have stepped yet."""
+        """Return True if an optimizer of torch holds a watched parameter, even if it has not stepped yet."""
         scene = self.scene
         if not scene.optimizers.streams and self._by_hand is None:
             self._by_hand = not any(scene.params.in_optimizer(opt) for opt in made())
@@ -197,7 +196,7 @@ class Unhooked:
 
 
 def _differ(before: tuple[Any, ...] | None, now: tuple[Any, ...]) -> bool:
-    """Return True if a weight is not what it was. One that can no longer be looked at is not said to have moved."""
+    """Return True if a weight has changed. A weight that can no longer be read does not count as changed."""
     if before is None or len(before) != len(now):
         return before is not None
     return any(a != b and (len(a) == len(b) or a[:2] != b[:2]) for a, b in zip(before, now, strict=True))
@@ -209,7 +208,7 @@ def _parameter(module: nn.Module | None, name: str) -> Tensor | None:
 
 
 def _state(weight: Tensor | None) -> tuple[Any, ...]:
-    """Return what changes when a weight does: an update under ``no_grad`` counts as a version, one of ``.data`` not."""
+    """Return the state of a weight: an update under ``no_grad`` changes its version, one of ``.data`` its values."""
     if weight is None:
         return ()
     told = (id(weight), weight._version)  # noqa: SLF001 (torch's own word for it)
@@ -217,6 +216,6 @@ def _state(weight: Tensor | None) -> tuple[Any, ...]:
     if mark is not None:
         return (*told, *mark)
     held = tensor_memory.readable(weight) if plain(weight) else None
-    if held is None:  # on a device to look at values is to wait
+    if held is None:  # reading values would synchronise the device
         return told
     return (*told, held.data_ptr(), operation.numbers(elements(held.detach())[:_WEIGHTS].float()).tobytes())

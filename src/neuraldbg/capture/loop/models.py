@@ -1,7 +1,7 @@
-"""Which models are trained: finding them when they are called, and telling training passes from evaluation.
+"""The trained models: found when they are called. Training passes are distinguished from evaluation.
 
-A pass counts as training once a backward reached its output. Evaluation with gradients left on (a forgotten
-``no_grad``) does not look like training in eval mode, and training in eval mode does not look like evaluation.
+A pass counts as training once a backward pass has reached its output. Evaluation with gradients left on (a forgotten
+``no_grad``) is not taken for training in eval mode, and training in eval mode is not taken for evaluation.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _graph_task = torch._C._current_graph_task_id  # noqa: SLF001
 _tracing = torch._C._get_tracing_state  # noqa: SLF001
 _INPUTS = 8
 _MODELS = 32
-"""Models that are discovered at most: a program that trains copies of copies would else be held in memory for ever."""
+"""Models that are found at most: a program that trains copies of copies would otherwise fill the memory."""
 _PASSES = 64
 """Passes of one step that are remembered."""
 
 
 class Models:
-    """The watched models and their current pass."""
+    """The watched models, and the current pass through one of them."""
 
     def __init__(
         self,
@@ -65,9 +65,9 @@ class Models:
     ) -> None:
         self._tell = tell
         self.light: NativeSteps
-        """Takes the calls of light steps that go as usual."""
+        """Native code that takes the calls of usual light steps."""
         self.outermost: dict[int, tuple[weakref.ref[nn.Module], Model]] = {}
-        """What the program calls, by identity: a module may hash and compare itself in its own way."""
+        """The modules that the program calls, by identity: a module may define its own hash and comparison."""
         self._call: Call | None = None
         self.owner, self.switch = owner, owner.switch
         self.hooks = hooks
@@ -82,34 +82,34 @@ class Models:
         self.transformed = 0
         """Calls of modules inside of a function transform: torch.func.grad, vmap."""
         self.entered = False
-        """Whether any watched model was ever called eagerly (a function compiled as a whole calls none)."""
+        """True once a watched model was called eagerly (a function compiled as a whole calls none)."""
         self.reached = False
-        """Whether a backward has reached a watched model's output since this was last cleared."""
+        """True if a backward pass has reached a watched model's output since this was last cleared."""
         self.must_be_reached = False
-        """Whether some backward of the run did not reach a watched model: then it is looked at in light steps, too."""
+        """True once some backward pass did not reach a watched model; then light steps check for it, too."""
         self.graded = self.committed = 0
-        """Training passes of the run with gradients, and those of them that a backward reached."""
+        """Training passes of the run with gradients, and the number of those that a backward pass reached."""
         self.passes: list[Pass] = []
-        """Passes of this step that a backward reached."""
+        """Passes of this step that a backward pass reached."""
         self.latest: tuple[Model, Any] | None = None
-        """The newest pass's model and inputs, while the batch is to be described."""
+        """The newest pass's model and BATCH fact, None if the batch is not described in this step."""
         self.describe = False
         self._of: Identities[nn.Module, Model | None] = Identities()
         self._input_rows: dict[tuple[str, str], int | None] = {}
         self.inside = False
-        """Whether the thread that is followed is in a call of a watched model."""
+        """True while the followed thread is in a call of a watched model."""
         self._seen: CallSeen | None = None
-        """The newest call of the current light step: model, module, arguments."""
+        """The newest call of the current light step, None if there is none."""
 
     def release(self) -> None:
-        """Forget the call under way: its thread has ended."""
+        """Drop the current call: its thread has ended."""
         self.inside = False
         self._call = self._current = self._seen = None
 
     @silently
     @collecting_later()
     def watch(self, module: nn.Module, name: str = "", *, prefix: str = "") -> Model:
-        """Attach to a model: hooks on its layers, its parameters in the table."""
+        """Attach to a model: hooks on its layers, its parameters in the table. Raises AttachError."""
         root = wraps(module)
         name = name or name_of(root)
         before = set(self.hooks.modules)
@@ -125,7 +125,7 @@ class Models:
             self._of[module] = model
         except AttachError:
             raise
-        except BaseException:  # a time limit of the program's, at any of these lines: its next call attaches anew
+        except BaseException:  # a time limit of the program's, at any line: the next call attaches again
             self.params.forget(self.hooks.drop(name, root))
             self.found = [one for one in self.found if one.name != name]
             for child in [module, *modules(root)]:
@@ -134,9 +134,11 @@ class Models:
         return model
 
     def follow_changes(self) -> None:
-        """Notice layers that were added, replaced or taken away since their model was attached."""
+        """Attach layers that were added or replaced since their model was attached, and drop those that
+        were removed.
+        """
         for model in self.found:
-            if model.gone:  # what is known of it stays
+            if model.gone:  # its facts stay
                 continue
             added, gone = self.hooks.sync(model.root, model.prefix, model.name)
             if gone:
@@ -149,12 +151,12 @@ class Models:
                 model.follow(program_facts.mode_layers(layers))
 
     def wrap_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Make the function that stands in for ``nn.Module.__call__``."""
+        """Return the replacement of ``nn.Module.__call__``."""
         call: Callable[..., Any] = stand_in_for_call(self, original)
         return call
 
     def begins(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
-        """Begin an outermost call that native code has not taken; False if it is none of ours."""
+        """Begin an outermost call that native code has not taken. Return False if it is not followed."""
         return bool(self.enter(module, args, kwargs) if self.switch else self._glimpse(module, args, kwargs))
 
     def ends(self, output: Any) -> None:
@@ -164,23 +166,25 @@ class Models:
         self.owner.claiming = False
 
     def broken_off(self) -> None:
-        """Hold nothing of an outermost call that raised: it may be out of memory, and the program tries again."""
+        """Drop an outermost call that raised: it may be out of memory, and the program tries again."""
         self.light.forget()
         self._call = self._current = self._seen = None
         self.owner.claiming = False
 
     @guarded
     def enter(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
-        """Begin an outermost call; False if it is none of ours."""
+        """Begin an outermost call. Return False if it is not followed."""
         if operation.transforming():
             self.transformed += 1
             return False
+        # Recomputation in a backward pass, tracing and calls in other threads are no passes of the training.
         if _graph_task() != -1 or _tracing() is not None or not self.owner.claims():
             return False
         model = self._model_of(module)
         if model is None:
             self.owner.claiming = False
             return False
+        # The call may end the previous step, so state of the new one comes after ``_before_pass``.
         self.entered = True
         self._before_pass()
         if model.left:
@@ -193,11 +197,13 @@ class Models:
         first = model.entry() is wraps(module)
         hooks.passes += first
         self._current = None
+        # A call without gradients is an evaluation.
         if not torch.is_grad_enabled():
             self.evals += first
             hooks.active = False
             self._begin_call(Call(model, module, args, kwargs, False, True, first))
             return True
+        # A call with gradients opens a step, whether or not a backward pass will reach it.
         trains, evaluating = training(model.front(module)), self._evaluating(model, module)
         self.owner.open = True
         model.thread = get_ident()
@@ -213,7 +219,7 @@ class Models:
 
     @guarded
     def _glimpse(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
-        """Begin a call in a light step: nobody is told of it unless its loss looks odd."""
+        """Begin a call in a light step, which readers see only if the loss is unusual."""
         switch = self.switch
         model = self._of.get(module) if switch.on else None
         if (model is None and not switch.full) or _graph_task() != -1:
@@ -226,7 +232,7 @@ class Models:
             self.owner.claiming = False
             return False
         self._before_pass()
-        if self.switch:  # the step that this has closed was the last light one
+        if self.switch:  # the step that was just closed was the last light one
             return bool(self.enter(module, args, kwargs))
         self._note(module, model)
         if self.light.sighted:
@@ -239,7 +245,7 @@ class Models:
         return True
 
     def _note(self, module: nn.Module, model: Model) -> None:
-        """Note what the program calls."""
+        """Record a module that the program calls."""
         known = self.outermost.get(id(module))
         if known is None or known[0]() is not module:
             if len(self.outermost) >= _PASSES:
@@ -263,13 +269,13 @@ class Models:
     def _evaluating(model: Model, module: nn.Module) -> bool:
         """Return True if a pass with gradients is an evaluation all the same.
 
-        A model seen training in train mode, now in eval mode with gradients on, is evaluated by somebody who forgot
-        no_grad: do not mix that into the step, unless a backward has shown that it does train like this.
+        A model that trained in train mode, and is in eval mode with gradients on, is evaluated without ``no_grad``:
+        such a pass is no part of the step, unless a backward pass has shown that the model does train like this.
         """
         return not training(model.front(module)) and model.trained_in_train_mode and not model.trained_in_eval_mode
 
     def tell_of_glimpse(self) -> None:
-        """Tell of the newest call of a light step after all."""
+        """Report the newest call of a light step to the readers after all."""
         told = revived(self._seen) if self._seen is not None else None
         if told is not None:
             model, module, args, kwargs = told
@@ -280,7 +286,7 @@ class Models:
         self._tell("call_begins", call)
 
     def _asks(self, module: nn.Module, model: Model | None) -> bool:
-        """Return True if this thread, which is another than was followed, is followed from now on.
+        """Return True if this thread, which was not followed so far, is followed from now on.
 
         A program may train in a thread of its own while the one that imported torch shows a window; another may serve
         predictions while the first trains, and that must not end a step.
@@ -294,16 +300,16 @@ class Models:
     def _asks_in_earnest(self, module: nn.Module, model: Model | None, *, front: bool) -> bool:
         if _tracing() is not None or operation.transforming() or (model is None and not has_parameters(module)):
             return False
-        if not front and _within_a_call():  # a layer of what was refused the place as its own call began
+        if not front and _within_a_call():  # a layer of a model that was refused at its own call
             return False
         return self.owner.asks("call", ours=front, new=True, model=model)
 
     @guarded
     def leave(self, output: Any) -> None:
-        """End an outermost call: arrange to be told when a backward reaches its output."""
+        """End an outermost call: set a hook that reports when a backward pass reaches its output."""
         call, self._call = self._call, None
         current, self._current = self._current, None
-        if not self.switch.here():  # the session has ended meanwhile, or another thread goes on with it
+        if not self.switch.here():  # the session has ended meanwhile, or another thread is followed
             return
         if call is not None:
             self._tell("call_ends", call, output)
@@ -326,7 +332,7 @@ class Models:
         self.graded += graded and current.first and call is not None and not call.evaluating
 
     def _reached(self, done: Pass, grad: object) -> None:
-        """Hear that a backward reached a pass's output; called by autograd, in whatever thread runs the backward."""
+        """Handle a backward pass that reached a pass's output; called by autograd, in whatever thread runs it."""
         if self.hooks.here():
             self.commit(done)
         else:
@@ -334,7 +340,7 @@ class Models:
 
     @guarded
     def commit(self, done: Pass) -> None:
-        """Note that a backward reached a pass's output."""
+        """Record that a backward pass reached a pass's output."""
         self.reached = True
         if done.committed:
             return
@@ -354,19 +360,21 @@ class Models:
 
     @property
     def plain(self) -> bool:
-        """True if every backward pass reaches a watched model, as far as is known, and it is called as a module."""
+        """True if every backward pass reaches a watched model, as far as is known, and the model is called
+        as a module.
+        """
         return self.entered and not self.must_be_reached and bool(self.outermost)
 
     def resume(self, seen: CallSeen | None) -> None:
-        """Go on in a light step whose newest call native code has seen."""
+        """Continue a light step whose newest call native code has recorded."""
         self._seen = seen
 
     def forget_glimpse(self) -> None:
-        """Hold nothing of a light step beyond its end."""
+        """Drop the recorded call at the end of a light step."""
         self._seen = None
 
     def begin_step(self) -> None:
-        """Forget the passes of the step before."""
+        """Drop the passes of the previous step."""
         self.passes.clear()
         self.forwards = self.evals = 0
         self.reached = False
@@ -384,8 +392,8 @@ class Models:
         return known
 
     def drop_untrained(self) -> None:
-        """Give up models that were found as several threads began to train at once, and a thread calls that was not
-        followed when it trained.
+        """Drop models that were found when several threads began to train at once, and whose thread was not followed
+        when it trained.
         """
         mine = self.owner.trainers
         for model in [model for model in self.found if self.discover and mine and model.thread not in (0, *mine)]:
@@ -393,7 +401,7 @@ class Models:
                 self._drop(model)
 
     def _drop(self, model: Model) -> None:
-        """Forget that a model was found; its thread may be followed later."""
+        """Forget a model; it may be found again when its thread is followed."""
         self.found.remove(model)
         layers = self.hooks.drop(model.name)
         self.params.let_go(layers)
@@ -404,8 +412,8 @@ class Models:
 
     @guarded
     def give_up(self, thread: int, kept: set[Model]) -> None:
-        """Let go of what a thread trains that is not followed any more: autograd replaces gradients without Python's
-        lock, and who reads one meanwhile reads memory that is gone. Models that are to be ``kept`` stay.
+        """Stop reading the models of a thread that is no longer followed: autograd replaces gradients without Python's
+        lock, and another thread that reads one meanwhile reads freed memory. ``kept`` models stay.
         """
         for model in [model for model in self.found if self.discover and model.thread == thread and model not in kept]:
             if model.trained:
@@ -414,17 +422,17 @@ class Models:
                 self._drop(model)
 
     def leave_all(self) -> None:
-        """The same of all models: the session ends, and another thread trains on."""
+        """Stop reading all models: the session ends, and another thread trains on."""
         for model in self.found:
             self._leave(model)
 
     def _leave(self, model: Model) -> None:
-        """Look at no parameter of a model until a thread that is followed calls it; what was learnt of it stays."""
+        """Stop reading the parameters of a model until a followed thread calls it; its facts stay."""
         model.left = True
         self.params.let_go([path for path, layer in self.hooks.layers.items() if layer.model == model.name])
 
     def _take_up(self, model: Model) -> None:
-        """Look at the parameters of a model again: the thread that is followed now calls it."""
+        """Read the parameters of a model again: the thread that is followed now calls it."""
         model.left = False
         for path, module in self.hooks.modules.items():
             if self._of.get(module) is model:
@@ -440,7 +448,7 @@ class Models:
         return self.watch(root, unique, prefix=unique if (self.found or others) else "")
 
     def _read_inputs(self, model: Model, args: Any, kwargs: Any) -> int:
-        """Read the statistics of a pass's inputs. Returns the batch size, 0 if there is no tensor."""
+        """Read the statistics of a pass's inputs. Return the batch size, 0 if there is no tensor."""
         inputs: Any = args[0] if len(args) == 1 and not kwargs else {**dict(enumerate(args)), **kwargs}
         size = 0
         every = (("", inputs),) if type(inputs) is Tensor else leaves(inputs)
@@ -465,12 +473,12 @@ class Models:
 def _within_a_call() -> bool:
     """Return True if this thread is within a call of a module that has parameters."""
     code = getattr(nn.Module._call_impl, "__code__", None)  # noqa: SLF001 (each call of a module runs it)
-    called = (frame.f_locals.get("self") for frame in running(code))  # a function in its place may name it otherwise
+    called = (frame.f_locals.get("self") for frame in running(code))  # a replacement may use another name than self
     return any(module is not None and has_parameters(module) for module in called)
 
 
 def _samples(x: Tensor) -> int:
-    """Return the size of the first axis of an input, 0 where only code of the program's could tell."""
+    """Return the size of the first axis of an input, 0 if only code of the program could compute it."""
     if type(x) not in tensor_memory.ORDINARY and not tensor_memory.is_sharded(x):
         return 0
-    return int(x.size(0)) if x.dim() else 1  # a nested one has no shape
+    return int(x.size(0)) if x.dim() else 1  # a nested tensor has no shape

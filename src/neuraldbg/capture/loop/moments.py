@@ -1,4 +1,4 @@
-"""Values that are told at the moments of a step: a call of a model, and a backward pass."""
+"""The values that readers get at the moments of a step: a call of a model, and a backward pass."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Call:
-    """One outermost call of a watched model."""
+    """One outermost call of a watched model: module, arguments, modes."""
 
     model: Model
     module: nn.Module
-    """What was called: the model's root, or a part of it that the program calls by itself."""
+    """The called module: the model's root, or a part of it that the program calls by itself."""
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     grad: bool
-    """Whether gradients were on."""
+    """True if gradients were on."""
     evaluating: bool
-    """Whether it is an evaluation: no gradients, or eval mode in a program that trains in train mode."""
+    """True for an evaluation: no gradients, or eval mode in a program that trains in train mode."""
     first: bool
-    """Whether it entered the model at its front: a program may call the parts of a model one after the other."""
+    """True if it entered the model at its front: a program may call the parts of a model one after the other."""
 
 
 @dataclass(eq=False)
@@ -35,10 +35,10 @@ class Backward:
 
     root: Tensor
     value: float | None
-    """The root's value, where it is one number on the CPU."""
+    """The root's value, None if it is not one number on the CPU."""
     accumulates: bool
     """False for ``torch.autograd.grad``, which leaves ``.grad`` alone."""
     walk: Walk | None
-    """What a walk over its graph found, where the graph is read in this step. Hold none of its nodes."""
+    """The walk over its graph, None if the graph is not read in this step. Keep none of its nodes."""
     terms: list[dict[str, Any]] | None
-    """The loss's terms as in the LOSS fact, where the graph is read."""
+    """The loss's terms as in the LOSS fact, None if the graph is not read."""

@@ -1,4 +1,4 @@
-"""The questions of the loop to native light steps, which take a step from its call to its end without Python."""
+"""The interface of the loop to native light steps, which take a step from its call to its end without Python."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
 
 
 class NativeSteps(Protocol):
-    """Takes the steps that go as usual; see ``steps/native_light_steps.py``."""
+    """Takes usual light steps in native code; see ``steps/native_light_steps.py``."""
 
     sighted: bool
-    """Whether the sites of light steps are read: nothing but facts is left out then."""
+    """True if the sites of light steps are read; then only facts are left out."""
     begins: Callable[..., Any]
     ends: Callable[..., Any]
-    """The hooks of all optimizers."""
+    """The step hooks of all optimizers."""
     glance: Callable[[nn.Module, Any, Any], bool]
-    """Takes a call of the model: False where Python is to do it."""
+    """Takes a call of the model. Returns False if Python has to handle it."""
     take: Callable[[Any], bool]
-    """Takes the loss of a backward pass, the same; ``passed`` tells its end."""
+    """Takes the loss of a backward pass, or returns False; ``passed`` reports the end of that pass."""
     passed: Callable[[], None]
     forget: Callable[[], None]
-    """Drops a call that is under way."""
+    """Drops the current call."""
 
     @property
     def entered(self) -> bool:
@@ -32,17 +32,17 @@ class NativeSteps(Protocol):
 
     @property
     def stepping(self) -> bool:
-        """True while one of its steps is under way."""
+        """True while a native step is running."""
 
     @property
     def waiting(self) -> int:
-        """Steps that are over and wait to be looked at."""
+        """Number of finished steps that are not processed yet."""
 
     def lends(self, *, within: bool) -> bool:
-        """Return True if another thread may go on: between two steps, or ``within`` one."""
+        """Return True if another thread may continue: between two steps, or ``within`` one."""
 
     def leave(self, *, odd: bool = True) -> None:
-        """Have Python's hooks go on."""
+        """Let Python's hooks continue."""
 
     def hurry(self) -> None:
-        """Look at the steps that wait soon."""
+        """Process finished steps soon."""

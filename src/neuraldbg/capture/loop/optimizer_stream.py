@@ -1,4 +1,4 @@
-"""One optimizer and what is known of it, over the steps of a run."""
+"""One optimizer, and its state over the steps of a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Rates:
-    """The learning rate of each tensor of an optimizer, NaN where its group has none."""
+    """The learning rate of each tensor of an optimizer, NaN if its group has none."""
 
     def __init__(self, opt: Optimizer | None = None) -> None:
         self._refs: list[tuple[TensorRef, float]] = []
@@ -32,16 +32,16 @@ class Rates:
             self._refs += [(TensorRef(x), math.nan if lr is None else lr) for x in group_tensors(group)]
 
     def now(self) -> dict[int, float]:
-        """Return those of the tensors that are alive, by identity."""
+        """Return the rates of the living tensors, by identity."""
         return {ref.key: rate for ref, rate in self._refs if ref() is not None}
 
     def are_of(self, tensors: list[Tensor]) -> bool:
-        """Return True if these are the tensors."""
+        """Return True if these are the tensors of the optimizer."""
         return {id(x) for x in tensors} == self.now().keys() and len(self._refs) > 0
 
 
 class Stream:
-    """One optimizer and what is known of it. A stream number stays with an optimizer object."""
+    """One optimizer and its state. A stream number stays with an optimizer object."""
 
     def __init__(self, index: int, opt: Optimizer) -> None:
         self.index = index
@@ -49,45 +49,48 @@ class Stream:
         self.type = name_of(opt)
         self.steps = 0
         self.stale: float | None = None
-        """Smallest share of nonzero gradients found before any backward since it last stepped; None if not looked at.
-        Where two losses fill one gradient, or one is differentiated and cleared again, only the smallest tells."""
+        """Smallest share of nonzero gradients found before any backward pass since it last stepped; None if not
+        checked. If two losses fill one gradient, or one is differentiated and cleared again, only the smallest counts.
+        """
         self.left: tuple[int, int] | None = None
-        """Where the first of those gradients lay, and how often it had been written to."""
+        """Address of the first stale gradient, and its version; None if there was none."""
         self.checks = True
-        """Whether to look before the backwards since it last stepped."""
+        """True to check for stale gradients before the backward passes since it last stepped."""
         self.lr: float | None = None
-        """Largest learning rate of its groups at its last step."""
+        """Largest learning rate of its groups at its last step, None if they have none."""
         self.rates = Rates()
-        """Learning rate of each tensor when facts were last read. Kept here because a program may drop its optimizer
+        """Learning rate of each tensor when facts were last read. Stored here because a program may drop its optimizer
         before the last step is closed."""
         self.norm: Norm | None = None
-        """What reads its gradients in light steps, made anew after each stretch of full ones."""
+        """Reader of its gradients in light steps, None before the first; replaced after each stretch of full steps."""
         self.usual = Usual()
-        """What the norm of a few of its gradients is in light steps."""
+        """Usual norm of a few of its gradients in light steps."""
         self.glimpse: tuple[float, int] | None = None
-        """Norm of the gradients of the current light step, and how many elements are not finite."""
+        """(norm of the gradients of the current light step, number of non-finite elements), None if not read."""
         self.weighed = False
-        """Whether all gradients of the current light step were read."""
+        """True if all gradients of the current light step were read."""
         self.awaited_norm: Awaited | None = None
-        """The same where gradients lie on another device."""
+        """The pending norm of gradients on another device, None if there is none."""
         self.thread = 0
-        """The thread that stepped it last while that was followed."""
+        """The thread that was followed and stepped it last."""
         self.apart = False
-        """Whether that thread is not followed any more: nobody looks at the gradients before it steps again."""
+        """True if that thread is no longer followed: its gradients are not read before it steps again."""
         self.held: list[Watched] | None = None
-        """The watched parameters that its step under way changes."""
+        """The watched parameters that its current step changes, None between steps."""
         self.new = True
-        """Whether its optimizer object has not finished a step yet."""
+        """True until its optimizer object has finished a step."""
         self.fact: dict[str, Any] | None = None
-        """The OPTIMIZER fact of the current step, where facts are read."""
+        """The OPTIMIZER fact of the current step, None if facts are not read."""
 
     def tensors(self) -> list[Tensor]:
-        """All tensors of its groups, empty once the optimizer is gone."""
+        """Return all tensors of its groups, empty once the optimizer is gone."""
         opt = self.opt()
         return tensors(opt) if opt is not None else []
 
     def stepped_with(self) -> None:
-        """Take leftovers back that were cleared or replaced after the backward, as by a loop that sets ``.grad``."""
+        """Reset ``stale`` if gradients were cleared or replaced after the backward pass, as by a loop that sets
+        ``.grad``.
+        """
         if self.stale and self.left is not None:
             now = place(self.tensors())
             if now is None or now[0] != self.left[0] or now[1] <= self.left[1]:  # a sum is made in place
@@ -95,7 +98,9 @@ class Stream:
 
 
 def place(tensors: list[Tensor]) -> tuple[int, int] | None:
-    """Return where the first gradient lies and how often it was written to; a sparse one is made anew by each sum."""
+    """Return the address and version of the first gradient, None if there is none. A sum of sparse gradients is a new
+    tensor.
+    """
     held = (tensor_memory.readable(t.grad) for t in tensors if t.grad is not None)
     grad = next((grad for grad in held if grad is not None), None)
     return (grad.data_ptr(), grad._version) if grad is not None else None  # noqa: SLF001

@@ -1,7 +1,7 @@
-"""Optimizers: which step, with which parameters, how the weights stood before and what became of them.
+"""Optimizer steps: which parameters each changes, their weights and gradients before it, and the updates after it.
 
 torch calls the global step hooks around ``step`` of every ``torch.optim.Optimizer``, subclasses included. The pre hook
-sees final gradients while the weights are still good.
+sees final gradients while the weights are still those of the forward pass.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ _CHECK_EVERY = 25
 _STEPPING_S, _POLL_S = 0.25, 0.0005
 _NONE = Tensor()
 _STEP = Optimizer.profile_hook_step(lambda: None).__code__
-"""The code that surrounds each ``step`` of torch's, and calls the global hooks."""
+"""Code object of the wrapper around each ``step`` of torch's, which calls the global hooks."""
 
 
 class Optimizers:
-    """Hooks every optimizer step and tells the capture what happened."""
+    """Handles every optimizer step, and reports it to the capture."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Optimizers:
     ) -> None:
         self._tell, self._tell_of_call = tell, tell_of_call
         self.light: NativeSteps
-        """Takes the light steps that go as usual, before they come here."""
+        """Native code that takes usual light steps, before they come here."""
         self.owner, self.switch = owner, owner.switch
         self.params = params
         self.tally = tally
@@ -84,27 +84,27 @@ class Optimizers:
         self.loss_scale: float | None = None
         self.skipped = 0
         self.clipped: tuple[Any, float] | None = None
-        """(total norm found, None if it cannot be looked at; limit) of the last clip_grad_norm_ of the step."""
+        """(total norm, None if unreadable; limit) of the step's last clip_grad_norm_, None if there was none."""
         self.discovers = False
-        """Whether any optimizer is to be followed, and not those of given models alone."""
+        """True if any optimizer is followed, not only those of given models."""
         self.judging = False
-        """Whether the gradients of each step are judged before it is applied."""
+        """True if the gradients of each step are judged before it is applied."""
         self.norms_every = 1
-        """Light steps from one reading of the gradients to the next."""
+        """Light steps from one reading of all gradients to the next."""
         self.reading_s = 0.0
-        """Seconds that reading the gradients of a light step has taken lately."""
+        """Seconds that reading the gradients of a light step has taken lately, a running mean."""
         self.allowed_s = 0.0
         """Seconds that reading the gradients of a light step may take."""
         self.reading = True
-        """Whether facts are read in this step."""
+        """True if facts are read in this step."""
         self._relevant = relevant
         self._begin, self._ready, self._end = begin, ready, end
         self._by_opt: Identities[Optimizer, Stream] = Identities()
         self._near: Identities[Optimizer, bool] = Identities()
-        """Whether the tensors of an optimizer that other threads step lie where watched parameters do."""
+        """True for an optimizer of other threads whose tensors share memory with watched parameters."""
         self._unstepped: list[Rates] = []
         self._fresh = False
-        """Whether parameters that were replaced have been looked for since the last backward."""
+        """True if replaced parameters were searched since the last backward pass."""
         self._handles: list[RemovableHandle] = []
         self._newest: Stream | None = None
         self._running: list[int] = []
@@ -120,7 +120,7 @@ class Optimizers:
             ]
 
     def stop(self) -> None:
-        """Remove them."""
+        """Remove the global hooks."""
         _wait_between_steps()
         for handle in self._handles:
             handle.remove()
@@ -137,13 +137,13 @@ class Optimizers:
         return stream
 
     def _known(self, opt: Optimizer) -> Stream | None:
-        """Return an optimizer's stream if it has one. The one that stepped last is mostly the one that steps."""
+        """Return an optimizer's stream, None if it has none. Usually the optimizer that stepped last steps again."""
         if self._newest is None or self._newest.opt() is not opt:
             self._newest = self._by_opt.get(opt)
         return self._newest
 
     def _replacing(self, opt: Optimizer) -> Stream | None:
-        """A program that makes its optimizer anew (each epoch) for the same parameters goes on with the same stream."""
+        """Return the stream of a dead optimizer of the same type and parameters: a program may make one per epoch."""
         mine = tensors(opt)
         for stream in self.streams:
             if stream.opt() is None and stream.type == name_of(opt) and stream.rates.are_of(mine):
@@ -153,29 +153,29 @@ class Optimizers:
 
     @property
     def stepping(self) -> bool:
-        """Return True if the thread that is followed steps an optimizer."""
+        """True while the followed thread steps an optimizer."""
         return bool(self._running)
 
     def release(self) -> None:
-        """Forget the step under way: its thread has ended."""
+        """Drop the current step: its thread has ended."""
         self._running.clear()
 
     def give_up(self, thread: int) -> None:
-        """Look at nothing of what a thread trains that is not followed any more."""
+        """Stop reading the gradients of optimizers that a thread steps which is no longer followed."""
         for stream in self.streams:
             stream.apart |= stream.thread == thread
 
     def begins(self, opt: Optimizer, args: Any, kwargs: Any) -> Any:
-        """The hook before a step of any optimizer, in whatever thread."""
+        """Handle the begin of a step of any optimizer, in whatever thread: a global pre hook."""
         if not self.switch.on or not (self.owner.claims() or self._asks(opt)):
             return None
         given = self._begins(opt, args, kwargs)
-        self.owner.claiming = False  # what is under way stands in ``_running``
+        self.owner.claiming = False  # ``_running`` now has the step
         return given
 
     @guarded
     def _asks(self, opt: Optimizer) -> bool:
-        """Return True if a step in another thread than was followed is followed."""
+        """Return True if a step in this thread, which was not followed so far, is followed."""
         if self.owner.lends():
             return True
         ours = opt in self._by_opt or self.params.in_optimizer(opt)
@@ -186,23 +186,26 @@ class Optimizers:
         stream = self._known(opt)
         if (stream is None or self.switch) and not self._relevant(opt):
             return None
+        # A step may contain steps: of torch's class, or of another optimizer.
         self._running.append(id(opt))
         if self._running.count(id(opt)) > 1:
-            if _depth(opt) > 1:  # a subclass whose step calls that of torch: one step
+            if _depth(opt) > 1:  # a subclass whose step calls torch's: one step
                 return None
             others = [one for one in self._running if one != id(opt)]
             self._running = [*others, id(opt)]  # a step that raised never ended
         stream = stream or self.add(opt)
         stream.thread, stream.apart = get_ident(), False
+        # A closure computes its gradients inside of the step.
         closure = kwargs.get("closure") if "closure" in kwargs else (args[1] if len(args) > 1 else None)
         if not callable(closure):
-            closure = None  # an own argument of a subclass
+            closure = None  # an argument of the subclass's own
         self._begin(stream, closure is not None)
         if not self.switch:
             if self.light.sighted:
                 return self._look(stream, opt, closure, args, kwargs)
             self._glimpse(stream, opt, closure=closure is not None)
             return None
+        # Parameters may have been replaced since the last backward pass.
         if not self._fresh:
             self._fresh = True
             self.params.refresh()
@@ -229,7 +232,7 @@ class Optimizers:
         stream.lr = max(lrs) if lrs else None
 
     def _read(self, stream: Stream, opt: Optimizer, closure: Any, args: Any, kwargs: Any) -> Any:
-        """Read weights and gradients before a step. Returns what it is to be called with, None for the same."""
+        """Read weights and gradients before a step. Return new arguments for the step, None to keep its own."""
         watched = stream.held = self.params.owned(stream.tensors())
         known = len(self.watched)
         self.watched.update({w.key: w for w in watched})
@@ -242,7 +245,7 @@ class Optimizers:
         return self._with_closure(closure, args, kwargs)
 
     def _glimpse(self, stream: Stream, opt: Optimizer, *, closure: bool) -> None:
-        """Read a light step: the learning rate and the norm of the gradients; all gradients where they are judged."""
+        """Read a light step: the learning rate and the norm of the gradients; all gradients if they are judged."""
         self._read_rate(stream, opt)
         stream.glimpse = stream.awaited_norm = None
         stream.weighed = False
@@ -255,6 +258,7 @@ class Optimizers:
             if stream.norm is None or stream.norm.outdated:
                 watched = self.params.owned(stream.tensors())
                 stream.norm = Norm(watched, self.allowed_s, stream.usual, stream.norm)
+            # The full norm is due every ``norms_every`` steps, and when a few gradients look unusual.
             stream.weighed = stream.steps % self.norms_every == 0
             if not stream.weighed and stream.norm.waits:
                 stream.awaited_norm = stream.norm.glance(self._scale_of(opt))
@@ -270,15 +274,16 @@ class Optimizers:
             stream.glimpse = stream.norm.read()
             self.reading_s += 0.1 * (perf_counter() - began - self.reading_s)
             scale = attribute(opt, "grad_scale")
-            if stream.glimpse is not None and is_a(scale, Tensor):  # unscaled inside of its step
+            if stream.glimpse is not None and is_a(scale, Tensor):  # a fused optimizer unscales inside of its step
                 stream.glimpse = stream.glimpse[0] / float(scale), stream.glimpse[1]
+            # A non-finite gradient is reported to the readers that search its origin.
             if stream.glimpse is not None and stream.glimpse[1]:
                 self._tell_of_call()
                 self._tell("backward_ends", Backward(_NONE, None, True, None, None))
 
     def _scale_of(self, opt: Optimizer) -> Tensor | float:
-        """Return what a fused optimizer divides the gradients by inside of its step: a number, or a copy of one that a
-        device holds, unless gradients are judged now.
+        """Return the number by which a fused optimizer divides the gradients inside of its step: as a float, or as a
+        copy on its device, unless gradients are judged now.
         """
         scale = attribute(opt, "grad_scale")
         if not is_a(scale, Tensor):
@@ -286,7 +291,7 @@ class Optimizers:
         return scale.detach().clone() if placement.lies(scale) and not self.judging else float(scale)
 
     def _with_closure(self, closure: Callable[[], Any], args: Any, kwargs: Any) -> Any:
-        """Look at the gradients after each evaluation of a closure, so that a bad one can be halted in time."""
+        """Return the arguments with a closure that reads the gradients after each evaluation, so that it can halt."""
         watched = list(self.watched.values())
 
         def around() -> Around:
@@ -304,7 +309,7 @@ class Optimizers:
         self._ready()
 
     def ends(self, opt: Optimizer, args: Any, kwargs: Any) -> None:
-        """The hook after a step of any optimizer, in whatever thread."""
+        """Handle the end of a step of any optimizer, in whatever thread: a global post hook."""
         if not self.switch.on:
             return
         if self.switch.here() and (not self.owner.missed or opt in self._by_opt):
@@ -314,7 +319,7 @@ class Optimizers:
 
     @guarded
     def _ends_beside(self, opt: Optimizer) -> None:
-        """Note a step of a thread that is not followed."""
+        """Record a step of a thread that is not followed."""
         shared = self.params.in_optimizer(opt)
         near: bool | None = self._near.get(opt)
         if near is None:
@@ -335,14 +340,14 @@ class Optimizers:
         held, stream.held = stream.held, None
         try:
             self._read_after(stream, opt, held)
-        finally:  # a time limit of the program's may end what is read here: the step was taken
+        finally:  # a time limit of the program's may raise in our reading: the step was taken
             try:
                 self._end(stream)
-            finally:  # till then it is under way: a question of another thread would close the step once more
+            finally:  # until then it counts as running: a question of another thread would close the step twice
                 self._running = [one for one in self._running if one != id(opt)]
 
     def _read_after(self, stream: Stream, opt: Optimizer, held: list[Watched] | None) -> None:
-        """Read what a step has changed."""
+        """Read the changes made by a step."""
         if not self.switch:
             if held is not None:
                 self.params.read_after(held)
@@ -354,8 +359,8 @@ class Optimizers:
         self._tell("step_ends", stream, opt)
 
     def resume(self, stream: Stream, calls: int, rate: float, norm: float, stepped: Stepped | None, turn: int) -> None:
-        """Go on in a step that native code has begun: with so many ``calls`` under way, its learning rate and norm (NaN
-        where there is none), and the plans of what it reads, where it reads sites.
+        """Continue a step that native code has begun: with ``calls`` nested calls of step, its learning rate and norm
+        (NaN if not read), and the plan that it reads by and its turn, if it reads sites.
         """
         opt = stream.opt()
         stream.lr = None if math.isnan(rate) else rate
@@ -368,7 +373,7 @@ class Optimizers:
             self.params.resume(stepped, turn)
 
     def wake(self, step: int) -> None:
-        """Begin a stretch of full steps: what was planned for light ones may no longer hold."""
+        """Begin a stretch of full steps: plans for light ones may no longer hold."""
         for stream in self.streams:
             self.begin_stream(stream, step)
             stream.glimpse = stream.awaited_norm = None
@@ -378,7 +383,7 @@ class Optimizers:
                 stream.norm.outdated = True
 
     def before_backward(self) -> bool:
-        """Look for gradients that are left from the step before. Returns whether some were, and were cleared since."""
+        """Check for gradients left from the previous step. Return True if there were some, which were cleared since."""
         cleared = self._fresh = False
         self._running.clear()  # a step that raised never ended
         for stream in self.streams:
@@ -391,26 +396,27 @@ class Optimizers:
         return cleared
 
     def begin_stream(self, stream: Stream, step: int) -> None:
-        """Start to look for leftovers again once a step of an optimizer is closed."""
+        """Check for stale gradients again once a step of an optimizer is closed."""
         stream.checks = step < _ALWAYS_CHECKED or step % _CHECK_EVERY == 0 or (stream.stale or 0.0) > 0
         stream.stale = None
 
     def rates(self) -> dict[int, float]:
-        """Learning rate of every tensor of every optimizer seen, by identity."""
+        """Return the learning rate of every tensor of every optimizer seen, by identity."""
         found: dict[int, float] = {}
         for known in (*self._unstepped, *(stream.rates for stream in self.streams)):
             found |= known.now()
         return found
 
     def find_unstepped(self) -> None:
-        """Look for optimizers that exist and have not stepped yet: a second one may wait for many iterations.
+        """Find optimizers that exist and have not stepped yet: a second one may wait for many iterations.
 
-        It goes through all objects of the process, so only where a parameter would else seem to be in no optimizer.
+        It walks through all objects of the process, so only for a parameter that would otherwise seem to be in no
+        optimizer.
         """
         self._unstepped = [Rates(opt) for opt in made() if opt not in self._by_opt]
 
     def clips(self, parameters: Any, max_norm: float, total_norm: Any, *_: Any, **__: Any) -> Around:
-        """Surround the function by which ``clip_grad_norm_`` scales: it knows norm and limit."""
+        """Wrap the function by which ``clip_grad_norm_`` scales, whose arguments are norm and limit."""
         del parameters
         if self.switch:
             self._note_clip(total_norm, max_norm)
@@ -436,7 +442,7 @@ class Optimizers:
             note(scaled, factor)
 
     def scales(self, note: Callable[[Tensor, float], None], scaler: Any, outputs: Any) -> Around:
-        """Surround ``GradScaler.scale``: remember which tensor was scaled, and by how much."""
+        """Wrap ``GradScaler.scale``: remember the scaled tensor and its scale."""
         del outputs
         scaled = yield
         if self.switch.here():
@@ -452,7 +458,7 @@ class Optimizers:
             self.skipped += 1
 
     def scaler_steps(self, scaler: Any, optimizer: Optimizer, *_: Any, **__: Any) -> Around:
-        """Surround ``GradScaler.step``: count steps that the scaler skipped."""
+        """Wrap ``GradScaler.step``: count steps that the scaler skipped."""
         before = self._steps_of(optimizer)
         yield
         if self.switch:
@@ -460,8 +466,8 @@ class Optimizers:
 
 
 def _wait_between_steps() -> None:
-    """Wait a little until no other thread is in a step: torch goes through the global hooks one by one, and who adds or
-    removes one meanwhile ends that thread's training ("OrderedDict mutated during iteration").
+    """Wait up to 0.25 s until no other thread is in a step: torch iterates over the global hooks, and adding or
+    removing one meanwhile ends that thread's training ("OrderedDict mutated during iteration").
     """
     until = perf_counter() + _STEPPING_S
     while _others_step() and perf_counter() < until:
@@ -480,7 +486,7 @@ def _others_step() -> bool:
 
 
 def _depth(opt: Optimizer) -> int:
-    """Return how many calls of an optimizer's step are under way in this thread."""
+    """Return the number of nested calls of an optimizer's step in this thread."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     depth = 0
     while frame is not None:

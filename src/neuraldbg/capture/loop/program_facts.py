@@ -46,7 +46,7 @@ def modes(model: str, root: nn.Module, layers: Mapping[str, nn.Module]) -> dict[
 
 
 def batch(model: str, inputs: Any) -> dict[str, Any]:
-    """Return the BATCH fact: shape and dtype of every input, and how the columns of 2-D ones differ in scale."""
+    """Return the BATCH fact: shape and dtype of every input, and the spread of scales over the columns of 2-D ones."""
     described: dict[str, Any] = {}
     for leaf, given in leaves(inputs):
         held = tensor_memory.readable(given)
@@ -78,9 +78,9 @@ def parameters(params: Params, in_optimizer: Mapping[int, float], called: Iterab
         w.had_grad |= w.ref.grad is not None
         w.trainable, w.rate = w.ref.requires_grad, in_optimizer.get(w.key)
     every = params.all()
-    # A model with no parameter in an optimizer, beside one that is trained, is a tool of the loss and not a fault.
+    # A model with no parameter in an optimizer, beside one that is trained, is a tool of the loss and no fault.
     held = [w for w in every if w.rate is not None]
-    # Where nothing that an optimizer holds gets a gradient, the model that is trained is another one.
+    # If no parameter in an optimizer gets a gradient, another model is the trained one.
     trained = {w.model for w in held} if any(w.had_grad for w in held) else set()
     models = {w.model for w in every}
     shared = (alias for w in held for alias in w.aliases)
@@ -88,6 +88,7 @@ def parameters(params: Params, in_optimizer: Mapping[int, float], called: Iterab
     lists: dict[str, list[Any]] = {
         key: [] for key in ("frozen", "not_in_optimizer", "no_grad", "uncalled", "zero_lr", "tied")
     }
+    # Each list is one kind of fault; a parameter that should not train is in none but ``frozen``.
     for w in every:
         if trained and w.model not in trained:
             continue
@@ -109,7 +110,7 @@ def parameters(params: Params, in_optimizer: Mapping[int, float], called: Iterab
 
 
 def _borrowed(layer: str, params: Params, fired: set[str]) -> bool:
-    """Return True if a layer's parent takes its parameters without calling it, as ``MultiheadAttention`` does."""
+    """Return True if a layer's parent uses its parameters without calling it, as ``MultiheadAttention`` does."""
     parent, _, name = layer.rpartition(".")
     inner = {f"{parent}.in_proj_weight", f"{parent}.q_proj_weight"}
     return name == "out_proj" and parent in fired and any(w.name in inner for w in params.all())
@@ -135,7 +136,7 @@ def optimizer(stream: int, opt: torch.optim.Optimizer, params: Params) -> dict[s
 
 
 def _decay(opt: torch.optim.Optimizer, params: Params) -> dict[str, Any]:
-    """Return which parameters decay, for the OPTIMIZER fact."""
+    """Return the OPTIMIZER fact's counts of parameters with and without weight decay."""
     decayed, others, norms = 0, 0, []
     for group in groups(opt):
         members = group_tensors(group)
@@ -149,7 +150,7 @@ def _decay(opt: torch.optim.Optimizer, params: Params) -> dict[str, Any]:
 
 
 def group_settings(group: dict[str, Any]) -> dict[str, Any]:
-    """Return the numbers of a parameter group."""
+    """Return the settings of a parameter group that are numbers."""
     found: dict[str, Any] = {"params": len(group_tensors(group))}
     for key in (
         "lr",
@@ -168,7 +169,7 @@ def group_settings(group: dict[str, Any]) -> dict[str, Any]:
         plain = value if type(value) in (bool, int, float) else number(value)
         if plain is not None:
             found[key] = plain
-        elif key == "betas" and is_a(value, (tuple, list)):  # Adafactor has two numbers under "eps", say
+        elif key == "betas" and is_a(value, (tuple, list)):  # Adafactor has two numbers under "eps", for instance
             found[key] = [x for x in map(number, sequence(value)) if x is not None]
     return found
 

@@ -1,4 +1,4 @@
-"""What readers see of the capture stage, and where they put what they learn."""
+"""The context of readers: the parts of the capture stage that they see, and the log of their facts."""
 
 from __future__ import annotations
 
@@ -36,38 +36,38 @@ class Scene:
         self.losses: Losses
         self.light: NativeSteps
         self.reading = True
-        """Whether graph and facts are read in this step: in the first steps, then at powers of two."""
+        """True if graph and facts are read in this step: in the first steps, then at powers of two."""
         self.scalars: dict[str, float] = {}
-        """Scalars of the current step beside those of ``capture.py``; names and meanings stand in ``nouns.step``."""
+        """Scalars of the current step beside those of ``capture.py``; ``nouns.step`` lists names and meanings."""
         self.order: list[str] = []
-        """What the loop did since the last optimizer step, as tokens of the ORDER fact: readers add theirs."""
+        """Actions of the loop since the last optimizer step, as tokens of the ORDER fact: readers add theirs."""
         self.facts: list[Fact] = []
-        """What was learnt since the last step was closed."""
+        """Facts logged since the last step was closed."""
         self._logged: dict[tuple[str, ...], dict[str, Any]] = {}
         self.by_hand = False
-        """Whether the program updates weights without an optimizer of torch."""
+        """True if the program updates weights without an optimizer of torch."""
         self.idle = False
-        """Whether an optimizer holds the watched tensors that was cleared, or found, before it ever stepped."""
+        """True if an optimizer with the watched tensors was cleared, or found, before it ever stepped."""
 
     @property
     def tally(self) -> Tally:
-        """Return where errors and time are counted."""
+        """The counts of errors and time."""
         return self.hooks.tally
 
     @property
     def step(self) -> int:
-        """The step that is being taken."""
+        """The number of the current step."""
         return self.hooks.step + self.light.waiting
 
     def did(self, token: str) -> None:
-        """Note what the loop does, for its order within a step. A block that repeats at once is written once."""
+        """Record an action of the loop, for its order within a step. A block that repeats at once is recorded once."""
         order = self.order
         if order and order[-1] == token:
             return
         order.append(token)
         count = len(order)
         for size in (2, 3, 4):
-            # The last tokens are compared first: mostly they differ, and slices are dear at every token.
+            # The last tokens are compared first: usually they differ, and slices at every token are expensive.
             if count >= 2 * size and order[-1 - size] == token and order[-size:] == order[-2 * size : -size]:
                 del order[-size:]
                 return
@@ -75,7 +75,7 @@ class Scene:
             order.pop()
 
     def log(self, key: FactKey, value: dict[str, Any], by: str = "") -> None:
-        """Log a fact if it is news: a JSON object, told apart from others of its key by its field ``by``."""
+        """Log a fact if it is new: a JSON object, distinguished from others of its key by its field ``by``."""
         identity = (key.value, str(value.get(by)))
         if self._logged.get(identity) != value:
             self._logged[identity] = value

@@ -1,15 +1,15 @@
-"""What we put in place of torch's own functions while a session runs, and the certainty that it is put back.
+"""The wrappers of torch's own functions while a session runs, and their reliable removal.
 
     torch.autograd.backward, torch.autograd.grad    the loss, before its graph is freed
-    torch.nn.Module.__call__                        which model is called, and whether with gradients
+    torch.nn.Module.__call__                        calls of models, with or without gradients
     torch.nn.utils.clip_grad._clip_grads_with_norm_ the gradient norm before clipping, and the limit
-    torch.autograd.graph.saved_tensors_hooks        where saved tensors are packed and must not be looked at
+    torch.autograd.graph.saved_tensors_hooks        regions in which saved tensors are packed and must not be read
     torch.jit.script (its inner part)               runs without our hooks, which it cannot compile
     torch.amp.GradScaler.scale, .step               the loss scale and skipped steps
-    torch._dynamo.utils.nnmodule_has_hooks          for what Dynamo does otherwise, since a layer has hooks
+    torch._dynamo.utils.nnmodule_has_hooks          hides our hooks, since Dynamo treats layers with hooks differently
 
-A patch is removed only if it is still the one in place: a tool that patched after us keeps working, and our function
-stays harmless below it. Where what is above it is of another session, that one puts back what was before both.
+A patch is removed only if it is still in place: the patch of a tool that came after us keeps working, and our function
+below it passes calls through. If the patch above is another session's, that session restores the original of both.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
 
 _SCRIPT = ((torch.jit._script, "_script_impl"), (torch.jit, "script"))  # noqa: SLF001 (what script_if_tracing calls, too)
-"""What compiles for TorchScript: the first that there is."""
+"""The functions that compile for TorchScript; the first that exists is wrapped."""
 _DYNAMO = ("torch._dynamo.utils", "torch._dynamo.variables.nn_module")
 _UNPATCHED = "unpatched_nn_module_call"
-"""Where Dynamo keeps what ``nn.Module.__call__`` was when it was imported, and by which name."""
+"""Modules of Dynamo that store the ``nn.Module.__call__`` of their import, and the name under which they do."""
 
 
 class Patches:
@@ -59,8 +59,8 @@ class Patches:
         self._call: Any = None
 
     def surround(self, owner: Any, name: str, around: Callable[..., Around]) -> None:
-        """Have each call of ``owner.name`` surrounded by a generator of ours: see ``stand_in.py``. A function that
-        torch has in two places is one object in both: it is pickled by the name of one of them.
+        """Wrap ``owner.name`` by a generator of ours: see ``stand_in.py``. A function that torch has in two places gets
+        one wrapper in both: it is pickled by the name of one of them.
         """
         self.put(owner, name, lambda original: self._known(original, around) or stand_in(original, around))
         self._saved[-1].around = around
@@ -87,7 +87,9 @@ class Patches:
         hooks: HookManager,
         scaled: Callable[[Tensor, float], None],
     ) -> None:
-        """Put in place what the capture itself stands in for. ``scaled`` is told what a gradient scaler scaled."""
+        """Set the wrappers of the capture itself. ``scaled`` is called with the tensor that a gradient
+        scaler scaled.
+        """
         self.surround(torch.autograd, "backward", losses.surrounds("tensors"))
         self.surround(torch.autograd, "grad", losses.surrounds("outputs"))
         self.put(nn.Module, "__call__", lambda call: passed_through(models.wrap_call(call)))
@@ -106,18 +108,18 @@ class Patches:
         self.surround(torch.amp.GradScaler, "step", optimizers.scaler_steps)
 
     def _scripts(self, hooks: HookManager, obj: Any, *args: Any, **kwargs: Any) -> Around:
-        """Surround ``torch.jit.script``, which compiles from source: it finds neither our hooks nor, where torch keeps
-        functions, what stands for them.
+        """Wrap ``torch.jit.script``, which compiles from source, so that it sees neither our hooks nor our wrappers in
+        torch's modules.
         """
         with hooks.off(obj), self._functions_back():
             if native is not None:
                 yield
-            else:  # names are looked up in the caller's frame, and ours lies in between
+            else:  # names are looked up in the caller's frame, and ours is in between
                 yield (obj, *args), {**kwargs, "_frames_up": kwargs.get("_frames_up", 0) + 1}
 
     @contextlib.contextmanager
     def _functions_back(self) -> Iterator[None]:
-        """Put back for a while what lies in modules of torch."""
+        """Restore the originals in modules of torch in this context."""
         lifted = [put for put in reversed(self._saved) if is_a(put.owner, ModuleType) and put.stands()]
         for put in lifted:
             setattr(put.owner, put.name, put.original)
@@ -129,7 +131,7 @@ class Patches:
                     setattr(put.owner, put.name, put.patched)
 
     def follow_imports(self) -> None:
-        """Hide our hooks from Dynamo, once the program has brought it in."""
+        """Hide our hooks from Dynamo, once the program has imported it."""
         if not self._followed and "torch._dynamo.utils" in sys.modules:
             utils = sys.modules["torch._dynamo.utils"]
             if hasattr(utils, "nn_module_get_all_hooks") and hasattr(utils, "nnmodule_has_hooks"):
@@ -137,13 +139,11 @@ class Patches:
                 self.put(utils, "nnmodule_has_hooks", lambda has: passed_through(wrap_has_hooks(has)))
 
     def hears_calls(self) -> bool:
-        """Return True if what stands in for ``nn.Module.__call__`` is what is called: no other tool has put its own
-        there.
-        """
+        """Return True if ``nn.Module.__call__`` is our replacement: no other tool has put its own on top."""
         return nn.Module.__dict__.get("__call__") is self._call
 
     def restore(self) -> None:
-        """Put everything back."""
+        """Restore all originals."""
         self._followed = False
         while self._saved:
             put = self._saved.pop()
@@ -161,7 +161,7 @@ class Patches:
 
 @dataclass(eq=False)
 class _Put:
-    """A function of ours in the place of ``original``, which ``owner`` itself held or inherited."""
+    """A patch of ours over ``original``, which ``owner`` itself held or inherited."""
 
     owner: Any
     name: str
@@ -171,23 +171,23 @@ class _Put:
     around: Callable[..., Around] | None = None
 
     def stands(self) -> bool:
-        """Return True if it is still the one in place."""
+        """Return True if the patch is still in place."""
         return vars(self.owner).get(self.name) is self.patched
 
     def pass_on(self) -> None:
-        """Let the function of a session that began later, which stands above this one, be followed by the original."""
+        """Give the original to the patch of a later session above this one, which then restores it."""
         for other in _in_place:
             if other.owner is self.owner and other.name == self.name and other.original is self.patched:
                 other.original, other.own = self.original, self.own
 
 
 _in_place: list[_Put] = []
-"""What all sessions have put in place, in order."""
+"""The patches of all sessions, in order."""
 
 
 def _tell_dynamo(patched: Any, original: Any) -> None:
-    """Let Dynamo, which came in while we stood in for ``nn.Module.__call__``, know torch's own: where it finds another
-    it takes each module for one that is called in its own way.
+    """Give Dynamo, imported while ``nn.Module.__call__`` was replaced, torch's own function: where it finds another
+    function it takes each module for one with a custom call.
     """
     for name in _DYNAMO:
         if getattr(sys.modules.get(name), _UNPATCHED, None) is patched:

@@ -1,4 +1,4 @@
-"""Threads that are not followed, and what they trained meanwhile."""
+"""Threads that are not followed, and the account of their training."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 _NAMES = 4
-"""Threads that are named."""
+"""Threads that a sentence names at most."""
 FEW = 2
-"""Steps of a thread that may go by before it is known to have a part in what is followed."""
+"""Steps of a thread that may pass before its part in the followed training is known."""
 
 
 class Runner:
-    """A thread by its number, listed by ``threading`` or not, as one of Qt's or begun by ``_thread``."""
+    """A thread by its number, listed by ``threading`` or not: Qt and ``_thread`` start unlisted ones."""
 
     def __init__(self, ident: int) -> None:
         thread = next((each for each in threading.enumerate() if each.ident == ident), None)
@@ -27,7 +27,7 @@ class Runner:
 
     @property
     def alive(self) -> bool:
-        """True while it runs."""
+        """True while the thread runs."""
         if self._thread is None:
             return self._ident in sys._current_frames()  # noqa: SLF001 (no public way)
         thread = self._thread()
@@ -35,33 +35,34 @@ class Runner:
 
 
 class Stranger:
-    """A thread that is not the owner, and what it has trained meanwhile."""
+    """A thread that is not the owner, and the account of its training."""
 
     def __init__(self, ident: int) -> None:
         self._runner = Runner(ident)
         self.name = self._runner.name
         self.apart = False
-        """Whether its newest operation that was not followed belongs to a training of its own."""
+        """True if its newest operation that was not followed belongs to a training of its own."""
         self.helps = False
-        """Whether a backward pass of its has gone through what the owner computed."""
+        """True if a backward pass of it has gone through a tensor that the owner computed."""
         self.tried = False
-        """Whether it was the owner without training, or has displaced one within a step that had trained nothing."""
+        """True if it was the owner without training, or has displaced one within a step that had trained nothing."""
         self.called = self.joins = False
-        """Whether it has called the followed model with gradients, and whether it has then stepped its parameters."""
+        """True if it has called the followed model with gradients (``called``), and then stepped its parameters
+        (``joins``)."""
         self.followed = False
-        """Whether it has trained as the owner since."""
+        """True if it has trained as the owner since."""
         self.running = 0
-        """Backward passes that are under way."""
+        """Number of backward passes that are running."""
         self.backwards = self.steps = 0
-        """Backward passes and optimizer steps that were not followed."""
+        """Number of backward passes and optimizer steps that were not followed."""
         self.uses: set[Any] = set()
         """The watched models that it has called."""
         self.again = 0.0
-        """When its calls are worth another look, by ``clocks.perf_counter``."""
+        """Time of ``clocks.perf_counter`` from which on its calls are checked again, in seconds."""
 
     @property
     def midway(self) -> bool:
-        """True if it has long begun a training of its own that is not followed."""
+        """True if it is well into a training of its own that is not followed."""
         return max(self.steps, self.backwards) > FEW and not (self.joins or self.helps)
 
     @property
@@ -77,20 +78,19 @@ class Missed(NamedTuple):
     backwards: int
 
     def plus(self, other: Missed) -> Missed:
-        """Return both together."""
+        """Return the sums of both."""
         return Missed(self.steps + other.steps, self.backwards + other.backwards)
 
 
 def missed_by(one: Stranger) -> Missed | None:
-    """Return what is worth telling: not the first steps of a thread that then was followed."""
+    """Return the counts to report, None if there are only the first steps of a thread that was then followed."""
     joined = one.joins or one.helps or one.followed
     return Missed(one.steps, one.backwards) if max(one.steps, one.backwards) > (FEW if joined else 0) else None
 
 
 def unread(missed: Mapping[str, Missed], names: Collection[str]) -> dict[str, str]:
-    """Return which threads trained and were not followed, and by how much: what, and the rest of the sentence.
-
-    ``names`` are those of the threads that were followed.
+    """Return sentences about the threads that trained and were not followed, as {subject: rest}. ``names`` are those of
+    the threads that were followed.
     """
     if not missed:
         return {}

@@ -1,8 +1,8 @@
-"""Many CPU tensors read in one call: the weights of an optimizer before its step, its gradients, what the step changed.
+"""Many CPU tensors read in one call: the weights of an optimizer before its step, its gradients, and its updates.
 
-A plan names each tensor's memory, its row, and where a sample of it is kept over the step. It is made once and holds
-for as long as the tensors stay where they are. With the native kernel reading is one call for all of them; without it
-the same is done tensor by tensor.
+A plan names each tensor's memory, its row, and the place of its sample in a buffer that lasts over the step. The plan
+is made once and holds for as long as the tensors keep their memory. Native code reads all of them in one call; without
+it they are read one by one.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     """The tensors of a plan: who steps them holds them, and no plan does."""
 
 _ALIGNED = 8
-"""Bytes: samples of float64 and float32 lie in one buffer."""
+"""Alignment of samples in bytes: those of float64 and float32 are in one buffer."""
 
 
 class Item(NamedTuple):
-    """A tensor to read: ``plain`` ones only."""
+    """A ``plain`` tensor to read, and its row."""
 
     tensor: Tensor | weakref.ref[Tensor]
     row: int
@@ -43,8 +43,8 @@ class Item(NamedTuple):
 
 
 def plain(x: Tensor) -> bool:
-    """Return True if the memory of ``x`` can be read as it lies: an ordinary, dense CPU tensor of a dtype that we read,
-    or this rank's part of a DTensor that is one.
+    """Return True if the memory of ``x`` can be read in place: an ordinary, dense CPU tensor of a dtype that we read,
+    or a DTensor whose local part is one.
     """
     if type(x) not in tensor_memory.ORDINARY and not tensor_memory.is_sharded(x):
         return False
@@ -61,7 +61,7 @@ def _weak(x: Tensor | weakref.ref[Tensor]) -> weakref.ref[Tensor]:
 
 
 def _held(x: Tensor | weakref.ref[Tensor]) -> Tensor:
-    """Return what was ``plain`` of ``x``. RuntimeError where it is so no more."""
+    """Return the local tensor of ``x``. Raises RuntimeError if it can no longer be read."""
     held = tensor_memory.local(_there(x))
     if held is None:
         raise RuntimeError("its memory cannot be looked at any more")
@@ -69,10 +69,10 @@ def _held(x: Tensor | weakref.ref[Tensor]) -> Tensor:
 
 
 class Samples:
-    """What is read of some tensors before a step and after it, kept meanwhile, and from one step to the next.
+    """The samples read of some tensors before a step and after it, kept during the step and until the next one.
 
-    ``updates`` are the rows of what a step changes. There are two buffers by turns: one for what the tensors are, one
-    for what the step before left of them.
+    ``updates`` are the rows for the changes made by a step. Two buffers alternate: one with the current samples, one
+    with those left by the previous step.
     """
 
     def __init__(self, items: Sequence[Item], updates: Sequence[int], rows: operation.Rows) -> None:
@@ -80,7 +80,7 @@ class Samples:
         self._items, self._rows = [Item(x, i.row, i.cap) for x, i in zip(self._tensors, items, strict=True)], rows
         self._changes = [Item(i.tensor, row, i.cap) for i, row in zip(self._items, updates, strict=True)]
         self._lent = False
-        """Whether some of their memory is ``memory.lent``."""
+        """True if some of the memory is ``tensor_memory.lent``."""
         self._places = self._where()
         ends = np.cumsum([_kept(item) for item in items], dtype=np.int64)
         self._offsets = [0, *ends[:-1].tolist()] if len(ends) else []
@@ -93,19 +93,19 @@ class Samples:
         ]
         self._turn = 0
         self._taken = self._left = False
-        """Whether one buffer holds what was taken, and the other what was left by the step before that."""
+        """True if one buffer holds samples taken before this step, and the other those left by the step before."""
 
     @property
     def plans(self) -> tuple[tuple[int, int, int, int], Refs, bool]:
-        """Return what native code reads by turns: the addresses of two plans before a step and two after it; the
-        tensors; whether some of their memory is ``memory.lent``.
+        """The two plans before a step and the two after it, by address; the tensors; and True if some of their memory
+        is ``tensor_memory.lent``. Native code uses them alternately.
         """
         (before, after), (before_, after_) = self._addresses
         return (before, before_, after, after_), self._tensors, self._lent
 
     def follows(self) -> bool:
-        """Follow tensors whose ``.data`` was replaced to where it is now. False where they are not what they were: of
-        another size or dtype, or no longer to be read as they lie.
+        """Update the plans for tensors whose ``.data`` was replaced. Return False if a tensor has another size or
+        dtype, or can no longer be read in place.
         """
         if native is not None and native.stand(self._addresses[0][0], self._tensors, self._lent):
             return True
@@ -124,7 +124,7 @@ class Samples:
         return True
 
     def take(self) -> None:
-        """Set the rows of the tensors, and keep what was read of them."""
+        """Set the rows of the tensors, and keep their samples."""
         self._left, self._taken = self._taken, True
         self._turn = 1 - self._turn
         if native is not None:
@@ -136,9 +136,9 @@ class Samples:
             _replace(flat, item, self._rows)
 
     def compare(self) -> bool:
-        """Set the rows of what the tensors are now less what was kept, and keep what they are now.
+        """Set the rows of the updates: samples now minus the kept ones, then keep those of now.
 
-        False, and nothing is done, if they were not taken or are not what they were.
+        Return False without reading if the tensors were not taken or have changed in kind.
         """
         if not self._taken or not self.follows():
             self.forget()
@@ -154,16 +154,16 @@ class Samples:
         return True
 
     def resume(self, turn: int) -> None:
-        """Native code has taken them, in that turn."""
+        """Continue from samples that native code has taken into the buffer ``turn``."""
         self._turn, self._taken, self._left = turn, True, False
 
     def forget(self) -> None:
-        """Forget what is kept: it says nothing of the step to come, since steps in between were not read."""
+        """Drop the kept samples: steps that were not read come before the next reading."""
         self._taken = self._left = False
 
     def change_outside(self, most: int) -> float:
-        """Return the largest change of a tensor of up to ``most`` elements between the last step and this reading,
-        relative to its size; 0 for none or unknown.
+        """Return the largest change, relative to its size, of a tensor of up to ``most`` elements between the last step
+        and this reading; 0 if there is none or it is not known.
         """
         if not self._left:
             return 0.0
@@ -189,10 +189,10 @@ class Samples:
 
 
 class Gradients:
-    """Reads the gradients of some tensors, the same at each step, whole or ``cap`` elements of each.
+    """The gradients of some tensors, read at each step: whole, or ``cap`` elements of each.
 
-    Where ``cap`` leaves some out, the blocks that are read move on from step to step, so that every element is read
-    within some steps.
+    If ``cap`` leaves some out, the blocks that are read advance from step to step, so that every element is read within
+    some steps.
     """
 
     def __init__(self, tensors: Sequence[Tensor | weakref.ref[Tensor]], addresses: Sequence[int], cap: int) -> None:
@@ -208,19 +208,19 @@ class Gradients:
 
     @property
     def plan(self) -> tuple[int, Refs]:
-        """The address of the plan, which holds while this lives, and the tensors."""
+        """The address of the plan, valid while this object lives, and the tensors."""
         return self._address, self.tensors
 
     def read(self) -> tuple[float, float] | None:
-        """Return the sum of squares over all gradients, estimated where samples are read, and how many of the elements
-        read are not finite.
+        """Return the sum of squares over all gradients, estimated where samples are read, and the number of non-finite
+        elements among those read.
 
-        None, and nothing was read, where there is no kernel or one of them cannot be read as it lies: it is sparse,
-        expanded, or of another size or dtype than its tensor had when this was made.
+        Return None without reading if there is no native code, or a gradient cannot be read in place: it is sparse,
+        expanded, or of another size or dtype than its tensor had when this object was made.
         """
         if native is None or operation.transforming():
             return None
-        held = native.find_gradients(self._address, self.tensors)  # another thread may clear them while they are read
+        held = native.find_gradients(self._address, self.tensors)  # held: another thread may clear .grad
         if held is None:
             held = [named(ref).grad for ref in self.tensors]
             kinds = self._plan[:, 1:3].tolist()
@@ -233,17 +233,17 @@ class Gradients:
         return found
 
     def outdated(self) -> bool:
-        """Return True if a tensor is of another size or dtype than it was."""
+        """Return True if a tensor has another size or dtype than when this object was made."""
         now = [(tensor_memory.local(x), CODES.get(x.dtype, -1)) for x in map(named, self.tensors)]
         return bool(self._plan[:, 1:3].tolist() != [[code, x.numel() if x is not None else -1] for x, code in now])
 
     def missing(self) -> list[int]:
-        """Return which tensors had no gradient when they were last read."""
+        """Return the indices of tensors that had no gradient when they were last read."""
         return np.flatnonzero(self._plan[:, 0] == 0).tolist()
 
 
 def _address(grad: Tensor | None, code: int, numel: int) -> int:
-    """Return where a gradient lies, 0 for none, -1 where it does not fill its memory or is of another size or dtype."""
+    """Return the address of a gradient, 0 for none, -1 if it is not dense or has another size or dtype."""
     if grad is None:
         return 0
     if not plain(grad):
@@ -253,8 +253,8 @@ def _address(grad: Tensor | None, code: int, numel: int) -> int:
 
 
 def observe_many(items: Sequence[Item], rows: operation.Rows) -> tuple[float, float]:
-    """Set the rows of many tensors in one call. Returns the sum of squares over all, estimated where samples were read,
-    and how many of the elements read are not finite.
+    """Set the rows of many tensors in one call. Return the sum of squares over all, estimated where samples were read,
+    and the number of non-finite elements among those read.
     """
     if native is not None:
         if not items:
@@ -268,7 +268,9 @@ def observe_many(items: Sequence[Item], rows: operation.Rows) -> tuple[float, fl
 
 
 def _plan(items: Sequence[Item], rows: operation.Rows, kept: list[int]) -> npt.NDArray[np.int64]:
-    """Return what the kernel reads: address, dtype, numel, cap, address of the row, where to keep what was read."""
+    """Return the plan that native code reads, int64 of shape (items, 6): address, dtype, numel, cap, address of the
+    row, address of the kept sample.
+    """
     plan = np.empty((len(items), 6), np.int64)
     held = [_held(item.tensor) for item in items]
     plan[:, 0] = [x.data_ptr() for x in held]
@@ -308,6 +310,6 @@ def _change(before: npt.NDArray[np.uint8], now: npt.NDArray[np.uint8], item: Ite
     if np.array_equal(before[:size], now[:size]):
         return 0.0
     a, b = (x[:size].view(kind).astype(np.float64) for x in (before, now))
-    with np.errstate(all="ignore"):  # weights that have blown up
+    with np.errstate(all="ignore"):  # weights may have diverged
         norm = float(np.linalg.norm(a))
         return float(np.linalg.norm(b - a)) / norm if norm else float("inf")

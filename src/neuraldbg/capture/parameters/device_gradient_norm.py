@@ -1,7 +1,7 @@
-"""The gradient norm of a light step whose gradients lie on a device: one launch, and numbers that come over later.
+"""The gradient norm of a light step for gradients on a device: one launch, and numbers that arrive later.
 
-With Triton all gradients are read by one launch into a small table, or blocks of them that move on from step to step
-where there are too many; torch reads them whole by its own operation for many norms.
+With Triton all gradients are read by one launch into a small table, or, if they are too many, blocks of them that
+advance from step to step; torch reads them whole by its own operation for many norms.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from neuraldbg.capture.statistics.raw_rows import Raw
 
 ELEMENTS_A_SECOND = 1e11
-"""What a device reads at least: 400 GB/s of float32. Not measured by us."""
+"""Elements that a device reads per second at least: 400 GB/s of float32. Not measured by us."""
 
 
 class DeviceNorm:
-    """Reads the gradients of some parameters of one device, all ``elsewhere.plain``, at most ``cap`` elements of each;
-    0 for all.
+    """Reads the gradients of some parameters of one device, all ``placement.plain``, at most ``cap`` elements of each
+    (0 for all).
     """
 
     def __init__(self, tensors: list[TensorRef], cap: int) -> None:
@@ -45,7 +45,9 @@ class DeviceNorm:
         self._turn = 0
 
     def read(self) -> Tensor | None:
-        """Queue the reading. Returns what ``squares`` is to be told when it has arrived, None if there is nothing."""
+        """Queue the reading. Return the tensor that ``squares`` takes once it has arrived, None if there is no
+        gradient.
+        """
         grads, _ = placement.gradients([named(ref) for ref in self.tensors])
         there = [grad for grad in grads if grad is not None]
         if not there:
@@ -61,8 +63,8 @@ class DeviceNorm:
 
 
 def squares(found: Any) -> tuple[float, float]:
-    """Return the sum of squares over all gradients, and how many of what was read is not finite. ``found`` are rows,
-    shape (gradients, op.WIDTH), or norms, shape (gradients,).
+    """Return the sum of squares over all gradients, and the number of non-finite values read. ``found`` are rows, shape
+    (gradients, operation.WIDTH), or norms, shape (gradients,).
     """
     return (float(found @ found), float((~np.isfinite(found)).sum())) if found.ndim == 1 else operation.squares(found)
 
@@ -73,10 +75,11 @@ def awaited(
     scale: Tensor | None,
     tells: Callable[[float], bool] = lambda norm: True,
 ) -> Awaited:
-    """Return the norm over what was read ``here``, as sum of squares and elements that are not finite, and ``there``.
+    """Return the pending norm over the gradients read ``here``, as (sum of squares, non-finite elements), and
+    ``there``.
 
-    ``scale`` divides it, where gradients are unscaled only inside of the step. ``tells`` says whether it is worth
-    telling.
+    ``scale`` divides it, if gradients are unscaled only inside of the step. ``tells`` returns True for a norm to
+    report.
     """
 
     def land(values: list[Any], taken: Raw | None) -> dict[str, float]:

@@ -1,6 +1,4 @@
-"""The parameters of one optimizer that lie together on one device: their weights, gradients and updates, read in a
-launch each.
-"""
+"""The parameters of one optimizer on one device: weights, gradients and updates, each read in one launch."""
 
 from __future__ import annotations
 
@@ -19,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class OnDevice:
-    """Some parameters of one device, all ``elsewhere.plain`` and with rows. ``caps``: elements read of each weight.
+    """Some parameters of one device, all ``placement.plain`` and with rows. ``caps``: elements to read of each weight.
 
-    Gradients are read whole by Triton, so that no NaN hides between blocks and the norm is exact; torch, which would
-    make wide copies of all of them, reads samples of ``most`` elements.
+    Triton reads gradients whole, so that no NaN is missed between blocks and the norm is exact; torch, which would make
+    float64 copies of all of them, reads samples of ``most`` elements.
     """
 
     def __init__(self, members: list[Watched], caps: list[int], most: int, table: DeviceTable) -> None:
@@ -42,19 +40,19 @@ class OnDevice:
         return [w.ref for w in self.members]
 
     def holds(self) -> bool:
-        """Return True if the parameters still lie where and as they did."""
+        """Return True if the parameters still have their layout and device."""
         return all(
             layout(w.ref) == was and w.ref.device == self._device and placement.plain(w.ref)
             for w, was in zip(self.members, self._layouts, strict=True)
         )
 
     def read_weights(self) -> None:
-        """Read the weights, and keep what is read for the update."""
+        """Read the weights, and keep their values for the update."""
         self._weights.observe(self._tensors())
 
     def read_gradients(self) -> list[Watched]:
-        """Read the gradients. Returns the parameters whose gradient cannot be read with the others: it is sparse,
-        spread over devices, expanded.
+        """Read the gradients. Return the parameters whose gradient cannot be read with the others: it is sparse,
+        expanded, or on another device.
         """
         grads, odd = placement.gradients(self._tensors())
         for w, grad in zip(self.members, grads, strict=True):
@@ -63,16 +61,16 @@ class OnDevice:
         return [self.members[place] for place in odd]
 
     def compare(self) -> None:
-        """Read what the step has changed."""
+        """Read the changes made by the step."""
         self._weights.compare(self._tensors())
 
     def forget(self) -> None:
-        """Forget what is kept: it says nothing of the step to come."""
+        """Drop the kept values: they do not belong to the next step."""
         self._weights.forget()
 
 
 def by_device(members: list[Watched]) -> dict[torch.device, list[Watched]]:
-    """Return parameters by the device on which they lie."""
+    """Return parameters by the device that they are on."""
     found: dict[torch.device, list[Watched]] = {}
     for w in members:
         found.setdefault(w.ref.device, []).append(w)

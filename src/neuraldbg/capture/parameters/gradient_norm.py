@@ -1,11 +1,10 @@
-"""The gradient norm of a light step: all gradients of an optimizer in one call, or blocks of them where there are too
-many.
+"""The gradient norm of a light step: all gradients of an optimizer in one call, or blocks of them if they are too many.
 
-The blocks move on from step to step, so that every element is read within some steps. A NaN does not wait for that: it
-is in the weights after the step, and in the loss and the other gradients at the next.
+The blocks advance from step to step, so that every element is read within some steps. A NaN is noticed sooner: it is in
+the weights after the step, and in the loss and the other gradients at the next.
 
-Where steps are so short that the norm is not read at each, a few of the gradients are, from the front to the end of the
-model: a spike in a backward pass shows in them, and then the norm is read after all.
+If steps are so short that the norm is not read at each, a few of the gradients are, from the front to the end of the
+model: a spike in a backward pass shows in them, and then the full norm is read as well.
 """
 
 from __future__ import annotations
@@ -35,25 +34,25 @@ if TYPE_CHECKING:
     from neuraldbg.capture.statistics.watched_parameter import Watched
 
 ELEMENTS_A_SECOND = 4e9
-"""What the kernel reads at least on one core of today, as of the benchmark ``kernel.py``."""
+"""Elements that native code reads per second at least on one current core, by the benchmark ``kernel.py``."""
 _LEAST = 8 * operation.BLOCK
 """Elements of one gradient that are read in any case."""
 _FEW = 4
-"""Gradients that are looked at in each step."""
+"""Gradients that are sampled in each step."""
 _GLANCE = 2 * operation.BLOCK
-"""Elements of each of those: how large a gradient is shows in any, and each block is memory that was not at hand."""
+"""Elements sampled of each: any of them show a gradient's size, and each block is a cache miss."""
 
 
 class Norm:
     """The norm of the gradients of some parameters, the same at each step.
 
-    ``seconds`` may be spent on it; ``usual`` is what the norm of a few of them usually is; ``before`` is the one in
-    whose place this stands.
+    ``seconds`` may be spent on a reading; ``usual`` is the usual norm of a few of the gradients; ``before`` is the
+    ``Norm`` that this one replaces.
     """
 
     def __init__(self, watched: list[Watched], seconds: float, usual: Usual, before: Norm | None = None) -> None:
         self.outdated = False
-        """Whether the parameters are no longer what they were: a new one of these is needed."""
+        """True if the parameters have changed, so that a new ``Norm`` is needed."""
         self._rows: list[npt.NDArray[np.float64]] = []
         tensors = [w.weak for w in watched if plain(w.ref)]
         most = int(seconds * ELEMENTS_A_SECOND)
@@ -67,33 +66,32 @@ class Norm:
 
     def _some(self, tensors: list[TensorRef], cap: int) -> Gradients:
         rows = np.tile(operation.BLANK, (len(tensors), 1))
-        self._rows.append(rows)  # the kernel writes there
+        self._rows.append(rows)  # keeps the memory alive that native code writes to
         return Gradients(tensors, [int(rows.ctypes.data) + operation.ROW * i for i in range(len(tensors))], cap)
 
     def seems_odd(self) -> bool:
-        """Look at a few of the gradients: whether they are larger than usual by far, or not finite."""
+        """Read a few of the gradients. Return True if they are far larger than usual, or not finite."""
         found = self._few.read()
         return found is not None and (found[1] > 0 or self._usual.odd(math.sqrt(found[0])))
 
     @property
     def waits(self) -> bool:
-        """Return True if gradients lie on other devices."""
+        """True if gradients are on other devices."""
         return bool(self._devices)
 
     @property
     def stands(self) -> bool:
-        """Return True if native code can read all of it by its plans."""
+        """True if native code can read all of it by its plans."""
         return native is not None and bool(self._gradients.tensors) and not self.outdated
 
     @property
     def plans(self) -> tuple[tuple[int, Refs], tuple[int, Refs]]:
-        """Return what native code reads: of a few gradients and of all, the address of the plan and the tensors."""
+        """(address, tensors) of the plan for a few gradients, and of the plan for all."""
         return self._few.plan, self._gradients.plan
 
     def awaited(self, scale: Tensor | float) -> Awaited | None:
-        """Read all gradients, those of other devices by a launch whose numbers come over later. None for nothing.
-
-        ``scale`` divides the norm.
+        """Read all gradients, those of other devices by a launch whose numbers arrive later. Return None if there is
+        none. ``scale`` divides the norm.
         """
         found = self.read()
         by = scale if isinstance(scale, float) else 1.0
@@ -103,15 +101,17 @@ class Norm:
         return awaited(here, there, late) if there or here is not None else None
 
     def glance(self, scale: Tensor | float) -> Awaited | None:
-        """Look at a few of the gradients of other devices. If they are larger than usual by far when that is known, or
-        not finite, their norm stands for that of all, which is at least as large; else nothing is told.
+        """Read a few of the gradients of other devices. If they are far larger than usual, or not finite, their norm is
+        reported for that of all, which is at least as large; else none is reported.
         """
         there = [part for part in (each.read() for each in self._few_there) if part is not None]
         late = None if isinstance(scale, float) else scale
         return awaited(None, there, late, self._usual.odd) if there else None
 
     def read(self) -> tuple[float, int] | None:
-        """Return the L2 norm, NaN if an element is not finite, and how many are not; None where nothing was read."""
+        """Return the L2 norm, NaN if an element is not finite, and the number of those; None if no gradient
+        was read.
+        """
         if not self._gradients.tensors:
             return None
         found = self._gradients.read()
@@ -122,28 +122,28 @@ class Norm:
         return (math.nan if nonfinite else math.sqrt(squares)), int(nonfinite)
 
     def _with_torch(self) -> tuple[float, int] | None:
-        """Read with torch's operators: a NaN shows in the norm."""
+        """Read with torch's operators, where a NaN makes the norm NaN."""
         if operation.transforming():
             return None
         grads = [named(ref).grad for ref in self._gradients.tensors]
         here = [grad.detach() for grad in grads if grad is not None and plain(grad)]
         if not here:
             return None
-        wide = torch.float64 if any(grad.dtype is torch.float64 for grad in here) else torch.float32  # none is narrowed
+        wide = torch.float64 if any(grad.dtype is torch.float64 for grad in here) else torch.float32  # narrows none
         norms = torch._foreach_norm(here, 2, dtype=wide)  # noqa: SLF001 (as torch's clipping)
         total = float(torch.linalg.vector_norm(torch.stack(norms)))
         return (total, 0) if math.isfinite(total) else (math.nan, 1)
 
 
 def _a_few(tensors: list[TensorRef]) -> list[TensorRef]:
-    """Return some tensors from the front to the end."""
+    """Return some tensors, spread from front to end."""
     return tensors[:: max(1, -(-len(tensors) // (_FEW - 1)))][: _FEW - 1] + tensors[-1:]
 
 
 def _on_devices(
     tensors: list[TensorRef], seconds: float, before: Norm | None, *, few: bool = False
 ) -> list[DeviceNorm]:
-    """Return what reads gradients of other devices; what was planned before is kept where it still holds."""
+    """Return one reader of gradients per device, reusing those of ``before`` that still hold."""
     by_device: dict[torch.device, list[TensorRef]] = {}
     for ref in tensors:
         by_device.setdefault(named(ref).device, []).append(ref)

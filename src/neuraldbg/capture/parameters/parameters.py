@@ -1,4 +1,4 @@
-"""Parameters at the optimizer's hooks: weights and final gradients before the step, what the step changed after it."""
+"""Parameters at the optimizer's hooks: weights and final gradients before the step, updates after it."""
 
 from __future__ import annotations
 
@@ -32,38 +32,37 @@ if TYPE_CHECKING:
     from neuraldbg.capture.statistics.table import Table
 
 FROZEN = "frozen parameters"
-"""The kind under which those that get no gradient are noted where they cannot be read: what is wrong with one shows in
-the outputs of its layer."""
+"""Kind under which unreadable parameters without gradient are counted: an error in one shows in its layer's outputs."""
 _TOUCHED = 4_194_304
 """Elements of an embedding's touched rows that are kept over a step at most."""
 _SMALL = 4096
-"""Elements up to which a weight is looked at for changes outside of a step: biases, norms, small matrices."""
+"""Elements up to which a weight is checked for changes outside of a step: biases, norms, small matrices."""
 
 
 Reading: TypeAlias = "tuple[Watched, Tensor, int]"
-"""A parameter, the tensor to read of it, and the row for that."""
+"""(parameter, tensor to read of it, row)."""
 
 
 class _ById(dict[int, "Watched"]):
-    """Parameters by the identity of their tensors. Any of them may leave while others are looked at."""
+    """Parameters by the identity of their tensors; an entry may vanish during an iteration."""
 
     def values(self) -> list[Watched]:  # type: ignore[override]
-        """Return those that are there."""
+        """Return the present entries' parameters."""
         return [w for key in list(self) if (w := self.get(key)) is not None]
 
     def items(self) -> list[tuple[int, Watched]]:  # type: ignore[override]
-        """Return those that are there by identity."""
+        """Return the present entries."""
         return [(key, w) for key in list(self) if (w := self.get(key)) is not None]
 
 
 class Params:
-    """All parameters of the watched models, by identity."""
+    """All parameters of the watched models, by identity, and their readings around a step."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
         self.by_id = _ById()
         self.departed: dict[str, Watched] = {}
-        """Those whose tensors the program has let go of, by name: what was learnt of them stays."""
+        """Parameters whose tensors have died, by name: their facts stay."""
         self._modules: list[tuple[str, weakref.ref[nn.Module]]] = []
         mine = weakref.ref(self)
 
@@ -75,23 +74,23 @@ class Params:
         self._gone = gone
         self._model = ""
         self._plans: dict[int, Stepped] = {}
-        """How the parameters of an optimizer are read, by the identity of the first."""
+        """Plans of the parameters of each optimizer, by the identity of the first parameter."""
         self._open: Stepped | None = None
-        """Those of the step that is under way."""
+        """Plans of the current step, None if no step is open."""
         self._norm: float | None = None
-        """The norm of all gradients of the step, infinite if they were not read in a single call."""
+        """L2 norm of all gradients of the step, infinite if they were not read in a single call, None if not read."""
         self.awaits = False
-        """Whether gradients of this step were read on another device."""
+        """True if gradients of this step were read on another device."""
         self._dtypes: dict[torch.dtype, str] = {}
         self.addends: set[str] = set()
-        """Names of those whose gradients were DTensors that the ranks had not summed up."""
+        """Names of parameters whose gradients were DTensors with a pending sum over the ranks."""
         self.outside = 0.0
-        """The largest change of a small weight between its last step and this, relative to its size."""
+        """Largest change of a small weight between its last step and this one, relative to its size."""
         self.beside = False
-        """Whether a thread that is not followed has stepped some of them since the last step that was: what changed
-        meanwhile, or is left of gradients, says nothing of the program's loop then."""
+        """True if a thread that is not followed has stepped some of the parameters since the last followed step:
+        changes and leftover gradients are then not the program's loop's."""
         self.forgot: Callable[[], None] = lambda: None
-        """Told when parameters are no longer watched: whoever holds them for steps that are over lets go."""
+        """Called when parameters are no longer watched, so that finished steps release them."""
 
     def add(self, path: str, module: nn.Module, model: str = "") -> None:
         """Watch the parameters that a module owns itself; a tied one keeps its first name and gains an alias."""
@@ -102,7 +101,7 @@ class Params:
                 self._watch(path, name, parameter, module)
 
     def _watch(self, path: str, name: str, parameter: Tensor, module: nn.Module) -> None:
-        if placement.plain(parameter):  # a compiled graph may run first, and makes no table
+        if placement.plain(parameter):  # now: while a compiled graph runs no table may be allocated
             self.table.on(parameter.device)
         label = f"{path}.{name}" if path else name
         known = self.by_id.get(id(parameter))
@@ -123,7 +122,7 @@ class Params:
         self.by_id[id(parameter)] = watched
 
     def departs(self, ref: TensorRef) -> None:
-        """Hold nothing of a parameter that dies. Called in the middle of anything, by whatever thread lets go of it."""
+        """Release a parameter that dies. Runs at any point, in whatever thread drops the parameter."""
         w = self.by_id.get(ref.key)
         if w is not None and w.weak is ref:
             self.by_id.pop(ref.key, None)
@@ -131,7 +130,7 @@ class Params:
             w.before = w.touched = None
 
     def let_go(self, layers: Collection[str]) -> None:
-        """Treat the parameters of layers, by path, as if they had died: another thread trains them."""
+        """Release the parameters of layers, by path, as if they had died: another thread trains them."""
         gone = frozenset(layers)
         self._modules = [(path, ref) for path, ref in self._modules if path not in gone]
         for w in [w for w in self.by_id.values() if w.layer in gone]:
@@ -142,7 +141,7 @@ class Params:
         self.forgot()
 
     def all(self) -> list[Watched]:
-        """Return all parameters, those that are gone too."""
+        """Return all parameters, dead ones among them."""
         return [*self.by_id.values(), *list(self.departed.values())]
 
     def forget(self, gone: Collection[str]) -> None:
@@ -158,29 +157,31 @@ class Params:
         self.forgot()
 
     def note_rates(self, rates: dict[int, float]) -> None:
-        """Note which parameters an optimizer holds: it may be gone with its model before the step is closed."""
+        """Record the learning rates of parameters, by identity: their optimizer may die with its model before the step
+        closes.
+        """
         for key, rate in rates.items():
             w = self.by_id.get(key)
             if w is not None:
                 w.trainable, w.rate = w.ref.requires_grad, rate
 
     def begin_step(self) -> None:
-        """Start a new step."""
+        """Begin a step."""
         self._norm = None
         self.awaits = False
 
     def forget_samples(self) -> None:
-        """Steps will go by unread: what the last one left says nothing of the next that is read."""
+        """Drop all samples: steps come that are not read, so the last ones do not precede the next reading."""
         for stepped in self._plans.values():
             stepped.forget()
 
     def resume(self, stepped: Stepped, turn: int) -> None:
-        """Go on in a step whose weights native code has read, by the plan of that turn."""
+        """Continue in a step whose weights native code has read into the buffer ``turn``."""
         self._open = stepped
         stepped.samples.resume(turn)
 
     def refresh(self) -> None:
-        """Follow parameters that were replaced: ``load_state_dict(assign=True)``, ``model.to`` of some versions."""
+        """Find parameters that were replaced: ``load_state_dict(assign=True)``, ``model.to`` of some versions."""
         by_label: dict[str, Watched] = {}
         for path, ref in self._modules:
             module = ref()
@@ -197,7 +198,7 @@ class Params:
                     if self.by_id.get(known.key) is known:
                         self.by_id.pop(known.key, None)
                     self.departed.pop(known.name, None)
-                    self._plans.clear()  # they are of the tensors that are gone
+                    self._plans.clear()  # they belong to dead tensors
                     known.weak, known.before = TensorRef(parameter, self._gone), None
                     self.by_id[id(parameter)] = known
 
@@ -205,27 +206,27 @@ class Params:
         """Return True if an optimizer holds a watched parameter."""
         by_id = self.by_id
         for group in groups(opt):
-            for tensor in sequence(item(group, "params")):  # mostly the first
+            for tensor in sequence(item(group, "params")):  # usually the first is
                 if id(tensor) in by_id:
                     return True
         return False
 
     def lie_in(self, opt: Optimizer) -> bool:
-        """Return True if an optimizer that holds no watched parameter holds one that lies in the memory of one."""
+        """Return True if a tensor of an optimizer shares the address of a watched parameter."""
         mine = {w.ref.data_ptr() for w in self.by_id.values() if plain(w.ref)}
         held = (t for group in groups(opt) for t in group_tensors(group))
         return any(t.data_ptr() in mine for t in held if plain(t))
 
     def owned(self, tensors: Iterable[Tensor]) -> list[Watched]:
-        """Return the watched ones among some tensors."""
+        """Return the watched parameters among some tensors."""
         found = (self.by_id.get(id(t)) for t in tensors)
         return [w for w in found if w is not None]
 
     def read_before(self, watched: list[Watched], scale: Tensor | float = 1.0, *, again: bool = False) -> None:
         """Read weights and gradients before the step, and keep a sample of the weights.
 
-        ``scale`` divides the gradients, where a fused optimizer unscales only inside its step. ``again`` if some were
-        read in this step already: optimizers inside optimizers.
+        ``scale`` divides the gradients, if a fused optimizer unscales only inside its step. ``again`` is True if some
+        were read in this step already: optimizers inside optimizers.
         """
         self.outside = 0.0
         self.read_weights(watched, again=again)
@@ -249,8 +250,8 @@ class Params:
         self.table.binning.weights(watched)
 
     def _let_go(self, stepped: Stepped | None) -> None:
-        """Drop what was kept for another step, which will not be compared: one that raised, or holds the step that
-        begins now.
+        """Drop the samples of another step, which will not be compared: it raised, or it contains the step that begins
+        now.
         """
         if self._open is not None and self._open is not stepped:
             self._open.forget()
@@ -267,7 +268,9 @@ class Params:
         self._read_each_gradient(watched)
 
     def _read_other_weight(self, w: Watched, *, again: bool = False) -> Tensor | None:
-        """Read a weight that does not lie in the CPU's memory as it is. Returns what was read."""
+        """Read a weight that cannot be read in place on the CPU. Return the sample, None if it cannot be
+        read at all.
+        """
         value = self._shown("parameters" if w.ref.requires_grad else FROZEN, w.ref, w.name)
         if value is None:
             return None
@@ -279,14 +282,14 @@ class Params:
         return before
 
     def _shown(self, kind: str, x: Tensor, name: str) -> Tensor | None:
-        """Return the tensor whose statistics can be read for one of the program's. Notes one that cannot be read."""
+        """Return the tensor whose statistics can be read for ``x``. Count an unreadable one for the coverage report."""
         value = operation.shown(x)
         if value is None and operation.hidden(x):
             self.table.unread.note(kind, x, name)
         return value
 
     def _stepped(self, watched: list[Watched]) -> Stepped:
-        """Return the plans for some parameters, made anew where they are others or lie elsewhere than before."""
+        """Return the plans for some parameters; make new ones if the parameters, or their memory, have changed."""
         key = watched[0].key if watched else 0
         stepped = self._plans.get(key)
         if stepped is None or not stepped.holds(watched):
@@ -296,13 +299,13 @@ class Params:
         return stepped
 
     def plan_of(self, tensors: list[Tensor]) -> Stepped | None:
-        """Return the plans for the parameters of an optimizer, if all of them are read by native code."""
+        """Return the plans for the parameters of an optimizer if native code reads all of them, else None."""
         watched = self.owned(tensors)
         stepped = self._stepped(watched) if watched else None
         return stepped if stepped is not None and stepped.plain else None
 
     def read_gradients(self, watched: list[Watched], scale: Tensor | float = 1.0, *, again: bool = False) -> None:
-        """Read the gradients alone, whole: no NaN hides between the blocks, and the norm is exact."""
+        """Read the gradients alone, whole: no NaN is missed between blocks, and the norm is exact."""
         self.table.binning.gradients(watched, scale)
         stepped = self._open if self._open is not None and self._open.watched == watched else self._stepped(watched)
         if stepped.devices:
@@ -323,7 +326,7 @@ class Params:
             self._unscale([row_of(w.grad) for w in there], scale, here=True)
 
     def _read_on_devices(self, stepped: Stepped, scale: Tensor | float, *, again: bool) -> None:
-        """Read the gradients of parameters on other devices, a launch for each device, and those that are left."""
+        """Read the gradients of parameters on other devices, one launch per device, then those that are left."""
         left = [*stepped.readable, *stepped.others, *(w for w in stepped.watched if w.grad is None)]
         for each in stepped.devices:
             if again:
@@ -336,7 +339,7 @@ class Params:
         self._norm, self.awaits = math.inf, True
 
     def _unscale(self, rows: list[int], scale: Tensor | float, *, here: bool) -> None:
-        """Divide the gradients that were read into some rows, of the table here or of another device's."""
+        """Divide the gradients read into some rows by the loss scale, here or on another device."""
         if isinstance(scale, float) and scale == 1.0:
             return
         if here and isinstance(scale, float):
@@ -365,12 +368,12 @@ class Params:
             self._read_other_gradients(others, scale)
 
     def _sum_up(self, squares: float, bad: float, *, alone: bool) -> None:
-        """Take what one call has summed up for the norm, if it was the only one of the step."""
+        """Set the step's norm from the sums of one call, if it was the only one of the step."""
         known = self._norm is None and alone
         self._norm = (math.nan if bad else math.sqrt(squares)) if known else math.inf
 
     def _read_other_gradients(self, readings: list[Reading], scale: Tensor | float) -> None:
-        """Read gradients that are sparse, spread or expanded: of one on another device a sample."""
+        """Read gradients that are sparse, sharded or expanded; of one on another device a sample."""
         self.table.reset([row for _, _, row in readings])
         for w, grad, row in readings:
             sparse = type(grad) in tensor_memory.ORDINARY and grad.is_sparse
@@ -384,7 +387,7 @@ class Params:
             self._keep_touched(w, grad)
 
     def _keep_touched(self, w: Watched, grad: Tensor | None) -> None:
-        """Of a large embedding keep the rows that have a gradient: blocks that hit a frequent row say nothing of the
+        """Keep the rows with a gradient of a large embedding: a sample that hits a frequent row says nothing about the
         others.
         """
         if not w.rows:
@@ -397,7 +400,7 @@ class Params:
             w.touched = (rows, weight.detach()[rows])
 
     def read_after(self, watched: list[Watched]) -> None:
-        """Read what the step changed."""
+        """Read the changes made by the step."""
         stepped = self._open if self._open is not None and self._open.watched == watched else None
         self._let_go(stepped)
         self.table.binning.updates(watched)
@@ -426,13 +429,15 @@ class Params:
             self.table.observe(new.sub(old), row_of(w.update), total=value.numel(), whole=w.whole)
 
     def grad_norm(self, watched: Iterable[Watched]) -> float:
-        """L2 norm over the gradients read in this step; NaN if one is not finite. Call after ``Table.gather``."""
+        """Return the L2 norm over the gradients read in this step, NaN if one is not finite. Call after
+        ``Table.gather``.
+        """
         if self._norm is not None and self._norm != math.inf:
             return self._norm
         return norm_of(self.table.rows.values, [w.grad for w in watched])
 
     def layer_norms(self, watched: Iterable[Watched]) -> dict[str, float]:
-        """L2 norm of the gradients read in this step by layer; NaN where one is not finite."""
+        """Return the L2 norm of the gradients read in this step by layer, NaN where one is not finite."""
         raw, rows = self.table.rows.values, dict[str, list[int | None]]()
         for w in watched:
             if w.grad is not None and raw[w.grad, operation.COUNT] > 0:
@@ -441,6 +446,6 @@ class Params:
 
 
 def norm_of(raw: npt.NDArray[np.float64], rows: list[int | None]) -> float:
-    """Return the L2 norm over the gradients that were read into some rows; NaN if one is not finite."""
+    """Return the L2 norm over the gradients that were read into some rows, NaN if one is not finite."""
     total, bad = operation.squares(raw[[row for row in rows if row is not None]])
     return math.nan if bad else math.sqrt(total)

@@ -1,4 +1,4 @@
-"""The parameters that one optimizer steps, and the plans by which they are read: made once, used at every step."""
+"""The parameters that one optimizer steps, and the plans to read them: made once, used at every step."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 def cap_of(w: Watched, most: int) -> int:
-    """Return how many elements to read of a weight, 0 for all."""
+    """Return the number of elements to read of a weight, 0 for all."""
     return 0 if w.whole and not _overlaps(w.ref) else most
 
 
 def _overlaps(x: Tensor) -> bool:
-    """Return True for an expanded tensor, which has more elements than there are in memory."""
+    """Return True for an expanded tensor, which has more elements than memory."""
     held = tensor_memory.local(x)
     return held is not None and held.numel() * held.element_size() > held.untyped_storage().nbytes()
 
 
 class Stepped:
-    """Some parameters that are stepped together. ``most``: elements of one that are read at most."""
+    """Parameters that are stepped together, and their plans. ``most``: elements of one that are read at most."""
 
     def __init__(self, watched: list[Watched], most: int, table: Table) -> None:
         rows = table.rows
@@ -37,19 +37,20 @@ class Stepped:
         self._keys = [w.key for w in watched]
         for w in watched:
             w.matrix = w.ref.dim() > 1
-        self._whole = [w.whole for w in watched]  # once: the writer's thread may change it
+        self._whole = [w.whole for w in watched]  # a copy: the writer's thread may change w.whole
+        # Parameters are split by the way in which they are read: in place here, on a device, one by one.
         caps = [0 if whole else most for whole in self._whole]
         held = [w for w in watched if w.param is not None]
         here = [w for w in held if plain(w.ref)]
         there = [w for w in held if placement.plain(w.ref)]
         self.others = [w for w in held if not plain(w.ref) and w not in there]
-        """Those that cannot be read as they lie in memory: sharded, sparse, of a dtype that is not read."""
+        """Parameters that cannot be read in place: sharded, sparse, of a dtype that is not read."""
         cap = {id(w): cap for w, cap in zip(watched, caps, strict=True)}
         self.devices = [
             OnDevice(members, [cap[id(w)] for w in members], most, table.on(device))
             for device, members in by_device(there).items()
         ]
-        """Those on other devices."""
+        """One reader per other device."""
         items = [Item(w.weak, row_of(w.param), cap[id(w)]) for w in here]
         self.samples = Samples(items, [row_of(w.update) for w in here], rows)
         self.readable = here
@@ -57,30 +58,30 @@ class Stepped:
             [w.weak for w in here], [rows.address + row_of(w.grad) * operation.ROW for w in here], 0
         )
         self._without = [w for w in watched if w.param is None]
-        """Those for which the table has no row."""
+        """Parameters for which the table has no row."""
         self._all_had = False
-        """Whether each had a gradient at some time."""
+        """True once each parameter has had a gradient."""
         self.lookups = [w for w in here if w.rows and w.ref.numel() > most]
         """Large embeddings."""
 
     @property
     def gone(self) -> bool:
-        """True if the program has let go of one of them."""
+        """True if the program has dropped one of the parameters."""
         return any(w.weak() is None for w in self.watched)
 
     @property
     def plain(self) -> bool:
-        """True if all are read by the plans for this machine's memory, and nothing else is to be done."""
+        """True if the plans for CPU memory read all parameters, and no further work is needed."""
         return not (self.others or self.devices or self.lookups or self._without) and self._all_had
 
     def forget(self) -> None:
-        """Forget what is kept of the weights: it says nothing of the step to come."""
+        """Drop the kept samples of the weights: they do not belong to the next step."""
         self.samples.forget()
         for each in self.devices:
             each.forget()
 
     def note_gradients(self) -> None:
-        """Note which parameters had a gradient, those that were just read."""
+        """Record which parameters had a gradient in the last reading."""
         if self._all_had:
             return
         missing = set(self.gradients.missing())
@@ -91,7 +92,7 @@ class Stepped:
         self._all_had = all(w.had_grad for w in self.watched)
 
     def holds(self, watched: list[Watched]) -> bool:
-        """Return True if these are the parameters, to be read as they were."""
+        """Return True if these are the same parameters, to be read in the same way."""
         return (
             self.watched == watched
             and self._keys == [w.key for w in watched]

@@ -1,4 +1,4 @@
-"""Gradients left over from the step before: nobody cleared them."""
+"""Gradients that are left over from the previous step, because the program did not clear them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _STALE_HEAD = 4096
-"""Elements of a gradient that are looked at first."""
+"""Elements of a gradient that are read first."""
 
 
 def values(grad: Tensor) -> Tensor | None:
-    """Return the tensor that holds the numbers of a gradient, of a sparse one its values, of a DTensor this rank's
-    part; None where they cannot be looked at.
+    """Return the tensor that holds the numbers of a gradient: the values of a sparse one, the local part of a DTensor.
+    None if they cannot be read.
     """
     if type(grad) in tensor_memory.ORDINARY and grad.is_sparse:
         grad = grad.coalesce().values()
@@ -36,7 +36,7 @@ def stale_share(tensors: list[Tensor]) -> float:
         if grad is None:
             continue
         held = values(grad)
-        if held is None:  # nobody can tell what it holds
+        if held is None:  # unreadable: counted as cleared
             continue
         flat = held.detach().reshape(-1)
         if placement.lies(flat):
@@ -47,7 +47,9 @@ def stale_share(tensors: list[Tensor]) -> float:
 
 
 def _nonzero_there(flats: list[Tensor]) -> int:
-    """Return how many tensors of a device, 1-D, are not zero. Waits once or twice, not once for each."""
+    """Return the number of a device's 1-D tensors that are not zero. Synchronises once or twice, not once
+    per tensor.
+    """
     heads = torch.stack([torch.count_nonzero(flat[:_STALE_HEAD]) for flat in flats]).tolist()
     left = [flat for flat, head in zip(flats, heads, strict=True) if not head and len(flat) > _STALE_HEAD]
     whole = torch.stack([torch.count_nonzero(flat) for flat in left]).tolist() if left else []

@@ -1,17 +1,17 @@
-"""The usual size of a number, such as a loss or the norm of the gradients, and the bound above which it is odd."""
+"""The usual size of a number, such as a loss or the norm of the gradients, and the bound above which it is unusual."""
 
 from __future__ import annotations
 
 import math
 
 _FAR = 8.0
-"""Mean absolute deviations from the running mean that make a number suspicious."""
+"""Mean absolute deviations from the running mean beyond which a number is unusual."""
 _KNOWN = 16
-"""Numbers from which on there is a mean to deviate from."""
+"""Count of numbers from which on the running mean is used."""
 
 
 class Usual:
-    """The usual size of a number: running mean, and mean absolute deviation, of it or of the logarithm of its size."""
+    """The running mean of a number, and its mean absolute deviation."""
 
     def __init__(self) -> None:
         self._mean = self._spread = 0.0
@@ -19,7 +19,7 @@ class Usual:
 
     @property
     def state(self) -> tuple[float, float, float]:
-        """Mean, spread and the number of values behind them: native code goes on from there, and gives it back."""
+        """(mean, mean absolute deviation, count of values): native code continues from there, and returns its own."""
         return self._mean, self._spread, float(self._seen)
 
     @state.setter
@@ -28,16 +28,16 @@ class Usual:
 
     @property
     def bound(self) -> float:
-        """The size from which on a number is odd."""
+        """The size above which a number is unusual."""
         return abs(self._mean) * 1.01 + _FAR * self._spread if self._seen >= _KNOWN else math.inf
 
     def odd(self, value: float) -> bool:
-        """Return True if a number is far above the usual or not finite; then it leaves the usual as it is."""
+        """Return True if a number is far above the usual or not finite; it then hardly changes the usual."""
         if not math.isfinite(value):
             return True
         off = value - self._mean
         if self._seen >= _KNOWN and off > _FAR * self._spread + 0.01 * abs(self._mean):
-            # Further ones like it are the new usual, by and by; a single one, however far, hardly counts.
+            # If more like it follow they become the usual over time; a single one, however far, hardly counts.
             off = min(off, 2 * _FAR * self._spread)
             self._mean += off / 64
             self._spread += (off - self._spread) / 64

@@ -1,4 +1,4 @@
-"""A few weights of an optimizer, and a few elements of each: what readers look at where the whole would cost too much.
+"""A few weights of an optimizer, and a few elements of each, for readers to whom the whole would cost too much.
 
 The elements are evenly spaced and the same in every step, so that samples of different steps may be compared.
 """
@@ -28,13 +28,12 @@ ELEMENTS = 128
 MEMBERS = 4
 """Parameters of one optimizer."""
 STREAMS = 4
-"""Optimizers whose parameters are remembered from one reading to the next."""
+"""Optimizers whose samples a reader keeps from one reading to the next."""
 
 
 def chosen(params: Params, opt: Optimizer, members: int = MEMBERS) -> list[Watched]:
-    """Return matrices that an optimizer trains, evenly spaced over its list; vectors where it has no matrix.
-
-    Embeddings come last: most of their rows have no gradient in a step.
+    """Return matrices that an optimizer trains, evenly spaced over its list; vectors if it has no matrix. Embeddings
+    come last: most of their rows have no gradient in a step.
     """
     owned = params.owned(tensors(opt))
     owned = [
@@ -48,7 +47,7 @@ def chosen(params: Params, opt: Optimizer, members: int = MEMBERS) -> list[Watch
 
 
 def elements(x: Tensor, like: Tensor | None = None) -> Tensor:
-    """Return up to ``ELEMENTS`` evenly spaced elements, 1-D. Of ``like``'s layout the same places are taken."""
+    """Return up to ``ELEMENTS`` evenly spaced elements, 1-D, at the same places as in the layout of ``like``."""
     numel = x.numel()
     step = max(1, numel // ELEMENTS)
     count = min(numel, ELEMENTS)
@@ -58,7 +57,7 @@ def elements(x: Tensor, like: Tensor | None = None) -> Tensor:
 
 
 def joined(tensors: Sequence[Tensor], likes: Sequence[Tensor] | None = None) -> npt.NDArray[np.float32]:
-    """Return the elements of several detached tensors as one vector. On another device this waits for it."""
+    """Return the elements of several detached tensors as one vector. Synchronises another device."""
     pairs = zip(tensors, likes, strict=True) if likes is not None else ((x, None) for x in tensors)
     flat = torch.cat([elements(x, like) for x, like in pairs])
     found: npt.NDArray[np.float32] = flat.to("cpu", torch.float32).numpy()
@@ -66,6 +65,6 @@ def joined(tensors: Sequence[Tensor], likes: Sequence[Tensor] | None = None) -> 
 
 
 def cosine(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> float:
-    """Return the cosine of two vectors; NaN where one is zero or not finite."""
+    """Return the cosine of two vectors, NaN if one is zero or not finite."""
     size = float(np.dot(a, a)) * float(np.dot(b, b))
     return float(np.dot(a, b)) / size**0.5 if np.isfinite(size) and size > 0 else float("nan")

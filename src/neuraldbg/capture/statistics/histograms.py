@@ -1,9 +1,9 @@
-"""Histograms of what is read, in a few steps: tensors in, counts by site out.
+"""Histograms of values, in a few steps: tensors in, counts by site out.
 
-Taken are activations, gradients at outputs, inputs, operands, and of what an optimizer steps weights, gradients and
-updates: on the CPU, in eager mode, of the sample of about ``block_cap`` elements that the other statistics are of
-(those of a parameter's gradient are of all its elements). There is none of what compiled graphs and other devices
-hold, of parameters that no optimizer steps, nor of gradients that an optimizer is still to divide by a loss scale.
+Counted are activations, output gradients, inputs, operands, and for stepped parameters weights, gradients and updates:
+on the CPU, in eager mode, over the sample of about ``block_cap`` elements that the other statistics are of (for a
+parameter's gradient over all its elements). There are none for tensors of compiled graphs and other devices, for
+parameters that no optimizer steps, nor for gradients that an optimizer is still to divide by a loss scale.
 
 A bin is a power of two, which is the exponent in the bits of a number: nothing is rounded, and no random number drawn.
 """
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from neuraldbg.capture.statistics.watched_parameter import Watched
 
 _APART, _GROWTH = 8, (1, 2)
-"""From one step with histograms to the next: steps at least, and at least this share of the steps so far. That makes 13
-in the first thousand steps and 30 in the first million: one costs what some twenty full steps without it do, since
-native hooks leave it to Python."""
+"""Distance from one step with histograms to the next: steps at least, and at least this share of the steps so far. That
+makes 13 in the first thousand steps and 30 in the first million: one costs as much as some twenty full steps without
+it, since native hooks leave it to Python."""
 _TRIES = 4
-"""Full steps that may follow one with histograms, until each other optimizer has had its own: the governor's bursts
-often begin with the same one."""
+"""Full steps after one with histograms in which each other optimizer may get its own: the budget's bursts of full steps
+often begin with the same optimizer."""
 _CODES = 512
-"""Codes of a float32: the sign and eight bits of exponent."""
+"""Number of codes of a float32: the sign and eight bits of exponent."""
 _BIAS = 127
 _ENDS = (0, *range(_BIAS + LOWEST, _BIAS + HIGHEST + 1), 255)
-"""The first codes of: what counts as zero, each bin, what is not finite."""
+"""The first code of: values that count as zero, each bin, values that are not finite."""
 _STARTS = (*_ENDS, *(code + _CODES // 2 for code in _ENDS))
 
 
 def _narrowed_codes() -> npt.NDArray[np.int64]:
-    """Shape (4096,): the code as of a float32 for each sign and exponent of a float64."""
+    """Return the float32 code for each sign and exponent of a float64, shape (4096,)."""
     exponent = np.clip(np.arange(2048) - 1023 + _BIAS, 0, 254)
     exponent[2047] = 255  # NaN and infinity
     return np.concatenate([exponent, exponent + _CODES // 2])
@@ -54,26 +54,27 @@ _NARROWED = _narrowed_codes()
 
 
 class Binning:
-    """Collects the histograms of a step, if it is one that has them."""
+    """Collects the histograms of a step, if the step has them."""
 
     def __init__(self, cap: int) -> None:
         self.on = False
-        """Whether the step that is under way has histograms."""
+        """True while the current step has histograms."""
         self._cap = cap
         self._step = self._next = 0
         self._counts: dict[int, npt.NDArray[np.int64]] = {}
-        """By row, shape (_CODES,)."""
+        """Counts by row, shape (_CODES,)."""
         self._before: dict[int, Tensor] = {}
         """A sample of each weight from before the step, by the row of its update."""
         self._known: set[int] = set()
-        """Optimizers that stepped, by the row of the first update of each."""
+        """Optimizers that have stepped, each as the row of its first update."""
         self._stepped: set[int] = set()
-        """Those of this step."""
+        """Optimizers that stepped in this step."""
         self._owed: dict[int, int] = {}
-        """Optimizers that had no part in the last step with histograms, and how many full steps are tried for each."""
+        """Optimizers that took no part in the last step with histograms, and the number of full steps left to try for
+        each."""
 
     def begin(self, step: int) -> bool:
-        """Begin a step that is read in full. Returns whether it has histograms."""
+        """Begin a full step. Return True if it has histograms."""
         self.on = step >= self._next or bool(self._owed)
         self._step = step
         self._stepped = set()
@@ -85,14 +86,14 @@ class Binning:
         return step if self._owed else max(step, self._next)
 
     def add(self, row: int, x: Tensor) -> None:
-        """Count the elements of a tensor that can be read, or of a sample of it, for a site."""
+        """Count the elements of a readable tensor, or of a sample of it, for a site."""
         if not operation.transforming():
             counts = _counted(x, self._cap)
             known = self._counts.get(row)
             self._counts[row] = counts if known is None else known + counts
 
     def reset(self, rows: Iterable[int]) -> None:
-        """Forget what was counted for some sites."""
+        """Drop the counts of some sites."""
         for row in rows:
             self._counts.pop(row, None)
 
@@ -107,7 +108,7 @@ class Binning:
                 self._before[w.update] = operation.sample(held.detach(), self._cap).clone()
 
     def gradients(self, watched: Iterable[Watched], scale: Tensor | float) -> None:
-        """Count final gradients, unless they are still to be divided by something."""
+        """Count final gradients, unless they are still to be divided by a loss scale."""
         if not self.on or not isinstance(scale, float) or scale != 1.0:
             return
         for w in watched:
@@ -116,7 +117,7 @@ class Binning:
                 self._counts[w.grad] = _counted(held, self._cap)
 
     def updates(self, watched: Sequence[Watched]) -> None:
-        """Count what a step has changed."""
+        """Count the changes that a step made."""
         own = next((w.update for w in watched if w.update is not None), None)
         if own is not None:
             self._known.add(own)
@@ -132,7 +133,7 @@ class Binning:
                 self._counts[w.update] = _count(_wide(now) - _wide(before))
 
     def take(self) -> StepHistograms | None:
-        """Return what the step has counted, None where it has no histograms."""
+        """Return the counts of the step, None if it has no histograms."""
         if not self.on:
             return None
         self.on = False
@@ -152,7 +153,7 @@ class Binning:
 
 
 def _here(x: Tensor | None) -> Tensor | None:
-    """Return the tensor on the CPU whose numbers can be read now for ``x``, None for none."""
+    """Return the CPU tensor whose values can be read now for ``x``, None if there is none."""
     held = operation.shown(x)
     return held if held is not None and not placement.lies(held) and not operation.transforming() else None
 
@@ -162,8 +163,8 @@ def _wide(flat: Tensor) -> Tensor:
 
 
 def _counted(x: Tensor, cap: int) -> npt.NDArray[np.int64]:
-    """Count the values of a tensor on the CPU, or of a sample of about ``cap`` of them, by sign and exponent, shape
-    (_CODES,).
+    """Count the values of a CPU tensor, or of a sample of about ``cap`` of them, by sign and exponent,
+    shape (_CODES,).
     """
     counts = native.exponents(x, cap) if native is not None else None
     return _count(operation.sample(x.detach(), cap)) if counts is None else np.frombuffer(counts, np.int64)

@@ -1,4 +1,4 @@
-"""What a module's type tells about its output: which axis holds its units, and where a bounded output saturates."""
+"""Facts that follow from a module's type: the axis that holds its units, and where a bounded output saturates."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def unit_axis(module: nn.Module, x: Tensor) -> int | None:
 
 
 def saturation(module: nn.Module) -> tuple[float, float]:
-    """Return (bound, centre): an output farther than ``bound`` from ``centre`` is saturated; bound 0 for no such."""
+    """Return (bound, centre): an output farther than ``bound`` from ``centre`` is saturated; (0, 0) if the output is
+    not bounded.
+    """
     for kind, centre, bound in _BOUNDS:
         if is_a(module, kind):
             return bound, centre

@@ -1,4 +1,4 @@
-"""The tensors inside a nested input or output, each with a name; and those of them that can be looked at."""
+"""The tensors inside a nested input or output, each with a name, and those of them whose values can be read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIMPLE = (str, int, float)
 
 
 def seen(value: Any) -> Iterator[tuple[str, Tensor]]:
-    """Go through the tensors of a value whose numbers can be looked at, each as the ordinary tensor that holds them."""
+    """Yield the tensors of a value whose numbers can be read, each as the ordinary tensor that holds the numbers."""
     for name, x in leaves(value):
         held = tensor_memory.readable(x)
         if held is not None:
@@ -27,11 +27,10 @@ def seen(value: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def leaves(value: Any, name: str = "", depth: int = 0, *, closed: bool = False) -> Iterator[tuple[str, Tensor]]:
-    """Go through the tensors of a value in order: ("", t) for a tensor, ("logits", t) and ("1.0", t) for nested ones.
+    """Yield the tensors of a value in order: ("", t) for a tensor, ("logits", t) and ("1.0", t) for nested ones.
 
-    Tuples, lists, dicts (ModelOutput is one) and dataclasses are walked, at most four levels deep, and no method of
-    theirs is called. Tensors whose class has methods of its own for what is read of them are left out unless
-    ``closed``.
+    Tuples, lists, dicts (ModelOutput is one) and dataclasses are walked, at most four levels deep, without a call of
+    their methods. Tensors whose class overrides methods that we need are left out unless ``closed``.
     """
     kind = type(value)
     if issubclass(kind, Tensor):

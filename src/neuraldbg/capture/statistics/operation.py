@@ -1,6 +1,6 @@
 """The one statistics operation: a tensor in, one row of a table grows.
 
-Eager hooks call ``observe_cpu`` or ``observe_device`` directly; the operators of compiled graphs stand in
+Eager hooks call ``observe_cpu`` or ``observe_device`` directly; the operators of compiled graphs are in
 ``compiled/operators.py``. A row accumulates over the calls of one step, so micro-batches and repeated calls need no
 bookkeeping.
 
@@ -25,38 +25,39 @@ if TYPE_CHECKING:
 TOTAL, COUNT, NONFINITE, SUM, SQUARES, MIN, MAX, ZEROS, SATURATED, UNDER, OVER = range(11)
 WIDTH = 11
 SUMMED = (TOTAL, COUNT, NONFINITE, SUM, SQUARES, ZEROS, SATURATED, UNDER, OVER)
-"""Columns that are added where two rows are put together."""
+"""Columns that are added when two rows are merged."""
 BLOCK = 128
 """Elements of one contiguous block: eight cache lines, so that a sample of a few thousand spreads over the tensor."""
 
 HALF_UNDER, HALF_OVER = 2.0**-25, 65520.0
-"""IEEE 754 binary16, rounding to nearest even: magnitudes up to 2**-25 become zero, from 65,520 on they are infinite.
+"""Limits of IEEE 754 binary16, rounding to nearest even: magnitudes up to 2**-25 become zero, from 65,520
+on infinite.
 """
 
 
 ROW = WIDTH * 8
 """Bytes of a row."""
 BLANK = np.zeros(WIDTH)
-"""A row before anything was read into it."""
+"""A row before anything was read into it, shape (WIDTH,)."""
 BLANK[MIN], BLANK[MAX] = np.inf, -np.inf
 
 
 class Rows(NamedTuple):
-    """A table on the CPU: as numpy sees it, and where the kernel finds it."""
+    """A table on the CPU: as a numpy array, and as an address for native code."""
 
     values: npt.NDArray[np.float64]
-    """Shape (rows, WIDTH)."""
+    """Accumulators, shape (rows, WIDTH)."""
     address: int
 
 
 def rows_of(table: Tensor) -> Rows:
-    """Return how a CPU table of shape (rows, WIDTH) is written to."""
+    """Return the writable rows of a CPU table of shape (rows, WIDTH)."""
     return Rows(table.numpy(), table.data_ptr())
 
 
 def squares(raw: npt.NDArray[np.float64]) -> tuple[float, float]:
     """Return the sum of squares over the tensors of some rows, shape (rows, WIDTH), estimated where samples were read,
-    and how many of the elements read are not finite.
+    and the number of elements read that are not finite.
     """
     read = raw[raw[:, COUNT] > 0]
     return float((read[:, SQUARES] / read[:, COUNT] * read[:, TOTAL]).sum()), float(read[:, NONFINITE].sum())
@@ -70,7 +71,7 @@ def sample(x: Tensor, cap: int) -> Tensor:
     numel = x.numel()
     if numel <= cap:
         return x.reshape(-1)
-    if not x.is_contiguous() and dense(x):  # another memory format: blocks of what lies together
+    if not x.is_contiguous() and dense(x):  # another memory format: take blocks of neighbours in memory
         x = x.as_strided((numel,), (1,), x.storage_offset())
     if not x.is_contiguous():
         # Rows of the first dimension stay blocks whatever the memory format; a sliced row is copied, not the tensor.
@@ -105,8 +106,8 @@ def observable(x: Any) -> TypeGuard[Tensor]:
 
 
 def shown(x: object) -> Tensor | None:
-    """Return the tensor whose statistics can be read for ``x``: itself, what this rank or a jagged one holds of it, or
-    a view of a subclass; None where there is none.
+    """Return the tensor whose statistics can be read for ``x``: ``x`` itself, the part of it on this rank, the values
+    of a jagged tensor, or a view of a subclass; None if there is none.
     """
     held = tensor_memory.readable(x)
     if held is None:
@@ -115,7 +116,7 @@ def shown(x: object) -> Tensor | None:
 
 
 def hidden(x: Tensor) -> bool:
-    """Return True if ``x`` has numbers that are not ``shown``: no tensor without elements."""
+    """Return True if ``x`` has elements, but ``shown`` returns None for it."""
     held = tensor_memory.readable(x)
     if held is None:
         held = tensor_memory.jagged(x)
@@ -123,9 +124,9 @@ def hidden(x: Tensor) -> bool:
 
 
 transforming = torch._C._are_functorch_transforms_active  # noqa: SLF001 (no public name)
-"""Whether we are inside a function transform, where even plain operations are not what they seem. Reads a flag of the
-thread. Who asks for the level of transforms instead makes the thread's list of them, and autograd copies that list for
-each node of each backward pass, as long as the program runs."""
+"""Return True inside a function transform, where even plain operations are not what they seem. Reads a flag of the
+thread: a query for the level of transforms would create the thread's list of them, which autograd then copies for each
+node of each backward pass, as long as the program runs."""
 
 
 def observe_cpu(x: Tensor, rows: Rows, row: int, cap: int, bound: float = 0.0, centre: float = 0.0) -> None:
@@ -148,7 +149,7 @@ def observe_cpu(x: Tensor, rows: Rows, row: int, cap: int, bound: float = 0.0, c
 
 
 def _observe(x: Tensor, row: npt.NDArray[np.float64], cap: int, bound: float, centre: float) -> None:
-    """Do the same with torch's and numpy's operators."""
+    """Add the statistics with torch's and numpy's operators, without native code."""
     flat = sample(in_memory_order(x), cap or x.numel())
     if flat.dtype not in (torch.float32, torch.float64):
         flat = flat.float()
@@ -174,19 +175,22 @@ def _observe(x: Tensor, row: npt.NDArray[np.float64], cap: int, bound: float, ce
 
 
 def numbers(x: Tensor) -> npt.NDArray[Any]:
-    """Return a copy of a tensor as a numpy array. Never ``numpy()`` on memory of the program: torch then forbids for
-    ever to resize that storage, and a program that offloads its weights ends with an error.
+    """Return a copy of a tensor as a numpy array. Never call ``numpy()`` on memory of the program: torch then forbids
+    for ever to resize that storage, and a program that offloads its weights ends with an error.
     """
     return x.detach().clone().resolve_neg().numpy()
 
 
 def in_memory_order(x: Tensor) -> Tensor:
-    """Return a dense tensor as it lies in memory, 1-D, so that a sample of it is the same whoever takes it."""
+    """Return a dense tensor as a 1-D view in memory order, so that Python and native code take the same
+    sample of it.
+    """
     return x.as_strided((x.numel(),), (1,), x.storage_offset()) if dense(x) else x
 
 
 def observe_device(x: Tensor, table: Tensor, row: int, cap: int, bound: float = 0.0, centre: float = 0.0) -> None:
     """Add the statistics of a tensor on any device to ``table[row]`` on the same device, without a synchronisation."""
+    # Float64, which no dtype can overflow; MPS has no float64.
     flat = sample(x, cap)
     wide = flat.double() if flat.device.type != "mps" else flat.float()
     finite = wide.isfinite()
@@ -195,7 +199,7 @@ def observe_device(x: Tensor, table: Tensor, row: int, cap: int, bound: float = 
     far = ((wide - centre).abs() > bound).sum() if bound else finite.new_zeros((), dtype=torch.int64)
     new = torch.stack(
         [
-            wide.new_full((), float(x.numel())),  # a fill: a number sent over would be waited for
+            wide.new_full((), float(x.numel())),  # a fill: a number copied over would be waited for
             wide.new_full((), float(flat.numel())),
             (~finite).sum().to(wide.dtype),
             safe.sum(),
@@ -208,6 +212,7 @@ def observe_device(x: Tensor, table: Tensor, row: int, cap: int, bound: float = 
             (finite & (wide.abs() >= HALF_OVER)).sum().to(wide.dtype),
         ]
     ).to(table.dtype)
+    # A row accumulates: extremes are compared, all other columns added.
     old = table[row]
     summed = old + new
     summed[MIN] = torch.minimum(old[MIN], new[MIN])

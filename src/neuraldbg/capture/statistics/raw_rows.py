@@ -1,4 +1,4 @@
-"""The accumulators of one step, as they leave the table."""
+"""The accumulators of one step, as a value that leaves the table."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 class Raw(NamedTuple):
-    """One step's accumulators, copied."""
+    """A copy of the accumulators of one step, with units and histograms."""
 
     raw: npt.NDArray[np.float64]
-    """Shape (sites, op.WIDTH)."""
+    """Accumulators, shape (sites, operation.WIDTH)."""
     highest: npt.NDArray[np.float32] | None
-    """Shape (units of all watched sites,): each unit's highest output, -inf where its site was not seen. None where
-    units were not read."""
+    """Each unit's highest output, shape (units of all watched sites,), -inf where the site was not read. None if no
+    units were read in this step."""
     histograms: StepHistograms | None = None
-    """None in all but a few steps."""
+    """Counts of the step, None in all but a few steps."""

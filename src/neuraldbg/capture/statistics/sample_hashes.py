@@ -1,4 +1,4 @@
-"""Fingerprints of samples, kept in a set of constant size from which shares can still be told.
+"""Hashes of samples, kept in a set of constant size from which shares can still be estimated.
 
 A row of at most 64 evenly spaced values goes in; a 64-bit number comes out that is the same for the same values, in
 whatever batch they come. ``Sketch`` keeps the numbers below a threshold that falls as it fills (a bottom-k sketch:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float32]
 
 WIDTH = 64
-"""Values of a sample that are looked at."""
+"""Values of a sample that are hashed."""
 ROWS = 64
-"""Samples of a pass that are looked at."""
+"""Samples of a forward pass that are hashed."""
 KEPT = 4096
-"""Hashes in a sketch."""
+"""Hashes that a sketch keeps at most."""
 _IDS = 1_000_000
 _CHANCES = 2
-"""Equal samples from which a share can be told."""
+"""Equal samples that are needed to estimate a share."""
 _REPLACED = 0.5
 _FULL = np.uint64(2**64 - 1)
 _MIX = np.asarray([(0x9E3779B97F4A7C15 * (2 * i + 1)) % 2**64 for i in range(WIDTH)], dtype=np.uint64)
@@ -53,8 +53,8 @@ def excerpt(x: Tensor, turn: int = 0) -> Tensor:
 
 
 def hashes(rows: Floats) -> Hashes:
-    """Return a number for each row, shape (N,): equal rows have equal numbers."""
-    exact = np.ascontiguousarray(rows, dtype=np.float32) + np.float32(0)  # -0 is 0
+    """Return a hash for each row, shape (N,): equal rows have equal hashes."""
+    exact = np.ascontiguousarray(rows, dtype=np.float32) + np.float32(0)  # + 0 makes -0 equal 0
     bits = exact.view(np.uint32).astype(np.uint64)
     with np.errstate(over="ignore"):
         mixed = (bits + np.uint64(1)) * _MIX[: bits.shape[1]]
@@ -66,8 +66,8 @@ def hashes(rows: Floats) -> Hashes:
 
 
 def padded(ids: Tensor) -> Tensor | None:
-    """Return which positions of a batch of ids, shape (N, T), are padding: runs of one and the same id at the ends of
-    rows, of different lengths; None where the rows do not end so.
+    """Return the mask of padding in a batch of ids, shape (N, T): runs of one and the same id at the ends of rows, of
+    different lengths. None if the rows do not end so.
     """
     if ids.dim() != 2 or ids.shape[0] < 4 or ids.shape[1] < 4 or ids.numel() > _IDS:
         return None
@@ -75,21 +75,21 @@ def padded(ids: Tensor) -> Tensor | None:
     run = (ids == last).flip(1).long().cumprod(1).flip(1).bool()
     lengths = run.sum(1)
     ending = int((lengths > 1).sum())
-    inside = bool(((ids == last) & ~run).any())  # padding stands at ends only; a frequent word stands everywhere
+    inside = bool(((ids == last) & ~run).any())  # padding is at ends only; a frequent word is everywhere
     if inside or 4 * ending < ids.shape[0] or len(lengths.unique()) < 3:
         return None
     return run
 
 
 class Sketch:
-    """The hashes below a threshold, among all that were put in."""
+    """The hashes below a threshold, among all that were added."""
 
     def __init__(self) -> None:
         self.limit = _FULL
         self.seen: set[int] = set()
 
     def add(self, found: Hashes) -> int:
-        """Put hashes in; returns how many of those below the threshold were there already."""
+        """Add hashes; return the number of those below the threshold that were there already."""
         low = found[found <= self.limit].tolist()
         known = sum(1 for each in low if each in self.seen)
         self.seen.update(low)
@@ -100,30 +100,30 @@ class Sketch:
 
     @property
     def size(self) -> float:
-        """About how many different hashes went in."""
+        """Estimated number of different hashes that were added."""
         return len(self.seen) * float(_FULL) / float(self.limit)
 
     def below(self, found: Hashes) -> Hashes:
-        """Return those hashes that would be in it, had they been put in."""
+        """Return the hashes that are below the threshold."""
         return found[found <= self.limit]
 
     def share(self, found: Hashes) -> tuple[int, int]:
-        """Return how many of the hashes are in it, and how many could be."""
+        """Return (hashes that are in the sketch, hashes that are below its threshold)."""
         low = self.below(found).tolist()
         return sum(1 for each in low if each in self.seen), len(low)
 
 
 class Chance:
-    """How often two different samples are equal by chance, told from the first passes, before any sample returns."""
+    """Estimates the share of different samples that are equal by chance, from the passes of the first epoch."""
 
     def __init__(self) -> None:
         self.whole = True
-        """Whether all values are whole numbers: words, counts, codes."""
+        """True as long as all values are whole numbers: words, counts, codes."""
         self._open = True
         self._known = self._all = 0
 
     def add(self, rows: Floats, known: int, count: int) -> None:
-        """Note a training pass: of ``count`` different samples so many had come before."""
+        """Count a training pass: ``known`` of ``count`` different samples were seen before."""
         if not self._open:
             return
         self.whole = self.whole and bool((rows == np.rint(rows)).all())
@@ -134,17 +134,17 @@ class Chance:
         self._all += count
 
     def close(self) -> None:
-        """From now on not all passes are looked at."""
+        """Stop counting: from now on not all passes are hashed."""
         self._open = False
 
     def share(self, size: float) -> float:
-        """Return the share of samples that equal another one among ``size`` different ones, as far as it is known.
+        """Return the share of samples that equal another one among ``size`` different ones, 0 if it is not known.
 
-        Of S samples, S^2 / 2 pairs were compared. Samples that are drawn with replacement return by that: then the
-        share comes out near 1, and says nothing. Numbers that are not whole are not equal by chance.
+        Of S samples, S^2 / 2 pairs were compared. Samples drawn with replacement come back because of that: the share
+        is then near 1, and means nothing. Numbers that are not whole are not equal by chance.
         """
         if not self.whole or self._known < _CHANCES:
             return 0.0
-        known = self._known + 2.0 * self._known**0.5  # few were counted: what they may stand for at most
+        known = self._known + 2.0 * self._known**0.5  # upper bound of a small count: two standard deviations
         share = 2.0 * known * size / self._all**2
         return share if share < _REPLACED else 0.0

@@ -1,8 +1,8 @@
-"""Rows of numbers, allocated once: raw accumulators in, one ``STATS`` table a step out.
+"""The rows of a session, allocated once: raw accumulators in, one ``STATS`` table a step out.
 
 The raw buffer keeps its address for the whole session, so that a compiled graph can write into it. Tensors on another
-device write into a table of their own there, which the end of a step sends on its way with one copy and does not wait
-for: ``Table.send``.
+device are accumulated in a table on that device, which is copied over at the end of a step without a wait:
+``Table.send``.
 """
 
 from __future__ import annotations
@@ -39,50 +39,50 @@ _COPIED = [
     (operation.UNDER, column("under")),
     (operation.OVER, column("over")),
 ]
-"""Accumulators that are statistics as they are."""
+"""Accumulators that are statistics without a further computation."""
 _MEAN, _STD, _RMS, _MIN, _MAX = map(column, ("mean", "std", "rms", "min", "max"))
 
 
 class Table:
-    """Accumulates statistics by site over one step."""
+    """Accumulates statistics by site over one step, here and on other devices."""
 
     def __init__(self, rows: int, cap: int, window: int) -> None:
         self.cap = cap
         self.sites: list[Site] = []
         self._rows_of: dict[tuple[str, str, int, str], int] = {}
         self.full = False
-        """Whether a site was refused because all rows are taken."""
+        """True once a site was refused because all rows are taken."""
         self.version = 0
-        """Grows when something is learnt of the sites."""
+        """Counter that grows when a site or its dtype is added."""
         self.strangers: dict[int, Any] = {}
-        """Threads whose training is not followed, by number: what they run is not read."""
+        """Threads whose training is not followed, by thread number: hooks read nothing that they run."""
         self.grows: Callable[[], None] = lambda: None
-        """Called before there is a new site."""
+        """Called before a new site is added."""
         self._limit = rows
         self.raw = torch.zeros((rows, operation.WIDTH), dtype=torch.float64, device="cpu")
-        """Shape (rows, op.WIDTH), float64, on the CPU."""
+        """Accumulators on the CPU, shape (rows, operation.WIDTH), float64."""
         self.resting = False
-        """Whether compiled graphs of other devices are to leave it alone."""
+        """True while compiled graphs on other devices are to leave their tables alone."""
         self.rows = operation.rows_of(self.raw)
         self._numpy = self.rows.values
         self._elsewhere: dict[torch.device, DeviceTable] = {}
         self._wanted: set[torch.device] = set()
         """Devices of compiled graphs that have no table yet."""
         self._scalings: dict[tuple[int, ...], Tensor | float] = {}
-        """By what some rows of this step are still to be divided: rows or numbers are on a device."""
+        """Divisors of rows of this step that are applied later: rows or divisor are on a device."""
         self._gathered = False
-        """Whether rows of this step were brought over already."""
+        """True if rows of this step were copied over already."""
         self._numpy[:] = operation.BLANK
         self._blank = self._numpy[:0].copy()
         """As many blank rows as there are sites."""
         self.unread = Unread()
-        """What could not be read."""
+        """The tensors that could not be read, for the coverage report."""
         self.units = Units(window)
         self.binning = Binning(cap)
         self.clear()
 
     def add(self, site: Site) -> int | None:
-        """Give a site its row, the same one for the same site; None when all rows are taken."""
+        """Return the row of a site, adding the site if it is new; None when all rows are taken."""
         key = (site.kind, site.module, site.call, site.name)
         if key in self._rows_of:
             return self._rows_of[key]
@@ -96,7 +96,7 @@ class Table:
         return len(self.sites) - 1
 
     def set_dtype(self, row: int, dtype: torch.dtype) -> None:
-        """Note the dtype of a site when it is first seen."""
+        """Record the dtype of a site when it is first read."""
         site = self.sites[row]
         if not site.dtype:
             self.version += 1
@@ -105,8 +105,8 @@ class Table:
     def observe(
         self, x: Tensor, row: int, bound: float = 0.0, centre: float = 0.0, total: int = 0, *, whole: bool = False
     ) -> None:
-        """Add a tensor's statistics to a row. ``x`` must be ``op.observable``; ``total`` if it is a sample of more,
-        ``whole`` to read all of it.
+        """Add a tensor's statistics to a row. ``x`` must be ``operation.observable``; ``total`` is the number of
+        elements of the tensor that ``x`` is a sample of, 0 if ``x`` is no sample; ``whole`` reads all of ``x``.
         """
         if not self.sites[row].dtype:
             self.set_dtype(row, x.dtype)
@@ -121,15 +121,15 @@ class Table:
             self._numpy[row, operation.TOTAL] += total - x.numel()
 
     def on(self, device: torch.device) -> DeviceTable:
-        """Return the accumulator on another device."""
+        """Return the table of another device, allocating it if there is none."""
         table = self._elsewhere.get(device)
         if table is None:
             table = self._elsewhere[device] = DeviceTable(device, len(self.raw))
         return table
 
     def for_graph(self, device: torch.device) -> DeviceTable | None:
-        """Return the accumulator for a compiled graph; None at first, where there is none yet. It is made when the step
-        ends: what is allocated while a graph runs may lie in the memory of a CUDA graph, and be used again.
+        """Return the table of another device for a compiled graph, None if there is none yet. It is allocated when the
+        step ends: memory allocated while a graph runs may belong to a CUDA graph, and be used again.
         """
         table = self._elsewhere.get(device)
         if table is None:
@@ -138,7 +138,7 @@ class Table:
 
     @property
     def here(self) -> bool:
-        """Return True if nothing of it is on another device."""
+        """True if no part of this step is on another device."""
         return not (self._elsewhere or self._wanted or self._scalings)
 
     def blank(self) -> npt.NDArray[np.float64]:
@@ -148,16 +148,15 @@ class Table:
         return self._blank
 
     def gather(self) -> None:
-        """Make all rows readable now: bring over what other devices hold, and wait for it."""
+        """Copy all rows of other devices over now, waiting for them."""
         late = self._sent(len(self.sites), [])
         if late is not None:
             late.land(Raw(self._numpy, None))
             self._gathered = True
 
     def send(self, taken: Raw, scalars: Sequence[Awaited]) -> Late | None:
-        """Send on its way what devices hold of a step whose rows here were ``taken``, beside what its scalars await.
-
-        None where nothing is on another device.
+        """Start the copies of a step's values on other devices: its rows (``taken`` are those on the CPU), its units
+        and the pending ``scalars``. Return None if there are none.
         """
         return self._sent(len(taken.raw), [*self.units.awaited(), *scalars])
 
@@ -175,60 +174,62 @@ class Table:
         return late
 
     def reset(self, rows: list[int]) -> None:
-        """Forget what some rows have accumulated in this step."""
+        """Clear some rows in this step."""
         self._numpy[rows] = operation.BLANK
         self.binning.reset(rows)
         for table in self._elsewhere.values():
             table.reset(rows)
 
     def replace(self, rows: list[int]) -> None:
-        """Some rows of a device are read anew in this step: forget what was brought over from them."""
+        """Clear the copied part of rows of a device that are read again in this step."""
         if self._gathered:
             self._numpy[rows] = operation.BLANK
 
     def divide(self, rows: list[int], by: float) -> None:
-        """Divide what was read into some rows, as if the tensors had been divided. Counts stay."""
+        """Divide the values of some rows, as if the tensors had been divided. Counts stay."""
         _divide(self._numpy, rows, by)
         self.binning.reset(rows)
 
     def divide_later(self, rows: list[int], by: Tensor | float) -> None:
-        """Do the same when the rows, or the number, have arrived from another device."""
+        """Divide rows once they, or the divisor, have arrived from another device."""
         self._scalings[tuple(rows)] = by
         self.binning.reset(rows)
 
     def set_norm(self, row: int, norm: float) -> None:
-        """Say what the L2 norm of the whole tensor is of which a row holds a sample."""
+        """Set the L2 norm of the whole tensor of which a row holds a sample."""
         raw = self._numpy[row]
         if raw[operation.COUNT] and math.isfinite(norm):
             raw[operation.SQUARES] = norm**2 * raw[operation.COUNT] / raw[operation.TOTAL]
 
     def begin(self) -> None:
-        """Start a new step, whatever was gathered, here and on other devices."""
+        """Begin a step, discarding all that was accumulated, here and on other devices."""
         self.clear()
         self._scalings.clear()
         for table in self._elsewhere.values():
             table.clear(len(self.sites))
 
     def clear(self) -> None:
-        """Clear the rows here: those of other devices are cleared when they are sent."""
-        self._numpy[: len(self.sites)] = self.blank()  # as it lies: to spread one row over all takes longer
+        """Clear the rows on the CPU; those of other devices are cleared when they are sent."""
+        self._numpy[: len(self.sites)] = self.blank()  # a full-size array: broadcasting one row takes longer
         self._gathered = False
 
     def take(self) -> Raw:
-        """Return a copy of what the step gathered, to be derived later, and start the next step."""
+        """Return a copy of the step's accumulators, to be derived later, and begin the next step."""
         taken = Raw(self._numpy[: len(self.sites)].copy(), self.units.take(), self.binning.take())
         self.clear()
         return taken
 
     def derive(self, step: int, taken: Raw | None = None) -> npt.NDArray[np.float64]:
-        """Return a step's table, shape (sites, len(STATS)); sites not seen have count 0 and NaN moments."""
+        """Return a step's table, shape (sites, len(STATS)); sites that were not read have count 0 and NaN moments."""
         if taken is None:
             return _derived(self._numpy[: len(self.sites)])
         table: npt.NDArray[np.float64] = self.derive_all([step], [taken])[0]
         return table
 
     def derive_all(self, steps: list[int], taken: list[Raw]) -> npt.NDArray[np.float64]:
-        """Return the tables of steps with the same sites, shape (steps, sites, len(STATS)). Steps come in order."""
+        """Return the tables of steps with the same sites, shape (steps, sites, len(STATS)). Steps must come
+        in order.
+        """
         out = _derived(np.stack([one.raw for one in taken]))
         self.units.derive(steps, [one.highest for one in taken], out)
         return out
@@ -252,7 +253,7 @@ def _divide(raw: npt.NDArray[np.float64], rows: list[int], by: float) -> None:
 
 
 def _division(rows: list[int], by: Tensor | float) -> Awaited:
-    """Return what divides rows when all are there."""
+    """Return the pending division of rows by a number that may be on a device."""
 
     def land(values: list[npt.NDArray[np.float64]], taken: Raw | None) -> dict[str, float]:
         if taken is not None:
@@ -268,7 +269,7 @@ def _derived(raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     for col, place in _COPIED:
         out[..., place] = raw[..., col]
     finite = raw[..., operation.COUNT] - raw[..., operation.NONFINITE]
-    number = np.where(finite > 0, finite, np.nan)  # so that what was not seen has no moments
+    number = np.where(finite > 0, finite, np.nan)  # NaN, so that a site that was not read has no moments
     with np.errstate(over="ignore", invalid="ignore"):
         mean, squares = raw[..., operation.SUM] / number, raw[..., operation.SQUARES] / number
         out[..., _MEAN] = mean

@@ -1,4 +1,4 @@
-"""Which units of a layer have been positive lately: dead is a matter of many batches, not of one."""
+"""The units of a layer that were positive lately: a unit is dead by the evidence of many batches, not of one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COUNT, _UNITS, _DEAD = map(column, ("count", "units", "dead"))
 
 
 class _Sites(NamedTuple):
-    """The sites whose units are watched, in order; shape (sites,) each."""
+    """The sites whose units are watched, in order; arrays of shape (sites,)."""
 
     rows: npt.NDArray[np.intp]
     starts: npt.NDArray[np.intp]
@@ -34,7 +34,7 @@ class _Sites(NamedTuple):
 
 
 class Units:
-    """Each unit's highest output of a step, and when it was last positive."""
+    """Each unit's highest output in a step, and the last step in which it was positive."""
 
     def __init__(self, window: int) -> None:
         self.window = window
@@ -43,23 +43,23 @@ class Units:
         self._starts: list[int] = []
         self._sizes: list[int] = []
         self._used = 0
-        """Units of all sites; there is room for more."""
+        """Number of units of all sites; the arrays have room for more."""
         self._highest = np.zeros(0, np.float32)
         self._fired = np.zeros(0, np.int64)
         self._views: dict[int, npt.NDArray[np.float32]] = {}
         self._since: dict[int, int] = {}
         self._latest: dict[int, tuple[int, int]] = {}
-        """Units and dead ones of each row, as of the last reading."""
+        """(units, dead units) of each row, as of the last reading."""
         self._known, self._counts = np.zeros(0, np.intp), np.zeros((2, 0))
-        """The same as arrays: rows, and shape (2, rows)."""
+        """The same as arrays: rows, and counts of shape (2, rows)."""
         self._arrays: _Sites | None = None
         self._touched = False
-        """Whether any units were read in this step."""
+        """True if any units were read in this step."""
         self._there: dict[int, Tensor] = {}
-        """What a device holds of this step: each unit's highest output, by row."""
+        """Each unit's highest output of this step by row, for rows whose layer is on a device."""
 
     def add(self, row: int, units: int, step: int) -> None:
-        """Begin to watch the units of a site."""
+        """Add the units of a site."""
         if row in self._since:
             return
         with self._lock:  # steps may be derived in the writer's thread meanwhile
@@ -79,7 +79,7 @@ class Units:
         self._used = end
 
     def _make_room(self, units: int) -> None:
-        """Double the room, as a list does: a model of thousands of layers adds its sites one by one."""
+        """Double the capacity, as a list does: a model of thousands of layers adds its sites one by one."""
         more = np.empty(max(units, 2 * len(self._highest)) - self._used, np.float32)
         self._highest = np.concatenate([self._highest[: self._used], more])
         self._fired = np.concatenate([self._fired[: self._used], np.empty(len(more), np.int64)])
@@ -89,7 +89,9 @@ class Units:
         }
 
     def observe(self, row: int, x: Tensor, axis: int, cap: int) -> None:
-        """Keep each unit's highest output of the step. ``axis`` is the unit axis of ``x``, which is ``observable``."""
+        """Update each unit's highest output of the step. ``axis`` is the unit axis of ``x``, which is
+        ``observable``.
+        """
         view = self._views.get(row)
         if view is None or x.shape[axis] != len(view):
             return
@@ -114,7 +116,7 @@ class Units:
         np.fmax(view, operation.numbers(highest.float()), out=view)
 
     def take(self) -> npt.NDArray[np.float32] | None:
-        """Return each unit's highest output of the step, None if none was read, and start the next."""
+        """Return each unit's highest output of the step, None if none was read, and begin the next step."""
         if not self._touched:
             return None
         self._touched = False
@@ -123,7 +125,7 @@ class Units:
         return highest
 
     def awaited(self) -> list[Awaited]:
-        """Return what devices hold of the step, to be added to its highest outputs here; call after ``take``."""
+        """Return the highest outputs that are still on devices, to be merged into the step's; call after ``take``."""
         there, self._there = self._there, {}
         return [self._landing(row, highest) for row, highest in there.items()]
 
@@ -141,8 +143,8 @@ class Units:
     def derive(
         self, steps: list[int], highest: list[npt.NDArray[np.float32] | None], out: npt.NDArray[np.float64]
     ) -> None:
-        """Fill the columns ``units`` and ``dead`` of the sites seen in steps, shape (steps, sites, len(STATS)). What is
-        known holds from one reading of units to the next. Steps must come in order.
+        """Fill the columns ``units`` and ``dead`` of the sites read in steps, shape (steps, sites, len(STATS)). A
+        reading of units holds until the next one. Steps must come in order.
         """
         filled = 0
         for place, (step, read) in enumerate(zip(steps, highest, strict=True)):
@@ -163,7 +165,7 @@ class Units:
     def _learn(self, step: int, highest: npt.NDArray[np.float32]) -> None:
         known = len(highest)
         sites = self._sites()
-        if sites.starts[-1] >= known:  # some were added since
+        if sites.starts[-1] >= known:  # some sites were added since
             sites = _Sites(*(each[: int(np.searchsorted(sites.starts, known))] for each in sites))
         fired = self._fired[:known]
         fired[highest > 0] = step

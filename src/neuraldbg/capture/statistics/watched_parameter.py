@@ -1,4 +1,4 @@
-"""A parameter of a watched model, and what is known of it from step to step."""
+"""A parameter of a watched model, and the facts about it that last from step to step."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Watched:
-    """A parameter of a watched model, which lives as long as the program holds it. Two are equal if they are one:
-    tensors cannot be compared.
-    """
+    """A parameter of a watched model, held by a weak reference. Equality is identity: tensors cannot be compared."""
 
     name: str
     layer: str
@@ -26,31 +24,31 @@ class Watched:
     update: int | None
     aliases: tuple[str, ...] = ()
     before: Tensor | None = None
-    """Of a tensor that cannot be read as it lies in memory: a sample of what it was before the step."""
+    """A sample of the tensor before the step, None if it can be read in place."""
     touched: tuple[Tensor, Tensor] | None = None
-    """Of an embedding: the rows with a gradient in this step, and what they were before it."""
+    """The rows of an embedding with a gradient in this step, and their values before it; None for other parameters."""
     rows: bool = False
-    """Whether its gradient lives in a few rows: an embedding."""
+    """True for an embedding: its gradient has a few rows."""
     norm: bool = False
-    """Whether it is gain or offset of a normalisation layer."""
+    """True for the gain or offset of a normalisation layer."""
     whole: bool = False
-    """Read the whole tensor at the next step: a sample of it did not change."""
+    """True to read the whole tensor at the next step, because a sample of it did not change."""
     had_grad: bool = False
     trainable: bool = True
-    """Whether it required a gradient when facts were last read."""
+    """True if the parameter required a gradient when facts were last read."""
     rate: float | None = None
-    """Its learning rate then, None if no optimizer held it."""
+    """Learning rate when facts were last read, None if no optimizer held the parameter."""
     matrix: bool = False
-    """Whether it has more than one axis."""
+    """True if the parameter has more than one axis."""
     part: bool = False
-    """Whether this rank holds a part of it."""
+    """True if this rank holds a part of the parameter."""
 
     @property
     def ref(self) -> Tensor:
-        """The tensor, ``GONE`` if the program has let go of it."""
+        """The tensor, ``GONE`` if the program has dropped it."""
         return named(self.weak)
 
     @property
     def key(self) -> int:
-        """The identity of the tensor while that lives."""
+        """The identity of the tensor, valid while it lives."""
         return self.weak.key

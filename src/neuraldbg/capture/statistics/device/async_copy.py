@@ -1,4 +1,4 @@
-"""The way of numbers from a device to the CPU, without waiting: asked for at one step, taken at a later one."""
+"""Asynchronous copies from a device to the CPU: started at one step, read at a later one."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Sent:
-    """Tensors of one device on their way to the CPU: one asynchronous copy to pinned memory, of any shapes and dtypes.
+    """One asynchronous copy of tensors of one device, of any shapes and dtypes, to pinned CPU memory.
 
-    The memory is torch's to keep for as long as the copy may take, also where this object is dropped before.
+    torch's allocator keeps the memory for as long as the copy may take, even if this object is dropped earlier.
     """
 
     def __init__(self, parts: Sequence[Tensor]) -> None:
@@ -32,16 +32,18 @@ class Sent:
             self._event.record(torch.cuda.current_stream(whole.device))
 
     def arrived(self) -> bool:
-        """Return True if the copy is done; never so while a CUDA graph is captured, when nobody may ask."""
+        """Return True if the copy is done. Always False while a CUDA graph is captured: no event may be
+        queried then.
+        """
         return self._event is None or (not torch.cuda.is_current_stream_capturing() and self._event.query())
 
     def wait(self) -> None:
-        """Wait for the copy."""
+        """Block until the copy is done."""
         if self._event is not None:
             self._event.synchronize()
 
     def read(self) -> list[npt.NDArray[np.float64]]:
-        """Return a copy of each tensor; waits for them if they have not arrived."""
+        """Return a float64 copy of each tensor, in its shape; wait for the copy if it is not done."""
         if not self.arrived():
             self.wait()
         flat = self._host.numpy().astype(np.float64)

@@ -1,7 +1,7 @@
-"""Which elements of a tensor a launch reads, as numbers that a kernel can follow. A size and a cap in, ``Blocks`` out.
+"""The elements of a tensor that a launch reads, as numbers that a kernel can follow: size and cap in, ``Blocks`` out.
 
-The places are those of ``op.sample``: a tensor of at most ``cap`` elements whole, of a larger one evenly spaced
-contiguous blocks. Dense memory is read in the order in which it lies there, whatever the order of its axes.
+The places are those of ``operation.sample``: a tensor of at most ``cap`` elements whole, of a larger one evenly spaced
+contiguous blocks. Dense memory is read in memory order, whatever the order of its axes.
 """
 
 from __future__ import annotations
@@ -15,27 +15,29 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LANES = operation.BLOCK
-"""Neighbouring elements that are read together: one block of a sample. A power of two, as Triton wants it."""
+"""Neighbouring elements that are read together: one block of a sample. Triton needs a power of two."""
 
 
 class Blocks(NamedTuple):
-    """Element ``c`` of block ``v`` lies at ``v * step + c``; a tensor that is read whole is blocks without gaps."""
+    """The places that a launch reads: element ``c`` of block ``v`` is at ``v * step + c``; a whole tensor
+    has no gaps.
+    """
 
     taken: int
-    """Elements that are read."""
+    """Number of elements that are read."""
     size: int
     """Elements of one block, at most LANES."""
     step: int
     """Elements from the beginning of a block to that of the next."""
     end: int
-    """Elements of the memory: the last block may reach beyond."""
+    """Elements of the memory; the last block may reach beyond this end."""
     total: int
-    """Blocks."""
+    """Number of blocks."""
 
 
 @lru_cache(maxsize=4096)
 def blocks(numel: int, cap: int) -> Blocks:
-    """Return the places that are read of ``numel`` > 0 elements; ``cap`` <= 0 for all of them."""
+    """Return the places that are read of ``numel`` > 0 elements; ``cap`` <= 0 reads all of them."""
     if cap <= 0 or numel <= cap:
         return Blocks(numel, LANES, LANES, numel, -(-numel // LANES))
     number, size = max(cap // operation.BLOCK, 1), min(operation.BLOCK, cap)
@@ -56,15 +58,17 @@ def dense(x: Tensor) -> bool:
 
 
 def in_order(x: Tensor) -> Tensor:
-    """Return dense memory as it lies, 1-D, where its axes are permuted; any other tensor as it is."""
+    """Return dense memory with permuted axes as a 1-D view in memory order; any other tensor unchanged."""
     return x if x.is_contiguous() or not dense(x) else x.as_strided((x.numel(),), (1,))
 
 
 def sample(x: Tensor, cap: int) -> Tensor:
-    """Return what is read of a tensor, 1-D, as torch's operations take it; ``cap`` <= 0 for all of it."""
+    """Return the elements that are read of a tensor, 1-D, for torch's operations; ``cap`` <= 0 returns all of it."""
     return operation.sample(in_order(x), cap if cap > 0 else x.numel())
 
 
 def readable(x: Tensor, cap: int) -> Tensor:
-    """Return ``x`` if it is dense, else a small dense tensor that holds what ``op.sample`` takes of it."""
+    """Return ``x`` if it is dense, else a small dense tensor with the elements that ``operation.sample`` takes of
+    ``x``.
+    """
     return x if dense(x) else sample(x, cap).resolve_neg().contiguous()

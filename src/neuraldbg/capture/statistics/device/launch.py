@@ -1,7 +1,7 @@
-"""Many tensors read by one launch: their descriptions on the device, made once, and their addresses, sent when new.
+"""Many tensors read by one launch: descriptions kept on the device, addresses sent again only when they change.
 
-Rows, sizes and caps in; launches of ``device_kernel.many`` out. What is sent goes through pinned memory that torch's
-allocator keeps for as long as the copy may take, so nothing waits.
+Rows, sizes and caps in; launches of ``triton_kernels.many`` out. Copies to the device go through pinned memory that
+torch's allocator keeps for as long as the copy may take, so nothing waits.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 
 class Member(NamedTuple):
-    """One tensor, as far as its description does not change from step to step."""
+    """The description of one tensor, as far as it stays the same from step to step."""
 
     dtype: torch.dtype
     numel: int
     cap: int
     row: int
     update: int
-    """The row for what a step changed; the same as ``row`` where nothing is kept."""
+    """The row for the change made by a step; the same as ``row`` where no values are kept."""
 
 
 class _Group:
-    """The members of one dtype."""
+    """The members of one dtype, which one launch reads together."""
 
     def __init__(self, table: Tensor, dtype: torch.dtype, members: Sequence[Member], *, keep: bool) -> None:
         self._table, self._dtype = table, dtype
@@ -54,7 +54,7 @@ class _Group:
         self._kept = torch.empty(kept if keep else 0, dtype=wide, device=device)
 
     def point(self, addresses: list[int]) -> None:
-        """Tell the kernel where the tensors lie, if they lie elsewhere than before."""
+        """Send the addresses of the tensors to the device if they have changed."""
         if addresses != self._known:
             self._addresses.copy_(
                 pinned(torch.tensor(addresses, dtype=torch.int64, device="cpu"), self._table.device), non_blocking=True
@@ -69,7 +69,7 @@ class _Group:
 
 
 class Batch:
-    """Tensors that are read together, step after step."""
+    """A batch of tensors that are read together at every step."""
 
     def __init__(self, table: Tensor, members: Sequence[Member], *, keep: bool) -> None:
         by_dtype: dict[torch.dtype, list[int]] = {}
@@ -82,8 +82,8 @@ class Batch:
         self._read_in = dict.fromkeys((triton_kernels.OBSERVE, triton_kernels.KEEP, triton_kernels.SUBTRACT), -1)
 
     def launch(self, tensors: Sequence[Tensor | None], mode: int, turn: int, moved: int = 0) -> None:
-        """Read the tensors, one launch for each dtype; a second reading in one turn replaces the first. Of samples the
-        blocks are read that lie ``moved`` blocks further on.
+        """Read the tensors, one launch per dtype; a second reading in one turn replaces the first. Of a sampled tensor,
+        read the blocks that are ``moved`` blocks further on.
         """
         again, self._read_in[mode] = self._read_in[mode] == turn, turn
         for places, group in self._groups:
@@ -94,7 +94,7 @@ class Batch:
 
 
 def pinned(x: Tensor, device: torch.device) -> Tensor:
-    """Return a tensor of the CPU in memory from which a copy to the device need not be waited for."""
+    """Return a copy of a CPU tensor in pinned memory if the device is CUDA, else ``x`` itself."""
     return x.pin_memory() if device.type == "cuda" else x
 
 

@@ -1,7 +1,7 @@
-"""What of a step that is over a device still holds: rows, units and single numbers, in one copy a device.
+"""The values of a finished step that are still on devices: rows, units and single numbers, in one copy per device.
 
-Tensors in; when the copies have arrived, usually while the next step runs, the numbers in their places. Nothing waits,
-except where somebody wants to know now.
+Tensors in; numbers in their places out when the copies have arrived, usually while the next step runs. Nothing waits,
+except where a caller needs the numbers now.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ if TYPE_CHECKING:
 
 
 class Awaited(NamedTuple):
-    """Tensors whose values a step needs, and what to do with them."""
+    """Tensors whose values a step needs, and the function that stores them."""
 
     tensors: tuple[Tensor, ...]
     land: Callable[[list[Any], Raw | None], dict[str, float]]
-    """Given the values as arrays and the step's rows (None of a light step), puts them in their places and returns
-    scalars."""
+    """Stores the values, given as arrays, in the step's rows (None for a light step) and returns scalars."""
 
 
 class Late:
-    """What a step awaits. The tensors are copied when this is made, and may change afterwards."""
+    """The pending values of one step. The tensors are copied at construction, and may change afterwards."""
 
     def __init__(self, awaited: Sequence[Awaited]) -> None:
         by_device: dict[torch.device, list[tuple[int, int, Tensor]]] = {}
@@ -42,12 +41,12 @@ class Late:
         self._found: dict[str, float] | None = None
 
     def ready(self) -> bool:
-        """Return True if all has arrived."""
+        """Return True if all copies have arrived."""
         return self._found is not None or all(sent.arrived() for _, sent in self._sent)
 
     def land(self, taken: Raw | None) -> dict[str, float]:
-        """Put all in its place, in the order in which it was awaited, and return the scalars; waits for what has not
-        arrived. A second call returns the same.
+        """Store all values in the order in which they were awaited, and return the scalars; wait for copies that have
+        not arrived. A second call returns the same scalars.
         """
         if self._found is None:
             values: list[list[Any]] = [[None] * count for _, count in self._lands]
@@ -62,8 +61,8 @@ class Late:
 
 
 def sent(awaited: Sequence[Awaited]) -> Late | None:
-    """Send what is awaited on its way; None if nothing is, or where a CUDA graph is captured: its hooks run once and
-    read nothing that is there yet.
+    """Start the copies of the awaited tensors. Return None if there are none, or while a CUDA graph is captured: its
+    hooks run once, and there are no values to read yet.
     """
     if not awaited or any(_capturing(x) for each in awaited for x in each.tensors[:1]):
         return None

@@ -1,6 +1,6 @@
-"""Whether a tensor lies on a device whose values cannot be looked at without waiting for it.
+"""The test for tensors on a device whose values cannot be read without a synchronisation.
 
-One place decides, so that tests can have tensors of the CPU treated as if they lived on a GPU.
+All code asks here, so that tests can treat CPU tensors as if they were on a GPU.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 
 def lies(x: Tensor) -> bool:
-    """Return True if reading a value of ``x`` would wait for its device."""
+    """Return True if reading a value of ``x`` would synchronise its device."""
     return not x.is_cpu
 
 
 def plain(x: Tensor) -> bool:
-    """Return True if one launch can read ``x`` together with others as it lies: ordinary, dense, of a dtype that we
-    read.
+    """Return True if one launch can read ``x`` together with other tensors, in place: of torch's own class, dense, of a
+    dtype that we read.
     """
     return type(x) in tensor_memory.ORDINARY and lies(x) and operation.observable(x) and block_layout.dense(x)
 
 
 def gradients(tensors: Sequence[Tensor]) -> tuple[list[Tensor | None], list[int]]:
     """Return the gradients of tensors that are ``plain``, None where there is none or one of another kind, and the
-    places of the latter.
+    indices of the latter.
     """
     found: list[Tensor | None] = []
     odd: list[int] = []
@@ -47,8 +47,8 @@ def gradients(tensors: Sequence[Tensor]) -> tuple[list[Tensor | None], list[int]
 
 
 def _usual(grad: Tensor, tensor: Tensor) -> bool:
-    """Return True if a gradient is what nearly all are. There are hundreds of them at each step, and this costs
-    little.
+    """Return True if a gradient is of the usual kind: strided, contiguous, of its tensor's dtype. Cheap, because it
+    runs for hundreds of gradients at each step.
     """
     strided = type(grad) is Tensor and grad.layout is torch.strided
     alike = strided and grad.dtype is tensor.dtype and grad.is_contiguous() and not grad.is_neg()

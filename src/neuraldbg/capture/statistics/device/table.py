@@ -1,11 +1,11 @@
 """The statistics table of one device. Tensors of that device in, rows of raw accumulators out.
 
 On CUDA and ROCm a tensor costs one launch of a Triton kernel, and a step one asynchronous copy; nothing waits. Where
-Triton is not there or does not work, torch's own operations give the same rows with about thirty launches a tensor.
-``backend`` says which of the two it is, ``why_torch`` the reason.
+Triton is missing or does not work, torch's own operations give the same rows with about thirty launches a tensor.
+``backend`` names the one in use, ``why_torch`` the reason.
 
-Tensors must be ``op.observable`` and detached, and the launches of a step must come before its rows are sent
-(``pending.py``) on the stream that is then current, or on one that this waits for: so it is at an optimizer's step.
+Tensors must be ``operation.observable`` and detached. The launches of a step must come before its rows are sent
+(``pending.py``), on the stream that is then current or on one that it waits for: this holds at an optimizer's step.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ if TYPE_CHECKING:
 
 Backend = Literal["triton", "torch"]
 _captured: dict[int, Tensor] = {}
-"""Tables by address that some CUDA graph writes to. They are never freed: nobody tells us when the last replay was, and
-the memory would be somebody else's by then.
-"""
+"""Tables that a captured CUDA graph writes to, by address. They are never freed: no callback reports the last replay,
+and the memory would belong to another tensor by then."""
 
 
 def backend(device: torch.device) -> Backend:
-    """Return what reads tensors of a device. The first call tries the kernel there, which waits for it."""
+    """Return the backend that reads tensors of a device. The first call runs the kernel there once, and
+    waits for it.
+    """
     return "torch" if why_torch(device) else "triton"
 
 
 def why_torch(device: torch.device) -> str:
-    """Return why Triton does not read tensors of a device, for ``neuraldbg doctor``; empty if it does."""
+    """Return the reason why Triton does not read tensors of a device, for ``neuraldbg doctor``; empty if it does."""
     if device.type != "cuda":
         return f"Triton's kernels run on CUDA and ROCm, not on {device.type}"
     if device.index is None:
@@ -63,7 +64,9 @@ def _tried(device: torch.device) -> str:
 
 
 def _compared(device: torch.device) -> str:
-    """Read one tensor in both ways; empty if the results agree."""
+    """Read one tensor by Triton and by torch; return an empty string if the results agree, else the reason to use
+    torch.
+    """
     x = torch.linspace(-2, 3, 300, device=device, dtype=torch.float32)
     by_triton, by_torch = blank(1, device), blank(1, device)
     _launch(x, by_triton, 0, 0, 0.0, 0.0)
@@ -81,7 +84,7 @@ def _launch(x: Tensor, table: Tensor, row: int, cap: int, bound: float, centre: 
 
 
 def blank(rows: int, device: torch.device) -> Tensor:
-    """Return an empty table, shape (rows, op.WIDTH): float64, or float32 where the device has nothing wider."""
+    """Return an empty table, shape (rows, operation.WIDTH): float64, or float32 where the device has no wider dtype."""
     table = torch.zeros(
         (rows, operation.WIDTH), dtype=torch.float32 if device.type == "mps" else torch.float64, device=device
     )
@@ -91,7 +94,7 @@ def blank(rows: int, device: torch.device) -> Tensor:
 
 
 class Kept:
-    """What a reading of many tensors has kept of them, for ``DeviceTable.difference_many``."""
+    """The values that a reading of many tensors has kept, for ``DeviceTable.difference_many``."""
 
     def __init__(
         self,
@@ -102,26 +105,30 @@ class Kept:
     ) -> None:
         self.caps, self.updates = caps, updates
         self.by = by
-        """The batch whose arena holds it, or the samples themselves."""
+        """The batch whose arena holds the values, or the samples themselves."""
         self._layouts = [layout(x) for x in tensors]
 
     def still(self, tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
-        """Return tensors, None in place of those that are not laid out as they were: other places would be read."""
+        """Return the tensors, with None for each whose dtype, shape or strides have changed: other places would be
+        read.
+        """
         return [x if layout(x) == was else None for x, was in zip(tensors, self._layouts, strict=True)]
 
 
 class DeviceTable:
-    """Accumulates rows on one device. ``table`` keeps its address: compiled code and CUDA graphs may write to it."""
+    """The accumulator rows of one device. ``table`` keeps its address: compiled code and CUDA graphs may
+    write to it.
+    """
 
     def __init__(self, device: torch.device | str, rows: int, kind: Backend | None = None) -> None:
         self.device = torch.device(device)
         self.kind: Backend = kind if kind is not None else backend(self.device)
-        """What reads tensors here."""
+        """The backend that reads tensors of this device."""
         self.table = blank(rows, self.device)
-        """Shape (rows, op.WIDTH)."""
+        """Accumulators, shape (rows, operation.WIDTH)."""
         self._blank = blank(rows, self.device)
         self.turn = 0
-        """Grows when the rows are cleared: what is read again meanwhile replaces what was read."""
+        """Counter of clears; a second reading at the same count replaces the first."""
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -140,9 +147,9 @@ class DeviceTable:
             _by_torch(x, self.table, row, cap, bound, centre)
 
     def difference_many(self, tensors: Sequence[Tensor | None], kept: Kept) -> None:
-        """Set the rows ``updates`` from what tensors are now less what was kept of them.
+        """Set the rows ``updates`` to the statistics of the tensors minus their kept values.
 
-        Narrow dtypes are subtracted in float32. None, and what is not laid out as it was, is passed over.
+        Narrow dtypes are subtracted in float32. None, and a tensor whose layout has changed, is skipped.
         """
         tensors = kept.still(tensors)
         if isinstance(kept.by, Sequence):
@@ -165,7 +172,7 @@ class DeviceTable:
         keep: bool = False,
         totals: Sequence[int] = (),
     ) -> list[Tensor | None]:
-        """Set rows one by one. Returns the samples that were read, if they are to be kept."""
+        """Set rows one by one. Return the samples that were read if ``keep``, else None for each."""
         kept: list[Tensor | None] = []
         for number, (x, row, cap) in enumerate(zip(tensors, rows, caps, strict=True)):
             if x is None or x.numel() == 0:
@@ -182,18 +189,18 @@ class DeviceTable:
     # -- handing over -------------------------------------------------------------------------------------------
 
     def reset(self, rows: Sequence[int]) -> None:
-        """Forget what some rows have accumulated."""
+        """Clear some rows."""
         for row in rows:
             self.table[row].copy_(self._blank[row])
 
     def clear(self, rows: int) -> None:
-        """Clear the first rows."""
+        """Clear the first ``rows`` rows."""
         self.table[:rows].copy_(self._blank[:rows])
         self.turn += 1
 
 
 def layout(x: Tensor | None) -> tuple[torch.dtype, torch.Size, tuple[int, ...]] | None:
-    """Return how a tensor lies in memory."""
+    """Return dtype, shape and strides of a tensor, None for None."""
     return None if x is None else (x.dtype, x.shape, x.stride())
 
 
@@ -202,5 +209,5 @@ def _by_torch(x: Tensor, table: Tensor, row: int, cap: int, bound: float, centre
 
 
 def capturing(device: torch.device) -> bool:
-    """Return True if a CUDA graph is captured there."""
+    """Return True if a CUDA graph is being captured on the current stream."""
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()

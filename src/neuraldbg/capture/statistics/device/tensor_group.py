@@ -1,6 +1,6 @@
-"""Tensors of one device that are read together step after step, by a plan that is made once and follows them.
+"""A group of tensors of one device that is read at every step, by a plan that is made once and updated as they change.
 
-With Triton a reading is one launch for each dtype; without it torch reads one tensor after the other.
+With Triton a reading is one launch per dtype; without it torch reads one tensor after the other.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Many:
-    """Some tensors, all ``elsewhere.plain``, and their rows in the table of their device.
+    """A group of tensors, all ``placement.plain``, and their rows in the table of their device.
 
-    ``like`` are tensors that lie as those to be read do; ``caps`` the elements to read of each at most, 0 for all;
-    ``updates`` the rows for what a step changes, where that is asked for.
+    ``like`` are tensors with the dtype and size of those to read. ``caps`` is the largest number of elements to read of
+    each (0 reads all). ``updates`` are the rows for the changes made by a step, None if these are not read.
     """
 
     def __init__(
@@ -40,8 +40,8 @@ class Many:
         self._kept: Kept | None = None
 
     def observe(self, tensors: Sequence[Tensor | None], moved: int = 0) -> None:
-        """Set the rows; None is passed over. Keeps what was read where there are ``updates``. A second reading in one
-        step replaces the first. Of what is read by sample the blocks move on with ``moved``.
+        """Set the rows; None is skipped. Keep the values that were read if there are ``updates``. A second reading in
+        one step replaces the first. The blocks of a sampled tensor advance with ``moved``.
         """
         keep = self._updates is not None
         if self._table.kind == "torch" or capturing(self._table.device):
@@ -56,7 +56,7 @@ class Many:
         self._kept = Kept(tensors, self._caps, self._updates, batch) if self._updates is not None else None
 
     def compare(self, tensors: Sequence[Tensor | None]) -> None:
-        """Set the rows ``updates`` from what tensors are now less what was kept of them."""
+        """Set the rows ``updates`` to the statistics of the tensors minus their kept values."""
         kept, self._kept = self._kept, None
         if kept is not None:
             self._table.difference_many(
@@ -64,12 +64,12 @@ class Many:
             )
 
     def forget(self) -> None:
-        """Forget what is kept: it says nothing of the step to come."""
+        """Drop the kept values: they do not belong to the next step."""
         self._kept = None
 
     def _planned(self, tensors: Sequence[Tensor | None]) -> Batch:
-        """Return the plan for the tensors, made anew where one is of another size or dtype. All fill their memory, and
-        are read in its order, so that nothing else matters.
+        """Return the plan for the tensors; make a new one where a size or dtype has changed. All are dense and read in
+        memory order, so nothing else matters.
         """
         forms = [was if x is None else (x.dtype, x.numel()) for x, was in zip(tensors, self._forms, strict=True)]
         if self._batch is None or forms != self._forms:

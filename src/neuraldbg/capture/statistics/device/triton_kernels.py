@@ -1,11 +1,12 @@
-"""The statistics of tensors on a GPU, as Triton kernels. Addresses and ``Blocks`` in; rows of a table grow.
+"""The Triton kernels that compute the statistics of tensors on a GPU. Addresses and ``Blocks`` in; rows of a table
+grow.
 
-Import this only where Triton can be imported: ``device.backend`` says so. Each program reads a few thousand elements
+Import this only where Triton can be imported: ``table.backend`` decides. Each program reads a few thousand elements
 with float64 sums, which no dtype can overflow, and adds its part to the row with atomics; counts and extremes are exact
 whatever the order of the programs, sums of a tensor that several programs read may differ in the last bits.
 
-No argument is specialised upon by its value, so that a new size or row compiles nothing anew. The table is float64,
-shape (rows, op.WIDTH).
+No integer argument is specialised by its value, so that a new size or row triggers no compilation. The table is
+float64, shape (rows, operation.WIDTH).
 """
 
 # ruff: noqa: ANN001, ANN202 (what is under `triton.jit` is Triton's language: there annotations choose types to compile)
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
 
     from neuraldbg.capture.statistics.device.block_layout import Blocks
 
-# Triton reads globals only as its own constants.
+# Triton reads globals only if they are constexpr.
 LANES = tl.constexpr(block_layout.LANES)
 ROWS = tl.constexpr(8)
 """Blocks that a program reads at once: 8 elements for each of its 128 threads."""
 SPAN = tl.constexpr(64)
 """Blocks of one tensor that one program of a launch over many tensors reads."""
 PLAN = tl.constexpr(9)
-"""Numbers that describe one tensor of such a launch, see ``plan_row``."""
+"""Numbers that describe one tensor of a launch over many, see ``plan_row``."""
 WIDTH = tl.constexpr(operation.WIDTH)
 TOTAL, COUNT, NONFINITE = (
     tl.constexpr(operation.TOTAL),
@@ -50,7 +51,7 @@ HALF_UNDER, HALF_OVER = tl.constexpr(operation.HALF_UNDER), tl.constexpr(operati
 _PROGRAMS = 1024
 """Programs of one launch at most; beyond that each reads several tiles."""
 _OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}
-"""Said here and not left to Triton, whose default changes in 3.10. Squares of narrow numbers are exact in float64."""
+"""Launch options, fixed because Triton's default changes in 3.10. Squares of narrow numbers are exact in float64."""
 _DTYPES = {
     torch.float32: tl.float32,
     torch.float64: tl.float64,
@@ -63,7 +64,7 @@ _DTYPES = {
 
 @triton.jit
 def _places(first, total, size, step, end):
-    """Return where the elements of ROWS blocks lie, shape (ROWS, LANES), and which of them there are."""
+    """Return the offsets of the elements of ROWS blocks, shape (ROWS, LANES), and the mask of those that exist."""
     v, c = first + tl.arange(0, ROWS), tl.arange(0, LANES)
     at = (v.to(tl.int64) * step)[:, None] + c[None, :]
     return at, (v < total)[:, None] & (c < size)[None, :] & (at < end)
@@ -82,7 +83,7 @@ def _begin(WIDE: tl.constexpr):
 def _read(
     x, there, sums, squares, low, high, nonfinite, zeros, far, under, over, BOUND: tl.constexpr, CENTRE: tl.constexpr
 ):
-    """Add a tile of values, float32 or float64. NaN compares as false, so it is not finite and never far."""
+    """Add a tile of values, float32 or float64. NaN compares as false, so it is neither finite nor far."""
     size = tl.abs(x)
     finite = there & (size < float("inf"))
     wide = tl.where(finite, x, 0.0).to(tl.float64)
@@ -101,7 +102,7 @@ def _read(
 
 @triton.jit
 def _add(row, total, count, sums, squares, low, high, nonfinite, zeros, far, under, over):
-    """Add accumulators to a row. Other programs may do so at the same time."""
+    """Add accumulators to a row with atomics: other programs may write to it at the same time."""
     lane = tl.arange(0, 16)
     part = tl.where(lane == TOTAL, total.to(tl.float64), 0.0)
     part = tl.where(lane == COUNT, count.to(tl.float64), part)
@@ -114,7 +115,7 @@ def _add(row, total, count, sums, squares, low, high, nonfinite, zeros, far, und
     part = tl.where(lane == OVER, tl.sum(tl.sum(over, 1), 0).to(tl.float64), part)
     tl.atomic_add(row + lane, part, mask=(part != 0.0) & (lane < WIDTH), sem="relaxed")
     least, most = tl.min(tl.min(low, 1), 0).to(tl.float64), tl.max(tl.max(high, 1), 0).to(tl.float64)
-    # Before 3.4 Triton took -0.0 for minus infinity here (triton-lang/triton#6376), so it is made +0.0.
+    # Before 3.4 Triton took -0.0 for minus infinity in these atomics (triton-lang/triton#6376), so it becomes +0.0.
     least, most = tl.where(least == 0.0, 0.0, least), tl.where(most == 0.0, 0.0, most)
     tl.atomic_min(row + MIN, least, mask=least < float("inf"), sem="relaxed")
     tl.atomic_max(row + MAX, most, mask=most > -float("inf"), sem="relaxed")
@@ -146,6 +147,7 @@ def _one(
         sums, squares, low, high, nonfinite, zeros, far, under, over = _read(
             values, there, sums, squares, low, high, nonfinite, zeros, far, under, over, BOUND, CENTRE
         )
+    # The first program alone adds the counts: they are per tensor, and each program would add them again.
     once = (pid == 0).to(tl.int64)
     _add(
         table + row * WIDTH,
@@ -164,13 +166,13 @@ def _one(
 
 
 def one(x: Tensor, numel: int, places: Blocks, table: Tensor, row: int, bound: float, centre: float) -> None:
-    """Add the statistics of dense memory to a row; ``numel`` is what the row's total grows by."""
+    """Add the statistics of dense memory to a row; ``numel`` is added to the row's total."""
     programs = min(-(-places.total // ROWS.value), _PROGRAMS)
     count, size, step, end, total = places
     wide = x.dtype is torch.float64
     args = (x, table, row, numel, count, size, step, end, total, wide, float(bound), float(centre))
     with _on(x.device):
-        # What Triton compiles for: the arguments' types, constants, and whether the addresses are aligned.
+        # Triton compiles for the types of arguments, constants, and whether the addresses are aligned.
         key = (x.dtype, x.data_ptr() % 16 == 0, table.data_ptr() % 16 == 0, bound, centre, x.device)
         _launch(_one, key, programs, args)
 
@@ -178,18 +180,18 @@ def one(x: Tensor, numel: int, places: Blocks, table: Tensor, row: int, bound: f
 # -- many tensors -----------------------------------------------------------------------------------------------
 
 OBSERVE, KEEP, SUBTRACT = range(3)
-"""What a launch does: read; read and keep what was read; read what differs from what was kept."""
+"""Modes of a launch: read; read and keep the values; read the difference from the kept values."""
 
 
 def plan_row(numel: int, places: Blocks, rows: tuple[int, int], kept: int) -> tuple[int, ...]:
-    """Return the numbers that describe one tensor: ``rows`` for what it is and for what differs from what was kept,
-    ``kept`` where in the arena that is.
+    """Return the numbers that describe one tensor: ``rows`` for its values and for its difference from the kept values,
+    ``kept`` the offset of those in the arena.
     """
     return (numel, *places, kept, *rows)
 
 
 def spans(places: Blocks) -> range:
-    """Return the first blocks of the programs that read a tensor."""
+    """Return the first block of each program that reads a tensor."""
     return range(0, places.total, SPAN.value)
 
 
@@ -213,12 +215,13 @@ def _many(
         plan = plans + tensor * PLAN
         size, step = tl.load(plan + 2), tl.load(plan + 3)
         end, total = tl.load(plan + 4), tl.load(plan + 5)
-        # The blocks of a sample move on from turn to turn by their size; then the last would reach beyond the end.
+        # The blocks of a sample advance by their size at each turn; the last one would then reach beyond the end.
         moved = turn % tl.maximum((step + size - 1) // size, 1)
         moved = tl.where((total > 1) & (step > size), moved, 0)
         less = (moved > 0).to(tl.int64)
         x += tl.minimum(moved * size, step - size) * less
         total -= less
+        # Each block has its own LANES places in the arena, so the same program finds its kept values again.
         old = kept + tl.load(plan + 6)
         sums, squares, low, high, nonfinite, zeros, far, under, over = _begin(WIDE)
         for first in range(begin, tl.minimum(begin + SPAN, total), ROWS):
@@ -232,6 +235,7 @@ def _many(
             sums, squares, low, high, nonfinite, zeros, far, under, over = _read(
                 values, there, sums, squares, low, high, nonfinite, zeros, far, under, over, 0.0, 0.0
             )
+        # The program of the first span alone adds the counts: they are per tensor.
         once = (begin == 0).to(tl.int64)
         _add(
             table + tl.load(plan + (8 if MODE == 2 else 7)) * WIDTH,
@@ -259,11 +263,10 @@ def many(
     mode: int,
     turn: int,
 ) -> None:
-    """Read many tensors of one dtype in one launch; an address 0 is passed over. Blocks of samples move on with
-    ``turn``, not from 0.
+    """Read many tensors of one dtype in one launch; address 0 is skipped. The blocks of a sample advance with ``turn``.
 
     ``addresses`` int64 (tensors,), ``plans`` int64 (tensors, PLAN), ``work`` int32 (programs, 2): tensor and first
-    piece, ``kept`` float32 (float64 for that dtype), all on the table's device.
+    block, ``kept`` float32 (float64 for that dtype), all on the table's device.
     """
     wide = dtype is torch.float64
     with _on(table.device):
@@ -282,7 +285,7 @@ def _clear(table, addresses, plans, MODE: tl.constexpr):
 
 
 def clear(table: Tensor, addresses: Tensor, plans: Tensor, mode: int) -> None:
-    """Clear the rows that such a launch adds to."""
+    """Clear the rows that ``many`` adds to in this mode."""
     with _on(table.device):
         _clear[(plans.shape[0],)](table, addresses, plans, mode, **_OPTIONS)
 
@@ -291,7 +294,7 @@ def clear(table: Tensor, addresses: Tensor, plans: Tensor, mode: int) -> None:
 
 
 def _takes_constants() -> bool:
-    """Return True if what is compiled is launched with all arguments, constants too: not before Triton 3.3."""
+    """Return True if a compiled kernel is launched with all arguments, constants too: not before Triton 3.3."""
     try:
         return "*bound_args.values()" in inspect.getsource(triton.runtime.JITFunction.run)
     except (AttributeError, OSError):
@@ -300,22 +303,23 @@ def _takes_constants() -> bool:
 
 _DIRECT = _takes_constants()
 _compiled: dict[tuple[object, ...], Any] = {}
-"""Compiled kernels, a cache: Triton's own way took 47 us of the thread, this 4, with a driver that launches nothing."""
+"""Cache of compiled kernels: Triton's own launch path took 47 us of the thread, this 4, with a driver that launches
+nothing."""
 
 
 def _launch(kernel: Any, key: tuple[object, ...], programs: int, args: tuple[object, ...]) -> None:
-    """Launch a kernel that was compiled for such arguments, or compile it."""
+    """Launch a kernel that was compiled for such arguments, or compile and launch it."""
     known = _compiled.get(key)
     if known is not None:
         known[programs, 1, 1](*args)
         return
     known = kernel[programs,](*args, **_OPTIONS)
-    if _DIRECT and known is not None:  # the interpreter returns nothing
+    if _DIRECT and known is not None:  # the interpreter returns None
         _compiled[key] = known
 
 
 def _on(device: torch.device) -> AbstractContextManager[object]:
-    """Triton launches on the current device, on its current stream; the interpreter runs on the CPU."""
+    """Return a context in which ``device`` is current: Triton launches on the current device and stream."""
     if device.type != "cuda" or device.index == torch.cuda.current_device():
         return _HERE
     return torch.cuda.device(device)
