@@ -272,7 +272,7 @@ class Capture:
         """Called at every backward. Returns whether gradients left by an earlier one were cleared before this."""
         self._before_pass(calling=False)
         self.unhooked.before_backward()
-        if not self.switch:
+        if not self.switch.in_full_step():
             return False
         if self.losses.backwards >= _READ_BACKWARDS:
             self.stretches.read(on=False)
@@ -286,7 +286,7 @@ class Capture:
         self.light.leave()
         if self._pending and stream in self._open:
             self._close()
-        if self.switch:
+        if self.switch.in_full_step():
             self.stretches.read(on=self.learning.reading(self.steps))
         self._closure = closure
         self._closures |= closure
@@ -337,13 +337,13 @@ class Capture:
         self.light.leave()
         self.losses.take()
         self.optimizers.watched.clear()
-        self._prepare(full=bool(self.switch), next_step=self._booked == self.steps)
+        self._prepare(full=self.switch.in_full_step(), next_step=self._booked == self.steps)
 
     def _put_aside(self, *, applied: bool) -> None:
         self._pending = False
         now = self.pace.now()
         self.tally.collect()
-        if not self.switch:
+        if not self.switch.in_full_step():
             self._close_light(now, applied=applied)
             return
         stream = self._open[0] if self._open else None
@@ -369,7 +369,7 @@ class Capture:
     def _close_light(self, now: float, *, applied: bool) -> None:
         stream = self._open[0] if self._open else None
         odd = self.losses.odd or not applied or bool(self.scene.facts)
-        own, seen = self.tally.seconds, self._seen(stream) if self.light.sighted else None
+        own, seen = self.tally.seconds, self._seen(stream) if self.switch.sighted else None
         glimpse = glimpse_of(self.steps, stream, now, self.losses.take(), own, closure=self._closure, seen=seen)
         self.pace.waiting.append(glimpse)
         self._open.clear()
@@ -378,7 +378,7 @@ class Capture:
         if odd or self.hooks.step >= self.stretches.until or self.pace.due(now):
             self._tell_light(applied=applied, learnt=True)
             self._get_ready(again=False, at_once=not applied)
-        if stream is not None and applied and self.switch.on and not self.switch and not self._together:
+        if stream is not None and applied and self.switch.on and not self.switch.in_full_step() and not self._together:
             self.light.enter(stream, now)
             self.light.expect(self.stretches.until)
 
@@ -425,7 +425,7 @@ class Capture:
         stream = self._open[0] if self._open else None
         read = self.stretches.full(self.steps + again, plain=not (self._together or self._closures))
         self._prepare(full=read, next_step=again)
-        if self.light.sighted and stream is not None and not self.switch:
+        if self.switch.sighted and stream is not None and not self.switch.in_full_step():
             self.light.start(stream, self.pace.last)
             self.light.expect(self.stretches.until)
         if self.pace.deliver:
@@ -462,7 +462,7 @@ class Capture:
         self._open.clear()
         self.losses.begin_step()
         self.models.forget_glimpse()
-        if full != bool(self.switch):
+        if full != self.switch.in_full_step():
             self.stretches.wake() if full else self.stretches.doze()
         if not full:
             return

@@ -6,6 +6,7 @@ Under our own tests (environment variable NEURALDBG_STRICT) errors raise.
 from __future__ import annotations
 
 import contextlib
+import enum
 import functools
 import gc
 import os
@@ -112,18 +113,27 @@ def hook_of(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
     return made
 
 
-class Switch:
-    """The switch of a session's wrappers: off after the session, though another tool may keep calling them, and in a
-    fork.
+class StepMode(enum.Enum):
+    """The way in which the current step is read."""
 
-    True during a full step, in the followed thread. In light steps ``on`` is True and the switch itself is false.
+    OFF = "off"
+    """Nothing is read: no session runs in this process, or it is paused."""
+    LIGHT = "light"
+    """Scalars are read: the loss, the learning rate, the norm of the gradients."""
+    SIGHTED = "sighted"
+    """Sites are read as well, and facts are not: light steps of a session without a budget."""
+    FULL = "full"
+    """Scalars, sites and facts are read."""
+
+
+class Switch:
+    """The step mode of a session's wrappers: off after the session, though another tool may keep calling them, and in
+    a fork.
     """
 
     def __init__(self) -> None:
-        self.on = False
-        """True while the session runs in this process and is not paused."""
-        self.full = False
-        """True while full steps are read."""
+        self.mode = StepMode.OFF
+        """The mode of the current step, in the thread that is followed."""
         self.thread = get_ident()
         """The thread that is followed: see ``Owner``."""
         self.lends: Callable[[], bool] = lambda: False
@@ -131,9 +141,19 @@ class Switch:
         self.hushed: Callable[[], None] = lambda: None
         """Called before a pause."""
         self._runs = False
-        self._awake = True
+        self._stretch = StepMode.FULL
         _switches.add(self)
         tell_children(self)
+
+    @property
+    def on(self) -> bool:
+        """True while the session runs in this process and is not paused."""
+        return self.mode is not StepMode.OFF
+
+    @property
+    def sighted(self) -> bool:
+        """True if sites are read in light steps, paused or not."""
+        return self._stretch is StepMode.SIGHTED
 
     def turn_on(self) -> None:
         """Start, in this process."""
@@ -142,28 +162,30 @@ class Switch:
 
     def turn_off(self) -> None:
         """Pass every call through from now on."""
-        self._runs = self.on = self.full = False
+        self._runs, self.mode = False, StepMode.OFF
 
     def hush(self) -> None:
         """Pass every call through until ``listen``."""
         self.hushed()
-        self.on = self.full = False
+        self.mode = StepMode.OFF
 
     def listen(self) -> None:
         """Resume after ``hush``, unless the session has ended meanwhile."""
-        self.on, self.full = self._runs, self._runs and self._awake
+        self.mode = self._stretch if self._runs else StepMode.OFF
 
     def in_child(self) -> None:
         """Turn off in a forked child, whose copy of the session is not read."""
         self.turn_off()
 
-    def wake(self, *, awake: bool) -> None:
-        """Switch between full steps and light steps."""
-        self._awake = awake
-        self.full = self.on and awake
+    def read(self, mode: StepMode) -> None:
+        """Read the steps from now on in a mode other than OFF; a pause goes on."""
+        self._stretch = mode
+        if self.on:
+            self.mode = mode
 
-    def __bool__(self) -> bool:
-        return self.full and (get_ident() == self.thread or self.lends())
+    def in_full_step(self) -> bool:
+        """Return True during a full step, in the thread that is followed."""
+        return self.mode is StepMode.FULL and (get_ident() == self.thread or self.lends())
 
     def here(self) -> bool:
         """Return True if the session runs and the current thread is followed."""

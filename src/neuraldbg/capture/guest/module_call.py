@@ -40,6 +40,7 @@ class Hears(Protocol):
     """True during an outermost call."""
     light: Any
     hooks: Any
+    switch: Any
 
     def look(self, module: nn.Module, args: Any, kwargs: Any) -> object:
         """Begin an outermost call in a light step whose sites are read."""
@@ -60,7 +61,7 @@ def stand_in_for_call(models: Hears, original: Callable[..., Any]) -> Any:
     traced, busy = torch.compiler.is_dynamo_compiling, torch.compiler.is_compiling
     asked = (light.glance, models.look, models.begins, models.ends, told.get, traced, busy, id)
     call: Any = (
-        _moved(_in_place, original)(models, light, told, models.hooks.tally, (TOO_DEEP, _READING), *asked)
+        _moved(_in_place, original)(models, models.switch, told, models.hooks.tally, (TOO_DEEP, _READING), *asked)
         if _is_torchs(original)
         else _in_front(original, models, light, told, traced, busy)
     )
@@ -96,7 +97,7 @@ def _is_torchs(call: Callable[..., Any]) -> bool:
     return code is not None and code.co_names == _CALLS and call is nn.Module._wrapped_call_impl  # noqa: SLF001
 
 
-def _in_place(models: Any, light: Any, told: Any, tally: Any, failure: tuple[str, str], *asked: Any) -> Any:
+def _in_place(models: Any, switch: Any, told: Any, tally: Any, failure: tuple[str, str], *asked: Any) -> Any:
     (glance, look, begins, ends, direct, traced, busy, number_of), (deep, what) = asked, failure
 
     def _wrapped_call_impl(self, *args, **kwargs):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN003, ANN202
@@ -110,7 +111,7 @@ def _in_place(models: Any, light: Any, told: Any, tally: Any, failure: tuple[str
                 begun = glance(self, args, kwargs)
                 if not begun:
                     begun = begins(self, args, kwargs)
-                elif light.sighted:
+                elif switch.sighted:
                     look(self, args, kwargs)
             except RecursionError:
                 begun = False
@@ -183,7 +184,7 @@ def _in_front(original: Any, models: Any, light: Any, told: Any, traced: Any, is
             begun = light.glance(module, args, kwargs)
             if not begun:
                 begun = models.begins(module, args, kwargs)
-            elif light.sighted:
+            elif models.switch.sighted:
                 models.look(module, args, kwargs)
         if not begun:
             return heard(module, args, kwargs)

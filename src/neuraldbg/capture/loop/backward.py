@@ -150,7 +150,7 @@ class Losses:
             if self._inside:
                 owner.claiming = False
                 return
-            if not switch and args and is_a(args[0], Tensor):
+            if not switch.in_full_step() and args and is_a(args[0], Tensor):
                 yield from self._lightly(args[0], accumulates)
                 return
             given = None

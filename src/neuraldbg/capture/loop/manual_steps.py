@@ -76,7 +76,8 @@ class Unhooked:
         """
         if self._off or self.scene.optimizers.streams:
             return False
-        once = self._by_call and not calling and not self.scene.switch  # one check is enough in a light step
+        # One check is enough in a light step.
+        once = self._by_call and not calling and not self.scene.switch.in_full_step()
         return (asked or not once) and bool(self._ended(calling=calling or once, whole=not once))
 
     @guarded
@@ -98,7 +99,7 @@ class Unhooked:
         replaced = any(a[:1] != b[:1] for name in moved for a, b in zip(before[name], now[name], strict=False))
         if replaced:  # kept samples are of tensors that were not updated
             self.scene.params.forget_samples()
-        elif self._read and self.scene.switch:
+        elif self._read and self.scene.switch.in_full_step():
             self.scene.params.read_after(list(self.scene.optimizers.watched.values()))
         self._anchor, self._by_call = self._anchor or moved, calling
         self.scene.by_hand = True
@@ -118,7 +119,7 @@ class Unhooked:
     def after_backward(self) -> None:
         """Read weights and gradients of a loop that is known to update manually: it may clear gradients at once."""
         scene = self.scene
-        if not scene.by_hand or self._off or scene.optimizers.streams or not scene.switch:
+        if not scene.by_hand or self._off or scene.optimizers.streams or not scene.switch.in_full_step():
             return
         scene.params.refresh()
         watched = [w for w in scene.params.by_id.values() if w.ref.requires_grad]
@@ -163,7 +164,7 @@ class Unhooked:
         if not (scene.losses.backwards or scene.models.forwards) or self._has_optimizer():
             return False
         self._off = True
-        if scene.switch:
+        if scene.switch.in_full_step():
             params, optimizers = scene.params, scene.optimizers
             for w in params.by_id.values():
                 optimizers.watched[w.key] = w

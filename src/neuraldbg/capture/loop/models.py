@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from neuraldbg.capture.guest import tensor_memory
-from neuraldbg.capture.guest.guard import collecting_later, guarded, hook_of
+from neuraldbg.capture.guest.guard import StepMode, collecting_later, guarded, hook_of
 from neuraldbg.capture.guest.module_call import stand_in_for_call
 from neuraldbg.capture.guest.module_tree import has_parameters, modules, training
 from neuraldbg.capture.guest.native import set_hook
@@ -157,7 +157,8 @@ class Models:
 
     def begins(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
         """Begin an outermost call that native code has not taken. Return False if it is not followed."""
-        return bool(self.enter(module, args, kwargs) if self.switch else self._glimpse(module, args, kwargs))
+        begin = self.enter if self.switch.in_full_step() else self._glimpse
+        return bool(begin(module, args, kwargs))
 
     def ends(self, output: Any) -> None:
         """End an outermost call."""
@@ -222,20 +223,20 @@ class Models:
         """Begin a call in a light step, which readers see only if the loss is unusual."""
         switch = self.switch
         model = self._of.get(module) if switch.on else None
-        if (model is None and not switch.full) or _graph_task() != -1:
+        if (model is None and switch.mode is not StepMode.FULL) or _graph_task() != -1:
             return False
         if not self.owner.claims() and not self._asks(module, model):
             return False
-        if switch:  # in a thread that was not followed until now
+        if switch.in_full_step():  # in a thread that was not followed until now
             return bool(self.enter(module, args, kwargs))
         if model is None:
             self.owner.claiming = False
             return False
         self._before_pass()
-        if self.switch:  # the step that was just closed was the last light one
+        if self.switch.in_full_step():  # the step that was just closed was the last light one
             return bool(self.enter(module, args, kwargs))
         self._note(module, model)
-        if self.light.sighted:
+        if switch.sighted:
             self.look(module, args, kwargs)
         if torch.is_grad_enabled():
             self.owner.open = True
@@ -313,7 +314,7 @@ class Models:
             return
         if call is not None:
             self._tell("call_ends", call, output)
-        self.hooks.active = self.hooks.sampled and bool(self.switch)
+        self.hooks.active = self.hooks.sampled and self.switch.in_full_step()
         if current is None:
             return
         graded = False

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 class NativeSteps(Protocol):
     """Takes usual light steps in native code; see ``steps/native_light_steps.py``."""
 
-    sighted: bool
-    """True if the sites of light steps are read; then only facts are left out."""
     begins: Callable[..., Any]
     ends: Callable[..., Any]
     """The step hooks of all optimizers."""

@@ -184,7 +184,7 @@ class Optimizers:
     @guarded
     def _begins(self, opt: Optimizer, args: Any, kwargs: Any) -> Any:
         stream = self._known(opt)
-        if (stream is None or self.switch) and not self._relevant(opt):
+        if (stream is None or self.switch.in_full_step()) and not self._relevant(opt):
             return None
         # A step may contain steps: of torch's class, or of another optimizer.
         self._running.append(id(opt))
@@ -200,8 +200,8 @@ class Optimizers:
         if not callable(closure):
             closure = None  # an argument of the subclass's own
         self._begin(stream, closure is not None)
-        if not self.switch:
-            if self.light.sighted:
+        if not self.switch.in_full_step():
+            if self.switch.sighted:
                 return self._look(stream, opt, closure, args, kwargs)
             self._glimpse(stream, opt, closure=closure is not None)
             return None
@@ -348,7 +348,7 @@ class Optimizers:
 
     def _read_after(self, stream: Stream, opt: Optimizer, held: list[Watched] | None) -> None:
         """Read the changes made by a step."""
-        if not self.switch:
+        if not self.switch.in_full_step():
             if held is not None:
                 self.params.read_after(held)
             return
@@ -418,7 +418,7 @@ class Optimizers:
     def clips(self, parameters: Any, max_norm: float, total_norm: Any, *_: Any, **__: Any) -> Around:
         """Wrap the function by which ``clip_grad_norm_`` scales, whose arguments are norm and limit."""
         del parameters
-        if self.switch:
+        if self.switch.in_full_step():
             self._note_clip(total_norm, max_norm)
         yield
 
@@ -461,7 +461,7 @@ class Optimizers:
         """Wrap ``GradScaler.step``: count steps that the scaler skipped."""
         before = self._steps_of(optimizer)
         yield
-        if self.switch:
+        if self.switch.in_full_step():
             self._tried(scaler, optimizer, before)
 
 

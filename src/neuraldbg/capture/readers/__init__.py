@@ -89,7 +89,7 @@ class Readers:
     def at(self, moment: str, *args: Any) -> None:
         """Tell every reader that asked for it that a moment has come; in a light step, those that keep watch."""
         scene = self.scene
-        if not scene.switch and moment not in _ALWAYS:
+        if not scene.switch.in_full_step() and moment not in _ALWAYS:
             acts = self._light[moment]
         elif not scene.reading and moment != "summarise":
             acts = self._always[moment]

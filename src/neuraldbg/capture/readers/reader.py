@@ -74,8 +74,8 @@ class Reader:
         """
 
     def patches(self) -> Iterable[Patch]:
-        """Functions of torch to stand in for while the session runs. What surrounds them tests ``scene.switch``
-        first.
+        """Functions of torch to stand in for while the session runs. What surrounds them tests
+        ``scene.switch.in_full_step()`` first.
         """
         return ()
 

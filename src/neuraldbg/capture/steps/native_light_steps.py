@@ -77,8 +77,6 @@ class Light:
         """How native code reads the parameters where it reads sites."""
         self.reopen: Callable[[Stream], None] = lambda stream: None
         """Told of an optimizer whose step is under way when Python's hooks take over."""
-        self.sighted = False
-        """Whether the sites of light steps are read: nothing but facts is left out then."""
         self._room, self._blank = LINES, self._hooks.table.blank()
         """Steps whose rows there is room for, and as many blank rows as each has."""
         self._seen: tuple[tuple[Watched, ...], Layout] | None = None
@@ -141,10 +139,11 @@ class Light:
 
     def start(self, stream: Stream, now: float) -> None:
         """Take the steps of an optimizer from now on, if native code sees what Python would."""
-        stepped, norm = (self.plans(stream) if self.sighted else None), stream.norm
+        sighted = self._models.switch.sighted
+        stepped, norm = (self.plans(stream) if sighted else None), stream.norm
         if stepped is not None:
             few = every = stepped.gradients.plan
-        elif not self.sighted and norm is not None and norm.stands and not norm.waits and self._usual_loop():
+        elif not sighted and norm is not None and norm.stands and not norm.waits and self._usual_loop():
             few, every = norm.plans
         else:
             return

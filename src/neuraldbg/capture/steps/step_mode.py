@@ -1,7 +1,7 @@
 """Stretches of steps that are read alike: all there is, nothing but scalars, or all sites and no facts.
 
-A light step is one whose facts are not read. Where a budget is kept its sites are not read either; where there is none
-they are, and it is ``light.sighted``.
+The modes are in ``guest/guard.py: StepMode``. Where a budget is kept the sites of light steps are not read; where there
+is none they are.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neuraldbg.capture.compiled.recompile import forget_compiled
+from neuraldbg.capture.guest.guard import StepMode
 
 if TYPE_CHECKING:
     from neuraldbg.capture.loop.reader_context import Scene
@@ -52,16 +53,16 @@ class Stretches:
 
     def doze(self) -> None:
         """Begin light steps: what stands in for torch's functions passes through."""
-        scene, light = self.scene, self.light
+        scene = self.scene
         self.until = self.learning.next_reading(scene.step)
         scene.facts.clear()
         scene.scalars.clear()
         scene.models.begin_step()
         self.read(on=False)
-        light.sighted = self.governor.overhead is None
-        self._see_on() if light.sighted else self._see_no_more()
+        mode = StepMode.SIGHTED if self.governor.overhead is None else StepMode.LIGHT
+        self._see_on() if mode is StepMode.SIGHTED else self._see_no_more()
         scene.params.forget_samples()
-        scene.switch.wake(awake=False)
+        scene.switch.read(mode)
 
     def _see_on(self) -> None:
         scene, hooks = self.scene, self.scene.hooks
@@ -81,8 +82,7 @@ class Stretches:
         """Read in full again."""
         scene = self.scene
         self.light.leave(odd=False)
-        self.light.sighted = False
-        scene.switch.wake(awake=True)
+        scene.switch.read(StepMode.FULL)
         self.listen()
         scene.hooks.rest(resting=False)
         scene.optimizers.wake(scene.step)

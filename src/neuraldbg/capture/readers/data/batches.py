@@ -49,7 +49,7 @@ class Batches(Reader):
 
     def _delivers(self, iterator: Any) -> Around:
         yield
-        if self.scene.switch:
+        if self.scene.switch.in_full_step():
             self.seen(self._deliver, iterator)
 
     def _deliver(self, iterator: Any) -> None:

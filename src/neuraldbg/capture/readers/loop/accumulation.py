@@ -76,7 +76,7 @@ class Accumulation(Reader):
 
     def _scaler_steps(self, *_: Any, **__: Any) -> Around:
         yield
-        if self.scene.switch:
+        if self.scene.switch.in_full_step():
             self.seen(self._restart)
 
     # -- moments ------------------------------------------------------------------------------------------------

@@ -104,14 +104,14 @@ class Clipping(Reader):
     # -- stand-ins ----------------------------------------------------------------------------------------------
 
     def _clips_norm(self, parameters: Any, max_norm: float, *args: Any, **kwargs: Any) -> Around:
-        if not self.scene.switch:
+        if not self.scene.switch.in_full_step():
             return
         listed = list(parameters) if self.seen(uses_up, parameters) else None  # to look at it would use it up
         self.seen(self._note, "norm", parameters if listed is None else listed, max_norm)
         yield ((listed, max_norm, *args), kwargs) if listed is not None else None
 
     def _clips_values(self, parameters: Any, clip_value: float, *args: Any, **kwargs: Any) -> Around:
-        if not self.scene.switch:
+        if not self.scene.switch.in_full_step():
             return
         listed = list(parameters) if self.seen(uses_up, parameters) else None
         self.seen(self._note, "value", parameters if listed is None else listed, clip_value)
@@ -120,12 +120,12 @@ class Clipping(Reader):
     def _scales(self, scaler: Any, outputs: Any) -> Around:
         del outputs
         yield
-        if self.scene.switch:
+        if self.scene.switch.in_full_step():
             self.seen(self._note_scale, scaler)
 
     def _unscales(self, scaler: Any, optimizer: Any) -> Around:
         del scaler
-        if self.scene.switch and not self._by_scaler:
+        if self.scene.switch.in_full_step() and not self._by_scaler:
             self.seen(self._was_unscaled, optimizer)
         yield
 

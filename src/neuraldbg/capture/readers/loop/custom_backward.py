@@ -69,7 +69,7 @@ class Functions(Reader):
         with_context = cls.setup_context is torch.autograd.Function.setup_context
 
         def around(*args: Any, **_: Any) -> Around:
-            if cls in self._watched and self.scene.switch:
+            if cls in self._watched and self.scene.switch.in_full_step():
                 self._restore(cls)
                 self._keep(cls, args[1:] if with_context else args)
             yield

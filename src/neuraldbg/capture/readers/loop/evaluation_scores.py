@@ -60,7 +60,7 @@ class Evaluation(Reader):
         return [(owner, name, functools.partial(self._loses, name)) for owner, name in _LOSSES if hasattr(owner, name)]
 
     def _loses(self, name: str, *args: Any, **kwargs: Any) -> Around:
-        if self._evaluating and not torch.compiler.is_compiling() and self.scene.switch:
+        if self._evaluating and not torch.compiler.is_compiling() and self.scene.switch.in_full_step():
             value = yield
             self._note(name, value, args, kwargs)
 

@@ -101,19 +101,19 @@ class LoopOrder(Reader):
 
     def _makes(self, opt: Optimizer, *_: Any, **__: Any) -> Around:
         yield
-        if self.scene.switch:
+        if self.scene.switch.in_full_step():
             self.seen(self._note_made, opt)
 
     def _zeroes(self, owner: Any, *_: Any, **__: Any) -> Around:
         if self.scene.switch.on:
             self.seen(self.scene.models.owner.stands_aside)
-        if self.scene.switch:
+        if self.scene.switch.in_full_step():
             self.seen(self._zeroed, owner)
         return
         yield  # a generator, with nothing to do after the call
 
     def _scaler_steps(self, *_: Any, **__: Any) -> Around:
-        self._tries += bool(self.scene.switch)
+        self._tries += self.scene.switch.in_full_step()
         yield
 
     def _note_made(self, opt: Optimizer) -> None:

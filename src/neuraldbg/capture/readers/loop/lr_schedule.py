@@ -98,11 +98,11 @@ class Schedule(Reader):
 
     def _init(self, scheduler: LRScheduler, *_: Any, **__: Any) -> Around:
         yield
-        if self.scene.switch:
+        if self.scene.switch.in_full_step():
             self.seen(self._get, scheduler)
 
     def _step(self, scheduler: LRScheduler, *args: Any, **kwargs: Any) -> Around:
-        if not self.scene.switch:
+        if not self.scene.switch.in_full_step():
             return
         rate = self._rate_of_waiting(scheduler)
         inside = self._inside
@@ -116,7 +116,7 @@ class Schedule(Reader):
                 self.seen(self._waited, (scheduler, args[0] if args else kwargs.get("metrics"), rate))
 
     def _iterate(self, loader: Any) -> Around:
-        if self.scene.switch:
+        if self.scene.switch.in_full_step():
             self.seen(self._pass_begins, loader)
         yield
 

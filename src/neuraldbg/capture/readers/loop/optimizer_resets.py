@@ -96,17 +96,17 @@ class OptimizerState(Reader):
 
     def _loads(self, *_: Any, **__: Any) -> Around:
         found = yield
-        if self.scene.switch:
+        if self.scene.switch.in_full_step():
             self.seen(self._look_into, found)
 
     def _loads_model(self, module: Any, state_dict: Any, *_: Any, **__: Any) -> Around:
         del module
-        if self.scene.switch and self._files:
+        if self.scene.switch.in_full_step() and self._files:
             self.seen(self._weights_loaded, state_dict)
         yield
 
     def _loads_optimizer(self, opt: Any, *_: Any, **__: Any) -> Around:
-        if self.scene.switch:
+        if self.scene.switch.in_full_step():
             self.seen(self._state_loaded, opt)
         yield
 

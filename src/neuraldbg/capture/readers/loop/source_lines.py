@@ -49,7 +49,7 @@ class Places(Reader):
 
     def _makes(self, note: Callable[[Any, Place], None], made: Any, *_: Any, **__: Any) -> Around:
         yield
-        if self.scene.switch:
+        if self.scene.switch.in_full_step():
             self.seen(self._note_made, note, made)
 
     def _note_made(self, note: Callable[[Any, Place], None], made: Any) -> None:

@@ -85,14 +85,14 @@ class Ties(Reader):
         return [(nn.Module, "load_state_dict", self._loads), (nn.Module, "to_empty", self._empties)]
 
     def _empties(self, module: Any, *_: Any, **__: Any) -> Around:
-        before = self._tied(module) if self.scene.switch else None
+        before = self._tied(module) if self.scene.switch.in_full_step() else None
         yield
         if before:
             self.seen(self._part, module, before, "to_empty()")
 
     def _loads(self, module: Any, *args: Any, **kwargs: Any) -> Around:
         assign = kwargs.get("assign", args[2] if len(args) > 2 else False)
-        if assign and self.scene.switch:
+        if assign and self.scene.switch.in_full_step():
             before = self._tied(module)
             yield
             if before:

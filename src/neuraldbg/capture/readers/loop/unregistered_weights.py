@@ -82,7 +82,7 @@ class Hidden(Reader):
         return [(torch.autograd, "grad", self._differentiates)]
 
     def _differentiates(self, *args: Any, **kwargs: Any) -> Around:
-        if self.scene.switch and not torch.compiler.is_compiling():
+        if self.scene.switch.in_full_step() and not torch.compiler.is_compiling():
             self._not_weights(args[1] if len(args) > 1 else kwargs.get("inputs"))
         yield
 

@@ -176,7 +176,7 @@ class _Listener:
 
     def __call__(self, sent: tuple[Tensor | None, ...], got: tuple[Tensor | None, ...]) -> None:
         try:
-            if self.owner.scene.switch:
+            if self.owner.scene.switch.in_full_step():
                 with unheard():
                     self.owner.hear(self.ways, sent)
         except Exception:  # noqa: BLE001 (a debugger must not break what it watches)

@@ -64,7 +64,7 @@ class LossScale(Reader):
 
     @guarded
     def _on(self, scaler: Any) -> bool:
-        return bool(self.scene.switch and scales(scaler))
+        return bool(self.scene.switch.in_full_step() and scales(scaler))
 
     def _scales(self, scaler: Any, outputs: Any) -> Around:
         del outputs
