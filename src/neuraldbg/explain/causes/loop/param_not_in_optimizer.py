@@ -30,6 +30,7 @@ from neuraldbg.explain.evidence.case import owner
 from neuraldbg.explain.evidence.wording import listing, plural, rounded
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns.facts.hidden import HiddenFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -90,11 +91,12 @@ def _of_a_later_model(case: Case) -> list[str]:
 
 def _of_the_loss(case: Case) -> Finding | None:
     """Weigh weights of a module beside the model, such as a loss with centres, proxies or a temperature of its own."""
-    held = (case.run.fact(FactKey.HIDDEN.value) or {}).get("weights") or ()
-    weights = [w for w in held if w["how"] == "model" and not w["moved"] and w["seen"] >= 2]
+    fact = case.run.known(HiddenFact)
+    held = fact.weights if fact is not None else ()
+    weights = [w for w in held if w.how == "model" and not w.moved and w.seen >= 2]
     if not weights:
         return None
-    names, holder = [str(w["name"]) for w in weights], str(weights[0]["holder"])
+    names, holder = [w.name for w in weights], weights[0].holder
     weigh = Weighing()
     weigh.speaks(f"the graph of the loss reaches {listing(names)}, and no optimizer holds them", 3.8, len(names), 0)
     weigh.speaks(f"{holder!r} has weights of its own and no layers, as a loss with centres or proxies has", 0.5, holder)
@@ -106,7 +108,7 @@ def _of_the_loss(case: Case) -> Finding | None:
             f"Give the optimizer the parameters of {holder!r} too; freeze them if they are meant to stay as they are.",
             f"optimizer = torch.optim.{case.optimizer_name}([*model.parameters(), *{holder}.parameters()]{lr})",
         ),
-        layer=str(weights[0]["layer"]),
+        layer=weights[0].layer,
         step=0,
         failure="untrained weights",
     )
