@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 import numpy as np
 
 from neuraldbg.explain.evidence.symptom import guessing_loss
-from neuraldbg.nouns import FactKey
 from neuraldbg.nouns.facts.dropout import DropoutFact
+from neuraldbg.nouns.facts.modes import ModesFact
 from neuraldbg.nouns.facts.norms import NormsFact
 from neuraldbg.nouns.facts.operations import OperationsFact
 from neuraldbg.nouns.facts.outputs import OutputsFact
@@ -84,7 +84,7 @@ def evaluated(case: Case) -> bool:
 
 def dropout_rates(case: Case) -> dict[str, float]:
     """Return the dropout that was at work: probability by layer, or by the layer that a functional one feeds."""
-    still = {path for fact in case.run.facts_of(FactKey.MODES.value) for path in fact.value.get("eval_layers") or ()}
+    still = {path for _, modes in case.run.versions(ModesFact) for path in modes.eval_layers}
     found: dict[str, float] = {}
     for layer in case.ordered:
         if layer.path not in case.layout.called or layer.path in still:

@@ -11,7 +11,7 @@ import numpy as np
 
 from neuraldbg.explain.evidence.loss_curve import ENOUGH, FEW
 from neuraldbg.explain.evidence.wording import number, plural
-from neuraldbg.nouns import FactKey
+from neuraldbg.nouns.facts.accumulation import AccumulationFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -82,8 +82,8 @@ def guessing_loss(case: Case) -> float:
     """
     if case.loss_ops[:1] == ("mul",) and len(case.terms) == 1 and case.terms[0].get("kind") in NAMED:
         return float("nan")  # a loss function times a factor, as a scale for half precision or a weight
-    known = case.run.facts_of(FactKey.ACCUMULATION.value, stream=case.stream)
-    return _guess_of_terms(case) / max(float(known[-1].value.get("divisor") or 1.0) if known else 1.0, 1.0)
+    known = case.run.known(AccumulationFact, stream=case.stream)
+    return _guess_of_terms(case) / max(known.divisor if known is not None else 1.0, 1.0)
 
 
 def _guess_of_terms(case: Case) -> float:
@@ -182,7 +182,7 @@ def _still(case: Case) -> bool:
     """Return True if every weight of the models stayed as it was: their statistics are the same to the last digit."""
     history, sites = case.history, case.run.layout.sites
     rows = [i for i, site in enumerate(sites[: history.sites]) if site.kind == "param"]
-    elsewhere = any(one.get("foreign", 0) > one.get("foreign_no_grad", 0) for one in case.optimizers)
+    elsewhere = any(one.foreign > one.foreign_no_grad for one in case.optimizers)
     if not rows or len(history) < FEW or elsewhere or case.loss.learned:  # an image or a latent code is trained
         return False
     values = [history.stat(rows, name) for name in ("mean", "rms", "min", "max")]

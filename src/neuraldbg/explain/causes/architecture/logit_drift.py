@@ -28,7 +28,7 @@ from neuraldbg.explain.cause import BLOW_UP, Cause, Tier
 from neuraldbg.explain.evidence.layer_facts import Reading, as_number, calls
 from neuraldbg.explain.evidence.wording import number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -67,8 +67,7 @@ def judge(case: Case) -> Finding | None:
         f"an untrained model has {number(usual)}", 2.5, last, FAR,
     )  # fmt: skip
     weigh.speaks(f"all logits share that level: their size is {number(scale)}", 0.7, scale, abs(last))
-    precision = case.run.fact(FactKey.PRECISION.value) or {}
-    kinds = [str(precision.get("autocast") or ""), *map(str, precision.get("param_dtypes") or ())]
+    kinds = [case.precision.autocast, *case.precision.param_dtypes]
     low = next((kind for kind in kinds if kind in ("bfloat16", "float16")), None)
     if low is not None:
         step = abs(last) * (2**-8 if low == "bfloat16" else 2**-11)

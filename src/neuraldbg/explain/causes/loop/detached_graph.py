@@ -133,7 +133,7 @@ def _no_gradient_at_all(case: Case) -> bool:
 
     Models that are called inside of a transform (``vmap``, ``grad`` of ``torch.func``) are not seen.
     """
-    if any(one.get("foreign", 0) > one.get("foreign_no_grad", 0) for one in case.optimizers):
+    if any(one.foreign > one.foreign_no_grad for one in case.optimizers):
         return False
     return not any(len(case.run.series(row, "rms")) for row in case.layout.rows("param_grad"))
 

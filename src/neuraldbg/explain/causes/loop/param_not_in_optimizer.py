@@ -29,8 +29,10 @@ from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.evidence.case import owner
 from neuraldbg.explain.evidence.wording import listing, plural, rounded
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.hidden import HiddenFact
+from neuraldbg.nouns.facts.params import ParamsFact
+from neuraldbg.nouns.facts.unstepped import UnsteppedFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -45,7 +47,8 @@ VERSIONS = 3
 def judge(case: Case) -> Finding | None:
     """Weigh whether the left-out parameters look like a mistake."""
     names = case.standing("not_in_optimizer", VERSIONS) or _of_a_later_model(case)
-    if not names or (case.run.facts_of("unstepped") and not case.optimizers):  # an optimizer that never steps
+    never_steps = case.run.known(UnsteppedFact) is not None and not case.optimizers
+    if not names or never_steps:
         return _of_the_loss(case) if not names else None
     weigh = Weighing()
     weigh.speaks(
@@ -56,7 +59,7 @@ def judge(case: Case) -> Finding | None:
         weigh.against("their values change during the run, so something else updates them", 7.0)
     elif moved is False:
         weigh.speaks("their values never changed during the run", 0.8)
-    foreign = max((int(fact.get("foreign_no_grad") or 0) for fact in case.optimizers), default=0)
+    foreign = max((fact.foreign_no_grad for fact in case.optimizers), default=0)
     if foreign:
         weigh.against(
             f"the optimizer holds {plural(foreign, 'tensor')} that belong to no model and get no gradient, as "
@@ -80,10 +83,10 @@ def judge(case: Case) -> Finding | None:
 
 def _of_a_later_model(case: Case) -> list[str]:
     """Parameters of a model that came during the run, and has been trained for long without them."""
-    versions = case.run.facts_of(FactKey.PARAMS.value)
-    if len(versions) < 2 or case.run.steps - versions[-1].step < LASTING:
+    versions = case.run.versions(ParamsFact)
+    if len(versions) < 2 or case.run.steps - versions[-1][0] < LASTING:
         return []
-    known = {name for name in versions[-1].value.get("not_in_optimizer") or () if movement(case, [name]) is False}
+    known = {name for name in versions[-1][1].not_in_optimizer if movement(case, [name]) is False}
     first = {layer.model for layer in case.layout.layers} & set(case.run.info.models[:1])
     later = (layer for layer in case.layout.layers if layer.model not in first)
     return [name for layer in later for name in (f"{layer.path}.{p}" for p in layer.params) if name in known]

@@ -72,7 +72,7 @@ def _divergence(case: Case) -> Finding | None:
 
 def _only_term(case: Case) -> Finding | None:
     """The only term of the loss."""
-    if len(case.terms) != 1 or not case.alone or case.optimizer.get("owned") == 0:
+    if len(case.terms) != 1 or not case.alone or (case.optimizer is not None and case.optimizer.owned == 0):
         return None
     term, slots = case.terms[0], targets.slots(case)
     if any(not slot.get("single") or not slot.get("alone") for slot in slots):
