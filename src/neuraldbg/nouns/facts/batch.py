@@ -18,8 +18,8 @@ class BatchLeaf:
     image: bool = False
     """True if it has four axes, as a batch of images."""
     column_std_min: float | None = None
-    """Smallest standard deviation of a column (a feature of a 2-D input) that is not constant, None if there are no
-    columns."""
+    """Smallest standard deviation of a column (a feature of a 2-D input) that is not constant, 0 if all are, None if
+    there are no columns."""
     column_std_max: float | None = None
     """Largest standard deviation of a column, None if there are no columns."""
     column_mean_absmax: float | None = None

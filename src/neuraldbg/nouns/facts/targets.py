@@ -65,9 +65,9 @@ class TokenTargets:
     positions: Count = 0
     """Targets in these batches."""
     match: dict[ClassId, float] = field(default_factory=dict)
-    """Share of the targets that equal the input token at an offset from their own position, by that offset."""
+    """Share of the counted targets that equal the input token at an offset from their own position, by that offset."""
     compared: Count = 0
-    """Targets that were compared at offset 0."""
+    """Counted targets that were compared at offset 0."""
     padded: float = 0.0
     """Share of the counted targets that are padding."""
     padded_rows: float = 0.0
@@ -139,7 +139,7 @@ class TargetsFact(Known):
     batches: Count
     """Batches that were read."""
     samples: Count
-    """Targets that were read and are not ignored."""
+    """Targets that were read, without ignored ids and without numbers that are not finite."""
     slot: Count = 0
     """Number of the loss."""
     stream: Count | None = None

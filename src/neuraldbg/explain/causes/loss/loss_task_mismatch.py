@@ -92,8 +92,8 @@ def _ids_for_numbers(case: Case, slot: TargetsFact, term: LossTerm) -> Finding |
     shapes, classes, weigh = term.operand_shapes, class_ids(slot), Weighing()
     width = term.input_shape[-1] if len(term.input_shape) > 1 else 1  # a single output, squeezed
     column = len(shapes) > 1 and len(shapes[0]) == len(shapes[1]) == 2 and shapes[1][-1] == 1 < shapes[0][-1]
-    low, high = (-1.0, 0.0) if slot.min is None or slot.max is None else (slot.min, slot.max)
-    if column and slot.integral and low >= 0 and width / 2 <= high <= width - 1:
+    low, high = slot.min, slot.max
+    if column and slot.integral and low is not None and high is not None and low >= 0 and width / 2 <= high < width:
         weigh.speaks(
             f"{width} outputs are all compared with one column of whole numbers from 0 to {number(high)}",
             6.5, str(list(shapes[0])), str(list(shapes[1])),
