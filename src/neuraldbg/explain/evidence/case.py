@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from neuraldbg.explain.evidence import depth_profiles
 from neuraldbg.explain.evidence.first_nonfinite import Origin, find_origin
 from neuraldbg.explain.evidence.loss_curve import LossSummary
 from neuraldbg.explain.evidence.symptom import KINDS, Trouble, at_guess, find_trouble
-from neuraldbg.nouns import FactKey, Series
+from neuraldbg.nouns import Series
+from neuraldbg.nouns.facts.batch import BatchFact, BatchLeaf
+from neuraldbg.nouns.facts.loss import LossFact, LossTerm
 from neuraldbg.nouns.facts.optimizer import OptimizerFact, ParameterGroup
 from neuraldbg.nouns.facts.params import ParamsFact
 from neuraldbg.nouns.facts.precision import PrecisionFact
@@ -295,17 +297,14 @@ class Case:
         return 0.0 if len(rates) else float("nan")
 
     @cached_property
-    def terms(self) -> tuple[dict[str, Any], ...]:
+    def terms(self) -> tuple[LossTerm, ...]:
         """Terms of the loss graphs, the newest of each optimizer."""
-        latest: dict[int, list[dict[str, Any]]] = {}
-        for fact in self.run.facts_of(FactKey.LOSS.value):
-            latest[int(fact.value.get("stream", 0))] = list(fact.value.get("terms") or ())
-        return tuple(term for terms in latest.values() for term in terms)
+        return tuple(term for loss in self.run.known_each(LossFact) for term in loss.terms)
 
     @cached_property
     def loss_ops(self) -> tuple[str, ...]:
         """Operations in the loss graphs."""
-        return tuple(op for fact in self.run.facts_of(FactKey.LOSS.value) for op in fact.value.get("ops") or ())
+        return tuple(op for _, loss in self.run.versions(LossFact) for op in loss.ops)
 
     def standing(self, field: Standing, last: int | None = None) -> list[str]:
         """Names that a list of the PARAMS fact held in every version (or in the ``last`` ones), in data-flow order."""
@@ -337,10 +336,16 @@ class Case:
 
     # --- numbers -------------------------------------------------------------------------------------------------
 
+    @property
+    def leaves(self) -> dict[str, BatchLeaf]:
+        """The tensor inputs as the newest BATCH fact describes them, by the name of the leaf."""
+        batch = self.run.known(BatchFact)
+        return batch.inputs if batch is not None else {}
+
     @cached_property
     def inputs(self) -> tuple[InputStats, ...]:
         """The root model's tensor inputs."""
-        leaves = (self.run.fact(FactKey.BATCH.value) or {}).get("inputs") or {}
+        leaves = self.leaves
         found = []
         for row in self.layout.rows("input"):
             site = self.layout.sites[row]
@@ -350,15 +355,13 @@ class Case:
             if not all(len(values) for values in stats.values()):
                 continue
             middle = {name: float(np.median(values)) for name, values in stats.items()}
-            leaf = leaves.get(site.name) or (next(iter(leaves.values())) if len(leaves) == 1 else {})
-            low, high = leaf.get("column_std_min"), leaf.get("column_std_max")
-            columns = (
-                (float(low), float(high)) if isinstance(low, (int, float)) and isinstance(high, (int, float)) else None
-            )
+            leaf = leaves.get(site.name) or (next(iter(leaves.values())) if len(leaves) == 1 else BatchLeaf())
+            low, high = leaf.column_std_min, leaf.column_std_max
+            columns = (low, high) if low is not None and high is not None else None
             found.append(
                 InputStats(
-                    row, site.name, str(leaf.get("dtype") or site.dtype), middle["mean"], middle["std"], middle["rms"],
-                    middle["min"], middle["max"], None if leaf.get("image") else columns,
+                    row, site.name, leaf.dtype or site.dtype, middle["mean"], middle["std"], middle["rms"],
+                    middle["min"], middle["max"], None if leaf.image else columns,
                 )
             )  # fmt: skip
         return tuple(found)

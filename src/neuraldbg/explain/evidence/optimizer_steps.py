@@ -9,8 +9,8 @@ import numpy as np
 
 from neuraldbg.explain.evidence.depth_profiles import is_norm
 from neuraldbg.explain.evidence.wording import number
-from neuraldbg.nouns import FactKey
 from neuraldbg.nouns.facts.optimizer_state import OptimizerStateFact
+from neuraldbg.nouns.facts.targets import TargetsFact
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -218,15 +218,15 @@ def poor(case: Case) -> float:
 
     Known for one cross entropy over plain class ids; a run that is short, or still falls, is not judged.
     """
-    facts = [f.value for f in case.run.facts_of(FactKey.TARGETS.value) if f.value.get("entropy")]
+    facts = [fact for _, fact in case.run.versions(TargetsFact) if fact.entropy]
     loss = case.loss
-    if not facts or not facts[-1].get("alone") or len(case.terms) != 1 or len(loss.finite) < LONG:
+    if not facts or not facts[-1].alone or len(case.terms) != 1 or len(loss.finite) < LONG:
         return float("nan")
     term = case.terms[0]
-    if term.get("kind") not in ("cross_entropy", "nll") or term.get("reduction") != "mean" or term.get("weighted"):
+    if term.kind not in ("cross_entropy", "nll") or term.reduction != "mean" or term.weighted:
         return float("nan")
-    entropy = float(facts[-1]["entropy"])
-    return loss.last / entropy if entropy > 0 else float("nan")
+    entropy = facts[-1].entropy
+    return loss.last / entropy if entropy is not None and entropy > 0 else float("nan")
 
 
 def weigh_poverty(case: Case, weigh: Weighing, weight: float) -> None:

@@ -49,7 +49,7 @@ GROWTH = 2.0
 
 def judge(case: Case) -> Finding | None:
     """Weigh the level of the logits that a cross entropy is given."""
-    classes = {int(t.get("classes") or 0) for t in case.terms if t.get("kind") in ("cross_entropy", "nll")} - {0, 1}
+    classes = {t.classes for t in case.terms if t.kind in ("cross_entropy", "nll")} - {0, 1}
     series: dict[str, list[Reading[Variety]]] = {}
     for call in calls(case):
         for out in call.of.outputs:
@@ -78,7 +78,7 @@ def judge(case: Case) -> Finding | None:
         weigh.speaks(case.trouble.phrase, 1.8)
     elif case.learned:
         weigh.against(f"the model learns: the loss fell by {percent(case.loss.relative)}", 2.0, case.loss.relative)
-    layer = next((str(t.get("layer")) for t in case.terms if t.get("layer")), None)
+    layer = next((t.layer for t in case.terms if t.layer), None)
     return weigh.conclude(
         f"logits whose common level drifts: log Z reached {number(last)}",
         Remedy(

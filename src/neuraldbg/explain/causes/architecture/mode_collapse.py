@@ -215,7 +215,7 @@ def _point(case: Case, seen: list[Call]) -> Finding | None:
     """An encoder whose loss compares directions and whose outputs became one point."""
     if len(case.run.streams) > 1 or not any(op in AGREEING for op in case.loss_ops):
         return None
-    if any(term.get("kind") != "unknown" for term in case.terms):
+    if any(term.kind != "unknown" for term in case.terms):
         return None  # targets that are alike (temperatures in Kelvin) ask for outputs that are
     made: dict[str, list[Call]] = {}
     for call in seen:
