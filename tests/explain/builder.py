@@ -91,10 +91,12 @@ class Build:
 
     def term(self, **changes: Any) -> dict[str, Any]:
         """One term of the loss graph."""
+        for side in {"target", "input"} & changes.keys():
+            changes[side] = {"nonfinite": 0, "count": self.batch, **changes[side]}
         return {
             "kind": "cross_entropy", "reduction": "mean", "input_shape": [self.batch, 10], "target_shape": [self.batch],
             "operand_shapes": [[self.batch, 10], [self.batch]], "broadcast": False,
-            "fed_by": [], "layer": f"fc{self.depth}",
+            "fed_by": [], "chain": changes.get("fed_by", []), "layer": f"fc{self.depth}",
             "target": {"min": 0, "max": 9, "mean": 4.5, "std": 2.9, "nonfinite": 0, "count": self.batch},
             "input": {"min": -1, "max": 1, "mean": 0, "std": 0.5, "nonfinite": 0, "count": self.batch * 10},
             "target_dtype": "int64", "classes": 10, "normalised": False, **changes,

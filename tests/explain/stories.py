@@ -104,7 +104,7 @@ def double_softmax() -> Build:
 
 
 def log_softmax_twice() -> Build:
-    return Build().loss_term(fed_by=["log_softmax"], normalised=False)
+    return Build().loss_term(fed_by=["logsoftmax"], normalised=False)
 
 
 def target_broadcast() -> Build:

@@ -41,7 +41,7 @@ def fit(z: float, best_z: float = 0.0, **more: Any) -> dict[str, Any]:
     """How well inputs tell targets."""
     return {"samples": 500, "features": 64, "score": 0.005 * z, "null": 0.0, "null_sd": 0.005, "z": z,
             "best": "reversed", "best_score": 0.005 * best_z, "best_z": best_z, "again": 0, "agree": 0,
-            **more}  # fmt: skip
+            "spread": 0.5, **more}  # fmt: skip
 
 
 def double_sigmoid(*, scaled: bool = False) -> Build:

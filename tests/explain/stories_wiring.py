@@ -73,7 +73,7 @@ def dead_units_before() -> Build:
 def ties(**changes: Any) -> Build:
     pair = {
         "a": "fc1.weight", "b": "fc3.weight", "transposed": False, "equal": False, "started_equal": True,
-        "declared": "", "drifted": 0, "trained": [True, True], "distance": 0.2, **changes,
+        "declared": "", "drifted": 0, "trained": [True, True], "distance": 0.2, "untied": "", **changes,
     }  # fmt: skip
     return Build().fact("ties", 32, pairs=[pair])
 
@@ -82,7 +82,7 @@ def copies(**changes: Any) -> Build:
     base = {
         "model": "ema", "names": ["ema"], "of": "Net", "kind": "copy", "evaluated": 4, "first": 10, "last": 40,
         "began_equal": True, "constant": True, "follows": False, "moved": True, "averaged": None, "stale_norms": [],
-        "swapped": False,
+        "swapped": False, "lag": None, "written": 0, "refreshed": 0,
     }  # fmt: skip
     return Build().fact("copies", 32, **{**base, **changes})
 

@@ -20,7 +20,7 @@ TIERS = [tier.name.lower() for tier in Tier]
 
 @pytest.fixture
 def body():
-    return json.loads(resources.files("neuraldbg.explain").joinpath(FILE).read_text(encoding="utf-8"))
+    return json.loads(resources.files("neuraldbg.explain.verdict").joinpath(FILE).read_text(encoding="utf-8"))
 
 
 @pytest.fixture

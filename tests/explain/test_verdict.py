@@ -126,7 +126,8 @@ def test_the_level_of_guessing_is_not_learning():
 
 
 def test_a_regression_at_the_level_of_guessing_may_have_nothing_to_learn():
-    term = {"kind": "mse", "reduction": "mean", "target": {"mean": 0.0, "std": 1.0, "min": -2.0, "max": 2.0}}
+    target = {"mean": 0.0, "std": 1.0, "min": -2.0, "max": 2.0, "nonfinite": 0, "count": 32}
+    term = {"kind": "mse", "reduction": "mean", "target": target}
     rng = np.random.default_rng(0)
     build = Build(steps=200).loss(np.concatenate([[3.0, 2.0], 1.0 + 0.2 * rng.standard_normal(198)]))
     build.facts = [f for f in build.facts if f.key != "loss"]

@@ -20,6 +20,7 @@ from neuraldbg.explain.verdict import causal_chain, ranking, verdict
 from neuraldbg.explain.verdict.causal_chain import trace
 from neuraldbg.explain.verdict.source_lines import places
 from neuraldbg.nouns import Chain, Diagnosis, Unjudged
+from neuraldbg.nouns.facts.loss import LossFact
 
 if TYPE_CHECKING:
     from neuraldbg.nouns import Hypothesis, RunRecord
@@ -138,12 +139,12 @@ def _blind_spots(case: Case) -> list[Unjudged]:
         found.append(Unjudged("whether the model learns", "no loss was seen at a backward pass"))
     elif len(case.loss.finite) and case.loss.finite.values.min() < 0 < case.loss.finite.values.max():
         found.append(Unjudged("whether the loss goes anywhere", "it takes both signs, so its level means nothing"))
-    if not case.run.facts_of("loss"):
+    if case.run.known(LossFact) is None:
         found.append(Unjudged("causes in the loss", "no graph of a loss was seen at a backward pass"))
     elif not case.terms:
         ops = ", ".join(case.loss_ops[:3])
         found.append(Unjudged("whether the loss fits the task", f"no known form was recognised in its graph ({ops})"))
-    elif any(term.get("kind") == "unknown" for term in case.terms):
+    elif any(term.kind == "unknown" for term in case.terms):
         found.append(Unjudged("one term of the loss", "it has no known form"))
     graded, reached = (int(case.run.info.coverage.get(name, 0)) for name in ("graded", "reached"))
     if graded - reached > max(UNREACHED, graded // 20):

@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,12 @@ from neuraldbg.explain.evidence import depth_profiles
 from neuraldbg.explain.evidence.first_nonfinite import Origin, find_origin
 from neuraldbg.explain.evidence.loss_curve import LossSummary
 from neuraldbg.explain.evidence.symptom import KINDS, Trouble, at_guess, find_trouble
-from neuraldbg.nouns import FactKey, Series
+from neuraldbg.nouns import Series
+from neuraldbg.nouns.facts.batch import BatchFact, BatchLeaf
+from neuraldbg.nouns.facts.loss import LossFact, LossTerm
+from neuraldbg.nouns.facts.optimizer import OptimizerFact, ParameterGroup
+from neuraldbg.nouns.facts.params import ParamsFact
+from neuraldbg.nouns.facts.precision import PrecisionFact
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -34,6 +39,8 @@ RELU_TYPES = ("ReLU", "ReLU6")
 SURE = 0.5
 """Detector confidence below which an event is not taken for a symptom."""
 BOUNDED_TYPES = ("Sigmoid", "Tanh", "Hardtanh", "Hardsigmoid", "Softsign")
+Standing: TypeAlias = Literal["frozen", "not_in_optimizer", "no_grad", "uncalled", "zero_lr"]
+"""The lists of names in a PARAMS fact."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +111,7 @@ class Case:
     @cached_property
     def scaled(self) -> bool:
         """Return True if a gradient scaler was at work."""
-        return bool(len(self.run.scalar("loss_scale"))) or bool((self.run.fact("precision") or {}).get("scaler"))
+        return bool(len(self.run.scalar("loss_scale"))) or self.precision.scaler
 
     @cached_property
     def origin(self) -> Origin | None:
@@ -236,21 +243,37 @@ class Case:
     # --- the program ---------------------------------------------------------------------------------------------
 
     @cached_property
-    def optimizer(self) -> dict[str, Any]:
-        """The OPTIMIZER fact of the main optimizer, as last seen; empty if there is none."""
-        return self.run.fact(FactKey.OPTIMIZER.value, stream=self.stream) or {}
+    def optimizer(self) -> OptimizerFact | None:
+        """The OPTIMIZER fact of the main optimizer, as last seen; None if there is none."""
+        return self.run.known(OptimizerFact, stream=self.stream)
 
     @cached_property
-    def optimizers(self) -> tuple[dict[str, Any], ...]:
+    def optimizers(self) -> tuple[OptimizerFact, ...]:
         """The OPTIMIZER facts as last seen, one for each optimizer."""
-        latest = {int(f.value.get("stream", 0)): f.value for f in self.run.facts_of(FactKey.OPTIMIZER.value)}
-        return tuple(latest.values())
+        return self.run.known_each(OptimizerFact)
+
+    @cached_property
+    def groups(self) -> tuple[ParameterGroup, ...]:
+        """The parameter groups of the main optimizer, as last seen; empty if there is none."""
+        return self.optimizer.groups if self.optimizer is not None else ()
+
+    @cached_property
+    def decayed_norms(self) -> frozenset[str]:
+        """Names of gains and offsets of normalisation layers that decay in the main optimizer."""
+        return frozenset(self.optimizer.decayed_norms if self.optimizer is not None else ())
+
+    @cached_property
+    def precision(self) -> PrecisionFact:
+        """The PRECISION fact, as last seen; without autocast and scaler if there is none."""
+        return self.run.known(PrecisionFact) or PrecisionFact()
 
     @cached_property
     def optimizer_name(self) -> str:
         """Its class name."""
+        if self.optimizer is not None and self.optimizer.type:
+            return self.optimizer.type
         named = self.run.info.optimizers
-        return str(self.optimizer.get("type") or (named[self.stream] if self.stream < len(named) else "optimizer"))
+        return named[self.stream] if self.stream < len(named) else "optimizer"
 
     @property
     def adaptive(self) -> bool:
@@ -269,25 +292,23 @@ class Case:
         positive = rates[rates > 0]
         if len(positive):
             return float(positive[0])
-        groups = self.optimizer.get("groups") or [{}]
-        return float(groups[0].get("lr", 0.0) if len(rates) else groups[0].get("lr", float("nan")))
+        if self.groups and (lr := self.groups[0].lr) is not None:
+            return float(lr)
+        return 0.0 if len(rates) else float("nan")
 
     @cached_property
-    def terms(self) -> tuple[dict[str, Any], ...]:
+    def terms(self) -> tuple[LossTerm, ...]:
         """Terms of the loss graphs, the newest of each optimizer."""
-        latest: dict[int, list[dict[str, Any]]] = {}
-        for fact in self.run.facts_of(FactKey.LOSS.value):
-            latest[int(fact.value.get("stream", 0))] = list(fact.value.get("terms") or ())
-        return tuple(term for terms in latest.values() for term in terms)
+        return tuple(term for loss in self.run.known_each(LossFact) for term in loss.terms)
 
     @cached_property
     def loss_ops(self) -> tuple[str, ...]:
         """Operations in the loss graphs."""
-        return tuple(op for fact in self.run.facts_of(FactKey.LOSS.value) for op in fact.value.get("ops") or ())
+        return tuple(op for _, loss in self.run.versions(LossFact) for op in loss.ops)
 
-    def standing(self, field: str, last: int | None = None) -> list[str]:
+    def standing(self, field: Standing, last: int | None = None) -> list[str]:
         """Names that a list of the PARAMS fact held in every version (or in the ``last`` ones), in data-flow order."""
-        versions = [set(f.value.get(field) or ()) for f in self.run.facts_of(FactKey.PARAMS.value)]
+        versions = [set(getattr(params, field)) for _, params in self.run.versions(ParamsFact)]
         versions = versions[-last:] if last else versions
         names = set.intersection(*versions) if versions else set()
         return sorted(names, key=lambda name: (self.depth(owner(name)), name))
@@ -315,10 +336,16 @@ class Case:
 
     # --- numbers -------------------------------------------------------------------------------------------------
 
+    @property
+    def leaves(self) -> dict[str, BatchLeaf]:
+        """The tensor inputs as the newest BATCH fact describes them, by the name of the leaf."""
+        batch = self.run.known(BatchFact)
+        return batch.inputs if batch is not None else {}
+
     @cached_property
     def inputs(self) -> tuple[InputStats, ...]:
         """The root model's tensor inputs."""
-        leaves = (self.run.fact(FactKey.BATCH.value) or {}).get("inputs") or {}
+        leaves = self.leaves
         found = []
         for row in self.layout.rows("input"):
             site = self.layout.sites[row]
@@ -328,15 +355,13 @@ class Case:
             if not all(len(values) for values in stats.values()):
                 continue
             middle = {name: float(np.median(values)) for name, values in stats.items()}
-            leaf = leaves.get(site.name) or (next(iter(leaves.values())) if len(leaves) == 1 else {})
-            low, high = leaf.get("column_std_min"), leaf.get("column_std_max")
-            columns = (
-                (float(low), float(high)) if isinstance(low, (int, float)) and isinstance(high, (int, float)) else None
-            )
+            leaf = leaves.get(site.name) or (next(iter(leaves.values())) if len(leaves) == 1 else BatchLeaf())
+            low, high = leaf.column_std_min, leaf.column_std_max
+            columns = (low, high) if low is not None and high is not None else None
             found.append(
                 InputStats(
-                    row, site.name, str(leaf.get("dtype") or site.dtype), middle["mean"], middle["std"], middle["rms"],
-                    middle["min"], middle["max"], None if leaf.get("image") else columns,
+                    row, site.name, leaf.dtype or site.dtype, middle["mean"], middle["std"], middle["rms"],
+                    middle["min"], middle["max"], None if leaf.image else columns,
                 )
             )  # fmt: skip
         return tuple(found)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from neuraldbg.nouns import FactKey
+from neuraldbg.nouns.facts.cuts import CutsFact
+from neuraldbg.nouns.facts.dry import DryFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.nouns.facts.kinds import CodeLine
 
 MEANT = re.compile(
     r"backbone|encoder|pretrain|feature|extractor|teacher|target|(^|[._])ema|momentum|shadow|frozen|freeze|base_|embed|"
@@ -45,25 +48,24 @@ def as_drawn(case: Case, layers: list[str]) -> bool:
     return bool(found) and all(found)
 
 
-def dry(case: Case) -> dict[str, Any] | None:
-    """The DRY fact, if nearly all backward passes reached no parameter."""
-    fact = case.run.fact(FactKey.DRY.value)
-    if fact is None or fact["dry"] < 2 or fact["dry"] < 0.9 * fact["backwards"]:
+def dry(case: Case) -> DryFact | None:
+    """Return the DRY fact, if nearly all backward passes reached no parameter."""
+    fact = case.run.known(DryFact)
+    if fact is None or fact.dry < 2 or fact.dry < 0.9 * fact.backwards:
         return None
     return fact
 
 
-def cuts(case: Case) -> tuple[dict[str, Any], ...]:
-    """The CUTS facts as last seen that name a cut, one for each model."""
-    latest = {fact.value["model"]: fact.value for fact in case.run.facts_of(FactKey.CUTS.value)}
+def cuts(case: Case) -> tuple[CutsFact, ...]:
+    """Return the CUTS facts as last seen that name a cut, one for each model."""
     found = []
-    for value in latest.values():
+    for fact in case.run.known_each(CutsFact):
         # the record knows gradients of all steps, the fact those up to its reading
-        unreached = [path for path in value["unreached"] if not _got_gradient(case, path)]
-        cut = value["cut"] if value["cut"] and value["cut"]["after"] in unreached else None
-        off = {path: place for path, place in value["no_grad"].items() if path in unreached}
-        if cut or off:
-            found.append({**value, "unreached": unreached, "cut": cut, "no_grad": off})
+        unreached = tuple(path for path in fact.unreached if not _got_gradient(case, path))
+        cut = fact.cut if fact.cut is not None and fact.cut.after in unreached else None
+        off = {path: place for path, place in fact.no_grad.items() if path in unreached}
+        if cut is not None or off:
+            found.append(replace(fact, unreached=unreached, cut=cut, no_grad=off))
     return tuple(found)
 
 
@@ -72,14 +74,16 @@ def _got_gradient(case: Case, layer: str) -> bool:
 
 
 def cut_off(case: Case) -> set[str]:
-    """Layers that a known cut keeps from the loss: those before it without a gradient, and those run without."""
+    """Return the layers that a known cut keeps from the loss: those before it without a gradient, and those run
+    without.
+    """
     found: set[str] = set()
-    for value in cuts(case):
-        found |= set(value["no_grad"])
-        if value["cut"]:
-            last = case.depth(value["cut"]["before"])
-            before = [path for path in value["unreached"] if case.depth(path) <= last]
-            found |= {value["cut"]["after"], *before}
+    for fact in cuts(case):
+        found |= set(fact.no_grad)
+        if fact.cut is not None:
+            last = case.depth(fact.cut.before)
+            before = [path for path in fact.unreached if case.depth(path) <= last]
+            found |= {fact.cut.after, *before}
     return found
 
 
@@ -88,10 +92,9 @@ def access(path: str, holder: str = "self") -> str:
     return "".join([holder, *(f"[{part}]" if part.isdigit() else f".{part}" for part in path.split(".") if part)])
 
 
-def line(place: list[Any] | None) -> str:
+def line(place: CodeLine | None) -> str:
     """Write a place as ``train.py:12: x = self.fc2(x.detach())``; empty if it is not known."""
-    if not place:
+    if place is None:
         return ""
-    file, number, code = place
-    name = str(file).replace("\\", "/").rpartition("/")[2]
-    return f"{name}:{number}: {code}" if code else f"{name}:{number}"
+    name = place.file.replace("\\", "/").rpartition("/")[2]
+    return f"{name}:{place.number}: {place.text}" if place.text else f"{name}:{place.number}"

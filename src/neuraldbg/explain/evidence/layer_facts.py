@@ -3,58 +3,76 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
 from neuraldbg.explain.evidence.symptom import guessing_loss
-from neuraldbg.nouns import FactKey
+from neuraldbg.nouns.facts.dropout import DropoutFact
+from neuraldbg.nouns.facts.modes import ModesFact
+from neuraldbg.nouns.facts.norms import NormsFact
+from neuraldbg.nouns.facts.operations import OperationsFact
+from neuraldbg.nouns.facts.outputs import OutputsFact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.nouns.facts.known import Known
+    from neuraldbg.nouns.facts.norms import NormLayer
+
+K = TypeVar("K", bound="Known")
+E = TypeVar("E")
 
 
 @dataclass(frozen=True)
-class Reading:
-    """One entry of a fact, and the step at which it was read."""
+class Reading(Generic[E]):
+    """A fact, or one entry of a fact, and the step at which it was read."""
 
     step: int
-    of: dict[str, Any]
-
-    def number(self, field: str) -> float:
-        """Return a number of the entry, NaN if it has none."""
-        value = self.of.get(field)
-        return float(value) if isinstance(value, (int, float)) else float("nan")
+    of: E
 
 
-def readings(case: Case, key: FactKey, field: str, by: str) -> dict[str, list[Reading]]:
-    """Return the entries of a listing fact by what they are about, oldest first; those after a NaN are left out."""
+Call: TypeAlias = Reading[OutputsFact]
+"""One call of a model, or of a part of one, whose inputs and outputs were read."""
+
+
+def sound(case: Case, kind: type[K]) -> list[Reading[K]]:
+    """Return the versions of a fact, oldest first; those after a NaN are left out."""
     end = case.origin.step if case.origin is not None else None
-    found: dict[str, list[Reading]] = {}
-    for fact in case.run.facts_of(key.value):
-        if end is not None and fact.step >= end:
-            continue
-        for entry in fact.value.get(field) or ():
-            found.setdefault(str(entry.get(by)), []).append(Reading(fact.step, entry))
+    return [Reading(step, fact) for step, fact in case.run.versions(kind) if end is None or step < end]
+
+
+def readings(
+    case: Case, kind: type[K], entries: Callable[[K], Iterable[E]], name: Callable[[E], str]
+) -> dict[str, list[Reading[E]]]:
+    """Return the entries of a listing fact by what they are about, oldest first; those after a NaN are left out."""
+    found: dict[str, list[Reading[E]]] = {}
+    for version in sound(case, kind):
+        for entry in entries(version.of):
+            found.setdefault(name(entry), []).append(Reading(version.step, entry))
     return found
 
 
-def norms(case: Case) -> dict[str, list[Reading]]:
+def as_number(value: float | None) -> float:
+    """Return a number that may be missing as a float, NaN for None."""
+    return float("nan") if value is None else float(value)
+
+
+def norms(case: Case) -> dict[str, list[Reading[NormLayer]]]:
     """Return what was read of each batch-norm layer."""
-    return readings(case, FactKey.NORMS, "layers", "layer")
+    return readings(case, NormsFact, lambda fact: fact.layers, lambda entry: entry.layer)
 
 
-def training_norms(case: Case) -> dict[str, list[Reading]]:
+def training_norms(case: Case) -> dict[str, list[Reading[NormLayer]]]:
     """Return those readings in which a layer was in training mode."""
-    found = {layer: [r for r in seen if r.of.get("training")] for layer, seen in norms(case).items()}
+    found = {layer: [r for r in seen if r.of.training] for layer, seen in norms(case).items()}
     return {layer: seen for layer, seen in found.items() if seen}
 
 
-def late(seen: Iterable[Reading], field: str, since: int) -> float:
-    """Return the median of a number over the readings from a step on, NaN if there is none."""
-    values = [r.number(field) for r in seen if r.step >= since]
+def late_gap(seen: Iterable[Reading[NormLayer]], since: int) -> float:
+    """Return the median of ``mean_gap`` over the readings from a step on, NaN if there is none."""
+    values = [as_number(r.of.mean_gap) for r in seen if r.step >= since]
     known = [value for value in values if np.isfinite(value)]
     return float(np.median(known)) if known else float("nan")
 
@@ -66,7 +84,7 @@ def evaluated(case: Case) -> bool:
 
 def dropout_rates(case: Case) -> dict[str, float]:
     """Return the dropout that was at work: probability by layer, or by the layer that a functional one feeds."""
-    still = {path for fact in case.run.facts_of(FactKey.MODES.value) for path in fact.value.get("eval_layers") or ()}
+    still = {path for _, modes in case.run.versions(ModesFact) for path in modes.eval_layers}
     found: dict[str, float] = {}
     for layer in case.ordered:
         if layer.path not in case.layout.called or layer.path in still:
@@ -74,59 +92,21 @@ def dropout_rates(case: Case) -> dict[str, float]:
         p = layer.settings.get("p") if "Dropout" in layer.type else None
         if isinstance(p, (int, float)) and not isinstance(p, bool):
             found[layer.path] = float(p)
-    for fact in case.run.facts_of(FactKey.DROPOUT.value):
-        for place in fact.value.get("places") or ():
-            before = str(place.get("before"))
-            if before not in found:
-                found[before] = max(float(place.get("p", 0.0)), found.get(before, 0.0))
+    for _, fact in case.run.versions(DropoutFact):
+        for place in fact.places:
+            found.setdefault(place.before, place.p)
     return found
-
-
-@dataclass(frozen=True)
-class Variety:
-    """How much one tensor varied over the batch at one step; see the OUTPUTS fact."""
-
-    step: int
-    shape: tuple[int, ...]
-    across: float
-    scale: float
-    alike: float
-    log_z: float
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of a model or part at a step."""
-
-    step: int
-    part: str
-    inputs: tuple[Variety, ...]
-    outputs: tuple[Variety, ...]
 
 
 def calls(case: Case) -> list[Call]:
     """Return the calls whose inputs and outputs were read, in order; those after a NaN are left out."""
-    end = case.origin.step if case.origin is not None else None
-    return [
-        Call(
-            fact.step,
-            str(fact.value.get("part")),
-            _varieties(fact.step, fact.value.get("inputs") or ()),
-            _varieties(fact.step, fact.value.get("outputs") or ()),
-        )
-        for fact in case.run.facts_of(FactKey.OUTPUTS.value)
-        if end is None or fact.step < end
-    ]
+    return sound(case, OutputsFact)
 
 
-def _varieties(step: int, entries: Iterable[dict[str, Any]]) -> tuple[Variety, ...]:
-    found = []
-    for entry in entries:
-        numbers = [entry.get(name) for name in ("across", "scale", "alike", "log_z")]
-        known = [float(v) if isinstance(v, (int, float)) else float("nan") for v in numbers]
-        across, scale, alike, log_z = known
-        found.append(Variety(step, tuple(entry.get("shape") or ()), across, scale, alike, log_z))
-    return tuple(found)
+def operations_into(case: Case) -> dict[str, tuple[str, ...]]:
+    """Return the operations of the loss graphs by the layer that their result goes into."""
+    fact = case.run.known(OperationsFact)
+    return fact.into if fact is not None else {}
 
 
 def above_guess(case: Case) -> float:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from neuraldbg.explain.evidence.depth_profiles import is_norm
 from neuraldbg.explain.evidence.wording import number
-from neuraldbg.nouns import FactKey
+from neuraldbg.nouns.facts.optimizer_state import OptimizerStateFact
+from neuraldbg.nouns.facts.targets import TargetsFact
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -40,23 +41,16 @@ DEEP = 8
 """Weight matrices from which a network counts as deep here."""
 
 
-def groups(case: Case) -> list[dict[str, Any]]:
-    """Return the parameter groups of the main optimizer, as last seen."""
-    return list(case.optimizer.get("groups") or ())
-
-
-def setting(case: Case, name: str) -> float:
-    """Return the largest value of a setting over the groups, weighted by nothing; NaN where no group has it."""
-    values = [float(g[name]) for g in groups(case) if isinstance(g.get(name), (int, float))]
-    return max(values, default=float("nan"))
+def setting(case: Case, name: Literal["momentum", "weight_decay"]) -> float:
+    """Return the largest value of a setting over the groups, weighted by nothing; NaN where no group is known."""
+    return max((float(getattr(group, name)) for group in case.groups), default=float("nan"))
 
 
 def betas(case: Case) -> tuple[float, float] | None:
     """Return Adam's betas; None for an optimizer without."""
-    for group in groups(case):
-        found = group.get("betas")
-        if isinstance(found, (list, tuple)) and len(found) >= 2:
-            return float(found[0]), float(found[1])
+    for group in case.groups:
+        if isinstance(group.betas, tuple) and len(group.betas) >= 2:
+            return float(group.betas[0]), float(group.betas[1])
     return None
 
 
@@ -70,7 +64,7 @@ def momentum(case: Case) -> float:
 def decoupled(case: Case) -> bool:
     """Return True if decay is lr * wd * w beside the gradient's step, and not part of the gradient."""
     name = case.optimizer_name.lower()
-    return any(bool(g.get("decoupled_weight_decay")) for g in groups(case)) or "adamw" in name or name == "lion"
+    return any(group.decoupled_weight_decay for group in case.groups) or "adamw" in name or name == "lion"
 
 
 def attentive(case: Case) -> bool:
@@ -189,11 +183,11 @@ def _lag(sizes: Floats, ahead: npt.NDArray[np.int64], beta2: float) -> Floats:
     return found
 
 
-def below_eps(case: Case) -> tuple[float, dict[str, Any]]:
+def below_eps(case: Case) -> tuple[float, OptimizerStateFact | None]:
     """Return the share of elements that epsilon outweighs (median over the readings) and the latest reading."""
-    facts = [f.value for f in case.run.facts_of(FactKey.OPTIMIZER_STATE.value, stream=case.stream)]
-    shares = [float(f["below_eps"]) for f in facts if "below_eps" in f]
-    return float(np.median(shares)) if shares else float("nan"), facts[-1] if facts else {}
+    facts = [state for _, state in case.run.versions(OptimizerStateFact, stream=case.stream)]
+    shares = [state.below_eps for state in facts if state.below_eps is not None]
+    return float(np.median(shares)) if shares else float("nan"), facts[-1] if facts else None
 
 
 def climbs(case: Case) -> bool:
@@ -224,15 +218,15 @@ def poor(case: Case) -> float:
 
     Known for one cross entropy over plain class ids; a run that is short, or still falls, is not judged.
     """
-    facts = [f.value for f in case.run.facts_of(FactKey.TARGETS.value) if f.value.get("entropy")]
+    facts = [fact for _, fact in case.run.versions(TargetsFact) if fact.entropy]
     loss = case.loss
-    if not facts or not facts[-1].get("alone") or len(case.terms) != 1 or len(loss.finite) < LONG:
+    if not facts or not facts[-1].alone or len(case.terms) != 1 or len(loss.finite) < LONG:
         return float("nan")
     term = case.terms[0]
-    if term.get("kind") not in ("cross_entropy", "nll") or term.get("reduction") != "mean" or term.get("weighted"):
+    if term.kind not in ("cross_entropy", "nll") or term.reduction != "mean" or term.weighted:
         return float("nan")
-    entropy = float(facts[-1]["entropy"])
-    return loss.last / entropy if entropy > 0 else float("nan")
+    entropy = facts[-1].entropy
+    return loss.last / entropy if entropy is not None and entropy > 0 else float("nan")
 
 
 def weigh_poverty(case: Case, weigh: Weighing, weight: float) -> None:

@@ -6,6 +6,7 @@ rate, a gradient that grows), and are no verdict by themselves.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,17 +41,15 @@ def simpler_reasons(case: Case) -> list[tuple[str, float | str]]:
         elif origin.first.kind == "op":
             found.append((f"the first non-finite value is made by an operation ({origin.first.name})", origin.step))
     for term in case.terms:
-        shape = term.get("input_shape") or ()
-        if term.get("reduction") == "sum" and len(shape) and int(np.prod(shape)) >= FAR:
+        if term.reduction == "sum" and term.input_shape and math.prod(term.input_shape) >= FAR:
             found.append(("the loss is a sum over the batch, so gradients grow with it", "sum"))
             break
     wide = [s for s in case.inputs if not s.integer and max(abs(s.mean), s.rms) > FAR]
     if wide:
         found.append((f"the inputs are of unusual scale (rms {number(wide[0].rms)})", wide[0].rms))
     for term in case.terms:
-        target = term.get("target") or {}
-        scale = max(abs(float(target.get("mean") or 0.0)), float(target.get("std") or 0.0))
-        if term.get("kind") in ("mse", "squared_error", "l1", "smooth_l1", "huber") and FAR < scale < float("inf"):
+        scale = max(abs(term.target.mean or 0.0), term.target.std or 0.0) if term.target is not None else 0.0
+        if term.kind in ("mse", "squared_error", "l1", "smooth_l1", "huber") and FAR < scale < float("inf"):
             found.append((f"the targets are of unusual scale ({number(scale)})", scale))
             break
     return found

@@ -11,7 +11,8 @@ import numpy as np
 
 from neuraldbg.explain.evidence.loss_curve import ENOUGH, FEW
 from neuraldbg.explain.evidence.wording import number, plural
-from neuraldbg.nouns import FactKey
+from neuraldbg.nouns.facts.accumulation import AccumulationFact
+from neuraldbg.nouns.facts.loss import LossFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -80,29 +81,30 @@ def guessing_loss(case: Case) -> float:
 
     Micro-batches that are divided by their number are recorded as they are, so the guess is divided too.
     """
-    if case.loss_ops[:1] == ("mul",) and len(case.terms) == 1 and case.terms[0].get("kind") in NAMED:
+    if case.loss_ops[:1] == ("mul",) and len(case.terms) == 1 and case.terms[0].kind in NAMED:
         return float("nan")  # a loss function times a factor, as a scale for half precision or a weight
-    known = case.run.facts_of(FactKey.ACCUMULATION.value, stream=case.stream)
-    return _guess_of_terms(case) / max(float(known[-1].value.get("divisor") or 1.0) if known else 1.0, 1.0)
+    known = case.run.known(AccumulationFact, stream=case.stream)
+    return _guess_of_terms(case) / max(known.divisor if known is not None else 1.0, 1.0)
 
 
 def _guess_of_terms(case: Case) -> float:
     for term in case.terms:
-        kind = term.get("kind")
-        if kind in ("cross_entropy", "nll") and (term.get("classes") or 0) > 1 and term.get("reduction") == "mean":
-            return math.log(float(term["classes"]))
-        if kind in ("bce", "bce_with_logits") and term.get("reduction") == "mean":
+        if term.reduction != "mean":
+            continue
+        if term.kind in ("cross_entropy", "nll") and term.classes > 1:
+            return math.log(term.classes)
+        if term.kind in ("bce", "bce_with_logits"):
             return math.log(2.0)
-        if kind in ("mse", "squared_error") and term.get("reduction") == "mean":
-            return _variance(case, str(kind))
+        if term.kind in ("mse", "squared_error"):
+            return _variance(case, term.kind)
     return float("nan")
 
 
 def _variance(case: Case, kind: str) -> float:
     """Return the targets' variance, median over the batches that were read; NaN if unknown."""
-    terms = (term for fact in case.run.facts_of("loss") for term in fact.value.get("terms") or ())
-    found = [(term.get("target") or {}).get("std") for term in terms if term.get("kind") == kind]
-    known = [float(std) ** 2 for std in found if isinstance(std, (int, float)) and math.isfinite(std)]
+    terms = [term for _, loss in case.run.versions(LossFact) for term in loss.terms]
+    found = [term.target.std for term in terms if term.kind == kind and term.target is not None]
+    known = [std**2 for std in found if std is not None and math.isfinite(std)]
     return statistics.median(known) if known else float("nan")
 
 
@@ -118,7 +120,7 @@ class Relapse:
 def relapse(case: Case) -> Relapse | None:
     """Return where a classification lost all it had learnt; None where it did not."""
     guess, y, at = guessing_loss(case), case.loss.finite.values, case.loss.finite.steps
-    kinds = {term.get("kind") for term in case.terms}
+    kinds = {term.kind for term in case.terms}
     if not guess > 0 or not case.alone or len(case.terms) != 1 or not kinds <= {"cross_entropy", "nll"}:
         return None
     if len(y) < 3 * LOST:
@@ -182,7 +184,7 @@ def _still(case: Case) -> bool:
     """Return True if every weight of the models stayed as it was: their statistics are the same to the last digit."""
     history, sites = case.history, case.run.layout.sites
     rows = [i for i, site in enumerate(sites[: history.sites]) if site.kind == "param"]
-    elsewhere = any(one.get("foreign", 0) > one.get("foreign_no_grad", 0) for one in case.optimizers)
+    elsewhere = any(one.foreign > one.foreign_no_grad for one in case.optimizers)
     if not rows or len(history) < FEW or elsewhere or case.loss.learned:  # an image or a latent code is trained
         return False
     values = [history.stat(rows, name) for name in ("mean", "rms", "min", "max")]
@@ -206,7 +208,7 @@ def _course(case: Case) -> Trouble:
         return Trouble("slow", int(loss.series.steps[0]), f"the loss {span}")
     if at_guess(case) and not loss.diverged:
         said = f"the loss came to rest at {loss.ending}, hardly better than a constant guess ({number(guess)})"
-        weak = any(term.get("kind") in ("mse", "squared_error") for term in case.terms)
+        weak = any(term.kind in ("mse", "squared_error") for term in case.terms)
         return Trouble("stuck", int(loss.series.steps[0]), said, guess=weak)
     if loss.learned or not loss.alone:
         return Trouble("none")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.evidence.wording import number
-from neuraldbg.nouns import FactKey
+from neuraldbg.nouns.facts.loss import LossFact, LossTerm
+from neuraldbg.nouns.facts.targets import TargetsFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -20,69 +21,73 @@ OTHERS = 40
 """Samples of other classes than the main one below which a kernel regression finds nothing but strong relations."""
 
 
-def slots(case: Case) -> list[dict[str, Any]]:
+def slots(case: Case) -> list[TargetsFact]:
     """Return the newest TARGETS fact of each loss."""
-    latest = {int(f.value.get("slot", 0)): f.value for f in case.run.facts_of(FactKey.TARGETS.value)}
-    return [latest[slot] for slot in sorted(latest)]
+    return sorted(case.run.known_each(TargetsFact), key=lambda one: one.slot)
 
 
-def readings(case: Case) -> list[tuple[int, dict[str, Any]]]:
+def readings(case: Case) -> list[tuple[int, LossTerm]]:
     """Return (step, term) of every loss graph that was read."""
-    return [(f.step, t) for f in case.run.facts_of(FactKey.LOSS.value) for t in f.value.get("terms") or ()]
+    return [(step, term) for step, loss in case.run.versions(LossFact) for term in loss.terms]
 
 
-def alike(case: Case, term: dict[str, Any]) -> list[dict[str, Any]]:
+def alike(case: Case, term: LossTerm) -> list[LossTerm]:
     """Return all readings of a term: those of its kind and layer."""
-    return [t for _, t in readings(case) if all(t.get(k) == term.get(k) for k in ("kind", "layer", "chain"))]
+    wanted = term.kind, term.layer, term.chain
+    return [t for _, t in readings(case) if (t.kind, t.layer, t.chain) == wanted]
 
 
-def term_of(case: Case, slot: dict[str, Any]) -> dict[str, Any] | None:
+def term_of(case: Case, slot: TargetsFact) -> LossTerm | None:
     """Return the loss term that a slot's targets belong to, if only one can be meant."""
-    kinds = {"nll": ("nll", "cross_entropy")}.get(str(slot.get("kind")), (slot.get("kind"),))
-    found = [t for t in case.terms if t.get("kind") in kinds and not t.get("soft")]
+    kinds = ("nll", "cross_entropy") if slot.kind == "nll" else (slot.kind,)
+    found = [t for t in case.terms if t.kind in kinds and not t.soft]
     return found[0] if len(found) == 1 else None
 
 
-def supervised(case: Case, slot: dict[str, Any]) -> dict[str, Any] | None:
+def layer_of(case: Case, slot: TargetsFact) -> str | None:
+    """Return the last layer before the loss term that a slot's targets belong to, if only one can be meant."""
+    term = term_of(case, slot)
+    return term.layer if term is not None else None
+
+
+def supervised(case: Case, slot: TargetsFact) -> LossTerm | None:
     """Return the term of a slot whose loss compares the output of a layer with weights directly with given targets.
 
     That leaves out losses that make their targets themselves: contrastive ones, a queue of negatives, a critic.
     """
     term = term_of(case, slot)
-    if term is None or not term.get("direct") or not slot.get("alone") or not slot.get("single"):
+    if term is None or not term.direct or not slot.alone or not slot.single:
         return None
-    if not case.alone or len(case.terms) != 1 or slot.get("stream", case.stream) != case.stream:
+    if not case.alone or len(case.terms) != 1 or slot.stream not in (None, case.stream):
         return None
-    layer = case.layout.by_path.get(str(term.get("layer")))
+    layer = case.layout.by_path.get(term.layer) if term.layer is not None else None
     if layer is None or not any(word in layer.type for word in WEIGHTED):
         return None
     return term
 
 
-def one_sided(slot: dict[str, Any]) -> bool:
+def one_sided(slot: TargetsFact) -> bool:
     """Return True if the kept samples hold too few of any class but the main one to ask what inputs tell of them."""
-    rows = [row[0] for row in ((slot.get("predicted") or {}).get("classes") or {}).values()]
+    rows = [row.labels for row in slot.predicted.classes.values()] if slot.predicted is not None else []
     share = 1 - max(rows) / sum(rows) if sum(rows) else 1.0
-    return share * int((slot.get("fit") or {}).get("samples", 0)) < OTHERS and bool(rows)
+    return share * (slot.fit.samples if slot.fit is not None else 0) < OTHERS and bool(rows)
 
 
-def head(term: dict[str, Any]) -> str:
+def head(term: LossTerm) -> str:
     """Return the first operation under a loss, empty if there is none."""
-    names = term.get("chain") or [""]
-    return str(names[0])
+    return term.chain[0] if term.chain else ""
 
 
-def applied_by(case: Case, term: dict[str, Any], name: str) -> str | None:
+def applied_by(case: Case, term: LossTerm, name: str) -> str | None:
     """Return the module that applies an operation between the last weights and the loss, else the layer of the weights.
 
     A function applied in ``forward`` has no module of its own.
     """
-    layer = term.get("layer")
     for edge in case.layout.edges:
         found = case.layout.by_path.get(edge.target)
-        if edge.source == layer and not edge.ops and found is not None and found.type.lower() == name:
+        if edge.source == term.layer and not edge.ops and found is not None and found.type.lower() == name:
             return found.path
-    return str(layer) if layer is not None else None
+    return term.layer
 
 
 def raised(case: Case, *texts: str) -> str:
@@ -94,9 +99,9 @@ def raised(case: Case, *texts: str) -> str:
 
 def below(case: Case, weigh: Weighing, floor: float, because: str) -> None:
     """Weigh whether the only loss went below a level that a fault would make impossible."""
-    if len(case.terms) != 1 or case.terms[0].get("reduction") != "mean" or not len(case.loss.finite):
+    if len(case.terms) != 1 or case.terms[0].reduction != "mean" or not len(case.loss.finite):
         return
-    if case.terms[0].get("sign") == -1 or not math.isfinite(floor):
+    if case.terms[0].sign == -1 or not math.isfinite(floor):
         return
     best = case.loss.best
     if best < floor - 0.02:
@@ -106,12 +111,13 @@ def below(case: Case, weigh: Weighing, floor: float, because: str) -> None:
         weigh.speaks(f"{said} {case.loss.lowest}", 0.5, best, floor)
 
 
-def one_class(slot: dict[str, Any]) -> bool:
+def one_class(slot: TargetsFact) -> bool:
     """Return True if batches hold hardly more than one class each, of a run with several."""
-    return bool(slot.get("batch_entropy", math.inf) < 0.15 * slot.get("entropy", 0.0))
+    if slot.batch_entropy is None or slot.entropy is None:
+        return False
+    return slot.batch_entropy < 0.15 * slot.entropy
 
 
-def head_code(term: dict[str, Any]) -> str:
+def head_code(term: LossTerm) -> str:
     """Return how code names the output of the last layer."""
-    layer = term.get("layer")
-    return f"the output of {layer!r}" if layer else "the last linear layer's output"
+    return f"the output of {term.layer!r}" if term.layer else "the last linear layer's output"

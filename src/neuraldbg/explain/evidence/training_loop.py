@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from neuraldbg.explain.evidence.case import ADAPTIVE
 from neuraldbg.explain.evidence.wording import number
-from neuraldbg.nouns import FactKey
+from neuraldbg.nouns.facts.order import OrderFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.nouns import Series
+    from neuraldbg.nouns.facts.optimizer import OptimizerFact
 
 EARLY_LOSSES = 10
 """Losses after a step that are compared with the one at it."""
@@ -21,15 +22,10 @@ JUMP, JUST_BEFORE, SETTLED = 5.0, 20, 10
 before it; and in the first few steps it warms up."""
 
 
-def latest(case: Case, key: FactKey, field: str) -> list[dict[str, Any]]:
-    """Return the newest version of each fact of a kind, told apart by a field."""
-    found = {str(fact.value.get(field)): fact.value for fact in case.run.facts_of(key.value)}
-    return list(found.values())
-
-
-def order(case: Case, stream: int) -> list[str]:
+def order(case: Case, stream: int) -> tuple[str, ...]:
     """Return the loop's order at the last step at which it changed; empty if it is not known."""
-    return list((case.run.fact(FactKey.ORDER.value, stream=stream) or {}).get("order") or ())
+    known = case.run.known(OrderFact, stream=stream)
+    return known.order if known is not None else ()
 
 
 def rates(case: Case, stream: int | None = None) -> Series:
@@ -97,12 +93,7 @@ def jump(case: Case, step: int) -> float:
     return float(np.median(after)) / max(float(losses[0]), later, 1e-30)
 
 
-def optimizer_of(case: Case, stream: int) -> dict[str, Any]:
-    """Return the OPTIMIZER fact of an optimizer, empty if there is none."""
-    return case.run.fact(FactKey.OPTIMIZER.value, stream=stream) or {}
-
-
-def stateful(about: dict[str, Any]) -> bool:
+def stateful(about: OptimizerFact) -> bool:
     """Return True if an optimizer, by its OPTIMIZER fact, remembers anything between steps."""
-    adaptive = any(word.lower() in str(about.get("type")).lower() for word in ADAPTIVE)
-    return adaptive or any(float(group.get("momentum") or 0.0) > 0 for group in about.get("groups") or ())
+    adaptive = any(word.lower() in about.type.lower() for word in ADAPTIVE)
+    return adaptive or any(group.momentum > 0 for group in about.groups)

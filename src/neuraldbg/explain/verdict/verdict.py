@@ -137,8 +137,7 @@ def _little_told(case: Case) -> bool:
     """Return True if a kernel regression on a few hundred samples finds hardly anything that inputs tell of the
     targets.
     """
-    fits = [(slot.get("fit") or {}).get("score") for slot in targets.slots(case)]
-    return any(score is not None and score < LITTLE for score in fits)
+    return any(slot.fit is not None and slot.fit.score < LITTLE for slot in targets.slots(case))
 
 
 def certain_ids(tiers: dict[str, Tier]) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""TODO accumulation."""
+"""The ACCUMULATION fact: several backward passes for one step."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,18 +7,24 @@ from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: Several backward passes for one step: {"stream": int, "backwards": int, "forwards": int, "wiped": int (of them, those whose gradients were cleared and not used), "divisor": float (by what the losses were divided at their root, 1.0 if by nothing), "kinds": [str] (root operation of each different loss), "by_hand": bool (the gradients were replaced or the weights moved between the passes)}.
 @dataclass(frozen=True, kw_only=True)
 class AccumulationFact(Known):
-    """TODO."""
+    """The backward passes of one step that had more than one of them."""
 
     KEY: ClassVar = "accumulation"
     IDENTITY: ClassVar = "stream"
 
-    stream: Count | None = None
-    backwards: Count | None = None
-    forwards: Count | None = None
-    wiped: Count | None = None
-    divisor: float | None = None
+    stream: Count = 0
+    """Number of the optimizer that stepped."""
+    backwards: Count = 0
+    """Backward passes since the step before."""
+    forwards: Count = 0
+    """Forward passes since the step before."""
+    wiped: Count = 0
+    """Backward passes whose gradients were cleared before anything used them."""
+    divisor: float = 1.0
+    """Constant by which the losses were divided at their root, the smallest of them; 1 if by nothing."""
     kinds: tuple[str, ...] = ()
+    """Root operations of the losses, each once and sorted."""
     by_hand: bool = False
+    """True if the gradients were replaced or the weights moved between the passes."""

@@ -1,5 +1,6 @@
-"""TODO attention."""
+"""The ATTENTION fact: softmax over positions in a training pass."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -7,24 +8,32 @@ from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: Softmax over positions in a training pass: {"step": int, "places": [{"layer": str (the layer that it feeds), "heads": int, "keys": int, "entropy": float (mean over samples, heads and queries, relative to that of a uniform distribution over the keys a query may see), "low": float (share of heads whose mean is below 0.05), "logit": float | None (largest score of a query and a key that was read)}]}.
 @dataclass(frozen=True, kw_only=True)
 class AttentionPlace:
-    """TODO."""
+    """A softmax over positions, read for a few samples, heads and queries."""
 
     layer: str
-    heads: Count | None = None
-    keys: Count | None = None
-    entropy: float | None = None
-    low: float | None = None
+    """The path of the layer that the softmax feeds."""
+    heads: Count = 0
+    """The number of heads that were read."""
+    keys: Count = 0
+    """The number of keys."""
+    entropy: float = math.nan
+    """The mean entropy over samples, heads and queries, relative to that of a uniform distribution over the keys that a
+    query may see; between 0 and 1."""
+    low: float = math.nan
+    """The share of heads whose mean relative entropy is below 0.05."""
     logit: float | None = None
+    """The largest score of a query and a key that was read, by size; None if only the weights could be read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionFact(Known):
-    """TODO."""
+    """The places of a training pass at which a softmax weighs positions."""
 
     KEY: ClassVar = "attention"
 
-    step: int | None = None
+    step: int = 0
+    """The optimizer step in which they were read."""
     places: tuple[AttentionPlace, ...] = ()
+    """The places, each read once."""

@@ -1,4 +1,4 @@
-"""TODO batch."""
+"""The BATCH fact: shapes, dtypes and scales of the root model's inputs."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -7,27 +7,37 @@ from neuraldbg.nouns.facts.kinds import Count, Wide
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: The root model's inputs: {"model": str, "inputs": {leaf: {"shape": [int], "dtype": str, "column_std_min": float, "column_std_max": float, "column_mean_absmax": float, "image": bool}}}. Columns are features of 2-D inputs.
 @dataclass(frozen=True, kw_only=True)
 class BatchLeaf:
-    """TODO."""
+    """One tensor among the inputs of the root model, with the scale of its columns if it is 2-D."""
 
     shape: tuple[Count, ...] = ()
+    """Shape of the tensor, the batch first."""
     dtype: str = ""
+    """Dtype without ``torch.``."""
     image: bool = False
+    """True if it has four axes, as a batch of images."""
     column_std_min: float | None = None
+    """Smallest standard deviation of a column (a feature of a 2-D input) that is not constant, 0 if all are, None if
+    there are no columns."""
     column_std_max: float | None = None
+    """Largest standard deviation of a column, None if there are no columns."""
     column_mean_absmax: float | None = None
+    """Largest absolute mean of a column, None if there are no columns."""
     min: Wide | None = None
+    """Smallest element of a tensor of integers, None for other tensors."""
     max: Wide | None = None
+    """Largest element of a tensor of integers, None for other tensors."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchFact(Known):
-    """TODO."""
+    """The inputs of the root model as they were in its latest forward pass."""
 
     KEY: ClassVar = "batch"
     IDENTITY: ClassVar = "model"
 
     model: str = ""
+    """Name of the root model."""
     inputs: dict[str, BatchLeaf] = field(default_factory=dict)
+    """Tensors by the name of their leaf, which is empty for a single positional input; at most eight."""

@@ -1,4 +1,4 @@
-"""TODO clip."""
+"""The CLIP fact: gradient clipping, and its place in the loop."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,25 +7,38 @@ from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: Gradient clipping so far: {"stream": int, "kind": "norm" | "value", "limit": float, "calls": int, "right": int (after the last backward and before the step), "after_step": int, "before_backward": int, "between": int (more gradient came after it), "empty": int (no gradient was there), "scaled": int (the loss scale was still in), "scale": float, "exceeded": int (misplaced calls after which the step was taken with more than the limit), "worst": float (largest gradient stepped with in those, as a multiple of the limit), "first": int | None (first such step)}.
 @dataclass(frozen=True, kw_only=True)
 class ClipFact(Known):
-    """TODO."""
+    """The clipping of one optimizer's gradients so far, by norm or by value."""
 
     KEY: ClassVar = "clip"
     IDENTITY: ClassVar = "stream"
 
     scaled: Count
+    """Calls on gradients that still carried the loss scale."""
     kind: str = ""
-    limit: float | None = None
-    scale: float | None = None
-    worst: float | None = None
+    """``norm`` or ``value``."""
+    limit: float = 0.0
+    """Limit of the latest call, 0 if unknown."""
+    scale: float = 1.0
+    """Loss scale at the latest call of ``scaled``, 1 if there was none."""
+    worst: float = 0.0
+    """Largest gradient of a step after a misplaced call, as a multiple of the limit; 0 if none was measured."""
     first: int | None = None
-    stream: Count | None = None
-    calls: Count | None = None
-    right: Count | None = None
-    after_step: Count | None = None
-    before_backward: Count | None = None
-    between: Count | None = None
-    empty: Count | None = None
-    exceeded: Count | None = None
+    """Step of the first misplaced call, or of the first of ``scaled``; None if there is none."""
+    stream: Count = 0
+    """Number of the optimizer."""
+    calls: Count = 0
+    """Calls in all."""
+    right: Count = 0
+    """Calls after the last backward pass and before the step."""
+    after_step: Count = 0
+    """Calls after the step."""
+    before_backward: Count = 0
+    """Calls before the backward pass that makes the gradients."""
+    between: Count = 0
+    """Calls after which a backward pass added more gradient."""
+    empty: Count = 0
+    """Calls that found no gradient."""
+    exceeded: Count = 0
+    """Misplaced calls after which the step was taken with more than the limit, of those that were measured."""

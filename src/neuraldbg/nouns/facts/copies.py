@@ -1,4 +1,4 @@
-"""TODO copies."""
+"""The COPIES fact: evaluated copies of a trained model."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -6,30 +6,50 @@ from typing import ClassVar
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: A model that is evaluated and in no optimizer, beside the trained one it is a copy of: {"model": str, "names": [str] (by which the program holds it), "of": str, "kind": "AveragedModel" | "copy", "evaluated": int (steps before which it was), "first": int, "last": int (those steps), "began_equal": bool (its weights were those of the trained model at step 0), "constant": bool, "follows": bool (bitwise the trained one's whenever evaluated), "moved": bool (the trained one's did), "averaged": int | None (n_averaged), "stale_norms": [path] (batch norm that never saw a batch, in evaluation mode), "swapped": bool (the trained model itself, put back to its first weights for evaluation), "lag": float | None (how far the copy is from all multiples of the trained one's first weights, relative to how far the trained one is), "written": int (looks before which its weights were written to), "refreshed": int (looks before which its running statistics had changed, without a pass of its own in training mode), "unseen": bool (steps went by unseen: what is said of evaluations is of those that were seen), "apart": bool (if so: its weights are not the trained one's when the run is summed up)}.
 @dataclass(frozen=True, kw_only=True)
 class CopiesFact(Known):
-    """TODO."""
+    """A model that is evaluated and in no optimizer, beside the trained one of which it is a copy."""
 
     KEY: ClassVar = "copies"
     IDENTITY: ClassVar = "model"
 
     model: str
+    """The name of the copy."""
     names: tuple[str, ...]
+    """The names by which the program holds it."""
     of: str
+    """The name of the trained model."""
     kind: str
+    """The type of the copy: "AveragedModel" or "copy"."""
     averaged: int | None
+    """The counter ``n_averaged``; None if it is no ``AveragedModel``."""
     stale_norms: tuple[str, ...]
+    """The paths of batch-norm layers that never saw a batch, in evaluation mode."""
     lag: float | None
+    """The distance of the copy from all multiples of the trained model's first weights, relative to the distance of the
+    trained model; None if it was not computed."""
     began_equal: bool
+    """True if its weights were those of the trained model at step 0 when first seen."""
     constant: bool
+    """True if its weights were the same at every evaluation that was seen."""
     follows: bool
+    """True if its weights were bitwise those of the trained model at every evaluation that was seen."""
     moved: bool
+    """True if the weights of the trained model have moved."""
     swapped: bool
+    """True if it is the trained model itself, given back its first weights for the evaluation."""
     evaluated: int
+    """The number of steps before which it was evaluated."""
     first: int
+    """The first of those steps."""
     last: int
+    """The last of those steps."""
     written: int
+    """The number of evaluations before which its weights had been written to."""
     refreshed: int
+    """The number of evaluations before which its running statistics had changed, without a pass of its own in training
+    mode."""
     unseen: bool = False
+    """True if steps went by unseen, so that the fields speak only of the evaluations that were seen."""
     apart: bool = False
+    """True if, after unseen steps, its weights are not those of the trained model at the end of the run."""

@@ -1,4 +1,4 @@
-"""TODO cuts."""
+"""The CUTS fact: called layers that the loss's graph never reaches."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -7,26 +7,36 @@ from neuraldbg.nouns.facts.kinds import CodeLine
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: Layers that a training pass calls and the loss's graph never reaches: {"model": str, "cut": {"after": path, "before": path, "how": "shared" (the input of the one is the output of the other) | "shape" (it has its shape) | "next", "place": [file, line, source line] | None} | None, "no_grad": {path: [file, line, source line] | None} (called with gradients off inside a pass that has them on), "reached": [path] (layers with a gradient), "unreached": [path]}.
 @dataclass(frozen=True, kw_only=True)
 class GraphCut:
-    """TODO."""
+    """A cut of the graph between two layers that are called one after the other."""
 
     after: str
+    """The path of the last layer before the cut, which gets no gradient."""
     before: str
+    """The path of the first layer behind the cut, which gets gradients."""
     how: Literal["shared", "shape", "next"]
+    """The evidence that the two belong together: "shared" if the input of the one is the output of the other, "shape"
+    if it has its shape, "next" if the one is merely called after the other."""
     place: CodeLine | None
+    """The line that calls the layer behind the cut; None if it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CutsFact(Known):
-    """TODO."""
+    """The layers of one model that a training pass calls and the loss's graph never reaches."""
 
     KEY: ClassVar = "cuts"
     IDENTITY: ClassVar = "model"
 
     model: str
+    """The model's name."""
     cut: GraphCut | None
+    """The cut between two layers with the strongest evidence; None if none was found."""
     no_grad: dict[str, CodeLine | None]
+    """The layers without a gradient that are called with gradients off inside a pass that has them on, by path, each
+    with the line that calls it; None if the line is not known."""
     unreached: tuple[str, ...]
+    """The paths of layers that an optimizer holds and that got no gradient so far."""
     reached: tuple[str, ...] = ()
+    """The paths of layers that got a gradient."""

@@ -1,4 +1,4 @@
-"""TODO dropout."""
+"""The DROPOUT fact: dropout in a training pass."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -6,19 +6,21 @@ from typing import ClassVar
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: Dropout that was at work in a training pass, read from the graph of the loss: {"places": [{"before": str (the layer that it feeds, or "loss"), "p": float (share of zeros)}]}.
 @dataclass(frozen=True, kw_only=True)
 class DropoutPlace:
-    """TODO."""
+    """A place in the graph of the loss at which values are dropped."""
 
     before: str
+    """The path of the layer that the dropout feeds, or "loss"."""
     p: float
+    """The share of values that are set to 0, between 0 and 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DropoutFact(Known):
-    """TODO."""
+    """The dropout that was at work in a training pass, read from the graph of the loss."""
 
     KEY: ClassVar = "dropout"
 
     places: tuple[DropoutPlace, ...] = ()
+    """The places, each once for each probability."""

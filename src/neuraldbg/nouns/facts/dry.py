@@ -1,4 +1,4 @@
-"""TODO dry."""
+"""The DRY fact: backward passes without effect."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,16 +7,21 @@ from neuraldbg.nouns.facts.kinds import CodeLine, Count
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: Backward passes that reached no parameter of any watched model: {"dry": int, "backwards": int (all that were looked at), "leaf": int (of the dry ones those whose loss has no graph at all), "output_grad": bool | None (the model's last output before it still had a graph; None without such a pass), "place": [file, line, source line] | None, "step": int}.
 @dataclass(frozen=True, kw_only=True)
 class DryFact(Known):
-    """TODO."""
+    """The backward passes that reached no parameter of any watched model."""
 
     KEY: ClassVar = "dry"
 
     dry: Count
+    """The number of such passes."""
     backwards: Count
+    """The number of all backward passes that were examined."""
     leaf: Count
+    """The number of such passes whose loss has no graph at all."""
     output_grad: bool | None
+    """True if the output of the model's latest forward pass still had a graph; None without such a pass."""
     place: CodeLine | None
+    """The line of the first of those backward calls; None if it is not known."""
     step: int
+    """The optimizer step of the first such pass."""

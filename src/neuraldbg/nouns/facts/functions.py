@@ -1,4 +1,4 @@
-"""TODO functions."""
+"""The FUNCTIONS fact: custom autograd Functions, compared with finite differences."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,20 +7,28 @@ from neuraldbg.nouns.facts.kinds import CodeLine
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: Custom autograd Functions against finite differences: {"name": str, "layer": str (or "loss") that it feeds, "judged": bool, "reason": str, "input": int (position), "analytic": float, "numeric": float (both directional derivatives), "error": float (largest relative error over inputs and directions), "place": [file, line, source line] | None}.
 @dataclass(frozen=True, kw_only=True)
 class FunctionsFact(Known):
-    """TODO."""
+    """A custom autograd Function, whose backward is compared with finite differences of its forward."""
 
     KEY: ClassVar = "functions"
     IDENTITY: ClassVar = "name"
 
     name: str
+    """The name of the Function's class."""
     judged: bool
+    """True if the comparison was made."""
     input: int
+    """The position of the input with the largest error, counted from 0."""
     analytic: float
+    """The directional derivative by the Function's backward."""
     numeric: float
+    """The same directional derivative by finite differences."""
     error: float
+    """The largest relative error over inputs and directions."""
     place: CodeLine | None
+    """The line that calls the Function; None if it is not known."""
     layer: str = ""
+    """The path of the layer that the Function feeds, or "loss"."""
     reason: str = ""
+    """The reason why it could not be judged; empty if it was."""

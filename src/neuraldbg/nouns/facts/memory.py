@@ -1,4 +1,4 @@
-"""TODO memory."""
+"""The MEMORY fact: times that an optimizer lost its state within the run."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,20 +7,28 @@ from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: What an optimizer remembers: {"stream": int, "type": str, "stateful": bool, "steps": int, "remade": int (new objects for the same weights, which went on from where they were), "emptied": int (its state was cleared), "every": int (median steps between two of those), "first": int | None, "same_lr": bool}.
 @dataclass(frozen=True, kw_only=True)
 class MemoryFact(Known):
-    """TODO."""
+    """Times that the optimizer of the same weights was made again, or emptied of its state."""
 
     KEY: ClassVar = "memory"
     IDENTITY: ClassVar = "stream"
 
-    stream: Count | None = None
+    stream: Count = 0
+    """Number of the first optimizer of these weights."""
     type: str = ""
+    """Name of its class."""
     stateful: bool = False
-    steps: Count | None = None
-    remade: Count | None = None
-    emptied: Count | None = None
-    every: Count | None = None
+    """True if it keeps a state between steps."""
+    steps: Count = 0
+    """Steps of all optimizers of these weights."""
+    remade: Count = 0
+    """New optimizers for the same weights, which went on from their last values."""
+    emptied: Count = 0
+    """Times that the state of an optimizer was cleared."""
+    every: Count = 0
+    """Steps between two of these losses, their median."""
     first: int | None = None
-    same_lr: bool = False
+    """Step of the first loss, None if unknown."""
+    same_lr: bool = True
+    """True if each new optimizer came with the learning rate of the one before."""

@@ -1,4 +1,4 @@
-"""TODO modes."""
+"""The MODES fact: the layers of a model that were in evaluation mode while it was trained."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -6,15 +6,18 @@ from typing import ClassVar
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: Modes during a forward pass with gradients: {"model": str, "training": bool, "eval_layers": [path of dropout or batch-norm layers in eval mode], "mode_layers": [path of all dropout and batch-norm layers]}.
 @dataclass(frozen=True, kw_only=True)
 class ModesFact(Known):
-    """TODO."""
+    """Modes of a model and its layers in a forward pass that builds a graph."""
 
     KEY: ClassVar = "modes"
     IDENTITY: ClassVar = "model"
 
     model: str = ""
+    """Name of the model."""
     training: bool = False
+    """Training mode of the model as a whole."""
     eval_layers: tuple[str, ...] = ()
+    """Paths of the layers of ``mode_layers`` that were in evaluation mode."""
     mode_layers: tuple[str, ...] = ()
+    """Paths of all layers that differ between the modes: dropout that drops, and batch norm with running statistics."""

@@ -1,5 +1,6 @@
-"""TODO norms."""
+"""The NORMS fact: batch normalisation in training passes, layer by layer."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -7,31 +8,47 @@ from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: Batch normalisation in training passes: {"step": int, "layers": [{"layer": str, "momentum": float | None (None averages over all batches), "tracking": bool, "frozen": bool (its part of the model has parameters, and none requires gradients), "still": bool (the weights of that part are bitwise as when first seen), "training": bool, "fresh": bool (running statistics were 0 and 1 when first seen), "batch": int, "elements": int (values that one channel's statistic is taken over), "mean_gap": float | None (median over channels of |batch mean - running mean| / running std, before the update), "var_gap": float | None (median of |ln(batch variance / running variance)|), "drift": float (median of |running mean - that when first seen| / running std), "moved": bool (running statistics changed since then)}]}.
 @dataclass(frozen=True, kw_only=True)
 class NormLayer:
-    """TODO."""
+    """A batch-norm layer in one call: its settings, and its running statistics beside those of the batch."""
 
     layer: str
+    """The layer's path."""
     momentum: float | None = None
+    """The weight of the new batch in the running statistics; None if they average over all batches."""
     mean_gap: float | None = None
+    """The median over channels of |batch mean - running mean| / running standard deviation, before the update; None if
+    it cannot be computed."""
     var_gap: float | None = None
-    drift: float | None = None
+    """The median over channels of |ln(batch variance / running variance)|, before the update; None if it cannot be
+    computed."""
+    drift: float = math.nan
+    """The median over channels of |running mean - that when first seen| / running standard deviation."""
     tracking: bool = False
+    """True if the layer keeps running statistics."""
     frozen: bool = False
+    """True if the layer's part of the model has parameters, and none of them requires gradients."""
     still: bool = False
+    """True if the weights of that part are bitwise as when first seen."""
     training: bool = False
+    """True if the layer was in training mode."""
     fresh: bool = False
+    """True if all running means were 0 and all running variances 1 when first seen."""
     moved: bool = False
+    """True if the running statistics have changed since the layer was first seen."""
     batch: Count | None = None
+    """The number of samples in the batch; None if it is not known."""
     elements: Count | None = None
+    """The number of values over which the statistic of one channel is taken; None if it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NormsFact(Known):
-    """TODO."""
+    """The batch-norm layers that were called in the training passes of one step."""
 
     KEY: ClassVar = "norms"
 
-    step: int | None = None
+    step: int = 0
+    """The optimizer step in which they were read."""
     layers: tuple[NormLayer, ...] = ()
+    """The layers, in the order of the model."""

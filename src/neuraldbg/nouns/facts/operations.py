@@ -1,4 +1,4 @@
-"""TODO operations."""
+"""The OPERATIONS fact: operations of the loss graphs, by layer."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -6,11 +6,12 @@ from typing import ClassVar
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: Every operation of the loss graphs so far, by where its result goes: {"into": {layer path: [op, ...]}}: those that made the layer's output and those on the way to it from the layers before. Shape operations are left out.
 @dataclass(frozen=True, kw_only=True)
 class OperationsFact(Known):
-    """TODO."""
+    """All operations of the loss graphs so far, by the layer that their result goes into; no shape operations."""
 
     KEY: ClassVar = "operations"
 
     into: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The names of operations by layer path: those that made the layer's output, and those on the way to it from the
+    layers before."""

@@ -1,4 +1,4 @@
-"""TODO optimizer."""
+"""The OPTIMIZER fact: the settings of one optimizer, and the tensors that it holds."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,41 +7,64 @@ from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: One optimizer: {"stream": int, "type": str, "groups": [{"lr", "weight_decay", "momentum", "betas", "eps", "params": int}], "foreign": int (tensors of its groups that no watched model owns), "foreign_no_grad": int (those of them whose gradient is None), "frozen": int (those that do not require gradients), "owned": int, "idle": int (those of the owned that never had a gradient), "foreign_shapes": [[int]] (at most 8), "decayed_norms": [name] (gains and offsets of normalisation layers in a group with weight decay, at most 32), "decayed": int and "undecayed": int (parameters in groups with and without)}.
 @dataclass(frozen=True, kw_only=True)
 class ParameterGroup:
-    """TODO."""
+    """The settings of one parameter group, as its optimizer held them after a step."""
 
-    params: Count | None = None
+    params: Count = 0
+    """Tensors in the group."""
     lr: float | None = None
-    weight_decay: float | None = None
-    momentum: float | None = None
-    betas: tuple[float, ...] = ()
+    """Learning rate, None if the group has none."""
+    weight_decay: float = 0.0
+    """Weight decay, 0 if the group has none."""
+    momentum: float = 0.0
+    """Momentum of SGD and RMSprop, 0 if the group has none."""
+    betas: float | tuple[float, ...] = ()
+    """Decay rates of Adam's moments; empty if the group has none, one number in some optimizers of other libraries."""
     eps: float | None = None
+    """Epsilon in the denominator, None if the group has none, or several as Adafactor has."""
     alpha: float | None = None
+    """Smoothing of RMSprop, None if the group has none."""
     max_iter: float | None = None
-    nesterov: bool | float | tuple[float, ...] | None = None
-    amsgrad: bool | float | tuple[float, ...] | None = None
-    centered: bool | float | tuple[float, ...] | None = None
-    decoupled_weight_decay: bool | float | tuple[float, ...] | None = None
+    """Largest number of iterations of LBFGS in a step, None if the group has none."""
+    nesterov: bool | float | tuple[float, ...] = False
+    """Switch of Nesterov's momentum, False if the group has none."""
+    amsgrad: bool | float | tuple[float, ...] = False
+    """Switch of AMSGrad, False if the group has none."""
+    centered: bool | float | tuple[float, ...] = False
+    """Switch of the centred RMSprop, False if the group has none."""
+    decoupled_weight_decay: bool | float | tuple[float, ...] = False
+    """Switch of weight decay beside the gradient, as in AdamW; False if the group has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerFact(Known):
-    """TODO."""
+    """One optimizer at one of its steps: its settings, and the tensors in its groups."""
 
     KEY: ClassVar = "optimizer"
     IDENTITY: ClassVar = "stream"
 
     foreign_no_grad: Count
+    """Tensors of ``foreign`` whose gradient is None."""
     owned: Count
-    stream: Count | None = None
+    """Tensors in its groups that are parameters of a watched model."""
+    stream: Count = 0
+    """Number of the optimizer, in the order of first steps."""
     type: str = ""
+    """Name of its class."""
     groups: tuple[ParameterGroup, ...] = ()
+    """Parameter groups, in the optimizer's order."""
     foreign_shapes: tuple[tuple[Count, ...], ...] = ()
+    """Shapes of the first ``foreign`` tensors, at most 8."""
     decayed_norms: tuple[str, ...] = ()
-    foreign: Count | None = None
-    frozen: Count | None = None
-    idle: Count | None = None
-    decayed: Count | None = None
-    undecayed: Count | None = None
+    """Names of gains and offsets of normalisation layers in a group with weight decay, at most 32."""
+    foreign: Count = 0
+    """Tensors in its groups that no watched model owns."""
+    frozen: Count = 0
+    """Tensors in its groups that do not require gradients."""
+    idle: Count = 0
+    """Tensors of ``owned`` that never had a gradient."""
+    decayed: Count = 0
+    """Tensors in groups with weight decay."""
+    undecayed: Count = 0
+    """Tensors in groups without weight decay."""

@@ -1,4 +1,4 @@
-"""TODO optimizer_state."""
+"""The OPTIMIZER_STATE fact: second moments of an adaptive optimizer against its epsilon."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,19 +7,26 @@ from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: The second moments of an adaptive optimizer, read from samples of its state after a step: {"stream": int, "key": str (name of the state), "dtype": str (of the state), "eps": float, "eps_kept": float (eps as that dtype holds it: 0 where it underflows), "params": int (how many were sampled), "below_eps": float (median over them of the share of elements with 0 < sqrt(v) <= eps among those that are not 0), "typical": float (median sqrt(v) of those)}.
 @dataclass(frozen=True, kw_only=True)
 class OptimizerStateFact(Known):
-    """TODO."""
+    """Second moments of an adaptive optimizer, read from samples of its state after a step."""
 
     KEY: ClassVar = "optimizer_state"
     IDENTITY: ClassVar = "stream"
 
     eps: float
+    """Epsilon of the first tensor's group."""
     eps_kept: float
+    """Epsilon as ``dtype`` holds it, 0 where it underflows."""
     dtype: str
-    stream: Count | None = None
+    """dtype of the state."""
+    stream: Count = 0
+    """Number of the optimizer."""
     key: str = ""
-    params: Count | None = None
+    """Name of the second moment in the optimizer's state, such as ``exp_avg_sq``."""
+    params: Count = 0
+    """Parameters that were sampled."""
     below_eps: float | None = None
-    typical: float | None = None
+    """Share of elements with sqrt(v) <= eps among those above 0, median over the parameters; None if there are none."""
+    typical: float = 0.0
+    """Median of sqrt(v) over the elements above 0, median over the parameters; 0 if there are none."""

@@ -1,4 +1,4 @@
-"""TODO order."""
+"""The ORDER fact: the calls of one optimizer's loop, in their order."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,13 +7,19 @@ from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: The order of one optimizer's loop, from after the step before up to this step: {"stream": int, "order": [token]} with tokens "zero_grad", "forward", "backward", "grad" (autograd.grad), "unscale", "clip", "clip_value", "step", "update" (of a scaler), "schedule". Equal neighbours are merged, a repeated block is written once. At most 6 versions are kept of an optimizer.
 @dataclass(frozen=True, kw_only=True)
 class OrderFact(Known):
-    """TODO."""
+    """The order of one optimizer's loop, from after the step before up to this step.
+
+    A version for each new order, at most 6 for an optimizer.
+    """
 
     KEY: ClassVar = "order"
     IDENTITY: ClassVar = "stream"
 
     order: tuple[str, ...]
-    stream: Count | None = None
+    """Calls: ``zero_grad``, ``forward``, ``backward``, ``grad`` (autograd.grad), ``unscale``, ``clip``,
+    ``clip_value``, ``step``, ``update`` (of a scaler), ``schedule``. Equal neighbours are merged, and a repeated block
+    is written once."""
+    stream: Count = 0
+    """Number of the optimizer."""

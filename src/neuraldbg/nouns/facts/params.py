@@ -1,4 +1,4 @@
-"""TODO params."""
+"""The PARAMS fact: the parameters of all watched models that something keeps from training."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,17 +7,23 @@ from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: Where the parameters of all watched models stand: {"total": int, "frozen": [name] (requires_grad=False and in a called layer), "not_in_optimizer": [name] (got a gradient, in no group of any optimizer seen), "no_grad": [name] (requires grad, gradient None at the step), "uncalled": [name] (owner never called), "zero_lr": [name], "tied": [[name, name]]}. Logged at the first steps and then at steps 2**k.
 @dataclass(frozen=True, kw_only=True)
 class ParamsFact(Known):
-    """TODO."""
+    """Parameters of all watched models, as read at the first steps and then at steps 2**k."""
 
     KEY: ClassVar = "params"
 
-    total: Count | None = None
+    total: Count = 0
+    """Parameters of all watched models."""
     tied: tuple[tuple[str, ...], ...] = ()
+    """Names of each parameter that has more than one, in the order of the model."""
     frozen: tuple[str, ...] = ()
+    """Names of parameters with requires_grad=False in layers that were called."""
     not_in_optimizer: tuple[str, ...] = ()
+    """Names of parameters that got a gradient and are in no group of any optimizer seen."""
     no_grad: tuple[str, ...] = ()
+    """Names of parameters that require a gradient and never had one."""
     uncalled: tuple[str, ...] = ()
+    """Names of parameters that require a gradient, in layers that were never called."""
     zero_lr: tuple[str, ...] = ()
+    """Names of parameters that got a gradient, in a group with a learning rate of 0."""

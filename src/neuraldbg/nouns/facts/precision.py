@@ -1,4 +1,4 @@
-"""TODO precision."""
+"""The PRECISION fact: the number formats of the training."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -6,13 +6,15 @@ from typing import ClassVar
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: {"autocast": str | None (dtype), "param_dtypes": [str], "scaler": bool}.
 @dataclass(frozen=True, kw_only=True)
 class PrecisionFact(Known):
-    """TODO."""
+    """The dtypes of parameters and of autocast, and the use of a gradient scaler."""
 
     KEY: ClassVar = "precision"
 
     autocast: str | None = None
+    """dtype of autocast at the end of a step, None if it is off."""
     param_dtypes: tuple[str, ...] = ()
+    """dtypes of the parameters, each once and sorted."""
     scaler: bool = False
+    """True if a gradient scaler gave the step a loss scale."""

@@ -1,4 +1,4 @@
-"""TODO resume."""
+"""The RESUME fact: a checkpoint that was loaded, and whether its optimizer state was used."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -7,20 +7,28 @@ from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: A checkpoint that was loaded with ``torch.load`` and holds the state of an optimizer: {"id": int, "where": str (key), "states": int, "keys": [str] (exp_avg, momentum_buffer, ...), "lr": float | None, "numbers": {key: float} (epoch, step, loss beside it), "model_loaded": int | None (step at which weights of it were put into a model), "optimizer_loaded": bool, "loaded_steps": bool (whether an optimizer that was given a state ever stepped)}.
 @dataclass(frozen=True, kw_only=True)
 class ResumeFact(Known):
-    """TODO."""
+    """A checkpoint that was loaded with ``torch.load`` and holds the state of an optimizer."""
 
     KEY: ClassVar = "resume"
     IDENTITY: ClassVar = "id"
 
     lr: float | None
-    id: Count | None = None
+    """Learning rate in the optimizer's state, None if there is none."""
+    id: Count = 0
+    """Number of the checkpoint, in the order of loading."""
     where: str = ""
-    states: Count | None = None
+    """Key of the optimizer's state in the checkpoint, with a dot between nested ones; empty for the whole."""
+    states: Count = 0
+    """Parameters that have a state in it."""
     keys: tuple[str, ...] = ()
+    """Names in the state of one parameter: ``exp_avg``, ``momentum_buffer`` and others."""
     numbers: dict[str, float] = field(default_factory=dict)
+    """Numbers in the checkpoint by key: epoch, step, loss and others."""
     model_loaded: int | None = None
+    """Step at which weights of it were loaded into a model, None if they never were."""
     optimizer_loaded: bool = False
+    """True if any optimizer was given a state."""
     loaded_steps: bool = False
+    """True if an optimizer that was given a state ever stepped."""

@@ -1,4 +1,4 @@
-"""TODO scaler."""
+"""The SCALER fact: the use of gradient scalers."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,22 +7,33 @@ from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: The use of gradient scalers so far: {"scaled": int (losses), "used": int (backwards of those), "steps": int, "skipped": int, "updates": int, "unscaled": int, "discarded": int (backwards of a loss whose scaled version was made and not used), "direct": int (optimizer steps past the scaler on gradients that carry the scale), "seen": int (steps that were looked at), "mixed": int (scaled backwards after unscale_ and before the step), "scale": float, "first": int | None (step of the first misuse)}.
 @dataclass(frozen=True, kw_only=True)
 class ScalerFact(Known):
-    """TODO."""
+    """The calls of all gradient scalers so far, and the misuses of them."""
 
     KEY: ClassVar = "scaler"
 
     used: Count
+    """Backward passes of a scaled loss."""
     steps: Count
+    """Calls of ``scaler.step``."""
     discarded: Count
+    """Backward passes of a loss whose scaled version was made and not used."""
     direct: Count
+    """Optimizer steps past the scaler on gradients that carry its scale."""
     mixed: Count
-    scale: float | None = None
+    """Scaled backward passes after ``unscale_`` and before the step."""
+    scale: float = 1.0
+    """Loss scale of the latest backward pass of ``used``, 1 if there was none."""
     first: int | None = None
-    scaled: Count | None = None
-    skipped: Count | None = None
-    updates: Count | None = None
-    unscaled: Count | None = None
-    seen: Count | None = None
+    """Step of the first misuse, None if there was none."""
+    scaled: Count = 0
+    """Losses that were scaled."""
+    skipped: Count = 0
+    """Calls of ``scaler.step`` in which the optimizer did not step."""
+    updates: Count = 0
+    """Calls of ``scaler.update``."""
+    unscaled: Count = 0
+    """Calls of ``scaler.unscale_`` by the program itself."""
+    seen: Count = 0
+    """Optimizer steps that were read; 0 if unknown."""

@@ -1,4 +1,4 @@
-"""TODO schedule."""
+"""The SCHEDULE fact: one learning-rate scheduler, and its steps against the optimizer's."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -7,38 +7,58 @@ from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: One learning-rate scheduler so far: {"id": int, "type": str, "stream": int | None, "params": {name: number | [number]} (T_max, step_size, milestones, total_steps, gamma, ...), "made": int (step), "steps": int, "optimizer_steps": int (of its optimizer since then), "double": int (steps without a step or a backward between), "early": int (steps before the first of its optimizer), "position": float (its last_epoch), "base_lr": float, "passes": int (passes over the training DataLoader so far, 0 if unknown), "pass_steps": int (optimizer steps in one of them), "waits": of a ReduceLROnPlateau {"mode": "min" | "max", "first", "last": float (what it was told), "rises": int, "falls": int (times that rose or fell), "cuts": int (times it lowered the rate), "cut_at": int | None (step of the first)}}.
 @dataclass(frozen=True, kw_only=True)
 class PlateauWaits:
-    """TODO."""
+    """The metric that a ReduceLROnPlateau was given so far, and its cuts."""
 
     first: float
+    """Metric at the first call."""
     last: float
+    """Metric at the latest call."""
     falls: Count
+    """Times that the metric fell."""
     cuts: Count
+    """Times that the scheduler lowered the learning rate."""
     cut_at: int | None
+    """Step of the first cut, None if there was none."""
     mode: str = ""
-    rises: Count | None = None
+    """``min`` or ``max``: the direction in which the metric gets better."""
+    rises: Count = 0
+    """Times that the metric rose."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleFact(Known):
-    """TODO."""
+    """One learning-rate scheduler so far: its settings, its steps and its optimizer's."""
 
     KEY: ClassVar = "schedule"
     IDENTITY: ClassVar = "id"
 
     type: str
+    """Name of its class."""
     stream: Count | None
+    """Number of its optimizer, None if that never stepped."""
     made: int
+    """Step at which it was made."""
     steps: int
+    """Steps that it took."""
     pass_steps: int
-    id: Count | None = None
+    """Optimizer steps in the first pass over the training DataLoader, 0 if unknown."""
+    id: Count = 0
+    """Number of the scheduler, in the order in which they were made."""
     params: dict[str, float | tuple[float | None, ...]] = field(default_factory=dict)
+    """Settings by name: ``T_max``, ``step_size``, ``milestones``, ``total_steps``, ``gamma`` and others."""
     position: float | None = None
+    """Its ``last_epoch``, None if that is no number."""
     base_lr: float | None = None
+    """Largest of its ``base_lrs``, None if unknown."""
     waits: PlateauWaits | None = None
-    optimizer_steps: int | None = None
-    double: int | None = None
-    early: int | None = None
-    passes: int | None = None
+    """The metric of a ReduceLROnPlateau, None for any other."""
+    optimizer_steps: int = 0
+    """Steps of its optimizer since it was made."""
+    double: int = 0
+    """Steps that it took with no optimizer step and no backward pass since its step before."""
+    early: int = 0
+    """Steps that it took before the first of its optimizer."""
+    passes: int = 0
+    """Passes over the training DataLoader so far, 0 if unknown."""

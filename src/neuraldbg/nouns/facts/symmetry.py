@@ -1,5 +1,6 @@
-"""TODO symmetry."""
+"""The SYMMETRY fact: weight matrices whose rows are alike, or once were."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -7,25 +8,33 @@ from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: Weight matrices whose rows (one a unit) are alike, or were: {"step": int, "layers": [{"name": str, "layer": str, "units": int, "spread": float (rms of the rows about their mean row / rms of the rows), "zero": bool (all values are 0), "gradient": float | None (the same spread of the gradient; None without one), "gradient_zero": bool}]}.
 @dataclass(frozen=True, kw_only=True)
-class SymmetricLayer:
-    """TODO."""
+class UnitRows:
+    """A weight matrix just before a step, whose rows, one for each unit, are compared with each other."""
 
     layer: str
+    """The path of the layer that holds the matrix."""
     name: str = ""
-    units: Count | None = None
-    spread: float | None = None
+    """The parameter's name."""
+    units: Count = 0
+    """The number of rows."""
+    spread: float = math.nan
+    """The rms of the rows about their mean row, over the rms of the rows; 0 if all rows are equal."""
     zero: bool = False
+    """True if all values are 0."""
     gradient: float | None = None
+    """The same spread of the gradient's rows; None if there is no gradient."""
     gradient_zero: bool = False
+    """True if the gradient is 0 everywhere."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SymmetryFact(Known):
-    """TODO."""
+    """The weight matrices whose rows were alike in one of the readings so far, as of one step."""
 
     KEY: ClassVar = "symmetry"
 
-    step: int | None = None
-    layers: tuple[SymmetricLayer, ...] = ()
+    step: int = 0
+    """The optimizer step before which they were read."""
+    layers: tuple[UnitRows, ...] = ()
+    """The matrices, in the order of the parameters."""

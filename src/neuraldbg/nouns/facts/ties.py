@@ -1,4 +1,4 @@
-"""TODO ties."""
+"""The TIES fact: pairs of weights that are meant to be one."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -6,27 +6,37 @@ from typing import ClassVar
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: Pairs of weights that began equal, or that a declaration ties, in storages of their own: {"pairs": [{"a": name, "b": name, "transposed": bool, "started_equal": bool, "equal": bool, "declared": str (what declares it, or ""), "trained": [bool, bool], "drifted": int | None (step at which they were first seen to differ), "distance": float (rms of the difference over rms of a), "untied": str (what made two of one parameter, or "")}]}.
 @dataclass(frozen=True, kw_only=True)
 class WeightPair:
-    """TODO."""
+    """A pair of weights that began equal, or that a declaration ties, in storages of their own."""
 
     a: str
+    """The name of the first parameter."""
     b: str
+    """The name of the second parameter."""
     transposed: bool
+    """True if the second is compared with the transpose of the first."""
     started_equal: bool
+    """True if the two were equal to the last bit before the first step."""
     equal: bool
+    """True if the two are equal to the last bit now."""
     declared: str
+    """The attribute of the model or its configuration that declares them tied; empty if there is none."""
     trained: tuple[bool, bool]
+    """True for each of the two that an optimizer holds."""
     distance: float
+    """The rms of their difference, over the rms of the first."""
     untied: str
+    """The call that made two of one parameter; empty if there was none."""
     drifted: int | None = None
+    """The step at which the two were first seen to differ; None if they never did."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TiesFact(Known):
-    """TODO."""
+    """The pairs of weights that should share one tensor and are two tensors."""
 
     KEY: ClassVar = "ties"
 
     pairs: tuple[WeightPair, ...] = ()
+    """The pairs, in the order in which they were found."""

@@ -1,4 +1,4 @@
-"""TODO tokens."""
+"""The TOKENS fact: similarity of the positions of a sequence, block by block."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,21 +7,25 @@ from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: How alike the positions of one sequence are: {"step": int, "layers": [{"layer": str, "tokens": int, "cosine": float (mean cosine between positions of the same sample)}]}, layers in order of their call.
 @dataclass(frozen=True, kw_only=True)
 class TokenLayer:
-    """TODO."""
+    """The similarity of the positions that leave a block, or enter the first."""
 
     layer: str
+    """The path of the block; empty for the input of the first block."""
     tokens: Count
+    """The number of positions in a sequence."""
     cosine: float
+    """The mean cosine between two positions of the same sample."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokensFact(Known):
-    """TODO."""
+    """The similarity of the positions of one sequence through the depth of a model."""
 
     KEY: ClassVar = "tokens"
 
     layers: tuple[TokenLayer, ...]
-    step: int | None = None
+    """The blocks, in the order of their calls."""
+    step: int = 0
+    """The optimizer step in which they were read."""

@@ -24,16 +24,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
-from neuraldbg.explain.evidence.layer_facts import above_guess, readings
+from neuraldbg.explain.evidence.layer_facts import above_guess, as_number, readings
 from neuraldbg.explain.evidence.wording import listing, moved, number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.attention import AttentionFact
 from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.evidence.layer_facts import Reading
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.attention import AttentionPlace
 
 SHARP = 0.1
 """Entropy relative to that of equal weights below which a layer sees single positions (Zhai et al. 2023, "Stabilizing
@@ -50,24 +52,24 @@ ALL_NEW = 1.0
 
 def judge(case: Case) -> Finding | None:
     """Weigh the layers whose attention ended without entropy."""
-    found = readings(case, FactKey.ATTENTION, "places", "layer")
+    found = readings(case, AttentionFact, lambda fact: fact.places, lambda place: place.layer)
     sharp = {layer: seen for layer, seen in found.items() if _sharp(seen[-1])}
     if not sharp or len(sharp) < MOST * len(found):
         return None
     layer = min(sharp, key=lambda path: (_since(sharp[path]).step, case.depth(path)))
     seen, began = sharp[layer], _since(sharp[layer])
-    end = seen[-1].number("entropy")
+    end = seen[-1].of.entropy
     weigh = Weighing()
     weigh.speaks(
         f"in {len(sharp)} of {len(found)} layers attention sees single positions: at {called(layer)} its entropy is "
         f"{percent(end)} of that of equal weights", 3.0, end, SHARP,
     )  # fmt: skip
     if began is not seen[0]:
-        weigh.speaks(f"it fell from {percent(seen[0].number('entropy'))} at step {seen[0].step}", 0.7,
-                     seen[0].number("entropy"), SHARP)  # fmt: skip
-    scores = [r.number("logit") for r in seen]
-    if np.isfinite(scores[-1]) and scores[-1] > LARGE:
-        weigh.speaks(f"its scores reach {number(scores[-1])}", 1.5, scores[-1], LARGE)
+        first = seen[0].of.entropy
+        weigh.speaks(f"it fell from {percent(first)} at step {seen[0].step}", 0.7, first, SHARP)
+    score = as_number(seen[-1].of.logit)
+    if np.isfinite(score) and score > LARGE:
+        weigh.speaks(f"its scores reach {number(score)}", 1.5, score, LARGE)
     updates = case.scalar("update_ratio").finite().between(0, began.step).values
     if len(updates) and updates.max() > ALL_NEW:
         largest = float(updates.max())
@@ -94,11 +96,11 @@ def judge(case: Case) -> Finding | None:
     )
 
 
-def _sharp(reading: Reading) -> bool:
-    return reading.number("entropy") < SHARP and reading.number("low") >= MOST
+def _sharp(reading: Reading[AttentionPlace]) -> bool:
+    return reading.of.entropy < SHARP and reading.of.low >= MOST
 
 
-def _since(seen: list[Reading]) -> Reading:
+def _since(seen: list[Reading[AttentionPlace]]) -> Reading[AttentionPlace]:
     """Return the first reading from which on all were sharp."""
     first = seen[-1]
     for reading in reversed(seen):

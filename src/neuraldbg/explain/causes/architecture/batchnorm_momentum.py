@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import Cause, Tier
-from neuraldbg.explain.evidence.layer_facts import evaluated, late, training_norms
+from neuraldbg.explain.evidence.layer_facts import as_number, evaluated, late_gap, training_norms
 from neuraldbg.explain.evidence.wording import listing, literal, number, percent
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.nouns import Remedy
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.evidence.layer_facts import Reading
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.norms import NormLayer
 
 LAST_ONLY = 0.8
 """Momentum from which one batch outweighs all before it four to one; the default is 0.1."""
@@ -48,28 +49,32 @@ SMOOTH = 0.05
 
 def judge(case: Case) -> Finding | None:
     """Weigh the layers with an extreme momentum."""
-    found = {layer: seen for layer, seen in training_norms(case).items() if seen[-1].of.get("tracking")}
-    fast = {path: seen for path, seen in found.items() if seen[-1].number("momentum") >= LAST_ONLY}
+    found = {layer: seen for layer, seen in training_norms(case).items() if seen[-1].of.tracking}
+    fast = {path: seen for path, seen in found.items() if _momentum(seen) >= LAST_ONLY}
     if fast:
         return _weigh_fast(case, fast)
     steps = case.run.steps or len(case.history)
     slow = {
         path: seen for path, seen in found.items()
-        if seen[-1].number("momentum") <= NEVER and seen[0].of.get("fresh")
-        and 1 - (1 - seen[-1].number("momentum")) ** steps < MOVED
+        if _momentum(seen) <= NEVER and seen[0].of.fresh and 1 - (1 - _momentum(seen)) ** steps < MOVED
     }  # fmt: skip
     return _weigh_slow(case, slow, steps) if slow and steps >= ENOUGH else None
 
 
-def _weigh_fast(case: Case, fast: dict[str, list[Reading]]) -> Finding:
+def _momentum(seen: list[Reading[NormLayer]]) -> float:
+    """Return the newest momentum, NaN if all batches are averaged."""
+    return as_number(seen[-1].of.momentum)
+
+
+def _weigh_fast(case: Case, fast: dict[str, list[Reading[NormLayer]]]) -> Finding:
     layer = min(fast, key=case.depth)
-    momentum = fast[layer][-1].number("momentum")
+    momentum = _momentum(fast[layer])
     weigh = Weighing()
     weigh.speaks(
         f"{called(layer)} has a momentum of {number(momentum)}: its running statistics are {percent(momentum)} those "
         "of the last batch", 4.5 if momentum >= 0.95 else 3.7, momentum, LAST_ONLY,
     )  # fmt: skip
-    gap = late(fast[layer], "mean_gap", 1)
+    gap = late_gap(fast[layer], 1)
     if gap > 2 * SMOOTH:
         weigh.speaks(f"from batch to batch the mean moves by {number(gap)} standard deviations", 0.7, gap, 2 * SMOOTH)
     elif gap < SMOOTH:
@@ -85,9 +90,9 @@ def _weigh_fast(case: Case, fast: dict[str, list[Reading]]) -> Finding:
     )
 
 
-def _weigh_slow(case: Case, slow: dict[str, list[Reading]], steps: int) -> Finding:
+def _weigh_slow(case: Case, slow: dict[str, list[Reading[NormLayer]]], steps: int) -> Finding:
     layer = min(slow, key=case.depth)
-    momentum = slow[layer][-1].number("momentum")
+    momentum = _momentum(slow[layer])
     weigh = Weighing()
     share = 1 - (1 - momentum) ** steps
     weigh.speaks(

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
-from neuraldbg.explain.evidence.layer_facts import evaluated, late, training_norms
+from neuraldbg.explain.evidence.layer_facts import as_number, evaluated, late_gap, training_norms
 from neuraldbg.explain.evidence.wording import listing, number, percent, plural
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.nouns import Remedy
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.evidence.layer_facts import Reading
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.norms import NormLayer
 
 FEW = 4
 """Values, or images, of a statistic. Wu and He 2018 (Group Normalization) see the error of batch norm rise from batches
@@ -54,16 +55,16 @@ USUALLY = 0.8
 def judge(case: Case) -> Finding | None:
     """Weigh the layer with the fewest values."""
     found = {layer: seen for layer, seen in training_norms(case).items() if len(seen) >= 2}
-    few = {layer: seen for layer, seen in found.items() if _usual(seen, "elements") <= FEW}
-    tight = few or {layer: seen for layer, seen in found.items() if _usual(seen, "batch") <= FEW and _disagrees(seen)}
+    few = {layer: seen for layer, seen in found.items() if _elements(seen) <= FEW}
+    tight = few or {layer: seen for layer, seen in found.items() if _batch(seen) <= FEW and _disagrees(seen)}
     if not tight:
         return None
     if few:
-        layer = min(tight, key=lambda path: (_usual(tight[path], "elements"), case.depth(path)))
+        layer = min(tight, key=lambda path: (_elements(tight[path]), case.depth(path)))
     else:
-        layer = max(tight, key=lambda path: late(tight[path], "mean_gap", SETTLED))
+        layer = max(tight, key=lambda path: late_gap(tight[path], SETTLED))
     seen = tight[layer]
-    elements, batch = int(_usual(seen, "elements")), int(_usual(seen, "batch"))
+    elements, batch = int(_elements(seen)), int(_batch(seen))
     weigh = Weighing()
     signs = elements <= SIGNS
     if signs:
@@ -73,7 +74,7 @@ def judge(case: Case) -> Finding | None:
         weigh.speaks(f"{called(layer)} takes its statistics over {elements} values a channel", 2.7, elements, FEW)
     else:
         weigh.speaks(f"{called(layer)} takes its statistics over {plural(batch, 'sample')}", 1.2, batch, FEW)
-    gap = late(seen, "mean_gap", SETTLED)
+    gap = late_gap(seen, SETTLED)
     if gap > GAP:
         weigh.speaks(
             f"the mean of a batch lies {number(gap)} standard deviations from the running mean that evaluation uses",
@@ -90,13 +91,23 @@ def judge(case: Case) -> Finding | None:
     )
 
 
-def _usual(seen: list[Reading], field: str) -> float:
+def _elements(seen: list[Reading[NormLayer]]) -> float:
+    """Return the usual number of values of a channel's statistic, NaN if it is not known."""
+    return _usual([as_number(r.of.elements) for r in seen])
+
+
+def _batch(seen: list[Reading[NormLayer]]) -> float:
+    """Return the usual number of samples, NaN if it is not known."""
+    return _usual([as_number(r.of.batch) for r in seen])
+
+
+def _usual(sizes: list[float]) -> float:
     """Return the number that a share of USUALLY of the readings does not exceed."""
-    return float(np.quantile([r.number(field) for r in seen], USUALLY, method="higher"))
+    return float(np.quantile(sizes, USUALLY, method="higher"))
 
 
-def _disagrees(seen: list[Reading]) -> bool:
-    return late(seen, "mean_gap", SETTLED) > GAP
+def _disagrees(seen: list[Reading[NormLayer]]) -> bool:
+    return late_gap(seen, SETTLED) > GAP
 
 
 def _weigh_course(case: Case, weigh: Weighing, *, signs: bool) -> None:

@@ -87,10 +87,10 @@ def _asked(case: Case) -> tuple[str, float]:
     the codes; a code of one is not.
     """
     for term in case.terms:
-        columns = int(term.get("classes") or 0)
-        if term.get("kind") in ("cross_entropy", "nll") and columns >= CLASSES:
+        columns = term.classes
+        if term.kind in ("cross_entropy", "nll") and columns >= CLASSES:
             return f"{columns} classes", math.log2(columns)
-        if term.get("kind") in ("mse", "squared_error") and columns >= NUMBERS:
+        if term.kind in ("mse", "squared_error") and columns >= NUMBERS:
             return f"{columns} numbers", 2.0
     return "", 0.0
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.evidence.layer_facts import Reading
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.norms import NormLayer
 
 DRIFT = 0.25
 """Movement of a running mean, in standard deviations of its channel, that changes what the part gives."""
@@ -46,8 +47,8 @@ def judge(case: Case) -> Finding | None:
     if not moving or not case.param_names:
         return None
     layer = min(moving, key=case.depth)
-    worst = max(moving, key=lambda path: moving[path][-1].number("drift"))
-    drift = moving[worst][-1].number("drift")
+    worst = max(moving, key=lambda path: moving[path][-1].of.drift)
+    drift = moving[worst][-1].of.drift
     weigh = Weighing()
     weigh.speaks(
         f"the weights of {called(layer)} are frozen and unchanged, but its running statistics move with every pass",
@@ -81,8 +82,8 @@ def judge(case: Case) -> Finding | None:
     )  # fmt: skip
 
 
-def _drifts(seen: list[Reading]) -> bool:
-    frozen = [r for r in seen if r.of.get("frozen")]
+def _drifts(seen: list[Reading[NormLayer]]) -> bool:
+    frozen = [r for r in seen if r.of.frozen]
     if (
         len(frozen) < 2
         or frozen[-1] is not seen[-1]
@@ -91,10 +92,10 @@ def _drifts(seen: list[Reading]) -> bool:
         return False
     after = [r for r in frozen if r.step > frozen[0].step]
     return (
-        not frozen[0].of.get("fresh")
-        and all(r.of.get("still") and r.of.get("training") for r in frozen)
-        and all(r.of.get("moved") for r in after)
-        and frozen[-1].number("momentum") != 0.0
+        not frozen[0].of.fresh
+        and all(r.of.still and r.of.training for r in frozen)
+        and all(r.of.moved for r in after)
+        and frozen[-1].of.momentum != 0.0
     )
 
 

@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.evidence.depth_profiles import MATRIX_TYPES, is_norm
-from neuraldbg.explain.evidence.layer_facts import calls
+from neuraldbg.explain.evidence.layer_facts import calls, operations_into
 from neuraldbg.explain.evidence.optimizer_steps import POOR, poor, weigh_poverty
 from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.wording import listing, number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -103,8 +103,7 @@ def _silent_norms(case: Case) -> list[str]:
 
 def _adds(case: Case, path: str) -> bool:
     """Return True if what leaves a layer is added to something, at once or behind layers without weights."""
-    facts = case.run.facts_of(FactKey.OPERATIONS.value)
-    into: dict[str, list[str]] = facts[-1].value.get("into") or {} if facts else {}
+    into = operations_into(case)
     seen, front = {path}, [path]
     while front:
         place = front.pop()
@@ -146,8 +145,7 @@ def _ends(case: Case, path: str) -> bool:
     """Return True if a layer ends a model or a residual branch: these begin small on purpose (Fixup, GPT-2, PPO's
     heads).
     """
-    facts = case.run.facts_of(FactKey.OPERATIONS.value)
-    into: dict[str, list[str]] = facts[-1].value.get("into") or {} if facts else {}
+    into = operations_into(case)
     seen, front = {path}, [path]
     while front:
         place = front.pop()
@@ -204,7 +202,7 @@ def _weigh_course(case: Case, weigh: Weighing, *, large: bool) -> None:
 
 def _constant(case: Case) -> float:
     """Return how much the last outputs vary over the batch, as a share of their size; NaN if that was not read."""
-    seen = [out for call in calls(case)[-1:] for out in call.outputs if out.scale > 0]
+    seen = [out for call in calls(case)[-1:] for out in call.of.outputs if out.scale > 0]
     return max((out.across / out.scale for out in seen), default=float("nan"))
 
 

@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, Cause, Tier
-from neuraldbg.explain.evidence.layer_facts import calls
+from neuraldbg.explain.evidence.layer_facts import Reading, as_number, calls
 from neuraldbg.explain.evidence.wording import number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
-    from neuraldbg.explain.evidence.layer_facts import Variety
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.outputs import Variety
 
 FAR = 50.0
 """|log Z| that is far: it begins near ln C, which is 11 for fifty thousand classes, and z-loss (Chowdhery et al. 2022,
@@ -49,26 +49,25 @@ GROWTH = 2.0
 
 def judge(case: Case) -> Finding | None:
     """Weigh the level of the logits that a cross entropy is given."""
-    classes = {int(t.get("classes") or 0) for t in case.terms if t.get("kind") in ("cross_entropy", "nll")} - {0, 1}
-    series: dict[str, list[Variety]] = {}
+    classes = {t.classes for t in case.terms if t.kind in ("cross_entropy", "nll")} - {0, 1}
+    series: dict[str, list[Reading[Variety]]] = {}
     for call in calls(case):
-        for out in call.outputs:
-            if out.shape and out.shape[-1] in classes and math.isfinite(out.log_z):
-                series.setdefault(call.part, []).append(out)
+        for out in call.of.outputs:
+            if out.shape and out.shape[-1] in classes and math.isfinite(as_number(out.log_z)):
+                series.setdefault(call.of.part, []).append(Reading(call.step, out))
     far = {part: seen for part, seen in series.items() if _drifts(seen)}
     if not far or _thrown(case, max(seen[-1].step for seen in far.values())):
         return None
-    part = max(far, key=lambda p: abs(far[p][-1].log_z))
+    part = max(far, key=lambda p: abs(_log_z(far[p][-1])))
     seen = far[part]
-    last, usual = seen[-1].log_z, math.log(seen[-1].shape[-1])
+    last, usual, scale = _log_z(seen[-1]), math.log(seen[-1].of.shape[-1]), seen[-1].of.scale
     weigh = Weighing()
     weigh.speaks(
-        f"log Z went from {number(seen[0].log_z)} at step {seen[0].step} to {number(last)} at step {seen[-1].step}; "
+        f"log Z went from {number(_log_z(seen[0]))} at step {seen[0].step} to {number(last)} at step {seen[-1].step}; "
         f"an untrained model has {number(usual)}", 2.5, last, FAR,
     )  # fmt: skip
-    weigh.speaks(f"all logits share that level: their size is {number(seen[-1].scale)}", 0.7, seen[-1].scale, abs(last))
-    precision = case.run.fact(FactKey.PRECISION.value) or {}
-    kinds = [str(precision.get("autocast") or ""), *map(str, precision.get("param_dtypes") or ())]
+    weigh.speaks(f"all logits share that level: their size is {number(scale)}", 0.7, scale, abs(last))
+    kinds = [case.precision.autocast, *case.precision.param_dtypes]
     low = next((kind for kind in kinds if kind in ("bfloat16", "float16")), None)
     if low is not None:
         step = abs(last) * (2**-8 if low == "bfloat16" else 2**-11)
@@ -79,7 +78,7 @@ def judge(case: Case) -> Finding | None:
         weigh.speaks(case.trouble.phrase, 1.8)
     elif case.learned:
         weigh.against(f"the model learns: the loss fell by {percent(case.loss.relative)}", 2.0, case.loss.relative)
-    layer = next((str(t.get("layer")) for t in case.terms if t.get("layer")), None)
+    layer = next((t.layer for t in case.terms if t.layer), None)
     return weigh.conclude(
         f"logits whose common level drifts: log Z reached {number(last)}",
         Remedy(
@@ -87,7 +86,7 @@ def judge(case: Case) -> Finding | None:
             "log_z = torch.logsumexp(logits.float(), dim=-1)\nloss = loss + 1e-4 * (log_z**2).mean()",
         ),
         layer=layer,
-        step=next(v.step for v in seen if abs(v.log_z) > FAR),
+        step=next(v.step for v in seen if abs(_log_z(v)) > FAR),
         failure=case.trouble.name or "drift of the logits",
     )
 
@@ -98,13 +97,17 @@ def _thrown(case: Case, until: int) -> bool:
     return bool(len(updates) and updates.max() > THROWN)
 
 
-def _drifts(seen: list[Variety]) -> bool:
+def _log_z(reading: Reading[Variety]) -> float:
+    return as_number(reading.of.log_z)
+
+
+def _drifts(seen: list[Reading[Variety]]) -> bool:
     if len(seen) < READINGS:
         return False
-    level = np.abs([v.log_z for v in seen])
-    begun = abs(seen[0].log_z) < FAR / 2
+    level = np.abs([_log_z(v) for v in seen])
+    begun = abs(_log_z(seen[0])) < FAR / 2
     tail = level[-READINGS:]
-    common = seen[-1].scale >= COMMON * level[-1] and seen[-1].across < 0.5 * level[-1]
+    common = seen[-1].of.scale >= COMMON * level[-1] and seen[-1].of.across < 0.5 * level[-1]
     return bool(begun and level[-1] > FAR and tail[-1] > GROWTH * tail[0] and (np.diff(tail) > 0).all() and common)
 
 

@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, Cause, Tier
 from neuraldbg.explain.evidence.depth_profiles import MATRIX_TYPES
+from neuraldbg.explain.evidence.layer_facts import operations_into
 from neuraldbg.explain.evidence.wording import listing, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -49,8 +50,7 @@ DROPS = ("Dropout", "AlphaDropout", "Dropout1d", "Dropout2d", "Dropout3d")
 
 def judge(case: Case) -> Finding | None:
     """Weigh each model whose graph holds nothing but linear operations."""
-    facts = case.run.facts_of(FactKey.OPERATIONS.value)
-    into: dict[str, list[str]] = facts[-1].value.get("into") or {} if facts else {}
+    into = operations_into(case)
     for model in dict.fromkeys(layer.model for layer in case.layout.layers):
         stack = _stack(case, model, into)
         if stack is not None:
@@ -58,7 +58,7 @@ def judge(case: Case) -> Finding | None:
     return None
 
 
-def _stack(case: Case, model: str, into: dict[str, list[str]]) -> list[Layer] | None:
+def _stack(case: Case, model: str, into: dict[str, tuple[str, ...]]) -> list[Layer] | None:
     """Return the matrices of a model in data-flow order if nothing between them is more than linear, else None."""
     layers = [layer for layer in case.ordered if layer.model == model and layer.path in into]
     matrices = [layer for layer in layers if layer.type in MATRIX_TYPES and layer.leaf]

@@ -27,14 +27,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from neuraldbg.explain.cause import Cause, Tier
-from neuraldbg.explain.evidence.layer_facts import Call, Variety, calls
+from neuraldbg.explain.evidence.layer_facts import calls
 from neuraldbg.explain.evidence.wording import number, percent
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.nouns import FactKey, Remedy
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.layer_facts import Call
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.outputs import Variety
 
 COLLAPSED = 0.1
 """Spread of the outputs over a batch, relative to that of real data or inputs, that is no variety."""
@@ -73,16 +75,16 @@ def _generator(case: Case, seen: list[Call]) -> Finding | None:
         return None
     made: dict[str, list[Call]] = {}
     for call in seen:
-        made.setdefault(call.part, []).append(call)
+        made.setdefault(call.of.part, []).append(call)
     for part, calls_of in made.items():
-        mine = [call for call in calls_of if call.outputs]
+        mine = [call for call in calls_of if call.of.outputs]
         others = [call for name, theirs in made.items() if name != part for call in theirs]
-        fakes = [(c.step, c.outputs[0]) for c in mine]
+        fakes = [(c.step, c.of.outputs[0]) for c in mine]
         fed = [c for c in others if any(_same(c, step, out) for step, out in fakes)]
-        critics = {c.part for c in fed}
+        critics = {c.of.part for c in fed}
         real = [
-            c.inputs[0].across for c in others
-            if c.part in critics and c.inputs and not any(_same(c, step, out) for step, out in fakes)
+            c.of.inputs[0].across for c in others
+            if c.of.part in critics and c.of.inputs and not any(_same(c, step, out) for step, out in fakes)
         ]  # fmt: skip
         if not real or not np.median(real) > 0:
             continue
@@ -95,14 +97,14 @@ def _generator(case: Case, seen: list[Call]) -> Finding | None:
 def _same(call: Call, step: int, out: Variety) -> bool:
     return any(
         abs(call.step - step) <= 1 and v.shape == out.shape and v.across == out.across and v.scale == out.scale
-        for v in call.inputs
+        for v in call.of.inputs
     )
 
 
 def _weigh_generator(case: Case, part: str, mine: list[Call], real: float) -> Finding | None:
-    share = [(c.step, c.outputs[0].across / real) for c in mine]
+    share = [(c.step, c.of.outputs[0].across / real) for c in mine]
     tail = share[-LAST:]
-    noise = mine[-1].inputs[0] if mine[-1].inputs else None
+    noise = mine[-1].of.inputs[0] if mine[-1].of.inputs else None
     if len(share) < LAST + 1 or tail[0][0] < LATE or any(value > COLLAPSED for _, value in tail):
         return None
     if noise is None or not noise.across > 0.1 * noise.scale:
@@ -146,7 +148,7 @@ def _code(case: Case, seen: list[Call]) -> Finding | None:
     for call in seen:
         pair = _gaussian(call)
         if pair is not None:
-            by_part.setdefault(call.part, []).append((call, *pair))
+            by_part.setdefault(call.of.part, []).append((call, *pair))
     for part, entries in by_part.items():
         tail = entries[-LAST:]
         if len(entries) < LAST + 1 or tail[0][0].step < LATE:
@@ -154,7 +156,7 @@ def _code(case: Case, seen: list[Call]) -> Finding | None:
         if any(mean.scale > PRIOR or spread.scale > 3 * PRIOR for _, mean, spread in tail):
             continue
         call, mean, _ = tail[-1]
-        out, given = call.outputs[0], call.inputs[0]
+        out, given = call.of.outputs[0], call.of.inputs[0]
         share = out.across / given.across if given.across > 0 else float("nan")
         weigh = Weighing()
         weigh.speaks(
@@ -200,11 +202,11 @@ def _drowned(case: Case) -> float:
 
 def _gaussian(call: Call) -> tuple[Variety, Variety] | None:
     """Return mean and log variance among a call's outputs: two of the same shape that is not the first output's."""
-    if len(call.outputs) < 3 or not call.inputs or call.outputs[0].shape != call.inputs[0].shape:
+    if len(call.of.outputs) < 3 or not call.of.inputs or call.of.outputs[0].shape != call.of.inputs[0].shape:
         return None
-    rest = [v for v in call.outputs[1:] if len(v.shape) == 2]
+    rest = [v for v in call.of.outputs[1:] if len(v.shape) == 2]
     for one, two in itertools.pairwise(rest):
-        if one.shape == two.shape and one.shape != call.outputs[0].shape:
+        if one.shape == two.shape and one.shape != call.of.outputs[0].shape:
             return one, two
     return None
 
@@ -213,19 +215,19 @@ def _point(case: Case, seen: list[Call]) -> Finding | None:
     """An encoder whose loss compares directions and whose outputs became one point."""
     if len(case.run.streams) > 1 or not any(op in AGREEING for op in case.loss_ops):
         return None
-    if any(term.get("kind") != "unknown" for term in case.terms):
+    if any(term.kind != "unknown" for term in case.terms):
         return None  # targets that are alike (temperatures in Kelvin) ask for outputs that are
     made: dict[str, list[Call]] = {}
     for call in seen:
-        if call.outputs:
-            made.setdefault(call.part, []).append(call)
+        if call.of.outputs:
+            made.setdefault(call.of.part, []).append(call)
     for part, mine in made.items():
-        spread = [(c.step, 1 - c.outputs[0].alike, c) for c in mine]
+        spread = [(c.step, 1 - c.of.outputs[0].alike, c) for c in mine]
         tail = spread[-LAST:]
         if len(spread) < LAST + 1 or any(not value < POINT for _, value, _ in tail) or tail[0][0] < LATE:
             continue
-        given = mine[-1].inputs[0] if mine[-1].inputs else None
-        if given is None or not given.across > 0.1 * given.scale or not _wide(mine[-1].outputs[0]):
+        given = mine[-1].of.inputs[0] if mine[-1].of.inputs else None
+        if given is None or not given.across > 0.1 * given.scale or not _wide(mine[-1].of.outputs[0]):
             continue
         if not spread[0][1] > 5 * tail[-1][1]:
             continue

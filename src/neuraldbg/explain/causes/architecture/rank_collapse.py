@@ -27,7 +27,9 @@ from neuraldbg.explain.cause import STALL, Cause, Tier
 from neuraldbg.explain.evidence.layer_facts import above_guess
 from neuraldbg.explain.evidence.wording import number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.attention import AttentionFact
+from neuraldbg.nouns.facts.tokens import TokensFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -46,10 +48,10 @@ DIFFERENT = 0.7
 
 def judge(case: Case) -> Finding | None:
     """Weigh the similarity of positions through the depth, at the beginning and at the end."""
-    facts = [f for f in case.run.facts_of(FactKey.TOKENS.value) if len(f.value.get("layers") or ()) > 1]
-    if len(facts) < 2 or not case.run.facts_of(FactKey.ATTENTION.value):
+    read = [(step, fact.layers) for step, fact in case.run.versions(TokensFact) if len(fact.layers) > 1]
+    if len(read) < 2 or not case.run.versions(AttentionFact):
         return None
-    runs = [[float(entry["cosine"]) for entry in fact.value["layers"]] for fact in facts]
+    runs = [[entry.cosine for entry in layers] for _, layers in read]
     first, last = runs[0], runs[-1]
     if not (first[0] < DIFFERENT and last[0] < DIFFERENT and first[-1] > ALIKE and last[-1] > ALIKE):
         return None
@@ -57,14 +59,14 @@ def judge(case: Case) -> Finding | None:
         return None
     if case.typical_update_ratio < STILL:
         return None  # one layer of attention begins as an average; whether it stays so, only a training can tell
-    layers = [str(entry["layer"]) for entry in facts[0].value["layers"]]
+    layers = [entry.layer for entry in read[0][1]]
     guilty = next(path for path, cosine in zip(layers, first, strict=False) if cosine > ALIKE)
     weigh = Weighing()
     weigh.speaks(
         f"positions that enter with a mean cosine of {number(first[0])} leave {layers[-1]} with {number(first[-1])}, "
         "before any training", 3.2, first[-1], ALIKE,
     )  # fmt: skip
-    weigh.speaks(f"at step {facts[-1].step} it is {number(last[-1])}", 0.7, last[-1], ALIKE)
+    weigh.speaks(f"at step {read[-1][0]} it is {number(last[-1])}", 0.7, last[-1], ALIKE)
     share = above_guess(case)
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.8)
@@ -79,7 +81,7 @@ def judge(case: Case) -> Finding | None:
             "x = x + self.attention(self.norm1(x))\nx = x + self.mlp(self.norm2(x))",
         ),
         layer=guilty,
-        step=facts[0].step,
+        step=read[0][0],
         failure=case.trouble.name or "loss of positions",
     )
 

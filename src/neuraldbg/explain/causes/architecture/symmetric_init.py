@@ -24,16 +24,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
-from neuraldbg.explain.evidence.layer_facts import readings
+from neuraldbg.explain.evidence.layer_facts import as_number, readings
 from neuraldbg.explain.evidence.wording import listing, number, percent, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.symmetry import SymmetryFact
 from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.evidence.layer_facts import Reading
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.symmetry import UnitRows
 
 ALIKE = 1e-3
 """Spread of the rows relative to their size below which they are copies: a random matrix has about 1, and rounding in
@@ -42,21 +44,22 @@ ALIKE = 1e-3
 
 def judge(case: Case) -> Finding | None:
     """Weigh the matrices whose rows stayed alike."""
-    stuck = {name: seen for name, seen in readings(case, FactKey.SYMMETRY, "layers", "name").items() if _stays(seen)}
+    found = readings(case, SymmetryFact, lambda fact: fact.layers, lambda entry: entry.name)
+    stuck = {name: seen for name, seen in found.items() if _stays(seen)}
     if not stuck:
         return None
-    names = sorted(stuck, key=lambda name: (case.depth(str(stuck[name][0].of.get("layer"))), name))
+    names = sorted(stuck, key=lambda name: (case.depth(stuck[name][0].of.layer), name))
     first = stuck[names[0]]
-    layer, last = str(first[0].of.get("layer")), first[-1]
-    units, zero = int(last.number("units")), bool(last.of.get("zero"))
+    layer, last = first[0].of.layer, first[-1].of
+    updates, units = plural(first[-1].step, "update"), last.units
     weigh = Weighing()
     weigh.speaks(
-        f"after {plural(last.step, 'update')} the {units} units of {called(layer)} still have "
-        + ("weights that are all zero" if zero else f"the same weights (spread {number(last.number('spread'))})"),
-        4.0, last.number("spread"), ALIKE,
+        f"after {updates} the {units} units of {called(layer)} still have "
+        + ("weights that are all zero" if last.zero else f"the same weights (spread {number(last.spread)})"),
+        4.0, last.spread, ALIKE,
     )  # fmt: skip
-    same = "no gradient at all" if last.of.get("gradient_zero") else "the same gradient"
-    weigh.speaks(f"each of them gets {same}, so no step tells them apart", 2.5, last.number("gradient"), ALIKE)
+    same = "no gradient at all" if last.gradient_zero else "the same gradient"
+    weigh.speaks(f"each of them gets {same}, so no step tells them apart", 2.5, as_number(last.gradient), ALIKE)
     if len(names) > 1:
         weigh.speaks(f"it is so in {listing(names)}", 0.5, len(names), 1)
     if case.trouble.any:
@@ -65,25 +68,25 @@ def judge(case: Case) -> Finding | None:
         weigh.against(f"the model learns: the loss fell by {percent(case.loss.relative)}", 1.0, case.loss.relative)
     return weigh.conclude(
         f"units that are copies of each other: the {units} units of {called(layer)} began equal and stay equal",
-        _remedy([str(stuck[name][0].of.get("layer")) for name in names], names),
+        _remedy([stuck[name][0].of.layer for name in names], names),
         layer=layer,
         step=0,
         failure=case.trouble.name or "units without difference",
     )
 
 
-def _stays(seen: list[Reading]) -> bool:
+def _stays(seen: list[Reading[UnitRows]]) -> bool:
     """Return True if rows were alike from the first look on, were still after an update, and nothing
     will change that.
     """
     last = seen[-1]
-    if last.step < 1 or not seen[0].number("spread") < ALIKE or not last.number("spread") < ALIKE:
+    if last.step < 1 or not seen[0].of.spread < ALIKE or not last.of.spread < ALIKE:
         return False
-    if any(not r.number("spread") < ALIKE for r in seen):
+    if any(not r.of.spread < ALIKE for r in seen):
         return False
-    trained = [r for r in seen if r.of.get("gradient") is not None]
-    alike = [r.of.get("gradient_zero") or r.number("gradient") < ALIKE for r in trained]
-    if not last.of.get("zero") and all(r.of.get("gradient_zero") for r in trained):
+    trained = [r.of for r in seen if r.of.gradient is not None]
+    alike = [entry.gradient_zero or as_number(entry.gradient) < ALIKE for entry in trained]
+    if not last.of.zero and all(entry.gradient_zero for entry in trained):
         return False  # equal numbers that get no gradient, as thresholds: something blocks it, and not their symmetry
     return len(trained) >= 2 and all(alike)
 

@@ -162,10 +162,10 @@ def _target(case: Case) -> Finding | None:
         return None
     rows = max(1.0, float(np.median(sizes)))
     for slot in slots(case):
-        far = max((abs(float(slot.get(end) or 0.0)) for end in ("max", "min")), default=0.0)
-        if slot.get("kind") not in SQUARED or far < ALONE * float(slot.get("std") or float("inf")):
+        far = max(abs(slot.max or 0.0), abs(slot.min or 0.0))
+        if slot.kind not in SQUARED or far < ALONE * (slot.std or math.inf):
             continue
-        made = far**2 if slot["kind"] == "mse" else far
+        made = far**2 if slot.kind == "mse" else far
         for each in (made / rows, made):
             hit = (loss.values > 0.8 * each) & (loss.values < 1.25 * each)
             if hit.any() and hit.mean() <= RARE and each > SPIKE * float(np.median(loss.values)):

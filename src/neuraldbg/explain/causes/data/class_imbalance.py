@@ -21,7 +21,7 @@ What to do
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.evidence import targets
@@ -32,6 +32,8 @@ from neuraldbg.nouns import Remedy
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.loss import LossTerm
+    from neuraldbg.nouns.facts.targets import TargetsFact
 
 MAJORITY = 0.8
 """Share of one class from which labels are imbalanced."""
@@ -49,24 +51,22 @@ WELL = 0.12
 def judge(case: Case) -> Finding | None:
     """Weigh what is predicted of each loss with classes."""
     for slot in targets.slots(case):
-        rows = (slot.get("predicted") or {}).get("classes") or {}
+        rows = slot.predicted.classes if slot.predicted is not None else {}
         term = targets.supervised(case, slot)
-        if term is None or not rows or term.get("weighted") or case.run.steps < STEPS:
+        if term is None or not rows or term.weighted or case.run.steps < STEPS:
             continue
-        major = max(rows, key=lambda name: rows[name][0])
-        labels, said = (sum(row[i] for row in rows.values()) for i in (0, 1))
-        others = labels - rows[major][0]
-        right = sum(row[2] for name, row in rows.items() if name != major)
-        if others < RARE or rows[major][0] < MAJORITY * labels:
+        name, major = max(rows.items(), key=lambda item: item[1].labels)
+        labels, said = sum(row.labels for row in rows.values()), sum(row.said for row in rows.values())
+        others = labels - major.labels
+        right = sum(row.right for row in rows.values()) - major.right
+        if others < RARE or major.labels < MAJORITY * labels:
             continue
-        if rows[major][1] >= ALWAYS * said and right <= 0.02 * others:
-            return _weigh(case, slot, term, major, (rows[major][0] / labels, others, right))
+        if major.said >= ALWAYS * said and right <= 0.02 * others:
+            return _weigh(case, slot, term, name, (major.labels / labels, others, right))
     return None
 
 
-def _weigh(
-    case: Case, slot: dict[str, Any], term: dict[str, Any], major: str, found: tuple[float, int, int]
-) -> Finding:
+def _weigh(case: Case, slot: TargetsFact, term: LossTerm, major: str, found: tuple[float, int, int]) -> Finding:
     (share, others, right), weigh = found, Weighing()
     weigh.speaks(f"{percent(share)} of the labels are class {major}", 1.5, share, MAJORITY)
     weigh.speaks(
@@ -77,20 +77,21 @@ def _weigh(
         weigh.against(f"the loss still falls, to {case.loss.ending}", 1.5, case.loss.last)
     elif len(case.loss) >= 100:
         weigh.speaks(f"the loss does not fall any more: it ends at {case.loss.ending}", 0.7, case.loss.last)
-    fit = slot.get("fit") or {}
-    if fit and fit["score"] < TOLD:
+    fit = slot.fit
+    if fit is not None and fit.score < TOLD:
         weigh.against(
-            f"the inputs of {fit['samples']} samples tell little of their labels (R^2 {number(fit['score'])}), so that "
-            "the majority may be the best guess for each", 2.7, fit["score"], TOLD,
+            f"the inputs of {fit.samples} samples tell little of their labels (R^2 {number(fit.score)}), so that "
+            "the majority may be the best guess for each", 2.7, fit.score, TOLD,
         )  # fmt: skip
-    elif fit and fit["score"] < WELL and case.loss.last < _entropy(slot):  # as good as the frequencies alone, or better
+    elif fit is not None and fit.score < WELL and case.loss.last < _entropy(slot):
+        # as good as the frequencies alone, or better
         weigh.against(
-            f"the inputs tell not much of the labels (R^2 {number(fit['score'])}): for many the majority may be the "
-            "best guess", 1.0, fit["score"], WELL,
+            f"the inputs tell not much of the labels (R^2 {number(fit.score)}): for many the majority may be the "
+            "best guess", 1.0, fit.score, WELL,
         )  # fmt: skip
-    elif fit and fit["z"] > 6:
-        weigh.speaks(f"the inputs do tell the labels (R^2 {number(fit['score'])})", 0.7, fit["score"], TOLD)
-    binary = slot.get("kind") != "nll"
+    elif fit is not None and fit.z > 6:
+        weigh.speaks(f"the inputs do tell the labels (R^2 {number(fit.score)})", 0.7, fit.score, TOLD)
+    binary = slot.kind != "nll"
     weight = literal(min(100.0, share / max(1e-3, 1 - share)))
     return weigh.conclude(
         f"imbalanced classes: {percent(share)} of the labels are class {major}, and nothing else is predicted",
@@ -101,17 +102,17 @@ def _weigh(
             else "weight = len(labels) / (classes * torch.bincount(labels, minlength=classes))\n"
             "criterion = torch.nn.CrossEntropyLoss(weight=weight)",
         ),
-        layer=term.get("layer"),
+        layer=term.layer,
         step=0,
         failure="prediction of the majority",
     )
 
 
-def _entropy(slot: dict[str, Any]) -> float:
+def _entropy(slot: TargetsFact) -> float:
     """Return the loss of always saying how often each class occurs."""
-    if "entropy" in slot:
-        return float(slot["entropy"])
-    p = min(max(float(slot.get("mean", 0.5)), 1e-9), 1 - 1e-9)
+    if slot.entropy is not None:
+        return slot.entropy
+    p = min(max(0.5 if slot.mean is None else slot.mean, 1e-9), 1 - 1e-9)
     return -p * math.log(p) - (1 - p) * math.log1p(-p)
 
 

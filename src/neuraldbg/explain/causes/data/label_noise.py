@@ -24,7 +24,7 @@ What to do
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.evidence import targets
@@ -35,6 +35,8 @@ from neuraldbg.nouns import Remedy
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.loss import LossTerm
+    from neuraldbg.nouns.facts.targets import TargetFit, TargetsFact
 
 NOTHING = 3.0
 """Standard deviations of shuffled labels below which inputs tell nothing."""
@@ -56,79 +58,81 @@ LITTLE = 0.15
 def judge(case: Case) -> Finding | None:
     """Weigh whether inputs tell the labels of a supervised loss."""
     for slot in targets.slots(case):
-        fit = slot.get("fit") or {}
-        nothing = fit.get("z", 9.0) < NOTHING and fit.get("best_z", 0.0) < 2 * NOTHING
-        if not nothing or "tokens" in slot or fit.get("samples", 0) < SAMPLES or targets.one_sided(slot):
+        fit = slot.fit
+        if fit is None or not (fit.z < NOTHING and fit.best_z < 2 * NOTHING):
+            continue
+        if slot.tokens is not None or fit.samples < SAMPLES or targets.one_sided(slot):
             continue
         term = targets.supervised(case, slot)
-        if term is not None and (case.trouble.kind in ("stuck", "slow") or _no_better(case, slot)):
+        if term is not None and (case.trouble.kind in ("stuck", "slow") or _no_better(case, slot, fit)):
             return _weigh(case, slot, fit, term)
-        beside = _one_of_several(case, slot)
+        beside = _one_of_several(case, slot, fit)
         if beside is not None:
             return beside
     return None
 
 
-def rightly(slot: dict[str, Any]) -> tuple[int, float, float]:
+def rightly(slot: TargetsFact) -> tuple[int, float, float]:
     """Return labels in the later readings, the share that the network says rightly, and that of the main class."""
-    rows = list(((slot.get("predicted") or {}).get("classes") or {}).values())
-    labels = sum(row[0] for row in rows)
+    rows = list(slot.predicted.classes.values()) if slot.predicted is not None else []
+    labels = sum(row.labels for row in rows)
     if not labels:
         return 0, float("nan"), float("nan")
-    return labels, sum(row[2] for row in rows) / labels, max(row[0] for row in rows) / labels
+    return labels, sum(row.right for row in rows) / labels, max(row.labels for row in rows) / labels
 
 
-def _no_better(case: Case, slot: dict[str, Any]) -> bool:
+def _no_better(case: Case, slot: TargetsFact, fit: TargetFit) -> bool:
     """Return True if the network itself hardly does better than always saying the main class, after a while.
 
     It may fall in training by learning samples by heart. Long signals, of which only averages over stretches were
     looked at, and many classes of a few samples each say nothing.
     """
     labels, right, main = rightly(slot)
-    few = slot.get("distinct", 0) * PER_CLASS <= (slot.get("fit") or {}).get("samples", 0)
-    leaves = ((case.run.fact("batch") or {}).get("inputs") or {}).values()
-    sizes = [math.prod((leaf or {}).get("shape", [])[1:]) for leaf in leaves if not (leaf or {}).get("image")]
+    few = slot.distinct * PER_CLASS <= fit.samples
+    sizes = [math.prod(leaf.shape[1:]) for leaf in case.leaves.values() if not leaf.image]
     seen = case.run.steps >= STEPS and labels >= LABELS
     return bool(seen and few and max(sizes, default=0) <= WIDE and right - main < LITTLE * (1 - main))
 
 
-def _one_of_several(case: Case, slot: dict[str, Any]) -> Finding | None:
+def _one_of_several(case: Case, slot: TargetsFact, fit: TargetFit) -> Finding | None:
     """One of several heads whose targets do not follow from inputs that tell those of the other heads."""
     term = targets.term_of(case, slot)
-    if term is None or not term.get("direct") or slot.get("alone") or not case.alone:
+    if term is None or not term.direct or slot.alone or not case.alone:
         return None
-    if [t.get("layer") for t in case.terms].count(term.get("layer")) != 1:  # two labels for one output, as in mixup
+    if [t.layer for t in case.terms].count(term.layer) != 1:  # two labels for one output, as in mixup
         return None
-    others = [s for s in targets.slots(case) if (s.get("fit") or {}).get("z", 0.0) > TOLD and s is not slot]
+    fits = [other.fit for other in targets.slots(case) if other.slot != slot.slot and other.fit is not None]
+    others = [other for other in fits if other.z > TOLD]
     if not others or case.run.steps < STEPS or not _flat(slot, term):
         return None
-    weigh, fit = Weighing(), slot["fit"]
+    weigh = Weighing()
     weigh.speaks(
-        f"the inputs of {fit['samples']} samples tell the targets of {term.get('layer')!r} no better than shuffled "
-        f"ones (R^2 {number(fit['score'])} against {number(fit['null'])})", 2.6, fit["z"], NOTHING,
+        f"the inputs of {fit.samples} samples tell the targets of {term.layer!r} no better than shuffled "
+        f"ones (R^2 {number(fit.score)} against {number(fit.null)})", 2.6, fit.z, NOTHING,
     )  # fmt: skip
-    score = others[0]["fit"]["score"]
+    score = others[0].score
     weigh.speaks(f"the same inputs tell those of another head well (R^2 {number(score)})", 1.2, score)
     weigh.speaks("what this head says hardly follows its targets", 0.8)
     return _finish(case, weigh, term)
 
 
-def _flat(slot: dict[str, Any], term: dict[str, Any]) -> bool:
+def _flat(slot: TargetsFact, term: LossTerm) -> bool:
     """Return True if a head says about the same whatever it is asked, or no more rightly than the main
     class would be.
     """
-    if slot.get("kind") in targets.REGRESSION:
-        said, asked = (term.get("input") or {}).get("std"), (term.get("target") or {}).get("std")
+    if slot.kind in targets.REGRESSION:
+        said = term.input.std if term.input is not None else None
+        asked = term.target.std if term.target is not None else None
         return said is not None and asked is not None and said < 0.5 * asked
     labels, right, main = rightly(slot)
     return labels >= LABELS and right - main < LITTLE * (1 - main)
 
 
-def _weigh(case: Case, slot: dict[str, Any], fit: dict[str, Any], term: dict[str, Any]) -> Finding:
+def _weigh(case: Case, slot: TargetsFact, fit: TargetFit, term: LossTerm) -> Finding:
     weigh = Weighing()
     weigh.speaks(
-        f"the inputs of {fit['samples']} samples tell their targets no better than shuffled ones (R^2 "
-        f"{number(fit['score'])} against {number(fit['null'])})", 2.6, fit["z"], NOTHING,
+        f"the inputs of {fit.samples} samples tell their targets no better than shuffled ones (R^2 "
+        f"{number(fit.score)} against {number(fit.null)})", 2.6, fit.z, NOTHING,
     )  # fmt: skip
     labels, right, main = rightly(slot)
     if case.trouble.any:
@@ -138,25 +142,24 @@ def _weigh(case: Case, slot: dict[str, Any], fit: dict[str, Any], term: dict[str
             f"the network is right for {percent(right)} of {labels} labels, and always saying the main class would be "
             f"for {percent(main)}", 1.2, right, main,
         )  # fmt: skip
-    if fit.get("spread", 0.0) > INDEPENDENT:
+    if fit.spread > INDEPENDENT:
         weigh.against(
             "the inputs look like independent numbers: labels that depend on several of them at once, or on a few only "
-            "a little, would look the same", 3.0, fit["spread"], INDEPENDENT,
+            "a little, would look the same", 3.0, fit.spread, INDEPENDENT,
         )  # fmt: skip
-    again, agree = int(fit.get("again") or 0), int(fit.get("agree") or 0)
-    if again >= 30 and agree == again:
-        weigh.against(f"each of {again} inputs that came again had the same label", 0.1, again)
+    if fit.again >= 30 and fit.agree == fit.again:
+        weigh.against(f"each of {fit.again} inputs that came again had the same label", 0.1, fit.again)
     return _finish(case, weigh, term)
 
 
-def _finish(case: Case, weigh: Weighing, term: dict[str, Any]) -> Finding:
+def _finish(case: Case, weigh: Weighing, term: LossTerm) -> Finding:
     return weigh.conclude(
         "labels that do not depend on the inputs, or depend on them in a way that is hard to see",
         Remedy(
             "Look at some samples beside their labels, and at the line that pairs them.",
             "for sample, label in list(zip(x, y))[:12]:\n    print(sample, label)",
         ),
-        layer=term.get("layer"),
+        layer=term.layer,
         step=0,
         failure=case.trouble.name or "no learning",
         equivalent=("target_misaligned",),

@@ -24,6 +24,7 @@ import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause, Tier
 from neuraldbg.explain.evidence.inputs import birth
+from neuraldbg.explain.evidence.targets import readings
 from neuraldbg.explain.evidence.wording import number, plural
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.nouns import Remedy
@@ -50,11 +51,9 @@ def judge(case: Case) -> Finding | None:
             step, count = int(counts.steps[hit[0]]), int(counts.values[hit[0]])
             leaf = case.layout.sites[row].name
             return _weigh(case, f"input {leaf!r}" if leaf else "input", step, count)
-    for fact in case.run.facts_of("loss"):
-        for term in fact.value.get("terms") or ():
-            count = int((term.get("target") or {}).get("nonfinite") or 0)
-            if count:
-                return _weigh(case, "target", fact.step, count)
+    for step, term in readings(case):
+        if term.target is not None and term.target.nonfinite:
+            return _weigh(case, "target", step, term.target.nonfinite)
     return _made_again(case) or _by_elimination(case)
 
 
@@ -76,7 +75,7 @@ def _by_elimination(case: Case) -> Finding | None:
     origin = case.origin
     if origin is None or origin.has("input", "activation", "op") or not case.layout.rows("activation"):
         return None
-    kinds = {str(term.get("kind")) for term in case.terms}
+    kinds = {term.kind for term in case.terms}
     lost = case.run.scalar("loss_nonfinite").at(origin.step)
     if not lost > 0 or not kinds or not kinds <= PLAIN or not set(case.loss_ops) <= HARMLESS:
         return None
@@ -91,7 +90,7 @@ def _by_elimination(case: Case) -> Finding | None:
         return None
     weigh, kind = Weighing(), "/".join(sorted(kinds))
     born = birth(case, "target")
-    if born is None and any(str(term.get("target_dtype")) in ("float16", "half") for term in case.terms):
+    if born is None and any(term.target_dtype in ("float16", "half") for term in case.terms):
         return None  # a sum or a square of finite values outgrows float16
     which = ""
     if born is not None and born.get("step") == origin.step:

@@ -33,7 +33,8 @@ from neuraldbg.explain.evidence.inputs import batches
 from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.wording import literal, number
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.outputs import OutputsFact
 from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
@@ -164,10 +165,9 @@ def _extreme(case: Case, stats: InputStats, weigh: Weighing) -> bool:
 def _collapsed(case: Case, stats: InputStats, weigh: Weighing) -> bool:
     """Weigh outputs that became one constant, which a loss that fell at first can hide."""
     found: dict[str, list[float]] = {}
-    for fact in case.run.facts_of(FactKey.OUTPUTS.value):
-        for one in fact.value.get("outputs") or ():
-            if one.get("across") is not None:
-                found.setdefault(f"{fact.value.get('part')}:{one.get('leaf')}", []).append(float(one["across"]))
+    for _, fact in case.run.versions(OutputsFact):
+        for one in fact.outputs:
+            found.setdefault(f"{fact.part}:{one.leaf}", []).append(one.across)
     courses = [course for course in found.values() if len(course) >= _READINGS]
     if stats.rms <= LARGE or len(courses) != 1 or not courses[0][0] > 0:
         return False

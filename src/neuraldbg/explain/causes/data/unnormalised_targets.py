@@ -22,7 +22,7 @@ What to do
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from neuraldbg.nouns import Remedy
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.loss import LossTerm
 
 REGRESSION = ("mse", "l1", "smooth_l1", "huber", "squared_error")
 LARGE = 10.0
@@ -51,16 +52,16 @@ OFFSET = 10.0
 def judge(case: Case) -> Finding | None:
     """Weigh the scale of the targets of each regression loss."""
     for term in case.terms:
-        target = term.get("target") or {}
-        mean, std = target.get("mean"), target.get("std")
-        if term.get("kind") in REGRESSION and isinstance(mean, (int, float)) and isinstance(std, (int, float)):
-            found = _weigh(case, term, float(mean), float(std))
-            if found is not None:
-                return found
+        target = term.target
+        if term.kind not in REGRESSION or target is None or target.mean is None or target.std is None:
+            continue
+        found = _weigh(case, term, target.mean, target.std)
+        if found is not None:
+            return found
     return None
 
 
-def _weigh(case: Case, term: dict[str, Any], mean: float, std: float) -> Finding | None:
+def _weigh(case: Case, term: LossTerm, mean: float, std: float) -> Finding | None:
     rms, weigh = math.hypot(mean, std), Weighing()
     if rms > LARGE or 0 < rms < SMALL:
         edge = LARGE if rms > LARGE else SMALL
@@ -70,9 +71,9 @@ def _weigh(case: Case, term: dict[str, Any], mean: float, std: float) -> Finding
         weigh.speaks(f"their offset is {number(abs(mean) / std)} times their spread", 1.0, abs(mean) / std, OFFSET)
     if not weigh.items:
         return None
-    variance, squared = std * std, term.get("kind") in ("mse", "squared_error")
+    variance, squared = std * std, term.kind in ("mse", "squared_error")
     best = case.loss.best if len(case.loss) else float("nan")
-    if squared and term.get("reduction") == "mean" and math.isfinite(best) and variance > 0:
+    if squared and term.reduction == "mean" and math.isfinite(best) and variance > 0:
         if best < 0.7 * variance:
             said = f"the loss went to {case.loss.lowest}, below the variance of the targets: it copes with their scale"
             weigh.against(said, 0.5 if _slow_start(case, rms, weigh) else 4.0, best, variance)
@@ -84,7 +85,6 @@ def _weigh(case: Case, term: dict[str, Any], mean: float, std: float) -> Finding
     elif case.learned:
         weight = 1.0 if not (squared and best > variance) else 0.2
         weigh.against(f"the loss falls well, {case.loss.course}", weight, case.loss.relative)
-    layer = term.get("layer")
     return weigh.conclude(
         f"targets that are not normalised: mean {number(mean)}, standard deviation {number(std)}",
         Remedy(
@@ -92,7 +92,7 @@ def _weigh(case: Case, term: dict[str, Any], mean: float, std: float) -> Finding
             f"target = (target - {literal(mean)}) / {literal(std or 1.0)}\n"
             f"# later: prediction = model(x) * {literal(std or 1.0)} + {literal(mean)}",
         ),
-        layer=layer,
+        layer=term.layer,
         step=0,
         failure=case.trouble.name or "badly scaled targets",
     )

@@ -21,7 +21,7 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,8 +32,11 @@ from neuraldbg.explain.finding import Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.targets import TargetsFact
 
 BATCHES = 20
 VARIETY = 0.5
@@ -51,24 +54,23 @@ def judge(case: Case) -> Finding | None:
     """Weigh the order of the targets of a supervised loss."""
     for slot in targets.slots(case):
         term = targets.supervised(case, slot)
-        if term is None or slot.get("batches", 0) < BATCHES or "tokens" in slot:
+        if term is None or slot.batches < BATCHES or slot.tokens is not None:
             continue
-        found = _classes(case, slot) if slot.get("kind") == "nll" else _numbers(case, slot)
+        found = _classes(case, slot) if slot.kind == "nll" else _numbers(case, slot)
         if found is not None:
             return found
     return None
 
 
-def _classes(case: Case, slot: dict[str, Any]) -> Finding | None:
-    size = slot["samples"] / slot["batches"]
-    # Miller's correction: a batch of n labels of K classes shows (K - 1) / 2n nats less than there are.
-    expected = slot.get("entropy", 0.0) - (slot.get("distinct", 1) - 1) / (2 * max(1.0, size))
-    if slot.get("distinct", 0) < 2 or size < 4 or expected <= 0.1 or "batch_entropy" not in slot:
+def _classes(case: Case, slot: TargetsFact) -> Finding | None:
+    size = slot.samples / slot.batches
+    if slot.entropy is None or slot.batch_entropy is None:
         return None
-    share, blocks = (
-        slot["batch_entropy"] / expected,
-        slot.get("same_next", 0.0) - slot.get("same_by_chance", 1.0),
-    )
+    # Miller's correction: a batch of n labels of K classes shows (K - 1) / 2n nats less than there are.
+    expected = slot.entropy - (slot.distinct - 1) / (2 * max(1.0, size))
+    if slot.distinct < 2 or size < 4 or expected <= 0.1:
+        return None
+    share, blocks = slot.batch_entropy / expected, slot.same_next - slot.same_by_chance
     if share > VARIETY:
         return None
     weigh = Weighing()
@@ -77,20 +79,18 @@ def _classes(case: Case, slot: dict[str, Any]) -> Finding | None:
         VARIETY,
     )  # fmt: skip
     if blocks > 0.3:
-        weigh.speaks(f"{percent(slot['same_next'])} of the batches have the main class of the batch before", 1.5,
-                     slot["same_next"], slot["same_by_chance"])  # fmt: skip
-    switches = slot.get("switches") or []
-    returns = len(switches) >= slot.get("distinct", 0) > 1
-    if not returns:
-        weigh.against("each class came once, as with tasks one after the other", 1.0, len(switches))
-    elif slot.get("period"):
-        weigh.speaks(f"the same batches come again after {plural(slot['period'], 'step')}, in the same order", 0.5,
-                     slot["period"])  # fmt: skip
-    _harm(case, weigh, slot)
+        weigh.speaks(f"{percent(slot.same_next)} of the batches have the main class of the batch before", 1.5,
+                     slot.same_next, slot.same_by_chance)  # fmt: skip
+    if len(slot.switches) < slot.distinct:
+        weigh.against("each class came once, as with tasks one after the other", 1.0, len(slot.switches))
+    elif slot.period:
+        weigh.speaks(f"the same batches come again after {plural(slot.period, 'step')}, in the same order", 0.5,
+                     slot.period)  # fmt: skip
+    _harm(case, weigh, slot, slot.entropy)
     return _finish(case, weigh, "batches ordered by class", 0)  # they were from the first on
 
 
-def jump(case: Case, switches: list[int]) -> float:
+def jump(case: Case, switches: Sequence[int]) -> float:
     """Return how many times the loss before a change of class it is after it, median over the changes; NaN if unknown.
 
     The batch at the border may hold both classes, so the higher one of the two batches after the change counts.
@@ -104,10 +104,10 @@ def jump(case: Case, switches: list[int]) -> float:
     return float(np.median(ratios)) if len(ratios) >= 3 else float("nan")
 
 
-def _harm(case: Case, weigh: Weighing, slot: dict[str, Any]) -> None:
+def _harm(case: Case, weigh: Weighing, slot: TargetsFact, entropy: float) -> None:
     """Weigh whether the loss jumps where the class changes, and whether easy labels are not learnt."""
-    times, level = jump(case, slot.get("switches") or []), case.loss.last / slot["entropy"]
-    score = float((slot.get("fit") or {}).get("score", 0.0))
+    times, level = jump(case, slot.switches), case.loss.last / entropy
+    score = slot.fit.score if slot.fit is not None else 0.0
     easy = score > EASY and level > 0.4
     if times > JUMP:
         weigh.speaks(f"when the class changes the loss becomes {number(times)} times what it was", 2.0, times, JUMP)
@@ -122,19 +122,17 @@ def _harm(case: Case, weigh: Weighing, slot: dict[str, Any]) -> None:
         weigh.against(f"the loss falls well all the same, {case.loss.course}", weight, case.loss.relative)
 
 
-def _sorted(slot: dict[str, Any]) -> bool:
+def _sorted(slot: TargetsFact) -> bool:
     """Return True if nearly every batch holds one class, in blocks, and the same batches come again in
     the same order.
     """
-    blocks = slot.get("same_next", 0.0) - slot.get("same_by_chance", 1.0)
-    nearly_one = targets.one_class(slot)
-    return bool(nearly_one and blocks > 0.3 and slot.get("period") and slot.get("distinct", 0) >= MANY)
+    blocks = slot.same_next - slot.same_by_chance
+    return targets.one_class(slot) and blocks > 0.3 and slot.period > 0 and slot.distinct >= MANY
 
 
-def _numbers(case: Case, slot: dict[str, Any]) -> Finding | None:
-    spread, inside = float(slot.get("std", 0.0)), float(slot.get("batch_std", 0.0))
-    period, size = int(slot.get("period") or 0), slot["samples"] / slot["batches"]
-    if spread <= 0 or size < 4 or inside > VARIETY * spread or slot.get("means_correlation", 0.0) < 0.5 or period < 2:
+def _numbers(case: Case, slot: TargetsFact) -> Finding | None:
+    spread, inside, period, size = slot.std, slot.batch_std, slot.period, slot.samples / slot.batches
+    if spread <= 0 or size < 4 or inside > VARIETY * spread or slot.means_correlation < 0.5 or period < 2:
         return None
     weigh = Weighing()
     weigh.speaks(f"targets inside a batch have {percent(inside / spread)} of the spread of all targets", 2.0,

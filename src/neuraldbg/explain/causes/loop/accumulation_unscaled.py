@@ -28,10 +28,11 @@ import numpy as np
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.evidence.optimizer_steps import weigh_bearing
 from neuraldbg.explain.evidence.symptom import guessing_loss
-from neuraldbg.explain.evidence.training_loop import latest, micro_batches
+from neuraldbg.explain.evidence.training_loop import micro_batches
 from neuraldbg.explain.evidence.wording import moved, number
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.accumulation import AccumulationFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -50,14 +51,14 @@ def judge(case: Case) -> Finding | None:
     """Weigh the factor against what it did."""
     if not case.alone:
         return None
-    about = next((f for f in latest(case, FactKey.ACCUMULATION, "stream") if f.get("stream") == case.stream), None)
+    about = case.run.known(AccumulationFact, stream=case.stream)
     count = micro_batches(case, case.stream)
-    if about is None or count < MANY or about.get("wiped") or about.get("by_hand"):
+    if about is None or count < MANY or about.wiped or about.by_hand:
         return None
-    factor = count / max(float(about.get("divisor") or 1.0), 1.0)
+    factor = count / max(about.divisor, 1.0)
     forwards = case.scalar("forwards").finite().values
     apart = len(forwards) > 0 and float(np.median(forwards)) >= count
-    if factor < MANY or not apart or len(about.get("kinds") or ()) > 1:
+    if factor < MANY or not apart or len(about.kinds) > 1:
         return None
     return _weigh(case, count, factor, count / factor)
 

@@ -30,7 +30,8 @@ from neuraldbg.explain.cause import STALL, Cause, Tier
 from neuraldbg.explain.evidence.case import owner
 from neuraldbg.explain.evidence.wording import listing, number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.accumulation import AccumulationFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -58,9 +59,8 @@ def _weigh(case: Case, stream: int, lost: int, share: float) -> Finding | None:
     wiped = case.run.scalar("wiped", stream).finite()
     if len(wiped) < ALWAYS * steps and steps > 0:
         return None  # most steps had a single backward pass
-    known = case.run.facts_of(FactKey.ACCUMULATION.value, stream=stream)
-    about = known[-1].value if known else {}
-    divisor, forwards = float(about.get("divisor") or 1.0), int(about.get("forwards") or 0)
+    about = case.run.known(AccumulationFact, stream=stream) or AccumulationFact()
+    divisor, forwards = about.divisor, about.forwards
     weigh, each = Weighing(), lost + 1
     weigh.speaks(
         f"of {each} backward passes for each step, the gradients of {lost} were cleared before anything used them, in "

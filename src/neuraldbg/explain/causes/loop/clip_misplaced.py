@@ -20,13 +20,14 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
-from neuraldbg.explain.evidence.training_loop import latest, order
+from neuraldbg.explain.evidence.training_loop import order
 from neuraldbg.explain.evidence.wording import literal, number, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.clip import ClipFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -45,27 +46,27 @@ PLACES = {
 
 def judge(case: Case) -> Finding | None:
     """Weigh each optimizer's clipping."""
-    for fact in latest(case, FactKey.CLIP, "stream"):
-        calls = int(fact.get("calls") or 0)
-        if calls < CALLS:
+    for fact in case.run.known_each(ClipFact):
+        if fact.calls < CALLS:
             continue
-        if int(fact.get("scaled") or 0) >= ALWAYS * calls and float(fact.get("scale") or 1.0) >= 2:
+        if fact.scaled >= ALWAYS * fact.calls and fact.scale >= 2:
             return _scaled(case, fact)
-        places = {name: int(fact.get(name) or 0) for name in PLACES}
-        if sum(places.values()) >= ALWAYS * calls and int(fact.get("exceeded") or 0):
-            return _misplaced(case, fact, max(places, key=lambda name: places[name]))
+        places = dict(zip(PLACES, (fact.after_step, fact.before_backward, fact.between), strict=True))
+        if sum(places.values()) >= ALWAYS * fact.calls and fact.exceeded:
+            place = max(places, key=lambda name: places[name])
+            return _misplaced(case, fact, PLACES[place], places[place])
     return None
 
 
-def _function(fact: dict[str, Any]) -> str:
-    return "clip_grad_value_" if fact.get("kind") == "value" else "clip_grad_norm_"
+def _function(fact: ClipFact) -> str:
+    return "clip_grad_value_" if fact.kind == "value" else "clip_grad_norm_"
 
 
-def _scaled(case: Case, fact: dict[str, Any]) -> Finding:
-    limit, scale = float(fact.get("limit") or 0.0), float(fact.get("scale") or 1.0)
+def _scaled(case: Case, fact: ClipFact) -> Finding:
+    limit, scale = fact.limit, fact.scale
     weigh = Weighing()
     weigh.speaks(
-        f"{_function(fact)} was called {fact['scaled']} times while the gradients still carried the loss scale of "
+        f"{_function(fact)} was called {fact.scaled} times while the gradients still carried the loss scale of "
         f"{number(scale)}, so that its limit of {number(limit)} meant {number(limit / scale)}",
         6.5, scale, 1.0,
     )  # fmt: skip
@@ -79,22 +80,21 @@ def _scaled(case: Case, fact: dict[str, Any]) -> Finding:
             f"scaler.scale(loss).backward()\nscaler.unscale_(optimizer)\n{_call(fact)}\nscaler.step(optimizer)\n"
             "scaler.update()",
         ),
-        step=_first(fact),
+        step=fact.first or 0,
         failure=case.trouble.name or "gradients that are cut down",
     )
 
 
-def _misplaced(case: Case, fact: dict[str, Any], place: str) -> Finding:
-    limit, count = float(fact.get("limit") or 0.0), int(fact.get(place) or 0)
-    exceeded, worst = int(fact.get("exceeded") or 0), float(fact.get("worst") or 0.0)
+def _misplaced(case: Case, fact: ClipFact, place: str, count: int) -> Finding:
+    limit, exceeded, worst = fact.limit, fact.exceeded, fact.worst
     weigh = Weighing()
-    weigh.speaks(f"{_function(fact)} is called {PLACES[place]}, in all of {plural(count, 'call')}", 3.5, count, CALLS)
+    weigh.speaks(f"{_function(fact)} is called {place}, in all of {plural(count, 'call')}", 3.5, count, CALLS)
     weigh.speaks(
         f"{plural(exceeded, 'step')} of those that were measured went beyond the limit of {number(limit)}, the largest "
         f"by a factor of {number(worst)}",
         3.0, worst, 1.0,
     )  # fmt: skip
-    seen = order(case, int(fact.get("stream") or 0))
+    seen = order(case, fact.stream)
     if seen:
         weigh.speaks(f"the order of the loop is {', '.join(seen)}", 0.3)
     if exceeded < RARE * min(count, 64):
@@ -102,23 +102,18 @@ def _misplaced(case: Case, fact: dict[str, Any], place: str) -> Finding:
     if case.trouble.broke:
         weigh.speaks(case.trouble.phrase, 0.5)
     return weigh.conclude(
-        f"clipping {PLACES[place]}: steps are taken with up to {number(worst)} times the limit of {number(limit)}",
+        f"clipping {place}: steps are taken with up to {number(worst)} times the limit of {number(limit)}",
         Remedy(
             f"Move {_function(fact)} between the last backward pass and the step.",
             f"loss.backward()\n{_call(fact)}\noptimizer.step()",
         ),
-        step=_first(fact),
+        step=fact.first or 0,
         failure=case.trouble.name or "unclipped gradients",
     )
 
 
-def _call(fact: dict[str, Any]) -> str:
-    return f"torch.nn.utils.{_function(fact)}(model.parameters(), {literal(float(fact.get('limit') or 1.0))})"
-
-
-def _first(fact: dict[str, Any]) -> int:
-    first = fact.get("first")
-    return int(first) if first is not None else 0
+def _call(fact: ClipFact) -> str:
+    return f"torch.nn.utils.{_function(fact)}(model.parameters(), {literal(fact.limit or 1.0)})"
 
 
 CAUSE = Cause(

@@ -19,15 +19,15 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from neuraldbg.explain.cause import STALL, Cause, Tier
-from neuraldbg.explain.evidence.training_loop import latest
 from neuraldbg.explain.evidence.wording import literal, moved, number, percent, rounded
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.clip import ClipFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -53,7 +53,7 @@ def judge(case: Case) -> Finding | None:
 def _by_norm(case: Case) -> Finding | None:
     norm, limit = case.scalar("unclipped_norm").finite(), case.scalar("clip_limit").finite()
     count = min(len(norm), len(limit))
-    if count < STEPS or any(int(f.get("scaled") or 0) for f in latest(case, FactKey.CLIP, "stream")):
+    if count < STEPS or any(fact.scaled for fact in case.run.known_each(ClipFact)):
         return None
     norms, limits = norm.values[:count], limit.values[:count]
     active = norms > limits
@@ -82,10 +82,10 @@ def _by_norm(case: Case) -> Finding | None:
 
 
 def _by_value(case: Case) -> Finding | None:
-    about: list[dict[str, Any]] = [f for f in latest(case, FactKey.CLIP, "stream") if f.get("kind") == "value"]
-    if not about or int(about[0].get("right") or 0) < STEPS or about[0].get("scaled"):
+    about = next((fact for fact in case.run.known_each(ClipFact) if fact.kind == "value"), None)
+    if about is None or about.right < STEPS or about.scaled:
         return None
-    limit = float(about[0].get("limit") or 0.0)
+    limit = about.limit
     rows = case.layout.rows("param_grad")
     if not rows or limit <= 0:
         return None

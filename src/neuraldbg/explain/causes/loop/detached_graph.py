@@ -25,7 +25,7 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.causes.loop.param_not_in_optimizer import movement
@@ -38,6 +38,8 @@ from neuraldbg.nouns import Remedy
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.cuts import CutsFact, GraphCut
+    from neuraldbg.nouns.facts.dry import DryFact
 
 SEVERAL = 4
 """Layers with parameters from which a part is more than a spare head."""
@@ -54,9 +56,9 @@ def judge(case: Case) -> Finding | None:
     fact = dry(case)
     if fact is not None:
         return _nothing_reached(case, fact)
-    for value in cuts(case):
-        found = _between(case, value) if value["cut"] else None
-        found = found or (_switched_off(case, value) if value["no_grad"] else None)
+    for seen in cuts(case):
+        found = _between(case, seen, seen.cut) if seen.cut is not None else None
+        found = found or (_switched_off(case, seen) if seen.no_grad else None)
         if found is not None:
             return found
     return _part(case)
@@ -97,19 +99,19 @@ def _lost_whole(case: Case, root: str, lost: set[str]) -> bool:
     return len(mine) >= SEVERAL and set(mine) <= lost and any(path not in lost for path in others)
 
 
-def _nothing_reached(case: Case, fact: dict[str, Any]) -> Finding | None:
+def _nothing_reached(case: Case, fact: DryFact) -> Finding | None:
     if not _no_gradient_at_all(case):
         return None
     weigh = Weighing()
-    where = f" ({line(fact['place'])})" if fact["place"] else ""
+    where = f" ({line(fact.place)})" if fact.place is not None else ""
     weigh.speaks(
-        f"{fact['dry']} of {fact['backwards']} backward passes that were looked at reached no parameter of any model"
+        f"{fact.dry} of {fact.backwards} backward passes that were looked at reached no parameter of any model"
         f"{where}",
-        6.0, fact["dry"], 0,
+        6.0, fact.dry, 0,
     )  # fmt: skip
-    if fact["leaf"]:
+    if fact.leaf:
         weigh.speaks("the loss given to backward has no graph: it was made anew from a number or an array", 1.0)
-    if fact["output_grad"]:
+    if fact.output_grad:
         weigh.speaks("the output of the model still had its graph, so it is lost between the model and the loss", 0.7)
         where = "between the model's output and the loss"
     else:
@@ -121,7 +123,7 @@ def _nothing_reached(case: Case, fact: dict[str, Any]) -> Finding | None:
             "numpy, torch.tensor() or argmax() on the way, and no requires_grad_(True) on the loss.",
             "output = model(x)\nloss = loss_fn(output, target)  # not loss_fn(output.detach(), ...)\nloss.backward()",
         ),
-        step=int(fact["step"]),
+        step=fact.step,
         failure="training without effect",
     )
 
@@ -131,20 +133,19 @@ def _no_gradient_at_all(case: Case) -> bool:
 
     Models that are called inside of a transform (``vmap``, ``grad`` of ``torch.func``) are not seen.
     """
-    if any(one.get("foreign", 0) > one.get("foreign_no_grad", 0) for one in case.optimizers):
+    if any(one.foreign > one.foreign_no_grad for one in case.optimizers):
         return False
     return not any(len(case.run.series(row, "rms")) for row in case.layout.rows("param_grad"))
 
 
-def _between(case: Case, value: dict[str, Any]) -> Finding | None:
-    cut = value["cut"]
-    before, after = str(cut["after"]), str(cut["before"])
-    said, weight = HOW[str(cut["how"])]
+def _between(case: Case, fact: CutsFact, cut: GraphCut) -> Finding | None:
+    before, after = cut.after, cut.before
+    said, weight = HOW[cut.how]
     weigh = Weighing()
-    weigh.speaks(said.format(a=before, b=after), weight, str(cut["how"]))
-    if cut["place"]:
-        weigh.speaks(f"{after!r} is called at {line(cut['place'])}", 0.3)
-    lost = [path for path in value["unreached"] if case.depth(path) <= case.depth(after)] or [before]
+    weigh.speaks(said.format(a=before, b=after), weight, cut.how)
+    if cut.place is not None:
+        weigh.speaks(f"{after!r} is called at {line(cut.place)}", 0.3)
+    lost = [path for path in fact.unreached if case.depth(path) <= case.depth(after)] or [before]
     weigh.speaks(f"{listing(lost)} never got a gradient, {after!r} and what follows do", 0.7, len(lost), 0)
     if not _excused(case, weigh, lost):
         return None
@@ -159,21 +160,19 @@ def _between(case: Case, value: dict[str, Any]) -> Finding | None:
         layer=before,
         step=0,
         failure="untrained layer",
-        equivalent=("param_unused",) if cut["how"] == "next" else (),
+        equivalent=("param_unused",) if cut.how == "next" else (),
     )
 
 
-def _switched_off(case: Case, value: dict[str, Any]) -> Finding | None:
-    off = [path for path in value["no_grad"] if path in value["unreached"]]
-    if not off:
-        return None
+def _switched_off(case: Case, fact: CutsFact) -> Finding | None:
+    off = list(fact.no_grad)
     weigh = Weighing()
     weigh.speaks(
         f"{listing(off)} {'is' if len(off) == 1 else 'are'} called with gradients switched off in training passes",
         5.0, len(off), 0,
     )  # fmt: skip
-    place = next((p for p in value["no_grad"].values() if p), None)
-    if place:
+    place = next((p for p in fact.no_grad.values() if p is not None), None)
+    if place is not None:
         weigh.speaks(f"that happens at {line(place)}", 0.3)
     weigh.speaks("an optimizer holds their parameters, which require gradients and never got one", 0.7, len(off), 0)
     if not _excused(case, weigh, off):

@@ -25,12 +25,13 @@ What to do
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import Cause, Tier
 from neuraldbg.explain.evidence.wording import listing, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.copies import CopiesFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -56,59 +57,58 @@ NOWHERE = 1e-5
 
 def judge(case: Case) -> Finding | None:
     """Weigh every copy that was evaluated; return the clearest finding."""
-    latest = {fact.value["model"]: fact.value for fact in case.run.facts_of(FactKey.COPIES.value)}
     over = case.run.info.outcome.kind == "completed"
-    found = [finding for value in latest.values() if (finding := _weigh(value, over=over)) is not None]
+    found = [finding for copy in case.run.known_each(CopiesFact) if (finding := _weigh(copy, over=over)) is not None]
     return max(found, key=lambda finding: finding.log_odds) if found else None
 
 
-def _weigh(copy: dict[str, Any], *, over: bool) -> Finding | None:
-    if not copy["moved"] or not copy["evaluated"]:
+def _weigh(copy: CopiesFact, *, over: bool) -> Finding | None:
+    if not copy.moved or not copy.evaluated:
         return None
-    names = [copy["model"], *copy["names"]]
-    average = copy["kind"] == "AveragedModel" or any(AVERAGE.search(name) for name in names)
-    if copy["swapped"]:
+    names = [copy.model, *copy.names]
+    average = copy.kind == "AveragedModel" or any(AVERAGE.search(name) for name in names)
+    if copy.swapped:
         return _first_weights(copy)
-    if copy["stale_norms"] and _keeps_moving(copy):
+    if copy.stale_norms and _keeps_moving(copy):
         return _stale_norms(copy)  # whatever it is called: new weights with statistics of no batch are never meant
     if _without_effect(copy):
         return _in_vain(copy)  # neither is an update that changes nothing
     if not (average or any(FOLLOWER.search(name) for name in names)):
         return None
-    if copy["averaged"] == 0 or (copy["constant"] and copy["began_equal"]):
+    if copy.averaged == 0 or (copy.constant and copy.began_equal):
         return _never_updated(copy, average=average, over=over)
-    if average and copy["follows"] and copy["evaluated"] > TWICE and (copy["averaged"] or 3) > TWICE:
+    if average and copy.follows and copy.evaluated > TWICE and (copy.averaged or 3) > TWICE:
         return _no_average(copy)
-    if average and copy["stale_norms"]:
+    if average and copy.stale_norms:
         return _stale_norms(copy)
     return None
 
 
-def _never_updated(copy: dict[str, Any], *, average: bool, over: bool) -> Finding | None:
+def _never_updated(copy: CopiesFact, *, average: bool, over: bool) -> Finding | None:
     weigh = Weighing()
-    names, times = (copy["model"], *copy["names"]), plural(copy["evaluated"], "time")
-    if copy["averaged"] == 0:
+    names, times = (copy.model, *copy.names), plural(copy.evaluated, "time")
+    if copy.averaged == 0:
         weigh.speaks(f"its counter n_averaged is 0, and it was evaluated {times}", 4.0, 0)
-    if copy["constant"] and copy["began_equal"]:
-        more = 1.0 if copy["evaluated"] >= TWICE else 0.0
+    if copy.constant and copy.began_equal:
+        more = 1.0 if copy.evaluated >= TWICE else 0.0
         weigh.speaks(
-            f"whenever it was evaluated ({times}, last before step {copy['last']}), its weights were bitwise those "
-            f"with which {copy['of']!r} began, while {copy['of']!r} itself has moved",
-            4.0 + more, copy["evaluated"],
+            f"whenever it was evaluated ({times}, last before step {copy.last}), its weights were bitwise those "
+            f"with which {copy.of!r} began, while {copy.of!r} itself has moved",
+            4.0 + more, copy.evaluated,
         )  # fmt: skip
     if average:
-        weigh.speaks("it is an average by its type or name", 0.7, copy["model"])
-    elif over and copy["last"] - copy["first"] >= WHOLE and any(TARGET.search(name) for name in names):
+        weigh.speaks("it is an average by its type or name", 0.7, copy.model)
+    elif over and copy.last - copy.first >= WHOLE and any(TARGET.search(name) for name in names):
         weigh.against(
-            f"it may be a fixed copy on purpose, though targets are renewed within {copy['last']} steps as a rule", 1.5,
-            copy["last"] - copy["first"], WHOLE,
+            f"it may be a fixed copy on purpose, though targets are renewed within {copy.last} steps as a rule", 1.5,
+            copy.last - copy.first, WHOLE,
         )  # fmt: skip
     else:
         weigh.against("it may be a fixed copy on purpose, or be updated only now and then", 3.5)
-    if copy["stale_norms"] and not average and copy["evaluated"] >= MANY:
+    if copy.stale_norms and not average and copy.evaluated >= MANY:
         weigh.speaks(
-            f"{listing(copy['stale_norms'])} of it never saw a batch: it is a copy of an untrained model", 2.7,
-            len(copy["stale_norms"]), 0,
+            f"{listing(copy.stale_norms)} of it never saw a batch: it is a copy of an untrained model", 2.7,
+            len(copy.stale_norms), 0,
         )  # fmt: skip
     return weigh.conclude(
         f"an averaged copy that is never updated: {_variable(copy)!r} still has the initial weights",
@@ -116,31 +116,30 @@ def _never_updated(copy: dict[str, Any], *, average: bool, over: bool) -> Findin
             f"Update {_variable(copy)!r} after each optimizer step, with a decay below 1.",
             _update(copy),
         ),
-        step=int(copy["first"]),
+        step=copy.first,
         failure="evaluation of untrained weights",
     )
 
 
-def _keeps_moving(copy: dict[str, Any]) -> bool:
+def _keeps_moving(copy: CopiesFact) -> bool:
     """Return True if its weights follow the trained ones between evaluations, without being them."""
-    written = max(int(copy.get("written") or 0), int(copy.get("refreshed") or 0))
-    return copy["evaluated"] > TWICE and written >= TWICE and not copy["constant"] and not copy["follows"]
+    written = max(copy.written, copy.refreshed)
+    return copy.evaluated > TWICE and written >= TWICE and not copy.constant and not copy.follows
 
 
-def _without_effect(copy: dict[str, Any]) -> bool:
+def _without_effect(copy: CopiesFact) -> bool:
     """Return True if something updates the copy again and again, and its weights stay where the training began."""
-    tried = max(int(copy.get("written") or 0), int(copy.get("refreshed") or 0))
-    lag = copy.get("lag")
-    return tried >= MANY and copy["last"] >= LATE and lag is not None and lag < NOWHERE
+    tried = max(copy.written, copy.refreshed)
+    return tried >= MANY and copy.last >= LATE and copy.lag is not None and copy.lag < NOWHERE
 
 
-def _in_vain(copy: dict[str, Any]) -> Finding:
+def _in_vain(copy: CopiesFact) -> Finding:
     weigh = Weighing()
-    tried = "its weights were written to" if copy["written"] >= MANY else "its running statistics were renewed"
+    tried = "its weights were written to" if copy.written >= MANY else "its running statistics were renewed"
     weigh.speaks(
-        f"{tried} before {max(copy['written'], copy['refreshed'])} of {copy['evaluated']} evaluations that were looked "
-        f"at, and its weights are still those with which {copy['of']!r} began, or a multiple of them",
-        5.5, copy["lag"], NOWHERE,
+        f"{tried} before {max(copy.written, copy.refreshed)} of {copy.evaluated} evaluations that were looked "
+        f"at, and its weights are still those with which {copy.of!r} began, or a multiple of them",
+        5.5, copy.lag, NOWHERE,
     )  # fmt: skip
     return weigh.conclude(
         f"an averaged copy whose update has no effect: {_variable(copy)!r} never gets away from the initial weights",
@@ -149,37 +148,37 @@ def _in_vain(copy: dict[str, Any]) -> Finding:
             "each factor multiplies.",
             _update(copy),
         ),
-        step=int(copy["first"]),
+        step=copy.first,
         failure="evaluation of untrained weights",
     )
 
 
-def _first_weights(copy: dict[str, Any]) -> Finding | None:
-    if copy["evaluated"] < TWICE or not (copy["constant"] and copy["began_equal"]):
+def _first_weights(copy: CopiesFact) -> Finding | None:
+    if copy.evaluated < TWICE or not (copy.constant and copy.began_equal):
         return None
     weigh = Weighing()
     weigh.speaks(
-        f"in all {copy['evaluated']} evaluations the weights of {copy['model']!r} were bitwise those of step 0, though "
+        f"in all {copy.evaluated} evaluations the weights of {copy.model!r} were bitwise those of step 0, though "
         "they move in training: they are exchanged for the evaluation",
-        5.2, copy["evaluated"],
+        5.2, copy.evaluated,
     )  # fmt: skip
-    if copy.get("unseen"):
-        weigh.against(f"later evaluations than that before step {copy['last']} may not have been seen", 2.0)
+    if copy.unseen:
+        weigh.against(f"later evaluations than that before step {copy.last} may not have been seen", 2.0)
     return weigh.conclude(
         "averaged weights that are never updated: the model is evaluated with its initial ones",
         Remedy("Update the average after each optimizer step, with a decay below 1.", _update(copy)),
-        step=int(copy["first"]),
+        step=copy.first,
         failure="evaluation of untrained weights",
     )
 
 
-def _no_average(copy: dict[str, Any]) -> Finding:
+def _no_average(copy: CopiesFact) -> Finding:
     weigh = Weighing()
     weigh.speaks(
-        f"in all {copy['evaluated']} evaluations its weights were bitwise those of {copy['of']!r}: nothing is averaged",
-        4.6, copy["evaluated"],
+        f"in all {copy.evaluated} evaluations its weights were bitwise those of {copy.of!r}: nothing is averaged",
+        4.6, copy.evaluated,
     )  # fmt: skip
-    if copy.get("apart"):
+    if copy.apart:
         weigh.against("later evaluations were not seen, and in the end its weights are others", 3.0)
     return weigh.conclude(
         f"an averaged copy that is no average: {_variable(copy)!r} is overwritten with the newest weights each time",
@@ -187,16 +186,16 @@ def _no_average(copy: dict[str, Any]) -> Finding:
             "Use a decay between 0.9 and 0.9999, and mind which of the two weights it multiplies.",
             _update(copy),
         ),
-        step=int(copy["first"]),
+        step=copy.first,
         failure="averaging without effect",
     )
 
 
-def _stale_norms(copy: dict[str, Any]) -> Finding:
+def _stale_norms(copy: CopiesFact) -> Finding:
     weigh = Weighing()
     weigh.speaks(
-        f"{listing(copy['stale_norms'])} of it never saw a batch (num_batches_tracked is 0)",
-        5.0, len(copy["stale_norms"]), 0,
+        f"{listing(copy.stale_norms)} of it never saw a batch (num_batches_tracked is 0)",
+        5.0, len(copy.stale_norms), 0,
     )  # fmt: skip
     return weigh.conclude(
         f"an averaged copy without batch norm statistics: {_variable(copy)!r} is evaluated with means of 0 and "
@@ -205,21 +204,21 @@ def _stale_norms(copy: dict[str, Any]) -> Finding:
             "Compute the statistics for the averaged weights before evaluating them, or average the buffers too.",
             f"torch.optim.swa_utils.update_bn(train_loader, {_variable(copy)})",
         ),
-        step=int(copy["first"]),
+        step=copy.first,
         failure="evaluation with wrong statistics",
     )
 
 
-def _variable(copy: dict[str, Any]) -> str:
-    if copy["swapped"]:
+def _variable(copy: CopiesFact) -> str:
+    if copy.swapped:
         return "ema_model"
-    names = [name for name in (*copy["names"], copy["model"]) if name.replace(".", "").isidentifier()]
-    return str(next((name for name in names if AVERAGE.search(name)), names[0] if names else "ema_model"))
+    names = [name for name in (*copy.names, copy.model) if name.replace(".", "").isidentifier()]
+    return next((name for name in names if AVERAGE.search(name)), names[0] if names else "ema_model")
 
 
-def _update(copy: dict[str, Any]) -> str:
+def _update(copy: CopiesFact) -> str:
     name = _variable(copy)
-    if copy["kind"] == "AveragedModel":
+    if copy.kind == "AveragedModel":
         return f"optimizer.step()\n{name}.update_parameters(model)"
     return (
         "optimizer.step()\nwith torch.no_grad():\n"

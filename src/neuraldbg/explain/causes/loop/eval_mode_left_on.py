@@ -20,14 +20,15 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, Cause, Tier
 from neuraldbg.explain.evidence.wording import listing, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.modes import ModesFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -36,29 +37,28 @@ if TYPE_CHECKING:
 
 def judge(case: Case) -> Finding | None:
     """Weigh the modes seen in forward passes with gradients."""
-    affected = [fact for fact in case.run.facts_of(FactKey.MODES.value) if fact.value.get("eval_layers")]
-    for fact in {fact.value.get("model"): fact for fact in affected}.values():
-        if not _frozen(case, fact.value):
-            return _weigh(case, fact.value)
+    for modes in {modes.model: modes for _, modes in case.run.versions(ModesFact) if modes.eval_layers}.values():
+        if not _frozen(case, modes):
+            return _weigh(case, modes)
     return None
 
 
-def _weigh(case: Case, modes: dict[str, Any]) -> Finding | None:
-    layers, every = list(modes.get("eval_layers") or ()), list(modes.get("mode_layers") or ())
+def _weigh(case: Case, modes: ModesFact) -> Finding | None:
+    layers, every = modes.eval_layers, modes.mode_layers
     counts = case.scalar("eval_layers")
     hit = np.flatnonzero(counts.values > 0)
-    versions = case.run.facts_of(FactKey.MODES.value, model=modes.get("model"))
-    start = int(counts.steps[hit[0]]) if len(hit) else next(f.step for f in versions if f.value.get("eval_layers"))
+    still = [step for step, one in case.run.versions(ModesFact, model=modes.model) if one.eval_layers]
+    start = int(counts.steps[hit[0]]) if len(hit) else still[0]
     held = case.held(counts).values > 0
     if len(counts) and held.sum() < max(2, 0.1 * len(held)):
         return None  # evaluations between the steps, not the steps themselves
     share = float(np.mean(held[int(np.argmax(held)) :])) if len(hit) else 1.0
     read_before = int(counts.steps[hit[0] - 1]) if len(hit) and hit[0] else -1
-    known = [f.step for f in versions if f.value.get("eval_layers") and read_before < f.step < start]
+    known = [step for step in still if read_before < step < start]
     start = known[0] if known else start
     weigh = Weighing()
     types = sorted({layer.type for path in layers if (layer := case.layout.by_path.get(path))})
-    if modes.get("training"):
+    if modes.training:
         weigh.against(
             "the model itself is in training mode, so single layers were put in evaluation mode on purpose", 3.0
         )
@@ -90,13 +90,13 @@ def _weigh(case: Case, modes: dict[str, Any]) -> Finding | None:
     )
 
 
-def _frozen(case: Case, modes: dict[str, Any]) -> bool:
+def _frozen(case: Case, modes: ModesFact) -> bool:
     """Return True if every parameter of that model is frozen: then evaluation mode is meant."""
     frozen = set(case.standing("frozen"))
     mine = [
         f"{layer.path}.{name}" if layer.path else name
         for layer in case.layout.layers
-        if layer.model == modes.get("model")
+        if layer.model == modes.model
         for name in layer.params
     ]
     return bool(mine) and set(mine) <= frozen

@@ -20,13 +20,14 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.evidence.case import owner
 from neuraldbg.explain.evidence.wording import listing, plural, rounded
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.optimizer import OptimizerFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -40,8 +41,8 @@ def judge(case: Case) -> Finding | None:
     stale = [fact for fact in case.optimizers if _persists(case, fact)]
     if not stale:
         return _another_model(case)
-    fact = max(stale, key=lambda value: int(value["foreign_no_grad"]))
-    foreign, dead, owned = (int(fact.get(name) or 0) for name in ("foreign", "foreign_no_grad", "owned"))
+    fact = max(stale, key=lambda value: value.foreign_no_grad)
+    foreign, dead, owned = fact.foreign, fact.foreign_no_grad, fact.owned
     weigh = Weighing()
     weigh.speaks(
         f"{plural(dead, 'tensor')} in the optimizer belong to no model that was called and never got a gradient",
@@ -75,12 +76,12 @@ def judge(case: Case) -> Finding | None:
 def _another_model(case: Case) -> Finding | None:
     """The optimizer was made for a model that was called once, and another one like it is trained."""
     left_out = case.standing("not_in_optimizer")
-    versions = case.run.facts_of(FactKey.OPTIMIZER.value, stream=case.stream)
-    idle = all(int(f.value.get("idle") or 0) == int(f.value.get("owned") or 0) > 0 for f in versions)
+    versions = [fact for _, fact in case.run.versions(OptimizerFact, stream=case.stream)]
+    idle = all(fact.idle == fact.owned > 0 for fact in versions)
     if not left_out or not versions or not idle or len(case.run.streams) > 1:
         return None
     weigh = Weighing()
-    weigh.speaks(f"none of the {case.optimizer['owned']} parameters in the optimizer ever got a gradient", 3.0, 0)
+    weigh.speaks(f"none of the {versions[-1].owned} parameters in the optimizer ever got a gradient", 3.0, 0)
     weigh.speaks(f"{listing(left_out)} of another model get gradients and are in no optimizer", 3.5, len(left_out), 0)
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 1.0)
@@ -96,10 +97,10 @@ def _another_model(case: Case) -> Finding | None:
     )
 
 
-def _persists(case: Case, fact: dict[str, Any]) -> bool:
+def _persists(case: Case, fact: OptimizerFact) -> bool:
     """Return True if the tensors were without gradient in every reading of that optimizer but perhaps the first."""
-    versions = case.run.facts_of(FactKey.OPTIMIZER.value, stream=fact.get("stream", 0))
-    return all(int(v.value.get("foreign_no_grad") or 0) > 0 for v in versions[1:] or versions)
+    versions = case.run.versions(OptimizerFact, stream=fact.stream)
+    return all(version.foreign_no_grad > 0 for _, version in versions[1:] or versions)
 
 
 CAUSE = Cause(

@@ -21,13 +21,16 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
-from neuraldbg.explain.evidence.training_loop import jump, latest, losses_from, optimizer_of, rates, stateful, stream_at
+from neuraldbg.explain.evidence.training_loop import jump, losses_from, rates, stateful, stream_at
 from neuraldbg.explain.evidence.wording import literal, number, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.memory import MemoryFact
+from neuraldbg.nouns.facts.optimizer import OptimizerFact
+from neuraldbg.nouns.facts.resume import ResumeFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -47,36 +50,34 @@ AFTER = 5
 
 def judge(case: Case) -> Finding | None:
     """Weigh what was forgotten during the run, then what was left in a checkpoint."""
-    for fact in latest(case, FactKey.MEMORY, "stream"):
+    for fact in case.run.known_each(MemoryFact):
         found = _in_the_loop(case, fact)
         if found is not None:
             return found
-    for fact in latest(case, FactKey.RESUME, "id"):
-        found = _at_resume(case, fact)
+    for checkpoint in case.run.known_each(ResumeFact):
+        found = _at_resume(case, checkpoint)
         if found is not None:
             return found
     return None
 
 
-def _in_the_loop(case: Case, fact: dict[str, Any]) -> Finding | None:
-    remade, emptied, every = (int(fact.get(key) or 0) for key in ("remade", "emptied", "every"))
-    times, kind = remade + emptied, str(fact.get("type") or "optimizer")
+def _in_the_loop(case: Case, fact: MemoryFact) -> Finding | None:
+    every, times, kind = fact.every, fact.remade + fact.emptied, fact.type or "optimizer"
     if times < TIMES:
         return None
-    how = "made anew" if remade >= emptied else "emptied of its state"
+    how = "made anew" if fact.remade >= fact.emptied else "emptied of its state"
     weigh = Weighing()
     weigh.speaks(
         f"{kind} was {how} {times} times, usually after {plural(every, 'step')}, for the same weights, which went on "
         "from where they were",
         5.5 if every <= SHORT and times >= 3 * TIMES else 3.5, every, LONG,
     )  # fmt: skip
-    if not fact.get("same_lr", True):
+    if not fact.same_lr:
         weigh.against("it came with another learning rate each time, as an old way to schedule one", 2.5)
     if every > LONG:
         weigh.against("its memory is short against the time between", 1.5, every, LONG)
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 0.7)
-    first = fact.get("first")
     return weigh.conclude(
         f"optimizer state that is lost every {plural(every, 'step') if every > 1 else 'step'}: {kind} is {how} in the "
         "loop",
@@ -85,57 +86,54 @@ def _in_the_loop(case: Case, fact: dict[str, Any]) -> Finding | None:
             f"optimizer = torch.optim.{kind}(model.parameters(), lr={literal(case.lr)})\nfor epoch in range(epochs):\n"
             "    ...",
         ),
-        step=int(first) if first is not None else None,
+        step=fact.first,
         failure=case.trouble.name or "lost momentum",
     )
 
 
-def _at_resume(case: Case, fact: dict[str, Any]) -> Finding | None:
-    step = fact.get("model_loaded")
-    elsewhere = bool(fact.get("optimizer_loaded")) and not fact.get("loaded_steps")
-    if step is None or (fact.get("optimizer_loaded") and not elsewhere):
+def _at_resume(case: Case, fact: ResumeFact) -> Finding | None:
+    step = fact.model_loaded
+    elsewhere = fact.optimizer_loaded and not fact.loaded_steps
+    if step is None or (fact.optimizer_loaded and not elsewhere):
         return None
-    stream = stream_at(case, int(step))
-    about = optimizer_of(case, stream)
-    if not stateful(about) or not _same_kind(about, fact) or len(losses_from(case, int(step))) <= AFTER:
+    stream = stream_at(case, step)
+    about = case.run.known(OptimizerFact, stream=stream)
+    if about is None or not stateful(about) or not _same_kind(about, fact) or len(losses_from(case, step)) <= AFTER:
         return None
-    weigh, rise = Weighing(), jump(case, int(step))
+    weigh, rise = Weighing(), jump(case, step)
     weigh.speaks(
-        f"the checkpoint holds the state of an optimizer ({fact.get('states')} entries under {fact.get('where')!r}); "
+        f"the checkpoint holds the state of an optimizer ({fact.states} entries under {fact.where!r}); "
         "its weights were loaded into the model, "
         + ("and its state into an optimizer that never stepped" if elsewhere else "its state into no optimizer"),
-        3.5 if elsewhere else 1.5, int(fact.get("states") or 0),
+        3.5 if elsewhere else 1.5, fact.states,
     )  # fmt: skip
     if rise > JUMP:
         weigh.speaks(f"the loss rose {number(rise)} times within ten steps of it", 2.2, rise, JUMP)
     else:
         weigh.against("the loss did not jump after it", 1.5 if elsewhere else 2.5, rise, JUMP)
-    now = rates(case, stream).between(int(step), int(step) + 1).values
-    if len(now) and fact.get("lr") and abs(now[0] / float(fact["lr"]) - 1) < 1e-6:
+    now = rates(case, stream).between(step, step + 1).values
+    if len(now) and fact.lr and abs(now[0] / fact.lr - 1) < 1e-6:
         weigh.speaks("the learning rate is the one in the checkpoint, so it goes on and does not fine-tune", 1.0)
-    counters = [
-        key for key in dict(fact.get("numbers") or {}) if key.lower().rstrip("s") in ("epoch", "step", "iteration")
-    ]
+    counters = [key for key in fact.numbers if key.lower().rstrip("s") in ("epoch", "step", "iteration")]
     if counters:
         weigh.speaks(f"the checkpoint says how far the training was ({', '.join(counters)})", 0.5)
-    where = "".join(f"[{part!r}]" for part in str(fact.get("where") or "").split(".") if part)
+    where = "".join(f"[{part!r}]" for part in fact.where.split(".") if part)
     return weigh.conclude(
         "optimizer state that is not restored at a resume: only the weights were loaded from the checkpoint",
         Remedy(
             "Load the optimizer's state as well, into the optimizer that trains.",
             f"optimizer.load_state_dict(checkpoint{where})",
         ),
-        step=int(step),
+        step=step,
         failure=case.trouble.name or "jump of the loss at resume",
     )
 
 
-def _same_kind(about: dict[str, Any], fact: dict[str, Any]) -> bool:
+def _same_kind(about: OptimizerFact, fact: ResumeFact) -> bool:
     """Return True if the state in the file is of the kind of optimizer that trains."""
-    keys = set(fact.get("keys") or ())
-    if not keys:
+    if not fact.keys:
         return True
-    return ("exp_avg" in keys) == ("adam" in str(about.get("type")).lower())
+    return ("exp_avg" in fact.keys) == ("adam" in about.type.lower())
 
 
 CAUSE = Cause(

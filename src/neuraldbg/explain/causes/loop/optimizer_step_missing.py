@@ -21,13 +21,15 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, Cause, Tier
-from neuraldbg.explain.evidence.training_loop import completed, latest, rates
+from neuraldbg.explain.evidence.training_loop import completed, rates
 from neuraldbg.explain.evidence.wording import listing, plural, rounded
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.schedule import ScheduleFact
+from neuraldbg.nouns.facts.unstepped import UnsteppedFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -42,24 +44,24 @@ ZERO_STEPS = 5
 
 def judge(case: Case) -> Finding | None:
     """Look for an optimizer that waits in vain, then for a learning rate of 0."""
-    for fact in latest(case, FactKey.UNSTEPPED, "id"):
+    for fact in case.run.known_each(UnsteppedFact):
         found = _weigh_idle(case, fact)
         if found is not None:
             return found
     return _judge_rate(case)
 
 
-def _weigh_idle(case: Case, fact: dict[str, Any]) -> Finding | None:
-    zeroed, backwards, others = (int(fact.get(key) or 0) for key in ("zeroed", "backwards", "steps"))
-    if fact.get("moved") or not fact.get("training") or backwards < PASSES:
+def _weigh_idle(case: Case, fact: UnsteppedFact) -> Finding | None:
+    zeroed, backwards, others = fact.zeroed, fact.backwards, fact.steps
+    if fact.moved or not fact.training or backwards < PASSES:
         return None
-    if others and (zeroed < OFTEN or not fact.get("with_grad") or not completed(case)):
+    if others and (zeroed < OFTEN or not fact.with_grad or not completed(case)):
         return None  # it may begin later
-    kind, tries = str(fact.get("type") or "optimizer"), int(fact.get("scaler_steps") or 0)
+    kind, tries = fact.type or "optimizer", fact.scaler_steps
     weigh = Weighing()
     weigh.speaks(
         f"{backwards} backward passes ran, and {kind}, which "
-        f"holds {plural(int(fact.get('tensors') or 0), 'tensor')}, never stepped",
+        f"holds {plural(fact.tensors, 'tensor')}, never stepped",
         4.5 if others else 5.5, backwards, PASSES,
     )  # fmt: skip
     if zeroed * 2 >= backwards:
@@ -78,19 +80,14 @@ def _weigh_idle(case: Case, fact: dict[str, Any]) -> Finding | None:
             "never holds.",
             "optimizer.zero_grad()\nloss.backward()\noptimizer.step()",
         ),
-        layer=_only(fact) if others else None,
+        layer=fact.layers[0] if others and fact.layers else None,
         step=0,
         failure=case.trouble.name or "no training",
     )
 
 
-def _only(fact: dict[str, Any]) -> str | None:
-    layers = list(fact.get("layers") or ())
-    return str(layers[0]) if layers else None
-
-
 def _judge_rate(case: Case) -> Finding | None:
-    if latest(case, FactKey.SCHEDULE, "id"):
+    if case.run.known(ScheduleFact) is not None:
         return None
     streams = [stream for stream in case.run.streams if len(rates(case, stream))]
     if not streams or any((rates(case, stream).values != 0).any() for stream in streams):

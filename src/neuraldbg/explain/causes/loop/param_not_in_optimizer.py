@@ -29,7 +29,10 @@ from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.evidence.case import owner
 from neuraldbg.explain.evidence.wording import listing, plural, rounded
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.hidden import HiddenFact
+from neuraldbg.nouns.facts.params import ParamsFact
+from neuraldbg.nouns.facts.unstepped import UnsteppedFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -44,7 +47,8 @@ VERSIONS = 3
 def judge(case: Case) -> Finding | None:
     """Weigh whether the left-out parameters look like a mistake."""
     names = case.standing("not_in_optimizer", VERSIONS) or _of_a_later_model(case)
-    if not names or (case.run.facts_of("unstepped") and not case.optimizers):  # an optimizer that never steps
+    never_steps = case.run.known(UnsteppedFact) is not None and not case.optimizers
+    if not names or never_steps:
         return _of_the_loss(case) if not names else None
     weigh = Weighing()
     weigh.speaks(
@@ -55,7 +59,7 @@ def judge(case: Case) -> Finding | None:
         weigh.against("their values change during the run, so something else updates them", 7.0)
     elif moved is False:
         weigh.speaks("their values never changed during the run", 0.8)
-    foreign = max((int(fact.get("foreign_no_grad") or 0) for fact in case.optimizers), default=0)
+    foreign = max((fact.foreign_no_grad for fact in case.optimizers), default=0)
     if foreign:
         weigh.against(
             f"the optimizer holds {plural(foreign, 'tensor')} that belong to no model and get no gradient, as "
@@ -79,10 +83,10 @@ def judge(case: Case) -> Finding | None:
 
 def _of_a_later_model(case: Case) -> list[str]:
     """Parameters of a model that came during the run, and has been trained for long without them."""
-    versions = case.run.facts_of(FactKey.PARAMS.value)
-    if len(versions) < 2 or case.run.steps - versions[-1].step < LASTING:
+    versions = case.run.versions(ParamsFact)
+    if len(versions) < 2 or case.run.steps - versions[-1][0] < LASTING:
         return []
-    known = {name for name in versions[-1].value.get("not_in_optimizer") or () if movement(case, [name]) is False}
+    known = {name for name in versions[-1][1].not_in_optimizer if movement(case, [name]) is False}
     first = {layer.model for layer in case.layout.layers} & set(case.run.info.models[:1])
     later = (layer for layer in case.layout.layers if layer.model not in first)
     return [name for layer in later for name in (f"{layer.path}.{p}" for p in layer.params) if name in known]
@@ -90,11 +94,12 @@ def _of_a_later_model(case: Case) -> list[str]:
 
 def _of_the_loss(case: Case) -> Finding | None:
     """Weigh weights of a module beside the model, such as a loss with centres, proxies or a temperature of its own."""
-    held = (case.run.fact(FactKey.HIDDEN.value) or {}).get("weights") or ()
-    weights = [w for w in held if w["how"] == "model" and not w["moved"] and w["seen"] >= 2]
+    fact = case.run.known(HiddenFact)
+    held = fact.weights if fact is not None else ()
+    weights = [w for w in held if w.how == "model" and not w.moved and w.seen >= 2]
     if not weights:
         return None
-    names, holder = [str(w["name"]) for w in weights], str(weights[0]["holder"])
+    names, holder = [w.name for w in weights], weights[0].holder
     weigh = Weighing()
     weigh.speaks(f"the graph of the loss reaches {listing(names)}, and no optimizer holds them", 3.8, len(names), 0)
     weigh.speaks(f"{holder!r} has weights of its own and no layers, as a loss with centres or proxies has", 0.5, holder)
@@ -106,7 +111,7 @@ def _of_the_loss(case: Case) -> Finding | None:
             f"Give the optimizer the parameters of {holder!r} too; freeze them if they are meant to stay as they are.",
             f"optimizer = torch.optim.{case.optimizer_name}([*model.parameters(), *{holder}.parameters()]{lr})",
         ),
-        layer=str(weights[0]["layer"]),
+        layer=weights[0].layer,
         step=0,
         failure="untrained weights",
     )

@@ -22,15 +22,16 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
-from neuraldbg.explain.evidence.training_loop import completed, latest, raised, rates
+from neuraldbg.explain.evidence.training_loop import completed, raised, rates
 from neuraldbg.explain.evidence.wording import number, percent, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.schedule import ScheduleFact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
 
+Facts: TypeAlias = tuple[ScheduleFact, ...]
 DEAD = 1e-4
 """Share of its peak below which a learning rate moves nothing any more."""
 DEAD_SHARE = 0.2
@@ -64,8 +66,8 @@ PER_BATCH = "for x, y in loader:\n    ...\n    optimizer.step()\n    scheduler.s
 def judge(case: Case) -> Finding | None:
     """Return the strongest of the ways in which a schedule goes wrong."""
     found = [ended for ended in (_past_its_end(case), *(_rate(case, stream) for stream in case.run.streams)) if ended]
-    facts = latest(case, FactKey.SCHEDULE, "id")
-    ways: tuple[Callable[[Case, dict[str, Any], list[dict[str, Any]]], Finding | None], ...] = (
+    facts = case.run.known_each(ScheduleFact)
+    ways: tuple[Callable[[Case, ScheduleFact, Facts], Finding | None], ...] = (
         _cosine_turns, _decays_at_once, _never_gets_going, _never_stepped, _twice, _wrong_way,
     )  # fmt: skip
     found += [finding for fact in facts for way in ways if (finding := way(case, fact, facts)) is not None]
@@ -129,68 +131,73 @@ def _rate(case: Case, stream: int) -> Finding | None:
         f"{case.run.steps}",
         Remedy(
             "Let the schedule last as long as the training: count its settings in the unit in which it is stepped.",
-            PER_EPOCH if about is None or about["type"] in DECAYING else "total_steps = epochs * len(loader)",
+            PER_EPOCH if about is None or about.type in DECAYING else "total_steps = epochs * len(loader)",
         ),
         first,
     )  # fmt: skip
 
 
-def _wrong_way(case: Case, fact: dict[str, Any], _: list[dict[str, Any]]) -> Finding | None:
+def _wrong_way(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
     """A scheduler that waits for a falling number to rise, as for an accuracy, and is told a loss."""
-    waits = fact.get("waits") or {}
-    told = int(waits.get("rises") or 0) + int(waits.get("falls") or 0)
-    if waits.get("mode") != "max" or told < TOLD or not waits["cuts"] or waits["falls"] < FALLS * told:
+    waits = fact.waits
+    if waits is None or waits.mode != "max" or not waits.cuts:
         return None
-    first, last = float(waits["first"]), float(waits["last"])
+    first, last, told = waits.first, waits.last, waits.rises + waits.falls
+    if told < TOLD or waits.falls < FALLS * told:
+        return None
     if not last < first - 0.1 * abs(first) or not case.learned:
         return None
     weigh = Weighing()
     weigh.speaks(
-        f"{fact['type']} waits for its number to rise (mode='max'), and it fell from {number(first)} to "
-        f"{number(last)}, in {waits['falls']} of {told} times, as a loss does", 4.5, waits["falls"], FALLS * told,
+        f"{fact.type} waits for its number to rise (mode='max'), and it fell from {number(first)} to "
+        f"{number(last)}, in {waits.falls} of {told} times, as a loss does", 4.5, waits.falls, FALLS * told,
     )  # fmt: skip
-    weigh.speaks(f"it took that for no progress and cut the learning rate {plural(int(waits['cuts']), 'time')}", 1.0,
-                 int(waits["cuts"]))  # fmt: skip
+    weigh.speaks(f"it took that for no progress and cut the learning rate {plural(waits.cuts, 'time')}", 1.0,
+                 waits.cuts)  # fmt: skip
     return _conclude(
         case, weigh, "schedule that waits for a loss to rise: it cuts the learning rate while the training gets better",
         Remedy("Wait for a loss to fall, or hand the scheduler an accuracy.",
                "scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, mode='min')"),
-        int(waits["cut_at"] or 0),
+        waits.cut_at or 0,
     )  # fmt: skip
 
 
-def _of_stream(case: Case, stream: int) -> dict[str, Any] | None:
-    facts = latest(case, FactKey.SCHEDULE, "id")
-    return next((f for f in facts if f.get("stream") == stream and f.get("steps")), None)
+def _of_stream(case: Case, stream: int) -> ScheduleFact | None:
+    return next((f for f in case.run.known_each(ScheduleFact) if f.stream == stream and f.steps), None)
 
 
-def _add_settings(weigh: Weighing, fact: dict[str, Any]) -> None:
-    params = ", ".join(f"{k}={v}" for k, v in dict(fact.get("params") or {}).items() if k != "eta_min")
-    steps, taken = int(fact.get("steps") or 0), int(fact.get("optimizer_steps") or 0)
-    said = f"{fact['type']}({params}) was stepped {steps} times in {plural(taken, 'optimizer step')}"
+def _setting(fact: ScheduleFact, *names: str) -> float:
+    """Return the first of some settings that is a number and not 0; 0 if there is none."""
+    values = (fact.params.get(name) for name in names)
+    return next((float(value) for value in values if value and not isinstance(value, tuple)), 0.0)
+
+
+def _add_settings(weigh: Weighing, fact: ScheduleFact) -> None:
+    told = {k: list(v) if isinstance(v, tuple) else v for k, v in fact.params.items() if k != "eta_min"}
+    params = ", ".join(f"{k}={v}" for k, v in told.items())
+    steps, taken = fact.steps, fact.optimizer_steps
+    said = f"{fact.type}({params}) was stepped {steps} times in {plural(taken, 'optimizer step')}"
     weigh.speaks(said, 0.8, steps)
-    if fact.get("pass_steps"):
-        weigh.speaks(f"one pass over the data has {plural(int(fact['pass_steps']), 'step')}", 0.2)
+    if fact.pass_steps:
+        weigh.speaks(f"one pass over the data has {plural(fact.pass_steps, 'step')}", 0.2)
 
 
-def _each_step(fact: dict[str, Any]) -> bool:
-    steps, taken = int(fact.get("steps") or 0), int(fact.get("optimizer_steps") or 0)
-    return steps >= STEPS and 0.8 * taken <= steps
+def _each_step(fact: ScheduleFact) -> bool:
+    return fact.steps >= STEPS and 0.8 * fact.optimizer_steps <= fact.steps
 
 
-def _cosine_turns(case: Case, fact: dict[str, Any], _: list[dict[str, Any]]) -> Finding | None:
+def _cosine_turns(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
     """A cosine stepped per batch whose half period is an epoch count: the rate swings up and down."""
-    half = float(dict(fact.get("params") or {}).get("T_max") or 0.0)
-    position, epoch = float(fact.get("position") or 0.0), int(fact.get("pass_steps") or 0)
-    if fact["type"] != "CosineAnnealingLR" or half <= 0 or position < 2 * half or not _each_step(fact):
+    half, position, epoch = _setting(fact, "T_max"), fact.position or 0.0, fact.pass_steps
+    if fact.type != "CosineAnnealingLR" or half <= 0 or position < 2 * half or not _each_step(fact):
         return None
-    if epoch >= half > 0 and int(fact.get("passes") or 0) < 2:
+    if epoch >= half > 0 and fact.passes < 2:
         return None  # all within one pass: there is no other unit
     if half >= (epoch or SHORT_CYCLE):
         return None
     weigh, turns = Weighing(), int(position // (2 * half))
     weigh.speaks(
-        f"the cosine has a half period of T_max={number(half)} and was stepped {fact['steps']} times, once a batch, so "
+        f"the cosine has a half period of T_max={number(half)} and was stepped {fact.steps} times, once a batch, so "
         f"that the learning rate went down and up again {turns} times",
         4.0 if epoch else 3.0, position / half, 2.0,
     )  # fmt: skip
@@ -205,12 +212,12 @@ def _cosine_turns(case: Case, fact: dict[str, Any], _: list[dict[str, Any]]) -> 
     )  # fmt: skip
 
 
-def _decays_at_once(case: Case, fact: dict[str, Any], _: list[dict[str, Any]]) -> Finding | None:
+def _decays_at_once(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
     """A decay per epoch that is stepped per batch: nearly all of the rate is gone within the first of many epochs."""
-    epoch, passes = int(fact.get("pass_steps") or 0), int(fact.get("passes") or 0)
-    if fact["type"] not in DECAYING or not _each_step(fact) or passes < 2 or fact.get("stream") is None:
+    epoch, passes = fact.pass_steps, fact.passes
+    if fact.type not in DECAYING or not _each_step(fact) or passes < 2 or fact.stream is None:
         return None
-    lr = rates(case, int(fact["stream"])).between(int(fact["made"]), int(fact["made"]) + epoch)
+    lr = rates(case, fact.stream).between(fact.made, fact.made + epoch)
     if len(lr) < 5 or not lr.values[0] > 0 or lr.values[-1] > FAST * lr.values[0]:
         return None
     weigh = Weighing()
@@ -221,56 +228,54 @@ def _decays_at_once(case: Case, fact: dict[str, Any], _: list[dict[str, Any]]) -
     )  # fmt: skip
     _add_settings(weigh, fact)
     return _conclude(
-        case, weigh, f"decay per epoch ({fact['type']}) that is stepped at each batch: the learning rate is gone "
+        case, weigh, f"decay per epoch ({fact.type}) that is stepped at each batch: the learning rate is gone "
         "within the first epoch",
-        Remedy("Step it once an epoch.", PER_EPOCH), int(fact["made"]) + 1,
+        Remedy("Step it once an epoch.", PER_EPOCH), fact.made + 1,
     )  # fmt: skip
 
 
-def _intended(fact: dict[str, Any]) -> float:
-    return float(dict(fact.get("params") or {}).get("max_lr") or fact.get("base_lr") or 0.0)
+def _intended(fact: ScheduleFact) -> float:
+    return _setting(fact, "max_lr") or fact.base_lr or 0.0
 
 
-def _low(case: Case, fact: dict[str, Any]) -> float:
+def _low(case: Case, fact: ScheduleFact) -> float:
     """Return the highest learning rate as a share of the one that was meant; NaN if unknown."""
-    lr, meant = rates(case, fact.get("stream")).values, _intended(fact)
+    lr, meant = rates(case, fact.stream).values, _intended(fact)
     return float(lr.max() / meant) if len(lr) and meant > 0 else float("nan")
 
 
-def _never_gets_going(case: Case, fact: dict[str, Any], _: list[dict[str, Any]]) -> Finding | None:
+def _never_gets_going(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
     """Settings in batches, stepped once an epoch."""
-    steps, taken = int(fact.get("steps") or 0), int(fact.get("optimizer_steps") or 0)
+    steps, taken = fact.steps, fact.optimizer_steps
     if not steps or taken < STEPS or steps * RARELY > taken or not completed(case):
         return None
-    params = dict(fact.get("params") or {})
-    total = float(params.get("total_steps") or params.get("T_max") or 0.0)
-    share = _low(case, fact)
+    total, share = _setting(fact, "total_steps", "T_max"), _low(case, fact)
     weigh = Weighing()
     if share <= STUCK_LOW:
         weigh.speaks(
             f"the learning rate never rose above {percent(share)} of the {number(_intended(fact))} that was meant",
             4.5, share, STUCK_LOW,
         )  # fmt: skip
-    if total and 0.8 * taken <= total <= 1.25 * taken and fact["type"] in ("OneCycleLR", "CosineAnnealingLR"):
+    if total and 0.8 * taken <= total <= 1.25 * taken and fact.type in ("OneCycleLR", "CosineAnnealingLR"):
         weigh.speaks(f"it was made for {number(total)} steps, as many as there were batches", 3.5, total, taken)
     if not weigh.items:
         return None
     _add_settings(weigh, fact)
     return _conclude(
-        case, weigh, f"schedule in batches ({fact['type']}) that is stepped only {plural(steps, 'time')}, once an "
+        case, weigh, f"schedule in batches ({fact.type}) that is stepped only {plural(steps, 'time')}, once an "
         "epoch",
-        Remedy("Step it after each batch.", PER_BATCH), int(fact["made"]),
+        Remedy("Step it after each batch.", PER_BATCH), fact.made,
     )  # fmt: skip
 
 
-def _never_stepped(case: Case, fact: dict[str, Any], facts: list[dict[str, Any]]) -> Finding | None:
-    taken = int(fact.get("optimizer_steps") or 0)
-    others = any(f.get("steps") for f in facts if f.get("stream") == fact.get("stream"))
-    if fact.get("steps") or others or taken < STEPS or not completed(case) or fact["type"] == "ReduceLROnPlateau":
+def _never_stepped(case: Case, fact: ScheduleFact, facts: Facts) -> Finding | None:
+    taken = fact.optimizer_steps
+    others = any(f.steps for f in facts if f.stream == fact.stream)
+    if fact.steps or others or taken < STEPS or not completed(case) or fact.type == "ReduceLROnPlateau":
         return None
-    share, passes = _low(case, fact), int(fact.get("passes") or 0)
+    share, passes = _low(case, fact), fact.passes
     weigh = Weighing()
-    weigh.speaks(f"{fact['type']} was made and never stepped, in {plural(taken, 'optimizer step')}", 1.5, 0, 1)
+    weigh.speaks(f"{fact.type} was made and never stepped, in {plural(taken, 'optimizer step')}", 1.5, 0, 1)
     if share <= STUCK_LOW:
         weigh.speaks(
             f"the learning rate stayed at {percent(share)} of the {number(_intended(fact))} that was meant",
@@ -279,15 +284,15 @@ def _never_stepped(case: Case, fact: dict[str, Any], facts: list[dict[str, Any]]
     if passes >= 3:
         weigh.speaks(f"there were {passes} passes over the data in which to step it", 2.0, passes, 3)
     return _conclude(
-        case, weigh, f"schedule ({fact['type']}) that is never stepped: the learning rate stays where it began",
+        case, weigh, f"schedule ({fact.type}) that is never stepped: the learning rate stays where it began",
         Remedy("Call scheduler.step() after optimizer.step(), in the unit of its settings.", PER_EPOCH),
-        int(fact["made"]),
+        fact.made,
     )  # fmt: skip
 
 
-def _twice(case: Case, fact: dict[str, Any], _: list[dict[str, Any]]) -> Finding | None:
-    double, steps = int(fact.get("double") or 0), int(fact.get("steps") or 0)
-    if double < 3 or double < 0.4 * steps or fact["type"] == "ReduceLROnPlateau" or int(fact.get("early") or 0) > 2:
+def _twice(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
+    double, steps = fact.double, fact.steps
+    if double < 3 or double < 0.4 * steps or fact.type == "ReduceLROnPlateau" or fact.early > 2:
         return None
     weigh = Weighing()
     weigh.speaks(
@@ -295,8 +300,8 @@ def _twice(case: Case, fact: dict[str, Any], _: list[dict[str, Any]]) -> Finding
     )
     _add_settings(weigh, fact)
     return _conclude(
-        case, weigh, f"schedule ({fact['type']}) that is stepped twice each time: it is over in half the time",
-        Remedy("Call scheduler.step() once for each epoch or batch.", PER_BATCH), int(fact["made"]),
+        case, weigh, f"schedule ({fact.type}) that is stepped twice each time: it is over in half the time",
+        Remedy("Call scheduler.step() once for each epoch or batch.", PER_BATCH), fact.made,
     )  # fmt: skip
 
 

@@ -24,53 +24,55 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, Cause, Tier
 from neuraldbg.explain.evidence.case import owner
 from neuraldbg.explain.evidence.graph_wiring import access
 from neuraldbg.explain.evidence.wording import percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.ties import TiesFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.ties import WeightPair
 
 
 def judge(case: Case) -> Finding | None:
     """Weigh pairs that began equal, or are declared to be tied."""
-    fact = case.run.fact(FactKey.TIES.value)
-    pairs = [p for p in (fact or {}).get("pairs") or () if not p["equal"] and all(p["trained"])]
-    pairs.sort(key=lambda pair: (not pair.get("untied"), not pair["started_equal"], not pair["declared"]))
+    fact = case.run.known(TiesFact)
+    pairs = [p for p in fact.pairs if not p.equal and all(p.trained)] if fact is not None else []
+    pairs.sort(key=lambda pair: (not pair.untied, not pair.started_equal, not pair.declared))
     return _weigh(pairs[0]) if pairs else None
 
 
-def _weigh(pair: dict[str, Any]) -> Finding:
-    a, b, turned = str(pair["a"]), str(pair["b"]), " transposed" if pair["transposed"] else ""
+def _weigh(pair: WeightPair) -> Finding:
+    a, b, turned = pair.a, pair.b, " transposed" if pair.transposed else ""
     weigh = Weighing()
-    if pair.get("untied"):
-        weigh.speaks(f"they were one parameter until {pair['untied']} gave them tensors of their own", 6.0)
+    if pair.untied:
+        weigh.speaks(f"they were one parameter until {pair.untied} gave them tensors of their own", 6.0)
         weigh.speaks("nothing tied them again before they were trained", 0.5)
-    if pair["started_equal"]:
+    if pair.started_equal:
         same = f"{b} was equal to {a}{turned} to the last bit before the first step, in a storage of its own"
         weigh.speaks(same, 4.3)
-        drift = float(pair["distance"])
-        weigh.speaks(f"they have drifted apart by {percent(drift)} of their size", 0.7, round(drift, 6), 0.0)
-        if pair["transposed"] and not pair["declared"]:
+        apart = f"they have drifted apart by {percent(pair.distance)} of their size"
+        weigh.speaks(apart, 0.7, round(pair.distance, 6), 0.0)
+        if pair.transposed and not pair.declared:
             # Sparse autoencoders begin like this by design: equal at the start is no promise to stay so.
             weigh.against(
                 "a decoder may begin as the transpose of its encoder on purpose; nothing says they are tied", 4.0
             )
-    if pair["declared"]:
+    if pair.declared:
         # Libraries set such a switch by default, so alone it says little.
-        named = not str(pair["declared"]).startswith("config")
-        weight = 3.3 if named or pair["started_equal"] else 2.2
-        weigh.speaks(f"{pair['declared']} is True", weight, str(pair["declared"]))
-    if not pair["started_equal"]:
+        named = not pair.declared.startswith("config")
+        weight = 3.3 if named or pair.started_equal else 2.2
+        weigh.speaks(f"{pair.declared} is True", weight, pair.declared)
+    if not pair.started_equal:
         weigh.speaks(f"{a} and {b} are two tensors of one shape", 0.2)
     code = f"{access(b, 'model')} = {access(a, 'model')}  # the parameter itself, before the optimizer is made"
-    if pair["transposed"]:
+    if pair.transposed:
         code = f"# in forward(), with one parameter:\nx = F.linear(x, {access(a)}.t(), {access(owner(b))}.bias)"
     return weigh.conclude(
         f"weights that are meant to be tied and are two tensors: {a} and {b} are trained apart",

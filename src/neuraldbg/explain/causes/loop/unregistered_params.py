@@ -24,17 +24,19 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.evidence.graph_wiring import MEANT
 from neuraldbg.explain.evidence.wording import listing, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.hidden import HiddenFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.hidden import HiddenWeight
 
 READINGS = 2
 """Steps in which a weight must have been met: a tensor that lives for one step is no weight."""
@@ -46,50 +48,49 @@ WHERE = {
 
 def judge(case: Case) -> Finding | None:
     """Weigh weights that the graph reaches and no module has registered."""
-    fact = case.run.fact(FactKey.HIDDEN.value)
-    weights = [w for w in (fact or {}).get("weights") or () if _guilty(w)]
+    fact = case.run.known(HiddenFact)
+    weights = [w for w in fact.weights if _guilty(w)] if fact is not None else []
     if not weights:
         return None
-    names = [str(w["name"]) for w in weights]
-    layers = list(dict.fromkeys(str(w["owner"]) for w in weights))
+    names = [w.name for w in weights]
+    layers = list(dict.fromkeys(w.owner for w in weights))
     first = weights[0]
-    where = WHERE.get(str(first["how"]), "a plain attribute")
+    where = WHERE.get(first.how, "a plain attribute")
     weigh = Weighing()
     weigh.speaks(
         f"the graph of the loss reaches {listing(names)}, which no module has registered and no optimizer holds",
         _strength(first), len(names), 0,
     )  # fmt: skip
-    weigh.speaks(f"their values are the same in all {first['seen']} steps that were looked at", 0.8, first["seen"])
-    if all(w["feeds"] == ["loss"] for w in weights) and first["how"] != "tensor":
+    weigh.speaks(f"their values are the same in all {first.seen} steps that were looked at", 0.8, first.seen)
+    if all(w.feeds == ("loss",) for w in weights) and first.how != "tensor":
         weigh.against("no trained layer follows them, so they may be a fixed part of the loss", 1.0)
-    what = "weights" if first["how"] in ("tensor", "result") else "layers"
+    what = "weights" if first.how in ("tensor", "result") else "layers"
     return weigh.conclude(
         f"{what} in {where}: {listing(layers)} {'is' if len(layers) == 1 else 'are'} no part of the model for PyTorch, "
         "so no optimizer trains them",
         _remedy(first, plural(len(weights), "tensor")),
-        layer=str(first["layer"]),
+        layer=first.layer,
         step=0,
         failure="untrained layer",
     )
 
 
-def _guilty(weight: dict[str, Any]) -> bool:
-    if weight["how"] == "model" or weight["moved"] or weight["seen"] < READINGS or MEANT.search(str(weight["layer"])):
+def _guilty(weight: HiddenWeight) -> bool:
+    if weight.how == "model" or weight.moved or weight.seen < READINGS or MEANT.search(weight.layer):
         return False
     # `self.vgg = [vgg]`: a known way of keeping a fixed network of the loss out of the model's parameters
-    return not (weight["lone"] and weight["feeds"] == ["loss"])
+    return not (weight.lone and weight.feeds == ("loss",))
 
 
-def _strength(weight: dict[str, Any]) -> float:
-    if weight["parameter"]:
+def _strength(weight: HiddenWeight) -> float:
+    if weight.parameter:
         return 6.0
-    return 4.6 if len(weight["shape"]) > 1 else 3.6
+    return 4.6 if len(weight.shape) > 1 else 3.6
 
 
-def _remedy(weight: dict[str, Any], count: str) -> Remedy:
-    attribute, how = str(weight["attribute"]), str(weight["how"])
-    target = f"self.{attribute}"
-    tensors = weight["owner"] == weight["name"]
+def _remedy(weight: HiddenWeight, count: str) -> Remedy:
+    target = f"self.{weight.attribute}"
+    tensors = weight.owner == weight.name
     code = {
         "list": f"{target} = nn.ParameterList({target})" if tensors else f"{target} = nn.ModuleList({target})",
         "tuple": f"{target} = nn.ModuleList({target})",
@@ -98,8 +99,8 @@ def _remedy(weight: dict[str, Any], count: str) -> Remedy:
         "object": f"# give the class of {target} the base nn.Module, and call super().__init__() in its __init__",
         "tensor": f"{target} = nn.Parameter({target}.detach())",
         "result": f"{target} = nn.Parameter({target}.detach())  # compute the value first, then make it a parameter",
-    }[how]
-    holder = f" (in {weight['holder']!r})" if weight["holder"] else ""
+    }[weight.how]
+    holder = f" (in {weight.holder!r})" if weight.holder else ""
     return Remedy(
         f"Register {target}{holder}, {count} in all, and build the optimizer afterwards.",
         f"# in __init__:\n{code}",

@@ -31,6 +31,7 @@ from neuraldbg.explain.evidence.case import owner
 from neuraldbg.explain.evidence.wording import listing, number, plural
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.params import ParamsFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -49,8 +50,8 @@ MOST = 0.5
 def judge(case: Case) -> Finding | None:
     """Look for weights that do not move in the step, then for such that are put back after it."""
     still, back, seen = [], [], 0
-    skipped = {name for fact in case.run.facts_of("params") for key in ("zero_lr", "not_in_optimizer", "frozen")
-               for name in fact.value.get(key) or ()}  # fmt: skip
+    skipped = {name for _, params in case.run.versions(ParamsFact)
+               for name in (*params.zero_lr, *params.not_in_optimizer, *params.frozen)}  # fmt: skip
     for row, site in enumerate(case.layout.sites):
         layer = case.layout.by_path.get(site.module)
         if site.kind != "param" or site.call or (layer is not None and "Embedding" in layer.type):
@@ -104,8 +105,7 @@ def _course(case: Case, param: int, grad: int, update: int) -> str:
 
 
 def _eps(case: Case) -> float:
-    values = [group.get("eps") for group in case.optimizer.get("groups") or ()]
-    known = [float(eps) for eps in values if isinstance(eps, (int, float))]
+    known = (float(group.eps) for group in case.groups if group.eps is not None)
     return max(known, default=1e-8)  # torch's default for Adam and RMSprop
 
 

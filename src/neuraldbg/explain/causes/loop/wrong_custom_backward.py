@@ -21,13 +21,14 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
 from neuraldbg.explain.evidence.graph_wiring import line
 from neuraldbg.explain.evidence.wording import number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.functions import FunctionsFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -40,21 +41,20 @@ GROSS = 0.1
 
 def judge(case: Case) -> Finding | None:
     """Weigh the Function with the largest error."""
-    facts = [fact.value for fact in case.run.facts_of(FactKey.FUNCTIONS.value)]
-    wrong = [value for value in facts if value["judged"] and value["error"] >= WRONG]
-    return _weigh(max(wrong, key=lambda value: float(value["error"]))) if wrong else None
+    wrong = [fact for _, fact in case.run.versions(FunctionsFact) if fact.judged and fact.error >= WRONG]
+    return _weigh(max(wrong, key=lambda fact: fact.error)) if wrong else None
 
 
-def _weigh(value: dict[str, Any]) -> Finding:
-    name, error = str(value["name"]), float(value["error"])
+def _weigh(fact: FunctionsFact) -> Finding:
+    name, error = fact.name, fact.error
     weigh = Weighing()
     weigh.speaks(
-        f"along one direction of its input {value['input']} the derivative of {name} is {number(value['numeric'])} by "
-        f"finite differences, and {number(value['analytic'])} by its backward",
+        f"along one direction of its input {fact.input} the derivative of {name} is {number(fact.numeric)} by "
+        f"finite differences, and {number(fact.analytic)} by its backward",
         5.5 if error >= GROSS else 4.2, round(error, 6), WRONG,
     )  # fmt: skip
-    if value["place"]:
-        weigh.speaks(f"it is called at {line(value['place'])}", 0.2)
+    if fact.place is not None:
+        weigh.speaks(f"it is called at {line(fact.place)}", 0.2)
     return weigh.conclude(
         f"a wrong backward of the custom function {name!r}: its gradient is off by {percent(min(error, 1.0))}",
         Remedy(

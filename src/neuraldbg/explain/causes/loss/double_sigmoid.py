@@ -20,7 +20,7 @@ What to do
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.evidence import targets
@@ -30,6 +30,7 @@ from neuraldbg.nouns import Remedy
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.loss import LossTerm
 
 POSITIVE, NEGATIVE = math.log1p(math.exp(-1.0)), math.log(2.0)
 """Lowest loss of a positive (score 1) and of a negative (score 0) when scores lie in [0, 1]."""
@@ -38,32 +39,31 @@ POSITIVE, NEGATIVE = math.log1p(math.exp(-1.0)), math.log(2.0)
 def judge(case: Case) -> Finding | None:
     """Weigh each binary cross entropy of the loss."""
     for term in case.terms:
-        names = term.get("chain") or []
-        if term.get("kind") == "bce_with_logits" and names[:1] in (["sigmoid"], ["softmax"]):
-            return _weigh(case, term, str(names[0]))
-        if term.get("kind") == "bce" and names[:2] in (["sigmoid", "sigmoid"], ["sigmoid", "softmax"]):
-            return _weigh(case, term, str(names[1]))
+        names = term.chain
+        if term.kind == "bce_with_logits" and names[:1] in (("sigmoid",), ("softmax",)):
+            return _weigh(case, term, names[0])
+        if term.kind == "bce" and names[:2] in (("sigmoid", "sigmoid"), ("sigmoid", "softmax")):
+            return _weigh(case, term, names[1])
     return None
 
 
-def _weigh(case: Case, term: dict[str, Any], name: str) -> Finding:
+def _weigh(case: Case, term: LossTerm, name: str) -> Finding:
     weigh = Weighing()
-    logits = term.get("kind") == "bce_with_logits"
+    logits = term.kind == "bce_with_logits"
     if logits:
         weigh.speaks(
             f"a {name} lies directly under binary_cross_entropy_with_logits in the graph of the loss", 5.0, name
         )
     else:
         weigh.speaks(f"a sigmoid stands on a {name} under the binary cross entropy", 5.0, name)
-    given = term.get("input") or {}
-    low, high = given.get("min"), given.get("max")
-    if logits and isinstance(low, (int, float)) and isinstance(high, (int, float)):
-        if low >= 0 and high <= 1:
+    given = term.input
+    if logits and given is not None and given.min is not None and given.max is not None:
+        if given.min >= 0 and given.max <= 1:
             weigh.speaks("all values given to the loss lie in [0, 1], where logits are expected", 1.5, "probabilities")
         else:
-            weigh.against("the values given to the loss do not lie in [0, 1]", 4.0, high, 1.0)
-    mean = (term.get("target") or {}).get("mean")
-    if isinstance(mean, (int, float)) and 0 <= mean <= 1 and not term.get("weighted"):
+            weigh.against("the values given to the loss do not lie in [0, 1]", 4.0, given.max, 1.0)
+    mean = term.target.mean if term.target is not None else None
+    if mean is not None and 0 <= mean <= 1 and not term.weighted:
         targets.below(case, weigh, mean * POSITIVE + (1 - mean) * NEGATIVE, "probabilities given as scores")
     code = "loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, target)"
     return weigh.conclude(

@@ -20,7 +20,7 @@ What to do
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.evidence import targets
@@ -31,6 +31,7 @@ from neuraldbg.nouns import Remedy
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.loss import LossTerm
 
 
 def floor(classes: int) -> float:
@@ -44,30 +45,27 @@ def floor(classes: int) -> float:
 def judge(case: Case) -> Finding | None:
     """Weigh each cross entropy of the loss."""
     for term in case.terms:
-        if term.get("kind") == "cross_entropy":
+        if term.kind == "cross_entropy":
             found = _weigh(case, term)
             if found is not None:
                 return found
     return None
 
 
-def _weigh(case: Case, term: dict[str, Any]) -> Finding | None:
-    softmax = sits_under(term)
-    if not softmax and not (term.get("normalised") and "chain" not in term):
+def _weigh(case: Case, term: LossTerm) -> Finding | None:
+    if not sits_under(term):
         return None
     weigh = Weighing()
-    if softmax:
-        weigh.speaks("a softmax lies directly under the cross entropy in the graph of the loss", 4.0, "softmax")
-    if term.get("softmax_axis_last") is False:
+    weigh.speaks("a softmax lies directly under the cross entropy in the graph of the loss", 4.0, "softmax")
+    if term.softmax_axis_last is False:
         weigh.speaks("every number given to the cross entropy lies in [0, 1]", 2.5, "probabilities")
-    elif term.get("normalised") is True:
+    elif term.normalised:
         weigh.speaks("every row given to the cross entropy lies in [0, 1] and sums to 1", 3.5, "probabilities")
-    elif term.get("normalised") is False:
+    else:
         weigh.against("the rows given to the cross entropy do not sum to 1", 3.0, "not probabilities")
-    classes = int(term.get("classes") or 0)
-    if classes > 1 and term.get("reduction") == "mean" and len(case.terms) == 1 and len(case.loss):
-        _floor(case, weigh, floor(classes), classes)
-    layer = term.get("layer")
+    if term.classes > 1 and term.reduction == "mean" and len(case.terms) == 1 and len(case.loss):
+        _floor(case, weigh, floor(term.classes), term.classes)
+    layer = term.layer
     extra = targets.applied_by(case, term, "softmax")
     told = f"Take out {extra!r}, a softmax" if extra != layer else "Pass the raw scores to the loss"
     return weigh.conclude(
@@ -83,14 +81,9 @@ def _weigh(case: Case, term: dict[str, Any]) -> Finding | None:
     )
 
 
-def sits_under(term: dict[str, Any]) -> bool:
+def sits_under(term: LossTerm) -> bool:
     """Return True if a softmax lies directly under the loss: a logarithm or a scale between them undoes the harm."""
-    if "chain" in term:
-        return list(term["chain"])[:1] == ["softmax"]
-    fed = [str(op).lower().replace("_", "") for op in term.get("fed_by") or ()]
-    if any(op.startswith(("logsoftmax", "log", "div", "mul")) for op in fed) and term.get("normalised") is not True:
-        return False
-    return any(op.startswith(("softmax", "safesoftmax")) for op in fed)
+    return term.chain[:1] == ("softmax",)
 
 
 def _floor(case: Case, weigh: Weighing, lowest: float, classes: int) -> None:

@@ -19,7 +19,7 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.evidence import targets
@@ -30,6 +30,8 @@ from neuraldbg.nouns import Remedy
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.loss import LossTerm
+    from neuraldbg.nouns.facts.targets import TargetsFact
 
 BATCHES, SAMPLES = 5, 50
 """Batches and labels below which a run has not shown what its labels are."""
@@ -43,49 +45,49 @@ def judge(case: Case) -> Finding | None:
     """Weigh the labels of each loss that is given its labels."""
     for slot in targets.slots(case):
         term = targets.supervised(case, slot)
-        if term is None or slot.get("batches", 0) < BATCHES or slot.get("samples", 0) < SAMPLES:
+        if term is None or slot.batches < BATCHES or slot.samples < SAMPLES:
             continue
-        found = _classes(slot, term) if slot.get("kind") == "nll" else _numbers(case, slot, term)
+        found = _classes(slot, term) if slot.kind == "nll" else _numbers(case, slot, term)
         if found is not None:
             return found
     return None
 
 
-def _classes(slot: dict[str, Any], term: dict[str, Any]) -> Finding | None:
-    classes, distinct, samples = int(slot["classes"]), int(slot["distinct"]), int(slot["samples"])
-    weigh, labels = Weighing(), list(slot.get("histogram") or {})
+def _classes(slot: TargetsFact, term: LossTerm) -> Finding | None:
+    classes, distinct, samples = slot.classes, slot.distinct, slot.samples
+    weigh, labels = Weighing(), list(slot.histogram)
     if distinct == 1 and classes > 1:
-        weigh.speaks(f"all {samples} labels of {slot['batches']} batches are class {labels[0]} of {classes}", 6.0, 1, 2)
+        weigh.speaks(f"all {samples} labels of {slot.batches} batches are class {labels[0]} of {classes}", 6.0, 1, 2)
         return _finish(weigh, term, f"labels that are all the same: class {labels[0]}")
-    if 1 < distinct <= TINY * classes and samples >= MANY * classes and "tokens" not in slot:
+    if 1 < distinct <= TINY * classes and samples >= MANY * classes and slot.tokens is None:
         weigh.speaks(f"{samples} labels use {plural(distinct, 'class')} of {classes}".replace("classs", "classes"), 2.0,
                      distinct, TINY * classes)  # fmt: skip
         return _finish(weigh, term, f"labels that use only {distinct} of {classes} classes")
     return None
 
 
-def _numbers(case: Case, slot: dict[str, Any], term: dict[str, Any]) -> Finding | None:
-    if slot.get("min") is None or slot.get("min") != slot.get("max"):
+def _numbers(case: Case, slot: TargetsFact, term: LossTerm) -> Finding | None:
+    only = slot.min
+    if only is None or only != slot.max:
         return None
     # A slot holds samples of large targets; the graph of the loss was read with more of them.
-    if any(
-        (t.get("target") or {}).get(end) != slot["min"] for t in targets.alike(case, term) for end in ("min", "max")
-    ):
+    read = [t.target for t in targets.alike(case, term)]
+    if any(target is None or target.min != only or target.max != only for target in read):
         return None
-    weigh, value = Weighing(), number(float(slot["min"]))
-    binary = slot.get("kind") in ("bce", "bce_with_logits")
-    weigh.speaks(f"all targets of {slot['batches']} batches are {value}", 5.0 if binary else 3.4, slot["min"])
+    weigh, value = Weighing(), number(only)
+    binary = slot.kind in ("bce", "bce_with_logits")
+    weigh.speaks(f"all targets of {slot.batches} batches are {value}", 5.0 if binary else 3.4, only)
     return _finish(weigh, term, f"targets that are all the same: {value}")
 
 
-def _finish(weigh: Weighing, term: dict[str, Any], sentence: str) -> Finding:
+def _finish(weigh: Weighing, term: LossTerm, sentence: str) -> Finding:
     return weigh.conclude(
         sentence,
         Remedy(
             "Count the labels where the data set is made; look for a cast, a division or a wrong column.",
             "print(torch.unique(torch.as_tensor(labels), return_counts=True))",
         ),
-        layer=term.get("layer"),
+        layer=term.layer,
         step=0,
         failure="learning of a constant",
     )

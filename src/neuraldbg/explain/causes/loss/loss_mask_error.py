@@ -21,7 +21,7 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.evidence import targets
@@ -32,6 +32,7 @@ from neuraldbg.nouns import Remedy
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.targets import TargetsFact
 
 SOME, MOST = 0.25, 0.5
 """Shares of the counted targets that are padding: worth a word, and more than all the rest."""
@@ -51,14 +52,16 @@ def judge(case: Case) -> Finding | None:
     return None
 
 
-def _padding(case: Case, slot: dict[str, Any]) -> Finding | None:
-    tokens = slot.get("tokens") or {}
-    share, pad, mask, weigh = float(tokens.get("padded") or 0), tokens.get("pad"), tokens.get("mask") or {}, Weighing()
-    layer = (targets.term_of(case, slot) or {}).get("layer")
-    if mask and mask.get("padding", 0.0) > 0.5 > 2 * mask.get("rest", 1.0):
+def _padding(case: Case, slot: TargetsFact) -> Finding | None:
+    tokens = slot.tokens
+    if tokens is None:
+        return None
+    share, pad, mask, weigh = tokens.padded, tokens.pad, tokens.mask, Weighing()
+    layer = targets.layer_of(case, slot)
+    if mask is not None and mask.padding > 0.5 > 2 * mask.rest:
         weigh.speaks(
-            f"the mask lets {percent(mask['padding'])} of the padding count and {percent(mask['rest'])} of the rest",
-            7.0, mask["padding"], mask["rest"],
+            f"the mask lets {percent(mask.padding)} of the padding count and {percent(mask.rest)} of the rest",
+            7.0, mask.padding, mask.rest,
         )  # fmt: skip
         return weigh.conclude(
             "a mask that is the wrong way round: only padding counts in the loss",
@@ -69,9 +72,9 @@ def _padding(case: Case, slot: dict[str, Any]) -> Finding | None:
         return None
     weigh.speaks(
         f"{percent(share)} of the targets that count are padding (token {pad}), in "
-        f"{percent(tokens.get('padded_rows', 0.0))} of the rows", 5.2 if share >= MOST else 3.3, share, SOME,
+        f"{percent(tokens.padded_rows)} of the rows", 5.2 if share >= MOST else 3.3, share, SOME,
     )  # fmt: skip
-    weigh.speaks(f"the loss ignores id {slot.get('ignore')}, which is not the padding", 0.5, slot.get("ignore"))
+    weigh.speaks(f"the loss ignores id {slot.ignore}, which is not the padding", 0.5, slot.ignore)
     return weigh.conclude(
         f"padding that counts in the loss: token {pad} makes up {percent(share)} of the targets",
         Remedy("Have the loss ignore the padding.",
@@ -80,10 +83,12 @@ def _padding(case: Case, slot: dict[str, Any]) -> Finding | None:
     )  # fmt: skip
 
 
-def _real_label(case: Case, slot: dict[str, Any]) -> Finding | None:
+def _real_label(case: Case, slot: TargetsFact) -> Finding | None:
     """A class that the loss ignores because padding was given its id."""
-    tokens, ignore = slot.get("tokens") or {}, slot.get("ignore")
-    share, kinds = float(tokens.get("lost") or 0.0), int(tokens.get("lost_kinds") or 0)
+    tokens, ignore = slot.tokens, slot.ignore
+    if tokens is None:
+        return None
+    share, kinds = tokens.lost, tokens.lost_kinds
     if not LOST[0] <= share <= LOST[1] or kinds < KINDS:
         return None
     weigh = Weighing()
@@ -98,14 +103,14 @@ def _real_label(case: Case, slot: dict[str, Any]) -> Finding | None:
             "Give padding an id that is no label.",
             "labels = torch.full((batch, longest), -100)  # and CrossEntropyLoss(ignore_index=-100)",
         ),
-        layer=(targets.term_of(case, slot) or {}).get("layer"), step=0, failure="class that is never learnt",
+        layer=targets.layer_of(case, slot), step=0, failure="class that is never learnt",
     )  # fmt: skip
 
 
-def _nothing_left(case: Case, slot: dict[str, Any]) -> Finding | None:
+def _nothing_left(case: Case, slot: TargetsFact) -> Finding | None:
     """A mask of nothing but zeros."""
     values = case.loss.finite.values
-    if slot.get("mask_zeros") != 1.0 or not len(values) or not (values == 0).mean() > 0.9:
+    if slot.mask_zeros != 1.0 or not len(values) or not (values == 0).mean() > 0.9:
         return None
     weigh = Weighing()
     weigh.speaks("the mask that multiplies the loss is zero everywhere", 5.0)

@@ -23,14 +23,15 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.wording import number
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.loss import LossFact, LossTerm
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -48,7 +49,7 @@ def judge(case: Case) -> Finding | None:
 
 def _divergence(case: Case) -> Finding | None:
     """The divergence of a variational autoencoder, which is to be small, made large."""
-    signs = [fact.value.get("gaussian_kl", 0) for fact in case.run.facts_of(FactKey.LOSS.value)]
+    signs = [loss.gaussian_kl for _, loss in case.run.versions(LossFact)]
     values = case.loss.finite.values
     if not signs or any(sign != -1 for sign in signs) or not case.alone or len(values) < FEW:
         return None
@@ -72,28 +73,28 @@ def _divergence(case: Case) -> Finding | None:
 
 def _only_term(case: Case) -> Finding | None:
     """The only term of the loss."""
-    if len(case.terms) != 1 or not case.alone or case.optimizer.get("owned") == 0:
+    if len(case.terms) != 1 or not case.alone or (case.optimizer is not None and case.optimizer.owned == 0):
         return None
     term, slots = case.terms[0], targets.slots(case)
-    if any(not slot.get("single") or not slot.get("alone") for slot in slots):
+    if any(not slot.single or not slot.alone for slot in slots):
         return None
     # A term that was ever minimised, as where steps alternate, is negated on purpose.
-    signs = {t.get("sign", 0) for _, t in targets.readings(case)}
-    maximised = any(slot.get("maximised") for slot in slots)
+    signs = {t.sign for _, t in targets.readings(case)}
+    maximised = any(slot.maximised for slot in slots)
     if signs != ({1} if maximised else {-1}):
         return None
     return _weigh(case, term, maximised)
 
 
-def _weigh(case: Case, term: dict[str, Any], maximised: bool) -> Finding | None:
+def _weigh(case: Case, term: LossTerm, maximised: bool) -> Finding | None:
     values = case.loss.finite.values
     if len(values) < FEW:
         return None
-    kind, weigh, initial, last = str(term.get("kind")), Weighing(), case.loss.initial, case.loss.last
+    kind, weigh, initial, last = term.kind, Weighing(), case.loss.initial, case.loss.last
     direction = 1.0 if maximised else -1.0
     if maximised:
         weigh.speaks("the optimizer has maximize=True, and the loss grows with the misfit", 4.0, "maximize")
-    elif term.get("picked"):
+    elif term.picked:
         weigh.speaks("the log-probability of the right class is minimised: the minus of the likelihood is missing", 3.5,
                      "log-likelihood")  # fmt: skip
     else:
@@ -120,7 +121,7 @@ def _weigh(case: Case, term: dict[str, Any], maximised: bool) -> Finding | None:
             if maximised
             else "loss = -loss  # or leave out the minus where the loss is written",
         ),
-        layer=term.get("layer"),
+        layer=term.layer,
         step=0,
         failure="growing misfit",
     )

@@ -23,7 +23,7 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.evidence import targets
@@ -34,6 +34,8 @@ from neuraldbg.nouns import Remedy
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.loss import LossTerm
+    from neuraldbg.nouns.facts.targets import TargetsFact
 
 CROSS_ENTROPY = "loss = torch.nn.functional.cross_entropy(scores, target.long())  # scores: (N, classes)"
 BCE = "loss = torch.nn.functional.binary_cross_entropy_with_logits(scores, target.float())"
@@ -59,108 +61,106 @@ def judge(case: Case) -> Finding | None:
     return None
 
 
-def class_ids(slot: dict[str, Any], least: int = 3) -> int:
+def class_ids(slot: TargetsFact, least: int = 3) -> int:
     """Return how many class ids 0, 1, ... the targets hold, without a gap; 0 if they are something else."""
-    values = slot.get("values") or {}
-    if not slot.get("integral") or len(values) < least or slot.get("min") != 0:
+    if not slot.integral or len(slot.values) < least or slot.min != 0:
         return 0
-    return len(values) if slot.get("max") == len(values) - 1 else 0
+    return len(slot.values) if slot.max == len(slot.values) - 1 else 0
 
 
-def one_each(term: dict[str, Any] | None) -> bool:
+def one_each(term: LossTerm | None) -> bool:
     """Return True if a target is one number for each sample (or pixel): rows of several numbers hold amounts, and no
     ids.
     """
-    shape = (term or {}).get("target_shape") or []
-    return bool(len(shape) != 2 or shape[1] == 1)
+    shape = term.target_shape if term is not None else ()
+    return len(shape) != 2 or shape[1] == 1
 
 
-def _finish(weigh: Weighing, term: dict[str, Any], sentence: str, text: str, code: str) -> Finding:
+def _finish(weigh: Weighing, term: LossTerm, sentence: str, text: str, code: str) -> Finding:
     return weigh.conclude(
         sentence,
         Remedy(text, code),
-        layer=term.get("layer"),
+        layer=term.layer,
         step=0,
         failure="learning of something else than the task",
     )
 
 
-def _ids_for_numbers(case: Case, slot: dict[str, Any], term: dict[str, Any]) -> Finding | None:
-    if term.get("kind") not in targets.REGRESSION:
+def _ids_for_numbers(case: Case, slot: TargetsFact, term: LossTerm) -> Finding | None:
+    if term.kind not in targets.REGRESSION:
         return None
-    shapes, classes, weigh = term.get("operand_shapes") or [], class_ids(slot), Weighing()
-    given = term.get("input_shape") or [0]
-    width = 1 if len(given) == 1 else int(given[-1])  # a single output, squeezed
+    shapes, classes, weigh = term.operand_shapes, class_ids(slot), Weighing()
+    width = term.input_shape[-1] if len(term.input_shape) > 1 else 1  # a single output, squeezed
     column = len(shapes) > 1 and len(shapes[0]) == len(shapes[1]) == 2 and shapes[1][-1] == 1 < shapes[0][-1]
-    if column and slot.get("integral") and slot.get("min", -1) >= 0 and width / 2 <= slot.get("max", 0) <= width - 1:
+    low, high = slot.min, slot.max
+    if column and slot.integral and low is not None and high is not None and low >= 0 and width / 2 <= high < width:
         weigh.speaks(
-            f"{width} outputs are all compared with one column of whole numbers from 0 to {number(slot['max'])}",
-            6.5, str(shapes[0]), str(shapes[1]),
+            f"{width} outputs are all compared with one column of whole numbers from 0 to {number(high)}",
+            6.5, str(list(shapes[0])), str(list(shapes[1])),
         )  # fmt: skip
     elif classes and width == 1 and even(slot) and (not case.learned or _unordered(slot)):
         weigh.speaks(
             f"the targets are the whole numbers 0 to {classes - 1}, about equally often, as ids of classes are", 2.4,
             classes, 3,
         )  # fmt: skip
-        if _unordered(slot):
+        order = slot.fit.ordinal if slot.fit is not None else None
+        if order is not None and _unordered(slot):
             weigh.speaks(
                 "inputs of neighbouring numbers are no more alike than those of distant ones (correlation "
-                f"{number(slot['fit']['ordinal'])}), though the inputs tell the numbers: they are names and no amounts",
-                2.2, slot["fit"]["ordinal"], ORDERED,
+                f"{number(order)}), though the inputs tell the numbers: they are names and no amounts",
+                2.2, order, ORDERED,
             )  # fmt: skip
-        elif (slot.get("fit") or {}).get("ordinal", 0.0) > 2 * ORDERED:
+        elif order is not None and order > 2 * ORDERED:
             weigh.against("inputs of neighbouring numbers are alike, as with counts and ratings", 2.5)
         if case.trouble.any:
             weigh.speaks(case.trouble.phrase, 1.0)
-        if any((leaf or {}).get("image") for leaf in ((case.run.fact("batch") or {}).get("inputs") or {}).values()):
+        if any(leaf.image for leaf in case.leaves.values()):
             weigh.speaks("the inputs are images", 0.8, "image")
     else:
         return None
     return _finish(
-        weigh, term, f"class ids given to {term.get('kind')}, which takes them for amounts",
+        weigh, term, f"class ids given to {term.kind}, which takes them for amounts",
         "Use one score per class and the cross entropy.", CROSS_ENTROPY,
     )  # fmt: skip
 
 
-def _unordered(slot: dict[str, Any]) -> bool:
+def _unordered(slot: TargetsFact) -> bool:
     """Return True if inputs tell the numbers, and near numbers have no nearer inputs than distant ones."""
-    fit = slot.get("fit") or {}
-    return bool(fit.get("z", 0.0) > TOLD and fit.get("ordinal", 1.0) < ORDERED)
+    fit = slot.fit
+    return fit is not None and fit.z > TOLD and fit.ordinal is not None and fit.ordinal < ORDERED
 
 
-def even(slot: dict[str, Any]) -> bool:
+def even(slot: TargetsFact) -> bool:
     """Return True if all values are about equally frequent, within a factor of 1.5."""
-    counts = list((slot.get("values") or {}).values())
+    counts = list(slot.values.values())
     return bool(counts) and max(counts) <= 1.5 * min(counts)
 
 
-def _ids_for_binary(slot: dict[str, Any], term: dict[str, Any]) -> Finding | None:
-    if term.get("kind") not in ("bce", "bce_with_logits"):
+def _ids_for_binary(slot: TargetsFact, term: LossTerm) -> Finding | None:
+    if term.kind not in ("bce", "bce_with_logits"):
         return None
     classes = class_ids(slot)
     if not classes or not one_each(term):
         return None
     weigh = Weighing()
-    weigh.speaks(f"the targets of {term['kind']} are the whole numbers 0 to {classes - 1}", 5.5, classes, 2)
-    weigh.speaks(
-        f"{percent(slot.get('outside_unit', 0.0))} of them are no probabilities", 1.0, slot.get("outside_unit"), 0.0
-    )
+    weigh.speaks(f"the targets of {term.kind} are the whole numbers 0 to {classes - 1}", 5.5, classes, 2)
+    weigh.speaks(f"{percent(slot.outside_unit)} of them are no probabilities", 1.0, slot.outside_unit, 0.0)
     return _finish(
-        weigh, term, f"ids of {classes} classes given to {term['kind']}, which answers yes or no",
+        weigh, term, f"ids of {classes} classes given to {term.kind}, which answers yes or no",
         "Use one score per class and the cross entropy.", CROSS_ENTROPY,
     )  # fmt: skip
 
 
-def _several_at_once(case: Case, term: dict[str, Any]) -> Finding | None:
+def _several_at_once(case: Case, term: LossTerm) -> Finding | None:
     """Rows of several ones in a cross entropy: an average over all of them, as ``F.cross_entropy`` takes it."""
-    soft = term.get("soft_target") or {}
+    soft = term.soft_target
     ops = [op for op in case.loss_ops if op != "div"]
-    if not soft.get("binary") or not soft.get("many", 0.0) > 0.2 or ops[:4] != BY_HAND or len(case.terms) != 1:
+    if soft is None or not soft.binary or not soft.many > 0.2 or ops[:4] != BY_HAND or len(case.terms) != 1:
         return None
     weigh = Weighing()
     weigh.speaks(
-        f"{percent(soft['many'])} of the target rows hold more than one 1 (at most {number(soft['sum_high'])}), and a "
-        "softmax shares out a single 1", 5.0, soft["many"], 0.0,
+        f"{percent(soft.many)} of the target rows hold more than one 1 (at most {number(soft.sum_high)}), and a "
+        "softmax shares out a single 1", 5.0, soft.many, 0.0,
     )  # fmt: skip
     return _finish(
         weigh, term, "rows of several labels given to a cross entropy, which asks for one class",

@@ -25,7 +25,7 @@ What to do
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.evidence import targets
@@ -36,6 +36,7 @@ from neuraldbg.nouns import Remedy
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.loss import LossTerm, ProbabilityMass
 
 NEAR = 0.02
 """How far a sum may be from 1: 16-bit numbers and a small constant under a logarithm."""
@@ -44,45 +45,44 @@ NEAR = 0.02
 def judge(case: Case) -> Finding | None:
     """Weigh each loss that takes log-probabilities."""
     for term in case.terms:
-        if term.get("kind") in ("nll", "cross_entropy", "kl_div") and not term.get("soft"):
+        if term.kind in ("nll", "cross_entropy", "kl_div") and not term.soft:
             found = _weigh(case, term)
             if found is not None:
                 return found
     return None
 
 
-def _finite(mass: dict[str, Any]) -> bool:
+def _finite(mass: ProbabilityMass) -> bool:
     """Return True if it is of scores that had not become NaN or infinite: those sum to nothing, whatever they are."""
-    return all(math.isfinite(mass[name]) for name in ("low", "high", "top") if isinstance(mass.get(name), float))
+    return all(map(math.isfinite, (mass.low, mass.high, mass.top)))
 
 
-def _ones(mass: dict[str, Any], name: str) -> bool:
-    """Return True if all sums of a kind are 1 within ``NEAR``."""
-    low, high = mass.get(f"{name}low"), mass.get(f"{name}high")
-    return isinstance(low, float) and isinstance(high, float) and abs(low - 1) < NEAR and abs(high - 1) < NEAR
+def _ones(low: float | None, high: float | None) -> bool:
+    """Return True if the smallest and the largest sum of a kind are 1 within ``NEAR``."""
+    return low is not None and high is not None and abs(low - 1) < NEAR and abs(high - 1) < NEAR
 
 
-def _weigh(case: Case, term: dict[str, Any]) -> Finding | None:
-    masses = [t["mass"] for t in targets.alike(case, term) if t.get("mass") and _finite(t["mass"])]
-    weigh, kind, what = Weighing(), str(term.get("kind")), ""
+def _weigh(case: Case, term: LossTerm) -> Finding | None:
+    masses = [t.mass for t in targets.alike(case, term) if t.mass is not None and _finite(t.mass)]
+    weigh, kind, what = Weighing(), term.kind, ""
     if not masses:
-        if kind != "kl_div" or not term.get("direct"):
+        if kind != "kl_div" or not term.direct:
             return None
         what = "raw scores"
         weigh.speaks("the output of a linear layer goes into kl_div, which expects its logarithm", 5.5, "raw scores")
-    elif any(_ones(mass, "") for mass in masses):
+    elif any(_ones(mass.low, mass.high) for mass in masses):
         return None
-    elif all(_ones(mass, "plain_") and mass.get("bottom", -1.0) >= 0 for mass in masses):
+    elif all(_ones(m.plain_low, m.plain_high) and m.bottom is not None and m.bottom >= 0 for m in masses):
         what = "probabilities"
         weigh.speaks("every row given to the loss lies in [0, 1] and sums to 1, without a logarithm", 6.5, "softmax")
-    elif all(_ones(mass, "batch_") for mass in masses) and (term.get("input_shape") or [1])[0] > 1:
+    elif all(_ones(m.batch_low, m.batch_high) for m in masses) and term.input_shape and term.input_shape[0] > 1:
         what = "log-probabilities over the batch"
         weigh.speaks("the exponentials sum to 1 over the batch and not over the classes", 8.0, "dim=0")
     else:
         what = _scores(masses, weigh)
-    if "logsoftmax" in (term.get("chain") or []) and what != "probabilities":
+    if "logsoftmax" in term.chain and what != "probabilities":
         weigh.against("a log-softmax stands below, and what follows it may be meant", 3.5, "logsoftmax")
-    if case.loss.last < 0 and term.get("sign", 1) == 1:
+    if case.loss.last < 0 and term.sign in (None, 1):
         weigh.speaks(f"the loss is {case.loss.ending}, and log-probabilities make none that is negative", 1.0,
                      case.loss.last, 0.0)  # fmt: skip
     name = "KLDivLoss" if kind == "kl_div" else "NLLLoss"
@@ -98,10 +98,10 @@ def _weigh(case: Case, term: dict[str, Any]) -> Finding | None:
     )
 
 
-def _scores(masses: list[dict[str, Any]], weigh: Weighing) -> str:
+def _scores(masses: list[ProbabilityMass], weigh: Weighing) -> str:
     """Weigh scores that are neither log-probabilities nor probabilities."""
-    high, low = max(m["high"] for m in masses), min(m["low"] for m in masses)
-    top = max(m["top"] for m in masses)
+    high, low = max(m.high for m in masses), min(m.low for m in masses)
+    top = max(m.top for m in masses)
     weigh.speaks(f"the exponentials of a row sum to {number(low)} to {number(high)} and not to 1", 2.5, high, 1.0)
     if top > 1e-3:
         weigh.speaks(
@@ -110,7 +110,7 @@ def _scores(masses: list[dict[str, Any]], weigh: Weighing) -> str:
     return "raw scores"
 
 
-def _code(kind: str, term: dict[str, Any]) -> str:
+def _code(kind: str, term: LossTerm) -> str:
     if kind == "kl_div":
         return (
             f"scores = ...  # {targets.head_code(term)}\n"

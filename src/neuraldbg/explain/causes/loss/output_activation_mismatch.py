@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.evidence import targets
@@ -35,6 +35,7 @@ from neuraldbg.nouns import Remedy
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.loss import LossTerm
 
 RANGE = {"sigmoid": "0 to 1", "softmax": "0 to 1", "tanh": "-1 to 1", "relu": "0 and above"}
 SPAN = {"sigmoid": 1.0, "tanh": 2.0}
@@ -56,18 +57,18 @@ def judge(case: Case) -> Finding | None:
     return None
 
 
-def _finish(weigh: Weighing, case: Case, term: dict[str, Any], sentence: str, text: str, code: str) -> Finding:
+def _finish(weigh: Weighing, case: Case, term: LossTerm, sentence: str, text: str, code: str) -> Finding:
     layer = targets.applied_by(case, term, targets.head(term))
     return weigh.conclude(sentence, Remedy(text, code), layer=layer, step=0, failure="fit out of reach of the head")
 
 
-def _one_unit(case: Case, term: dict[str, Any]) -> Finding | None:
+def _one_unit(case: Case, term: LossTerm) -> Finding | None:
     """A softmax, or a cross entropy, over a single unit is a constant."""
     weigh = Weighing()
-    if term.get("softmax_width") == 1:
+    if term.softmax_width == 1:
         weigh.speaks("the softmax under the loss runs over a single unit, so that its result is always 1", 8.0, 1, 2)
         sentence = "a softmax over a single unit, which always gives 1"
-    elif term.get("kind") in ("cross_entropy", "nll") and term.get("classes") == 1 and not term.get("soft"):
+    elif term.kind in ("cross_entropy", "nll") and term.classes == 1 and not term.soft:
         weigh.speaks("the cross entropy runs over a single class, so that it is 0 whatever the model says", 8.0, 1, 2)
         sentence = "a cross entropy over a single class, which is always 0"
     else:
@@ -80,17 +81,18 @@ def _one_unit(case: Case, term: dict[str, Any]) -> Finding | None:
     )  # fmt: skip
 
 
-def _unreachable(case: Case, term: dict[str, Any]) -> Finding | None:
+def _unreachable(case: Case, term: LossTerm) -> Finding | None:
     """Targets outside the range of the head of a loss that compares numbers."""
     name = targets.head(term)
-    shares = [t["outside"] for t in targets.alike(case, term) if isinstance(t.get("outside"), float)]
-    if term.get("kind") not in targets.REGRESSION or name not in RANGE or not shares:
+    shares = [t.outside for t in targets.alike(case, term) if t.outside is not None]
+    if term.kind not in targets.REGRESSION or name not in RANGE or not shares:
         return None
     share = statistics.median(shares)
     if share < SOME:
         return None
-    weigh, stats = Weighing(), term.get("target") or {}
-    low, high = stats.get("min", math.nan), stats.get("max", math.nan)
+    weigh, low, high = Weighing(), math.nan, math.nan
+    if term.target is not None and term.target.min is not None and term.target.max is not None:
+        low, high = term.target.min, term.target.max
     weigh.speaks(
         f"{percent(share)} of the targets ({number(low)} to {number(high)}) lie outside what {name} gives "
         f"({RANGE[name]})", 6.5 if share > MUCH else 3.0, share, SOME,
@@ -105,23 +107,21 @@ def _unreachable(case: Case, term: dict[str, Any]) -> Finding | None:
     )  # fmt: skip
 
 
-def _bounded_scores(case: Case, term: dict[str, Any]) -> Finding | None:
+def _bounded_scores(case: Case, term: LossTerm) -> Finding | None:
     """Scores that are cut before a loss that expects unbounded ones."""
-    kind, names = term.get("kind"), list(term.get("chain") or [""])
-    weigh, name = Weighing(), targets.head(term)
-    if kind == "cross_entropy" and name in SPAN and not term.get("soft"):
-        classes = int(term.get("classes") or 0)
+    kind, weigh, name = term.kind, Weighing(), targets.head(term)
+    if kind == "cross_entropy" and name in SPAN and not term.soft:
         weigh.speaks(f"a {name} lies directly under the cross entropy, which expects unbounded scores", 6.0, name)
-        if classes > 1:
-            floor = math.log1p((classes - 1) * math.exp(-SPAN[name]))
-            targets.below(case, weigh, floor, f"scores from {RANGE[name]} with {classes} classes")
-    elif kind == "cross_entropy" and name == "relu" and not term.get("soft"):
+        if term.classes > 1:
+            floor = math.log1p((term.classes - 1) * math.exp(-SPAN[name]))
+            targets.below(case, weigh, floor, f"scores from {RANGE[name]} with {term.classes} classes")
+    elif kind == "cross_entropy" and name == "relu" and not term.soft:
         weigh.speaks("a ReLU lies directly under the cross entropy: no score can fall below 0", 4.5, name)
-    elif (kind == "bce_with_logits" and name == "relu") or (kind == "bce" and names[:2] == ["sigmoid", "relu"]):
+    elif (kind == "bce_with_logits" and name == "relu") or (kind == "bce" and term.chain[:2] == ("sigmoid", "relu")):
         name = "relu"
         weigh.speaks("a ReLU lies directly under the sigmoid of the loss: no probability can fall below 0.5", 6.0, name)
-        mean = (term.get("target") or {}).get("mean")
-        if isinstance(mean, (int, float)) and 0 <= mean <= 1 and not term.get("weighted"):
+        mean = term.target.mean if term.target is not None else None
+        if mean is not None and 0 <= mean <= 1 and not term.weighted:
             targets.below(case, weigh, (1 - mean) * math.log(2.0), "scores that are never negative")
     else:
         return None
@@ -138,7 +138,7 @@ def _bounded_scores(case: Case, term: dict[str, Any]) -> Finding | None:
 
 def _crash(case: Case, message: str) -> Finding | None:
     """BCELoss met an output outside [0, 1]; NaN does the same, and is something else."""
-    if case.origin is not None or any("sigmoid" in (term.get("chain") or []) for term in case.terms):
+    if case.origin is not None or any("sigmoid" in term.chain for term in case.terms):
         return None
     last = [layer for layer in case.ordered if layer.path in case.layout.called]
     ends = last[-1] if last else None

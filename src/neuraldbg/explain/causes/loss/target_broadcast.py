@@ -21,11 +21,13 @@ What to do
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.evidence.targets import readings
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.loss import LossFact, LossTerm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,35 +49,34 @@ def broadcast_shape(first: Sequence[int], second: Sequence[int]) -> tuple[int, .
 
 def judge(case: Case) -> Finding | None:
     """Weigh each term of every loss graph that was seen."""
-    seen = [*case.terms, *(t for f in case.run.facts_of("loss") for t in f.value.get("terms") or ())]
-    for term in seen:
-        shapes = term.get("operand_shapes") or [term.get("input_shape"), term.get("target_shape")]
-        if term.get("broadcast") and len(shapes) >= 2 and all(shape is not None for shape in shapes[:2]):
-            found = _weigh(case, term, tuple(shapes[0]), tuple(shapes[1]))
+    for term in (*case.terms, *(term for _, term in readings(case))):
+        shapes = term.operand_shapes or (term.input_shape, term.target_shape)
+        if term.broadcast and len(shapes) >= 2:
+            found = _weigh(case, term, shapes[0], shapes[1])
             if found is not None:
                 return found
-    for fact in case.run.facts_of("loss"):
-        for term in fact.value.get("terms") or ():
-            shapes = expanded(case, term, fact.value.get("ops") or ())
-            if shapes is not None:
-                return _weigh(case, term, *shapes)
+    for _, loss in case.run.versions(LossFact):
+        for term in loss.terms:
+            pair = expanded(case, term, loss.ops)
+            if pair is not None:
+                return _weigh(case, term, *pair)
     return None
 
 
-def expanded(case: Case, term: dict[str, Any], ops: Sequence[str]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+def expanded(case: Case, term: LossTerm, ops: Sequence[str]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Return the shapes of prediction and target where the loss spread the prediction before it compared.
 
     ``l1_loss`` and its like bring both to one shape first, so that only the layer's width tells what it gave.
     """
-    layer = case.layout.by_path.get(str(term.get("layer")))
+    layer = case.layout.by_path.get(term.layer) if term.layer is not None else None
     width = layer.settings.get("out_features") if layer is not None else None
-    shape = tuple(term.get("input_shape") or ())
-    if width != 1 or "expand" not in ops or term.get("kind") not in KNOWN or len(shape) < 2 or shape[-1] == 1:
+    shape = term.input_shape
+    if width != 1 or "expand" not in ops or term.kind not in KNOWN or len(shape) < 2 or shape[-1] == 1:
         return None
     return (*shape[:-1], 1), shape[-1:]
 
 
-def _weigh(case: Case, term: dict[str, Any], first: tuple[int, ...], second: tuple[int, ...]) -> Finding | None:
+def _weigh(case: Case, term: LossTerm, first: tuple[int, ...], second: tuple[int, ...]) -> Finding | None:
     result = broadcast_shape(first, second)
     if result is None or math.prod(result) <= max(math.prod(first), math.prod(second)):
         return None
@@ -95,8 +96,8 @@ def _weigh(case: Case, term: dict[str, Any], first: tuple[int, ...], second: tup
         weigh.against(
             "both have the same number of dimensions, as in a table of pairs made on purpose", 3.0, len(first)
         )
-    if term.get("kind") in KNOWN:
-        weigh.speaks(f"the loss ({term['kind']}) compares each prediction with its own target", 1.0, term["kind"])
+    if term.kind in KNOWN:
+        weigh.speaks(f"the loss ({term.kind}) compares each prediction with its own target", 1.0, term.kind)
     _plateau(case, term, weigh)
     squeezed = first if len(first) > len(second) else second
     code = (
@@ -104,25 +105,24 @@ def _weigh(case: Case, term: dict[str, Any], first: tuple[int, ...], second: tup
         if squeezed is first
         else f"target = target.squeeze(-1)  # {second} -> {second[:-1]}"
     )
-    layer = term.get("layer")
     return weigh.conclude(
         f"a prediction of shape {first} compared with a target of shape {second}: broadcasting compares every "
         "prediction with every target",
         Remedy("Bring prediction and target to the same shape before the loss.", code),
-        layer=layer,
+        layer=term.layer,
         step=0,
         failure="learning of the mean alone",
     )
 
 
-def _plateau(case: Case, term: dict[str, Any], weigh: Weighing) -> None:
+def _plateau(case: Case, term: LossTerm, weigh: Weighing) -> None:
     """A broadcast squared error cannot go below the variance of the targets."""
-    std = (term.get("target") or {}).get("std")
-    if term.get("kind") not in ("mse", "squared_error") or not isinstance(std, (int, float)) or not len(case.loss):
+    std = term.target.std if term.target is not None else None
+    if term.kind not in ("mse", "squared_error") or std is None or not len(case.loss):
         return
-    if term.get("reduction") != "mean" or len(case.terms) != 1 or len(case.loss) < 10:
+    if term.reduction != "mean" or len(case.terms) != 1 or len(case.loss) < 10:
         return
-    best, variance = case.loss.best, float(std) ** 2
+    best, variance = case.loss.best, std**2
     if best < 0.5 * variance:
         weigh.against(f"the loss fell to {case.loss.lowest}, below the variance of the targets", 3.0, best, variance)
     elif best < 2 * variance:

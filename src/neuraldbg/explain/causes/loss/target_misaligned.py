@@ -24,7 +24,7 @@ What to do
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
 from neuraldbg.explain.evidence import targets
@@ -35,6 +35,7 @@ from neuraldbg.nouns import Remedy
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.targets import TargetsFact
 
 EXACT = 0.98
 """Share of equal tokens from which an offset is a fact."""
@@ -57,10 +58,11 @@ def judge(case: Case) -> Finding | None:
     return None
 
 
-def _tokens(case: Case, slot: dict[str, Any]) -> Finding | None:
-    tokens = slot.get("tokens") or {}
-    match = tokens.get("match") or {}
-    if tokens.get("compared", 0) < TOKENS or match.get("1", 1.0) > NOT or not slot.get("alone"):
+def _tokens(case: Case, slot: TargetsFact) -> Finding | None:
+    if slot.tokens is None or slot.tokens.compared < TOKENS or not slot.alone:
+        return None
+    match = slot.tokens.match
+    if match.get("1", 1.0) > NOT:
         return None
     offset = next((k for k in ("0", "2", "-1", "-2") if match.get(k, 0.0) >= EXACT), None)
     if offset is None:
@@ -73,7 +75,7 @@ def _tokens(case: Case, slot: dict[str, Any]) -> Finding | None:
         3.0 if offset == "0" else 6.5, share, EXACT,
     )  # fmt: skip
     if offset == "0":  # an autoencoder is asked for its input on purpose, and cannot copy it that easily
-        level = math.log(max(2, slot.get("distinct", 2)))
+        level = math.log(max(2, slot.distinct))
         if case.loss.last < 0.1 * level:
             weigh.speaks(f"the loss fell to {case.loss.ending}: copying is all there is to learn", 1.2, case.loss.last)
         else:
@@ -83,18 +85,20 @@ def _tokens(case: Case, slot: dict[str, Any]) -> Finding | None:
         f"targets that are not shifted by one: each position is asked for {where}",
         Remedy("Shift the targets by one position, once: a model that shifts labels itself is given them unshifted.",
                NEXT),
-        layer=(targets.term_of(case, slot) or {}).get("layer"), step=0, failure="learning of the wrong token",
+        layer=targets.layer_of(case, slot), step=0, failure="learning of the wrong token",
     )  # fmt: skip
 
 
-def _mirrored(case: Case, slot: dict[str, Any]) -> Finding | None:
+def _mirrored(case: Case, slot: TargetsFact) -> Finding | None:
     """Labels of tokens in the reverse order of their sentences."""
-    order = (slot.get("tokens") or {}).get("order") or {}
-    given, mirrored, base = (float(order.get(name, 0.0)) for name in ("given", "mirrored", "base"))
-    # Reversing a sequence is an exercise for networks: there the labels are the tokens themselves.
-    if mirrored - base < CLEARLY or given - base > 0.25 * (mirrored - base) or order.get("copies", 1.0) > HALF:
+    order = slot.tokens.order if slot.tokens is not None else None
+    if order is None:
         return None
-    weigh, term = Weighing(), targets.term_of(case, slot)
+    given, mirrored, base = order.given, order.mirrored, order.base
+    # Reversing a sequence is an exercise for networks: there the labels are the tokens themselves.
+    if mirrored - base < CLEARLY or given - base > 0.25 * (mirrored - base) or order.copies > HALF:
+        return None
+    weigh = Weighing()
     weigh.speaks(
         f"tokens tell {percent(mirrored)} of the labels at mirrored positions, and {percent(given)} of those at their "
         f"own (the most frequent label is {percent(base)})", 5.0, mirrored, given,
@@ -108,40 +112,41 @@ def _mirrored(case: Case, slot: dict[str, Any]) -> Finding | None:
         "targets in the reverse order: the labels of a sequence belong to its mirrored positions",
         Remedy("Bring tokens and labels into the same order.",
                "labels = labels.flip(0)  # for each sequence, before it is padded"),
-        layer=(term or {}).get("layer"), step=0, failure=case.trouble.name or "slow learning",
+        layer=targets.layer_of(case, slot), step=0, failure=case.trouble.name or "slow learning",
     )  # fmt: skip
 
 
-def _order(case: Case, slot: dict[str, Any]) -> Finding | None:
-    fit = slot.get("fit") or {}
-    best, given = fit.get("best_score", 0.0), fit.get("score", 0.0)
-    if not (fit.get("best_z", 0.0) > FITS and fit.get("z", 0.0) < FAILS and given < 0.5 * best and best > 0.05):
+def _order(case: Case, slot: TargetsFact) -> Finding | None:
+    fit = slot.fit
+    if fit is None:
         return None
-    if not case.alone or slot.get("stream", case.stream) != case.stream:
+    best, given = fit.best_score, fit.score
+    if not (fit.best_z > FITS and fit.z < FAILS and given < 0.5 * best and best > 0.05):
+        return None
+    if not case.alone or slot.stream not in (None, case.stream):
         return None  # a critic is asked about real and made samples in turn, and what follows its score is not fixed
     weigh = Weighing()
     weigh.speaks(
-        f"targets {fit['best']} follow from the inputs of {fit['samples']} samples (R^2 {number(best)}, "
-        f"{number(fit['best_z'])} standard deviations above shuffled ones)", 5.0, best, given,
+        f"targets {fit.best} follow from the inputs of {fit.samples} samples (R^2 {number(best)}, "
+        f"{number(fit.best_z)} standard deviations above shuffled ones)", 5.0, best, given,
     )  # fmt: skip
-    weigh.speaks(f"in the given order they do not (R^2 {number(given)})", 1.5, given, fit.get("null"))
+    weigh.speaks(f"in the given order they do not (R^2 {number(given)})", 1.5, given, fit.null)
     if case.trouble.any:
         weigh.speaks(case.trouble.phrase, 0.5)
     return weigh.conclude(
-        f"targets paired with the wrong inputs: they fit when {fit['best']}",
+        f"targets paired with the wrong inputs: they fit when {fit.best}",
         Remedy("Bring inputs and targets into the same order.",
                "order = torch.randperm(len(x))\nx, y = x[order], y[order]  # one index for both"),
-        layer=(targets.term_of(case, slot) or {}).get("layer"), step=0, failure=case.trouble.name or "no learning",
+        layer=targets.layer_of(case, slot), step=0, failure=case.trouble.name or "no learning",
     )  # fmt: skip
 
 
-def _changing(case: Case, slot: dict[str, Any]) -> Finding | None:
+def _changing(case: Case, slot: TargetsFact) -> Finding | None:
     """The same input comes with another label each time: shuffled anew in every epoch, apart from its input."""
-    fit, term = slot.get("fit") or {}, targets.supervised(case, slot)
-    again, agree = int(fit.get("again") or 0), int(fit.get("agree") or 0)
-    if term is None or term.get("reduction") == "none" or again < AGAIN or fit.get("z", 9.0) > 4:
+    fit, term = slot.fit, targets.supervised(case, slot)
+    if fit is None or term is None or term.reduction == "none" or fit.again < AGAIN or fit.z > 4:
         return None
-    counts = list((slot.get("histogram") or {}).values())
+    again, agree, counts = fit.again, fit.agree, list(slot.histogram.values())
     chance = sum((c / max(1, sum(counts))) ** 2 for c in counts)
     if agree / again > chance + 0.15 or chance > 0.7:
         return None
@@ -150,14 +155,14 @@ def _changing(case: Case, slot: dict[str, Any]) -> Finding | None:
         f"of {again} inputs that came again {percent(agree / again)} had the same label, as many as by chance "
         f"({percent(chance)})", 4.0, agree / again, chance,
     )  # fmt: skip
-    weigh.speaks("inputs do not tell the labels better than shuffled ones", 1.0, fit.get("z"), 4.0)
+    weigh.speaks("inputs do not tell the labels better than shuffled ones", 1.0, fit.z, 4.0)
     if not case.learned:
         weigh.speaks(f"the loss does not fall for good: {case.loss.course}", 0.5, case.loss.relative)
     return weigh.conclude(
         "targets paired with the wrong inputs: the same input has another label each time",
         Remedy("Shuffle inputs and targets together.",
                "order = torch.randperm(len(x))\nx, y = x[order], y[order]  # one index for both"),
-        layer=term.get("layer"), step=0, failure=case.trouble.name or "no learning", equivalent=("label_noise",),
+        layer=term.layer, step=0, failure=case.trouble.name or "no learning", equivalent=("label_noise",),
     )  # fmt: skip
 
 

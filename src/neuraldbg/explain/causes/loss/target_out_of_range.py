@@ -23,7 +23,7 @@ What to do
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.causes.loss.loss_task_mismatch import class_ids, one_each
@@ -35,6 +35,8 @@ from neuraldbg.nouns import Remedy
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.loss import LossTerm
+    from neuraldbg.nouns.facts.targets import TargetsFact
 
 SOFT = (-0.3, 1.3)
 """Labels of a critic are softened into this range on purpose."""
@@ -63,7 +65,7 @@ def judge(case: Case) -> Finding | None:
 
 def _crash(case: Case, message: str) -> Finding | None:
     weigh, match, step = Weighing(), CLASS_ID.search(message), max(0, case.run.steps)
-    classes = next((int(t.get("classes") or 0) for t in case.terms if t.get("kind") in ("cross_entropy", "nll")), 0)
+    classes = next((term.classes for term in case.terms if term.kind in ("cross_entropy", "nll")), 0)
     remedy = Remedy("Give the model one output per class, and number the classes from 0.",
                     "assert 0 <= int(target.min()) and int(target.max()) < classes  # before the loss")  # fmt: skip
     if match is not None:
@@ -85,14 +87,14 @@ def _crash(case: Case, message: str) -> Finding | None:
     return weigh.conclude(sentence, remedy, step=step, failure="failed loss")
 
 
-def _labels(slot: dict[str, Any], term: dict[str, Any] | None) -> Finding | None:
+def _labels(slot: TargetsFact, term: LossTerm | None) -> Finding | None:
     """Labels that are no probabilities in a binary cross entropy, and 0/1 in a loss that takes -1/1."""
-    kind, low, high, weigh = slot.get("kind"), slot.get("min"), slot.get("max"), Weighing()
-    if not isinstance(low, (int, float)) or not isinstance(high, (int, float)):
+    kind, low, high, weigh = slot.kind, slot.min, slot.max, Weighing()
+    if low is None or high is None:
         return None
-    layer = (term or {}).get("layer")
+    layer = term.layer if term is not None else None
     if kind in ("bce", "bce_with_logits") and not (class_ids(slot) and one_each(term)):
-        share = float(slot.get("outside_unit", 0.0))
+        share = slot.outside_unit
         if share < 0.01 or (low >= SOFT[0] and high <= SOFT[1]):
             return None
         weigh.speaks(
@@ -105,7 +107,7 @@ def _labels(slot: dict[str, Any], term: dict[str, Any] | None) -> Finding | None
             Remedy("Map the labels to 0 and 1.", code),
             layer=layer, step=0, failure=FAILURE,
         )  # fmt: skip
-    if kind == "soft_margin" and set(slot.get("values") or {}) == {"0", "1"}:
+    if kind == "soft_margin" and set(slot.values) == {"0", "1"}:
         weigh.speaks(
             "the labels of soft_margin_loss are 0 and 1, and those of 0 have no gradient at all", 6.5, 0.0, -1.0
         )
@@ -116,14 +118,14 @@ def _labels(slot: dict[str, Any], term: dict[str, Any] | None) -> Finding | None
     return None
 
 
-def _ignored(case: Case, slot: dict[str, Any]) -> Finding | None:
+def _ignored(case: Case, slot: TargetsFact) -> Finding | None:
     """Batches in which every label is the ignored one."""
-    empty, batches, first = int(slot.get("empty") or 0), int(slot.get("batches") or 0), slot.get("first_empty")
+    empty, batches, first = slot.empty, slot.batches, slot.first_empty
     if not empty or first is None:
         return None
     weigh = Weighing()
     weigh.speaks(
-        f"all labels of {plural(empty, 'batch')} of {batches} equal the ignored id {slot.get('ignore')}".replace(
+        f"all labels of {plural(empty, 'batch')} of {batches} equal the ignored id {slot.ignore}".replace(
             "batchs", "batches"
         ), 2.0, empty, 0,
     )  # fmt: skip
@@ -138,26 +140,26 @@ def _ignored(case: Case, slot: dict[str, Any]) -> Finding | None:
     return weigh.conclude(
         "batches in which every label is ignored",
         Remedy("Leave out such batches, or correct ignore_index.",
-               f"if (target != {slot.get('ignore')}).any():\n    loss.backward()"),
-        step=int(first), failure=case.trouble.name or FAILURE, equivalent=("loss_mask_error",),
+               f"if (target != {slot.ignore}).any():\n    loss.backward()"),
+        step=first, failure=case.trouble.name or FAILURE, equivalent=("loss_mask_error",),
     )  # fmt: skip
 
 
-def _nearly_all(slot: dict[str, Any]) -> Finding | None:
+def _nearly_all(slot: TargetsFact) -> Finding | None:
     """Most sequences without one label that counts."""
-    rows, ignored = float((slot.get("tokens") or {}).get("unlabelled_rows", 0.0)), float(slot.get("ignored", 0.0))
-    if rows < UNLABELLED or slot.get("batches", 0) < BATCHES:
+    rows, ignored = slot.tokens.unlabelled_rows if slot.tokens is not None else 0.0, slot.ignored
+    if rows < UNLABELLED or slot.batches < BATCHES:
         return None
     weigh = Weighing()
     weigh.speaks(
-        f"{percent(rows)} of the sequences hold no label that counts: all equal the ignored id {slot.get('ignore')}",
+        f"{percent(rows)} of the sequences hold no label that counts: all equal the ignored id {slot.ignore}",
         4.2, rows, UNLABELLED,
     )  # fmt: skip
     weigh.speaks(f"{percent(ignored)} of all labels are ignored", 0.5, ignored)
     return weigh.conclude(
         "sequences in which nearly all labels are the ignored one",
         Remedy("Look at where labels are set to the ignored id; leave out sequences without any.",
-               f"print((target != {slot.get('ignore')}).sum(1))  # labels that count, by sequence"),
+               f"print((target != {slot.ignore}).sum(1))  # labels that count, by sequence"),
         step=0, failure="learning from a few labels", equivalent=("loss_mask_error",),
     )  # fmt: skip
 

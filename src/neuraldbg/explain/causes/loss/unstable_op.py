@@ -110,7 +110,7 @@ def judge(case: Case) -> Finding | None:
     layer = (
         str((born or {}).get("layer") or "")
         or (edges[0].layer if edges else "")
-        or next((t.get("layer") for t in case.terms if t.get("layer")), None)
+        or next((term.layer for term in case.terms if term.layer), None)
     )
     if born is not None:
         detail = f"{op}{place(born.get('where'))}"

@@ -20,7 +20,7 @@ What to do
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.evidence.optimizer_steps import weigh_bearing
@@ -31,6 +31,7 @@ from neuraldbg.nouns import Remedy
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.loss import LossTerm
 
 MANY = 8
 """Summed elements from which the factor matters."""
@@ -49,10 +50,10 @@ CLASSES = {
 """torch's class for each kind of loss, for the remedy."""
 
 
-def summed(term: dict[str, Any]) -> int:
+def summed(term: LossTerm) -> int:
     """Return how many elements a term sums over: its targets, by their shape, or its rows."""
-    shape = term.get("target_shape") or (term.get("input_shape") or [])[:1]
-    return math.prod(int(size) for size in shape) if shape else 0
+    shape = term.target_shape or term.input_shape[:1]
+    return math.prod(shape) if shape else 0
 
 
 def judge(case: Case) -> Finding | None:
@@ -60,7 +61,7 @@ def judge(case: Case) -> Finding | None:
     if not at_root(case.loss_ops):
         return None
     for term in case.terms:
-        if term.get("reduction") == "sum" and summed(term) >= MANY:
+        if term.reduction == "sum" and summed(term) >= MANY:
             return _weigh(case, term, summed(term))
     return None
 
@@ -74,9 +75,9 @@ def at_root(ops: tuple[str, ...]) -> bool:
     return all(op in ("add", "sub", "neg", "mul") for op in ops[: ops.index("sum")])
 
 
-def _weigh(case: Case, term: dict[str, Any], count: int) -> Finding:
+def _weigh(case: Case, term: LossTerm, count: int) -> Finding:
     weigh = Weighing()
-    weigh.speaks(f"the loss ({term.get('kind')}) is a sum over {count} elements", 2.0, count, MANY)
+    weigh.speaks(f"the loss ({term.kind}) is a sum over {count} elements", 2.0, count, MANY)
     if case.trouble.broke:
         weigh.speaks(case.trouble.phrase, 1.5)
         if (case.onset or 0) > 20 and case.loss.gain > 0.05:
@@ -101,7 +102,7 @@ def _weigh(case: Case, term: dict[str, Any], count: int) -> Finding:
         f"a loss that is summed over {count} elements: gradients are {count} times those of a mean",
         Remedy(
             "Take the mean, or divide the learning rate by the number of elements.",
-            f'criterion = torch.nn.{CLASSES.get(str(term.get("kind")), "MSELoss")}(reduction="mean")\n'
+            f'criterion = torch.nn.{CLASSES.get(term.kind, "MSELoss")}(reduction="mean")\n'
             "# or: loss = loss / batch_size",
         ),
         step=0,

@@ -23,7 +23,7 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from neuraldbg.nouns import Remedy
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.optimizer_state import OptimizerStateFact
 
 MANY = 0.7
 """Share of the elements from which epsilon sets the steps."""
@@ -47,21 +48,19 @@ LARGE = 1e-4
 def judge(case: Case) -> Finding | None:
     """Weigh epsilon against the second moments, and against the number format."""
     share, latest = below_eps(case)
-    if not latest or (case.learned and not poor(case) > POOR):
+    if latest is None or (case.learned and not poor(case) > POOR):
         return None
-    if float(latest["eps"]) > 0 and not float(latest["eps_kept"]) > 0:
+    if latest.eps > 0 and not latest.eps_kept > 0:
         return _underflows(case, latest)
     return _outweighs(case, share, latest) if share >= MANY else None
 
 
-def _underflows(case: Case, latest: dict[str, Any]) -> Finding | None:
+def _underflows(case: Case, latest: OptimizerStateFact) -> Finding | None:
     origin = case.origin
     if origin is None:
         return None
-    weigh, eps = Weighing(), float(latest["eps"])
-    weigh.speaks(
-        f"the optimizer keeps its state in {latest['dtype']}, where eps={number(eps)} is exactly 0", 3.5, eps, 0
-    )
+    weigh, eps = Weighing(), latest.eps
+    weigh.speaks(f"the optimizer keeps its state in {latest.dtype}, where eps={number(eps)} is exactly 0", 3.5, eps, 0)
     lost = not np.isfinite(case.scalar("loss").at(origin.step))
     forward = origin.has("input", "activation", "op") or lost
     if origin.has("update", "param") and not forward:
@@ -77,7 +76,7 @@ def _underflows(case: Case, latest: dict[str, Any]) -> Finding | None:
     elif forward and origin.step == 0:
         weigh.against("the loss was not finite before the first update, at step 0", 5.0, 0)
     return weigh.conclude(
-        f"an epsilon that {latest['dtype']} cannot hold: eps={number(eps)} is 0 there, and {case.optimizer_name} "
+        f"an epsilon that {latest.dtype} cannot hold: eps={number(eps)} is 0 there, and {case.optimizer_name} "
         "divides by zero",
         Remedy(
             "Keep weights and optimizer in float32 and use autocast, or raise eps to 1e-4.",
@@ -89,8 +88,8 @@ def _underflows(case: Case, latest: dict[str, Any]) -> Finding | None:
     )
 
 
-def _outweighs(case: Case, share: float, latest: dict[str, Any]) -> Finding | None:
-    eps, typical, ratio = float(latest["eps"]), float(latest.get("typical", 0.0)), case.typical_update_ratio
+def _outweighs(case: Case, share: float, latest: OptimizerStateFact) -> Finding | None:
+    eps, typical, ratio = latest.eps, latest.typical, case.typical_update_ratio
     weigh = Weighing()
     weigh.speaks(
         f"eps={number(eps)} is larger than the usual gradient (about {number(typical)}) of {percent(share)} of the "

@@ -41,8 +41,7 @@ HALF = 0.5
 
 def judge(case: Case) -> Finding | None:
     """Weigh what decay did to the gains, and to everything else."""
-    names = set(case.optimizer.get("decayed_norms") or ())
-    gains = [s for s in shrinking(case, norms=True) if s.label in names]
+    gains = [s for s in shrinking(case, norms=True) if s.label in case.decayed_norms]
     lost = poor(case) > POOR
     if not gains or (case.learned and not lost) or not (case.trouble.any or lost):
         return None

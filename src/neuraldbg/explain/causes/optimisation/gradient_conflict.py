@@ -30,6 +30,7 @@ from neuraldbg.explain.cause import STALL, Cause, Tier
 from neuraldbg.explain.evidence.wording import number, percent
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns.facts.targets import TargetsFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -144,17 +145,16 @@ def _guessing(case: Case) -> list[tuple[str, float, float]]:
 
     Of a kind of loss that stands once: two of them could not be told apart by name.
     """
-    latest = {int(f.value.get("slot", 0)): f.value for f in case.run.facts_of(FactKey.TARGETS.value)}
-    found = []
+    slots, found = case.run.known_each(TargetsFact), []
     for kind, name in (("nll", "nllloss"), ("cross_entropy", "nllloss")):
-        ours = [value for value in latest.values() if value.get("kind") == kind and value.get("predicted")]
+        ours = [slot.predicted for slot in slots if slot.kind == kind and slot.predicted is not None]
         if len(ours) != 1:
             continue
-        counts = list((ours[0]["predicted"].get("classes") or {}).values())
-        labels, right = sum(c[0] for c in counts), sum(c[2] for c in counts)
+        counts = list(ours[0].classes.values())
+        labels, right = sum(c.labels for c in counts), sum(c.right for c in counts)
         if labels < SEEN or len(counts) < 2:
             continue
-        chance = max(c[0] for c in counts) / labels
+        chance = max(c.labels for c in counts) / labels
         if chance <= EVEN and right / labels < chance + GUESS * (1 - chance):
             found.append((name, right / labels, chance))
     return found

@@ -181,7 +181,7 @@ def _compares(case: Case) -> bool:
     facts = case.run.facts_of(FactKey.LOSS_BRANCHES.value)
     parts = [str(name) for fact in facts for name in fact.value.get("names") or () if fact.value.get("kind") == "terms"]
     named = all("loss" in part.split(" of ")[0] or "crossentropy" in part for part in parts)
-    return named and all(term.get("kind") != "unknown" for term in case.terms)
+    return named and all(term.kind != "unknown" for term in case.terms)
 
 
 def _weigh_death(case: Case, weigh: Weighing) -> None:

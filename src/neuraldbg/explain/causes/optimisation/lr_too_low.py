@@ -129,8 +129,7 @@ def _weigh_course(case: Case, weigh: Weighing) -> None:
 
 
 def _weigh_gradients(case: Case, weigh: Weighing) -> None:
-    dtypes = (case.run.fact("precision") or {}).get("param_dtypes") or ()
-    if any("bfloat16" in str(dtype) for dtype in dtypes):
+    if any("bfloat16" in dtype for dtype in case.precision.param_dtypes):
         weigh.against("weights in bfloat16 lose small updates by themselves", 2.5, "bfloat16")
     values = case.gradients.values
     if len(values) >= 3 and values.min() < 1e-4 * values.max():

@@ -79,7 +79,7 @@ def judge(case: Case) -> Finding | None:
         ),
         step=0,
         failure=case.trouble.name or "shrinking weights",
-        equivalent=("decay_on_norms",) if case.optimizer.get("decayed_norms") and strength < STRONG else (),
+        equivalent=("decay_on_norms",) if case.decayed_norms and strength < STRONG else (),
     )
 
 

@@ -105,10 +105,8 @@ def _summed(case: Case, origin: Origin) -> int:
     """Return how many terms a float16 loss adds up that is infinite though nothing before it is; else 0."""
     if not origin.read or not np.isinf(case.scalar("loss").at(origin.step)) or origin.has("input", "activation"):
         return 0
-    halves = [
-        t for t in case.terms if t.get("reduction") == "sum" and str(t.get("target_dtype")) in ("float16", "half")
-    ]
-    return max((int((t.get("input") or {}).get("count") or 0) for t in halves), default=0)
+    halves = [t for t in case.terms if t.reduction == "sum" and t.target_dtype in ("float16", "half")]
+    return max((t.input.count for t in halves if t.input is not None), default=0)
 
 
 def _weigh_birth(weigh: Weighing, origin: Origin, born: Mapping[str, Any] | None) -> None:

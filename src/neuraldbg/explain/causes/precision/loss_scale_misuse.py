@@ -22,13 +22,15 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
 from neuraldbg.explain.evidence.training_loop import raised
 from neuraldbg.explain.evidence.wording import number, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.order import OrderFact
+from neuraldbg.nouns.facts.scaler import ScalerFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -59,8 +61,8 @@ def judge(case: Case) -> Finding | None:
             weigh.speaks(f"the gradient scaler refused to go on: {message.splitlines()[-1].rstrip('.')}", 6.5)
             sentence = f"wrong use of the gradient scaler: {meaning}"
             return _conclude(case, weigh, sentence, case.run.steps)
-    fact = case.run.fact(FactKey.SCALER.value)
-    return (_counts(case, fact) if fact else None) or _twice(case)
+    fact = case.run.known(ScalerFact)
+    return (_counts(case, fact) if fact is not None else None) or _twice(case)
 
 
 def _twice(case: Case) -> Finding | None:
@@ -68,13 +70,11 @@ def _twice(case: Case) -> Finding | None:
 
     Of two optimizers that are stepped after one backward the second has nothing before its step, too, but always.
     """
-    if not (case.run.fact(FactKey.PRECISION.value) or {}).get("scaler"):
+    if not case.precision.scaler:
         return None
-    orders: dict[int, list[tuple[int, list[str]]]] = {}
-    for fact in case.run.facts_of(FactKey.ORDER.value):
-        orders.setdefault(int(fact.value.get("stream") or 0), []).append((fact.step, list(fact.value["order"])))
-    for seen in orders.values():
-        alone = [step for step, order in seen if order == ["step"]]
+    for stream in dict.fromkeys(one.stream for _, one in case.run.versions(OrderFact)):
+        seen = [(step, one.order) for step, one in case.run.versions(OrderFact, stream=stream)]
+        alone = [step for step, order in seen if order == ("step",)]
         known = dict(seen)
         # A step with a closure has nothing before it either: another training of the program may have taken such.
         follows = ["backward" in known[step - 1] for step in alone if step - 1 in known]
@@ -88,33 +88,30 @@ def _twice(case: Case) -> Finding | None:
     return None
 
 
-def _counts(case: Case, fact: dict[str, Any]) -> Finding | None:
-    count = {key: int(fact.get(key) or 0) for key in ("used", "direct", "discarded", "mixed", "steps")}
-    scale = float(fact.get("scale") or 1.0)
-    first = fact.get("first")
-    step = int(first) if first is not None else 0
-    seen = int(fact.get("seen") or case.run.steps or 1)  # in a long run not every step is looked at
+def _counts(case: Case, fact: ScalerFact) -> Finding | None:
+    scale, step = fact.scale, fact.first or 0
+    seen = fact.seen or case.run.steps or 1  # in a long run not every step is looked at
     weigh = Weighing()
-    if count["direct"] >= TIMES and count["direct"] >= ALWAYS * seen and scale > 1:
+    if fact.direct >= TIMES and fact.direct >= ALWAYS * seen and scale > 1:
         weigh.speaks(
-            f"{plural(count['direct'], 'step')} of the optimizer were taken by itself, with gradients {number(scale)} "
+            f"{plural(fact.direct, 'step')} of the optimizer were taken by itself, with gradients {number(scale)} "
             "times too large, and none by the scaler",
-            6.0, count["direct"], TIMES,
+            6.0, fact.direct, TIMES,
         )  # fmt: skip
         sentence = f"steps past the gradient scaler: gradients still carry its scale of {number(scale)}"
         return _conclude(case, weigh, sentence, step)
-    if count["discarded"] >= TIMES and not count["used"] and count["steps"]:
+    if fact.discarded >= TIMES and not fact.used and fact.steps:
         weigh.speaks(
-            f"in {count['discarded']} backward passes the loss was scaled and its unscaled "
+            f"in {fact.discarded} backward passes the loss was scaled and its unscaled "
             "version differentiated; scaler.step() then divides the gradients by the scale",
-            6.5, count["discarded"], TIMES,
+            6.5, fact.discarded, TIMES,
         )  # fmt: skip
         return _conclude(case, weigh, "scaled loss that is thrown away: backward runs on the unscaled one", step)
-    if count["mixed"] >= TIMES and len(case.run.streams) == 1 and count["mixed"] >= ALWAYS * seen:
+    if fact.mixed >= TIMES and len(case.run.streams) == 1 and fact.mixed >= ALWAYS * seen:
         weigh.speaks(
-            f"{count['mixed']} scaled backward passes ran after unscale_() and before the step, so that scaled and "
+            f"{fact.mixed} scaled backward passes ran after unscale_() and before the step, so that scaled and "
             "unscaled gradients were added",
-            5.5, count["mixed"], TIMES,
+            5.5, fact.mixed, TIMES,
         )  # fmt: skip
         return _conclude(case, weigh, "gradients that are unscaled before all of them are there", step)
     return None
