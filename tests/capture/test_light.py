@@ -544,7 +544,7 @@ def read_in_full(loop: Loop) -> tuple[RunRecord, int, int]:
     with dbg:
         capture = dbg._capture
         for loop.step in range(STEPS):
-            spared += not capture.switch
+            spared += not capture.switch.in_full_step()
             taken += capture.light.entered
             loop.train_step()
             loop.after(dbg)

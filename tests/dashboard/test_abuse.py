@@ -21,7 +21,7 @@ import pytest
 from tests.dashboard.pages import MemoryFeed
 from tests.record.helpers import INFO, event, layout, step
 
-from neuraldbg.cli.dashboard import made
+from neuraldbg.dashboard.server import page_server
 from neuraldbg.config import RecordSettings
 from neuraldbg.dashboard import bounded_server
 from neuraldbg.dashboard.bounded_server import PLACES
@@ -118,7 +118,7 @@ def target(tmp_path_factory):
         recorder.put(step(i), layout(), (event(i),) if i == 10 else ())
     recorder.close()
     listening, _ = listen(port=0)
-    server = made(MemoryFeed(run=Run.load(folder)), DashboardSettings(), listening)
+    server = page_server(MemoryFeed(run=Run.load(folder)), DashboardSettings(), listening)
     thread = threading.Thread(target=server.serve, name="server-under-fire")
     thread.start()
     yield Target(server)

@@ -240,7 +240,7 @@ def test_a_program_that_comes_to_no_instruction_is_not_waited_for(place: Place) 
     place.write(
         "stuck.py",
         "import hashlib, signal, sys, threading, time\n"
-        "from neuraldbg.cli import _signals\n"
+        "from neuraldbg.runner import _signals\n"
         "signal.signal(signal.SIGRTMAX, print)\n"
         "assert _signals.arm(signal.SIGTERM, signal.SIGRTMAX, 1)\n"
         "assert not _signals.arm(signal.SIGTERM, signal.SIGRTMAX, 1)\n"

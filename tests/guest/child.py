@@ -241,7 +241,7 @@ def _as_python_tells(error: BaseException) -> int:
 
 def _interrupted() -> int:
     """Have the process end by SIGINT behind its exit handlers, as the interpreter does after it has told of it."""
-    from neuraldbg.cli import _signals
+    from neuraldbg.runner import _signals
 
     _signals.at_exit(signal.SIGINT)
     return 130
