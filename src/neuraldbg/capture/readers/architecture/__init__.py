@@ -1,1 +1,1 @@
-"""Readers of what layers do: attention, dropout, batch norm, units, tokens, what goes in and comes out."""
+"""Readers of layers: attention, dropout, batch norm, units, tokens, inputs and outputs of models."""

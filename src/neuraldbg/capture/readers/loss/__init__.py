@@ -1,1 +1,1 @@
-"""Readers of the loss: terms that pull against each other, and the first value that is not finite."""
+"""Readers of the loss: its terms, which may conflict, and its first value that is not finite."""

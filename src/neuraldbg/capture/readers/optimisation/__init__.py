@@ -1,1 +1,1 @@
-"""Readers of how optimisation goes: gradients that agree, second moments that keep up."""
+"""Readers of the optimisation: agreement of gradients, and second moments of adaptive optimizers."""
