@@ -64,7 +64,7 @@ class Closed(NamedTuple):
 
 
 class Delivery:
-    """Collects closed steps and delivers them."""
+    """Collects closed steps and delivers them in order to the session."""
 
     def __init__(self, table: Table, tally: Tally, emit: Callable[[Step, Layout], None]) -> None:
         self._table, self._tally, self._emit = table, tally, emit
@@ -99,9 +99,7 @@ class Delivery:
 
     def hurry(self) -> None:
         """Deliver the current steps soon: they hold parameters that the program has dropped."""
-        self._urgent = len(
-            self._backlog
-        )  # without the lock: the caller may hold another lock that this lock's holder waits for
+        self._urgent = len(self._backlog)  # without the lock, whose holder may wait for a lock of the caller
 
     def arrive(self, *, wait: bool = False) -> bool:
         """Store the values of late steps that have arrived, in the order of the steps. Return True if one is unusual.

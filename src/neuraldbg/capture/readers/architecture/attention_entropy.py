@@ -29,7 +29,7 @@ _LOW = 0.05
 
 
 class Attention(Reader):
-    """Reads the attention of one training pass."""
+    """Reads the attention of one training pass when facts are read."""
 
     sampled = frozenset({"backward_begins"})
 

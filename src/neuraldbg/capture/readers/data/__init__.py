@@ -1,1 +1,1 @@
-"""Readers of the data: batches, inputs, labels, tokens, the workers of a loader."""
+"""Readers of the data: batches, inputs, labels, tokens, and the workers of a loader."""

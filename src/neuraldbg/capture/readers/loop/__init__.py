@@ -1,1 +1,1 @@
-"""Readers of how the loop is written: accumulation, clipping, order, schedules, evaluations, hidden weights."""
+"""Readers of the training loop: accumulation, clipping, order, schedules, evaluations, unregistered weights."""

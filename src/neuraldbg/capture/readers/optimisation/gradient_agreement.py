@@ -97,7 +97,7 @@ class Course:
 
 
 class GradientCourse(Reader):
-    """Reads samples of gradients and updates."""
+    """Reads samples of gradients and updates of each optimizer."""
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)

@@ -46,7 +46,7 @@ class Moment(NamedTuple):
 
 
 class SecondMoments(Reader):
-    """Reads samples of the second moment."""
+    """Reads samples of the second moment of each optimizer."""
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
