@@ -152,7 +152,7 @@ def walk(root: Node, layers: Marks, risky: frozenset[str]) -> Walk:
         if name == "accumulategrad":
             found.leaves.setdefault(id(node.variable), (node.variable, set()))[1].add(target)
             continue
-        # Collected while the graph lives: custom Functions, risky operations, dropout and attention. 151#
+        # Collected while the graph lives: custom Functions, risky operations, dropout and attention.
         if isinstance(node, BackwardCFunction) and len(found.functions) < _FUNCTIONS:
             # the metaclass of Function leaves its class there
             found.functions.setdefault(getattr(type(node), "_forward_cls", type(node)), target)

@@ -303,7 +303,7 @@ class Edge:
             _have_read(graph)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (getattr, (contextlib.nullcontext(), "__exit__"))  # as for a LayerHook
+        return (getattr, (contextlib.nullcontext(), "__exit__"))  # as for a Probe
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return contextlib.nullcontext().__exit__

@@ -159,7 +159,7 @@ class Laboratory(Reader):
         bench: Bench | None = None
         for one in experiments():
             found: dict[str, Any] | None
-            # A reason that holds for the model ends all experiments on it; others end one. 171#
+            # A reason that holds for the model ends all experiments on it; others end one.
             try:
                 if held.reason:
                     raise Unfit(held.reason)  # noqa: TRY301 (one way to say why not)
@@ -172,7 +172,7 @@ class Laboratory(Reader):
                     given = name, made, held.args, held.kwargs, targets, self._steady.get(name, False)
                     bench = Bench(*given, seconds=SECONDS)
                     bench.constant = _constant(bench)
-                    # a copy that cannot stand in for the model is no subject for any experiment
+                    # a copy that cannot be called ends the experiments on this model
                 found = one.run(bench)
             except Unfit as unfit:
                 found = {"judged": False, "reason": str(unfit)}

@@ -72,9 +72,7 @@ class Norms(Visits):
         """Copy the running statistics before the call."""
         mean, var = _running(module)
         frozen, first = self._frozen(path, module), self._first.get(path)
-        if first is None or (
-            frozen and not first.frozen
-        ):  # a layer that was trained before and is frozen now begins again
+        if first is None or (frozen and not first.frozen):  # a layer that is frozen now begins again
             fresh = mean is not None and var is not None and bool((mean == 0).all()) and bool((var == 1).all())
             copy = mean.clone() if mean is not None else None
             self._first[path] = _First(copy, fresh, self._weight(path), frozen)

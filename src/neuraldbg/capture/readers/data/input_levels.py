@@ -48,7 +48,7 @@ def columns(x: Tensor) -> dict[str, Any] | None:
 
 def grid(values: npt.NDArray[np.float32]) -> str:
     """Return the grid of pixel values: ``bytes`` (0..255), ``unit`` (k/255), ``twice`` (k/255/255), ``shrunk`` (k/255
-    standardised by 127.5: minus and divided by it), ``faint`` (divided by 255 once too often before standardising), ""
+    minus 127.5, divided by 127.5), ``faint`` (divided by 255 once too often before standardising), ""
     for none.
     """
     low, high = float(values.min()), float(values.max())

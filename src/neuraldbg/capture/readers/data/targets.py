@@ -63,7 +63,7 @@ _BATCHES = 64
 
 @dataclass(eq=False)
 class Slot:
-    """One loss whose targets are followed."""
+    """One loss whose targets are followed over the run."""
 
     number: int
     kind: str
@@ -86,7 +86,7 @@ class Slot:
 
 
 class TargetsReader(Reader):
-    """Follows the targets of a program's losses."""
+    """Follows the targets of a program's losses over the run."""
 
     sampled = frozenset({"step_closes"})
 

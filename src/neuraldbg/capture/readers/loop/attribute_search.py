@@ -37,7 +37,7 @@ _OWN = frozenset({"_parameters", "_buffers", "_modules", "_flat_weights"})
 
 @dataclass(frozen=True)
 class Held:
-    """The place where a tensor was found."""
+    """The place where the search has found a tensor."""
 
     name: str
     """Name as the program would write it: ``Net.layers[2].weight``."""

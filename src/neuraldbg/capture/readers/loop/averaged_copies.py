@@ -77,7 +77,7 @@ class Copy:
 
 
 class Copies(Reader):
-    """Compares averaged copies with their trained models."""
+    """Compares averaged copies of models with the trained models."""
 
     sampled = frozenset({"step_closes"})
 
@@ -156,7 +156,7 @@ class Copies(Reader):
         if is_a(call.module, AveragedModel):
             one.kind, one.averaged = "AveragedModel", _averaged(call.module)
             one.average = weakref.ref(call.module)
-        # Batch-norm statistics of a copy stay at zero batches unless somebody updates them.
+        # Batch-norm statistics of a copy stay at zero batches unless the program updates them.
         for path, module in walk(call.model.root):
             still = is_a(module, _NORMS) and not training(module) and len(one.stale_norms) < _NAMES
             if still and number(module_attribute(module, "num_batches_tracked")) == 0:

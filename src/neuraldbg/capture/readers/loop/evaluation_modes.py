@@ -66,7 +66,7 @@ class Record:
 
 
 class Evals(Reader):
-    """Counts bursts of evaluations for each model."""
+    """Counts the bursts of evaluations of each watched model."""
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)

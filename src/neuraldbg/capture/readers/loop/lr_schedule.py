@@ -67,7 +67,7 @@ class Known:
 
 
 class Schedule(Reader):
-    """Reads the SCHEDULE fact of each scheduler."""
+    """Reads the SCHEDULE fact of each learning-rate scheduler."""
 
     sampled = frozenset({"step_closes"})
 

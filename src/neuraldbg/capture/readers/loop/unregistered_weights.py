@@ -126,9 +126,7 @@ class Hidden(Reader):
         strangers = {key for key in alive if not self._in_trained_model(key)}
         if not strangers:
             return
-        if (
-            not self._searched
-        ):  # a second optimizer may not have stepped yet; once only, since it walks through all objects
+        if not self._searched:  # a walk through all objects, for optimizers that have not stepped yet
             self._searched = True
             self.scene.optimizers.find_unstepped()
             held = self._held()

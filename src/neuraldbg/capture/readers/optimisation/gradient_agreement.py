@@ -135,9 +135,7 @@ class GradientCourse(Reader):
         # A parameter may lose its gradient, or its memory.
         if any(w.ref.grad is None for w in members):
             members = course.members = [w for w in members if w.ref.grad is not None]
-        if not members or not (
-            self.scene.reading or not placement.lies(members[0].ref)
-        ):  # reading would synchronise the device
+        if not members or not (self.scene.reading or not placement.lies(members[0].ref)):  # it would synchronise
             course.gradient = course.before = None
             return
         held = _held(members)
