@@ -24,7 +24,7 @@ Python switches threads between any two of its instructions, so an operation ann
 its thread is the owner (``claims``), and a thread announces that it wants to be the owner before it checks for a
 running operation (``asks``): one of the two sees the other. Only threads that are not the owner ever take the lock.
 
-A question (``dbg.inspect`` from another thread) borrows the owner's place while the owner waits: for the answer, as it
+A question (``dbg.record()`` in another thread) takes the owner's place while the owner waits: for the answer, as it
 begins its next operation, or in Python's library for work. Between two operations it may be clearing gradients (see
 ``other_threads``): if it does not wait for long, no gradient is read.
 """
