@@ -305,7 +305,7 @@ static PyObject *serve(PyObject *self, PyObject *addresses) {
         torch_library_impl(library, "observe_at", graph_observe_at, BUILT_FOR) ||
         torch_library_impl(library, "observe_gradients", graph_observe_gradients, BUILT_FOR) ||
         torch_library_impl(library, "observe_gradient_at", graph_observe_gradient_at, BUILT_FOR)) {
-        if (library) aoti_torch_delete_library_object(library); /* else its operators would be found, and read nothing */
+        if (library) aoti_torch_delete_library_object(library); /* else its operators would be found and read nothing */
         PyErr_SetString(PyExc_RuntimeError, "torch has refused the operators of _kernel_graph.h");
         return NULL;
     }

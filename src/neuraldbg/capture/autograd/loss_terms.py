@@ -84,7 +84,7 @@ def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks, above: Links
         term["input_shape"] = list(given.shape)
         axis = 1 if kind == "nll" and given.dim() > 1 else given.dim() - 1
         term["classes"] = int(given.shape[axis]) if given.dim() else 0
-    # Statistics of targets differ by loss: class counts for nll, weights for both kinds of cross entropy.
+    # Statistics of targets differ by loss: class counts for nll, weights for nll and binary losses.
     if target is not None:
         term |= {"target_shape": list(target.shape), "target_dtype": str(target.dtype).removeprefix("torch.")}
         term["target"] = _stats(target)

@@ -52,13 +52,12 @@ def run(bench: Bench) -> dict[str, Any] | None:
         return None
     if not all(bool(x.isfinite().all()) for _, x in base):
         raise Unfit("its output is not finite")
-    # Noise as well as other samples: a batch may be equal in the one part that matters.
     noisy = bench.call(lambda name, x: x if name in targets else _noise(x))
     if not _same(base, rolled) or not _same(base, noisy):
         blind = _blind(bench, base, (rolled, noisy))
         found = {"ignored": bool(blind), "layer": None, "leaves": _silent_leaves(bench, named, base)}
         return {**found, "output": blind} if blind else found
-    # Layers such as batch norm may use the input in train mode only.
+    # The input may matter in train mode only.
     set_training(bench.module, on=True)
     try:
         trained = bench.call()

@@ -270,7 +270,7 @@ class Light:
             _line(line, spent, step, stream.index, began, self._sites_of(rows, step - first))
             for step, (line, spent) in enumerate(every, first)
         ]
-        # All of these are assignments, not additions, so that a second call repeats them.
+        # All but the time are assignments, not additions, so that a second call repeats them.
         self._hooks.step = first + count
         self._losses.total = total + int(lines[:, BACKWARDS].sum())
         self._taken, self._shared[MOST] = taken + count, most - count

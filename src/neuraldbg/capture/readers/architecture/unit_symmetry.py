@@ -76,7 +76,6 @@ class Symmetry(Reader):
 
     def _read(self, looked: list[Watched]) -> list[dict[str, Any]]:
         numbers: list[Tensor] = []
-        # One copy to the CPU for all matrices.
         with torch.no_grad():
             for w in looked:
                 grad = w.ref.grad

@@ -206,7 +206,7 @@ class Numbers(_Course):
         """Process the collected targets."""
         waiting, self._waiting = self._waiting, []
         for step, given in waiting:
-            # Moments in float64; non-finite targets are counted elsewhere.
+            # Moments are over the finite targets, in float64.
             values = given.astype(np.float64)
             values = values[np.isfinite(values)]
             if not values.size:

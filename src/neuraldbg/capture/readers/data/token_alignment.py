@@ -57,7 +57,7 @@ class TokenTargets:
             self._of[offset] += int(here.sum())
             self._same[offset] += int((x[:, first + offset : last + offset] == y[:, first:last])[here].sum())
         self.positions += int(y.size)
-        # A padded position that counts is a fault, with ignore_index as with a mask.
+        # A position counts if neither ignore_index nor the mask excludes it.
         seen = counts if mask is None else counts & (mask != 0)
         self.counted += int(seen.sum())
         self.unlabelled += int((~seen.any(1)).sum())

@@ -138,7 +138,7 @@ class Copies(Reader):
         if began is None or began.shape != beside.shape or now.shape != beside.shape:
             return
         one.last = self.scene.step
-        # A trained model that is evaluated with other weights has had them swapped in.
+        # The trained model itself may be evaluated with other weights swapped in.
         own = trained is call.model
         if self.scene.step == 0 or (not own and torch.equal(began, beside)):
             return  # nothing has been trained yet: to be equal says nothing
