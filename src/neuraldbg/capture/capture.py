@@ -378,7 +378,7 @@ class Capture:
 
     @guarded
     def settle(self) -> None:
-        """Process them, when native code calls for it."""
+        """Process the waiting light steps, when native code calls for it."""
         if not self.switch.on:
             self.light.leave()
             return

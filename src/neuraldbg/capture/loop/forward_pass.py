@@ -26,9 +26,9 @@ class Model:
         """Weak reference to the part that the program calls first: the root, unless the program never calls that. None
         before."""
         self.left = False
-        """True if its parameters are not read: a thread trains it that is no longer followed."""
+        """True if the model's parameters are not read, because a thread trains it that is no longer followed."""
         self.thread = 0
-        """The thread that was followed and has called it last with gradients, 0 if none has."""
+        """The followed thread that has called the model last with gradients, 0 if none has."""
 
     @property
     def root(self) -> nn.Module:
@@ -66,7 +66,7 @@ class Pass:
     training: bool
     eval_layers: int
     first: bool
-    """True if it entered the model at its front: a program may call the parts of a model one after the other."""
+    """True if the pass entered the model at its front: a program may call the parts of a model one after the other."""
     batch: int = 0
     modes: dict[str, Any] | None = None
     """The MODES fact as of the pass, None if facts are not read: by the step's end an evaluation may have changed

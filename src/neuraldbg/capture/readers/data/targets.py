@@ -73,7 +73,7 @@ class Slot:
     classes: int
     stream: int = 0
     alone: bool = True
-    """True if it is the only loss of its backward pass that saves targets."""
+    """True if this is the only loss of its backward pass that saves targets."""
     weightless: list[int] = field(default_factory=list)
     reservoir: Reservoir = field(default_factory=Reservoir)
     paired: bool = True

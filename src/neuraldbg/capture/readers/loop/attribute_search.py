@@ -44,7 +44,7 @@ class Held:
     owner: str
     """That name without the parameter's: ``Net.layers[2]``."""
     layer: str
-    """Its layer as a path: ``layers[2]``."""
+    """Layer of the tensor as a path: ``layers[2]``."""
     attribute: str
     """The holder's attribute: ``layers``."""
     how: str

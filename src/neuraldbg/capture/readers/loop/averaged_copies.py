@@ -54,25 +54,25 @@ class Copy:
     first: int = 0
     last: int = -1
     began: Tensor | None = None
-    """Its weights at the first reading, None before."""
+    """The copy's weights at the first reading, None before."""
     began_equal: bool = False
     constant: bool = True
     follows: bool = True
     moved: bool = False
     written: int = 0
-    """Readings before which its weights had been written to."""
+    """Number of readings before which the copy's weights had been written to."""
     refreshed: int = 0
-    """Readings before which its running statistics had changed."""
+    """Number of readings before which the copy's running statistics had changed."""
     own_passes: bool = False
-    """True once it was called in training mode, which changes its statistics by itself."""
+    """True once the copy was called in training mode, which changes its statistics by itself."""
     lag: float | None = None
-    """Its distance from all multiples of the first weights, relative to that of the trained model; None if
-    not known."""
+    """Distance of the copy from all multiples of the first weights, relative to that of the trained model; None if not
+    known."""
     versions: tuple[int, Tensor] | None = None
     stale_norms: dict[str, None] = field(default_factory=dict)
     average: weakref.ref[AveragedModel] | None = None
     apart: bool = False
-    """True if its weights differ from the trained model's when the run is summarised, after unseen steps."""
+    """True if the copy's weights differ from the trained model's when the run is summarised, after unseen steps."""
     swapped: bool = False
 
 

@@ -41,7 +41,7 @@ class Burst:
     repeated: int = 0
     layers: dict[str, nn.Module] = field(default_factory=dict)
     alone: bool = True
-    """True if its only input was the one that all bursts before had."""
+    """True if the burst's only input was the one that all bursts before had."""
 
 
 @dataclass(eq=False)

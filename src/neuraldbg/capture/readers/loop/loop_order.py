@@ -50,7 +50,9 @@ class Idle:
 
     @property
     def moved(self) -> bool:
-        """True if its tensors changed all the same: a loop may update them manually, or by another optimizer."""
+        """True if the optimizer's tensors changed all the same: a loop may update them manually, or by another
+        optimizer.
+        """
         opt = self.opt()
         now = tensors(opt) if opt is not None else []  # no reference to a tensor is kept: torch could not swap it
         pairs = [(now[place], old) for place, old in self.before if place < len(now)]

@@ -54,15 +54,15 @@ class Known:
     early: int = 0
     double: int = 0
     before: int = 0
-    """Steps of its optimizer when it was made."""
+    """Steps of the optimizer when the scheduler was made."""
     since: int = 0
-    """Steps of its optimizer when it was last stepped."""
+    """Steps of the optimizer when the scheduler was last stepped."""
     heard: int = 0
-    """Backward passes when it was last stepped."""
+    """Backward passes when the scheduler was last stepped."""
     counted: tuple[int, int] = (0, 0)
-    """Its own counts of steps at the last reading: (calls, epochs)."""
+    """The scheduler's own counts of steps at the last reading: (calls, epochs)."""
     inner: bool = False
-    """True if another scheduler steps it."""
+    """True if another scheduler steps this one."""
     fact: dict[str, Any] = field(default_factory=dict)
 
 

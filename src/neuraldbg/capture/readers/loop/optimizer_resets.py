@@ -53,7 +53,7 @@ class Line:
     type: str
     steps: int = 0
     since: int = 0
-    """Steps since its state was last lost."""
+    """Steps since the optimizer's state was last lost."""
     version: tuple[int, int] | None = None
     """(identity, version) of one tensor after the last step: equal values mean that training went on from there."""
     lr: float | None = None
@@ -64,7 +64,7 @@ class Line:
     same_lr: bool = True
     lengths: list[int] = field(default_factory=list)
     whole: bool = True
-    """True if every step since its state was last lost was seen."""
+    """True if every step since the optimizer's state was last lost was seen."""
 
 
 @dataclass(eq=False)

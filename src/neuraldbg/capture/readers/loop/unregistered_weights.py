@@ -55,7 +55,7 @@ class Candidate:
     seen: int = 0
     moved: bool = False
     told: dict[str, Any] = field(default_factory=dict)
-    """Its entry in the last fact, empty if it has none."""
+    """The tensor's entry in the last fact, empty if it has none."""
 
 
 class Hidden(Reader):
@@ -203,7 +203,7 @@ class Hidden(Reader):
         )
 
     def summarise(self) -> None:
-        """Check once more if they changed."""
+        """Check once more if the tensors changed."""
         if self._known:
             if self._gaps:
                 self.scene.optimizers.find_unstepped()
