@@ -246,8 +246,8 @@ class Capture:
     # -- what the parts tell ------------------------------------------------------------------------------------
 
     def _relevant(self, opt: Optimizer) -> bool:
-        """Return True if an optimizer trains watched parameters, or was meant to: its tensors may be copies of the
-        model's.
+        """Return True if an optimizer trains watched parameters, or should: its tensors may be copies of
+        the model's.
         """
         if self.params.in_optimizer(opt):
             return True

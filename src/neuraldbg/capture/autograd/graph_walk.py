@@ -76,9 +76,7 @@ class Marks:
     """
 
     def put(self, node: Node, layer: str) -> None:
-        """Mark a node with a layer, unless a layer inside of it has marked the node already: both returned the same
-        tensor.
-        """
+        """Mark a node with a layer, unless an inner layer has marked it already: both returned the same tensor."""
         node.metadata.setdefault(self, layer)
 
     def get(self, node: Node) -> str | None:

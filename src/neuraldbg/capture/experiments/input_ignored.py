@@ -170,9 +170,7 @@ def _same(a: list[tuple[str, Tensor]], b: list[tuple[str, Tensor]]) -> bool:
 
 
 def _silent_leaves(bench: Bench, named: list[tuple[str, Tensor]], base: list[tuple[str, Tensor]]) -> list[str]:
-    """Return the inputs that vary over the batch and whose exchange alone changes nothing; empty if there
-    is only one.
-    """
+    """Return the inputs that vary over the batch and whose exchange changes nothing; empty if there is only one."""
     varied = [name for name, x in named if x.shape[0] > 1 and not bool((x == x[:1]).all()) and not _marks(x)]
     if not 1 < len(varied) <= 4:
         return []

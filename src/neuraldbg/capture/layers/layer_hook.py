@@ -290,8 +290,8 @@ class Probe:
         units.observe(row, x, axis, self.cap)
 
     def refine(self, following: Iterable[str]) -> None:
-        """Limit unit activity to layers before a rectifier, and count saturation at the input of a functional sigmoid
-        or tanh.
+        """Limit unit activity to layers before a rectifier, and count saturation before a functional
+        sigmoid or tanh.
         """
         names = set(following)
         self.quick = None

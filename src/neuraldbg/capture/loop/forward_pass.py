@@ -23,8 +23,7 @@ class Model:
         self.follow(mode_layers)
         self.trained_in_train_mode = self.trained_in_eval_mode = False
         self.entry: weakref.ref[nn.Module] | None = None
-        """Weak reference to the part that the program calls first: the root, unless the program never calls that. None
-        before."""
+        """Weak reference to the part that the program calls first: usually the root. None before the first call."""
         self.left = False
         """True if the model's parameters are not read, because a thread trains it that is no longer followed."""
         self.thread = 0
@@ -69,8 +68,7 @@ class Pass:
     """True if the pass entered the model at its front: a program may call the parts of a model one after the other."""
     batch: int = 0
     modes: dict[str, Any] | None = None
-    """The MODES fact as of the pass, None if facts are not read: by the step's end an evaluation may have changed
-    modes."""
+    """The MODES fact as of the pass, None if facts are not read: an evaluation before the step's end may change it."""
     committed: bool = False
     thread: int = 0
     """The thread that ran the pass."""

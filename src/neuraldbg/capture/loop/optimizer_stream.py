@@ -88,8 +88,8 @@ class Stream:
         return tensors(opt) if opt is not None else []
 
     def stepped_with(self) -> None:
-        """Reset ``stale`` if gradients were cleared or replaced after the backward pass, as by a loop that sets
-        ``.grad``.
+        """Reset ``stale`` if gradients were cleared or replaced after the backward pass, by a loop that
+        sets ``.grad``.
         """
         if self.stale and self.left is not None:
             now = place(self.tensors())

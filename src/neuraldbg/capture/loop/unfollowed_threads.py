@@ -45,8 +45,7 @@ class Stranger:
         self.helps = False
         """True if a backward pass of it has gone through a tensor that the owner computed."""
         self.tried = False
-        """True if the thread was the owner without training, or has displaced one within a step that had trained
-        nothing."""
+        """True if the thread was the owner without training, or has displaced an untrained one within a step."""
         self.called = self.joins = False
         """True if the thread has called the followed model with gradients (``called``), and then stepped its parameters
         (``joins``)."""

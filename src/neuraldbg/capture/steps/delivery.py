@@ -71,8 +71,7 @@ class Delivery:
         self.batch = BATCH
         """Number of collected steps at which they are delivered."""
         self.heard: Callable[[Closed], bool] = lambda closed: False
-        """Called with each late step when its values have arrived, in order; returns True if its numbers
-        are unusual."""
+        """Called with each late step when its values have arrived, in order; returns True if they are unusual."""
         self.expect: Callable[[Sequence[Step], Layout, npt.NDArray[np.float64]], None] | None = None
         """Called with full steps of one layout before they are delivered one by one, and their tables, shape (steps,
         sites, len(STATS)), which must not be kept beyond the last of them. None if not needed."""

@@ -40,9 +40,7 @@ class Layouts:
         return self._layout
 
     def refresh_called(self, raw: npt.NDArray[np.float64]) -> None:
-        """Mark layers inside a compiled graph as called, which report no calls, by their rows, shape (rows,
-        operation.WIDTH).
-        """
+        """Mark layers in a compiled graph as called, by their rows ``raw``, shape (rows, operation.WIDTH)."""
         hooks = self._hooks
         if len(hooks.called) == len(hooks.probes):
             return

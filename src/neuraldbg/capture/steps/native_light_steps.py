@@ -71,8 +71,7 @@ class Light:
         self._lines, self._told = np.zeros((LINES, LINE)), np.zeros((LINES, LINE))
         self._shared = np.zeros(SHARED)
         self._plain, self._needed, self._taken = 0, _PLAIN, 0
-        """Usual steps in a row (``_plain``); the number needed (``_needed``); steps taken since ``enter``
-        (``_taken``)."""
+        """Usual steps in a row (``_plain``); number needed (``_needed``); steps taken since ``enter`` (``_taken``)."""
         self._stream: Stream | None = None
         self._stepped: Stepped | None = None
         """Plans by which native code reads the parameters, None if it reads no sites."""
@@ -126,9 +125,7 @@ class Light:
         return int(self._native.waiting) if self._native is not None else 0
 
     def since(self) -> float:
-        """Return the time at which the first waiting step ended, in seconds since the session began;
-        infinite for none.
-        """
+        """Return the end of the first waiting step, in seconds since the session began; infinite for none."""
         return float(self._lines[0, AT_S]) - self.pace.clock(0.0) if self.waiting else math.inf
 
     def hurry(self) -> None:
@@ -136,9 +133,7 @@ class Light:
         self._shared[MOST] = 0
 
     def enter(self, stream: Stream, now: float) -> None:
-        """Take the steps of an optimizer from now on, if enough of the last ones were usual. The newest ended at
-        ``now``.
-        """
+        """Take the steps of an optimizer from now on, if enough of the last were usual. The newest ended at ``now``."""
         self._plain += 1
         if self._native is not None and self._plain >= self._needed and not self._native.entered:
             self.start(stream, now)
@@ -168,8 +163,8 @@ class Light:
             self._seen = tuple(stepped.watched), self._layouts.now()
 
     def plans(self, stream: Stream) -> Stepped | None:
-        """Return the plans for the parameters of an optimizer if native code can read all sites of the next steps, else
-        None.
+        """Return the plans for an optimizer's parameters if native code can read all sites of the next
+        steps, or None.
         """
         table = self._hooks.table
         if self._native is None or self._hooks.settings.every != 1 or not table.here or table.binning.on:
@@ -177,9 +172,7 @@ class Light:
         return self._optimizers.params.plan_of(stream.tensors()) if self._usual_loop() else None
 
     def expect(self, until: int) -> None:
-        """Set the limits beyond which the next steps go to Python: ``until`` is the first that is read in full at any
-        cost.
-        """
+        """Set the limits beyond which steps go to Python: ``until`` is the first that is read in full at any cost."""
         if not self.entered:
             return
         shared, most = self._shared, min(until - self._hooks.step, LINES)

@@ -49,8 +49,7 @@ class Governor:
         self._price = 0.0
         """Expected cost of a full step beyond its share, in seconds."""
         self._share = self._other = 0.0
-        """Running means over light steps: their share, and the time spent beside the reading of gradients,
-        in seconds."""
+        """Running means over light steps: their share, and the time spent beside reading gradients, in seconds."""
         self._left = 0
         """Full steps left of the current burst."""
         self._since = 0

@@ -36,9 +36,7 @@ class Stretches:
         """True if compiled graphs had to be compiled again."""
 
     def full(self, step: int, *, plain: bool) -> bool:
-        """Return True if a step is read with its facts. ``plain`` is True if the program steps one optimizer, without
-        closures.
-        """
+        """Return True if a step has facts. ``plain`` is True if the program steps one optimizer, without closures."""
         governor = self.governor
         decided = governor.decide() and not (governor.spares(step) and plain and self._can_see(step))
         return decided or self.learning.reading(step)

@@ -82,9 +82,7 @@ class Norms(Visits):
             self._before[path] = (mean.clone(), var.clone())
 
     def leaves(self, path: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        """Compare the running statistics with those before. Of several calls in a step the one with the fewest values
-        counts.
-        """
+        """Compare the running statistics with those before. Of several calls the one with the fewest values counts."""
         x = tensor_memory.readable(args[0] if args and is_a(args[0], Tensor) else output)
         before, first = self._before.pop(path, None), self._first.get(path)
         if x is None or x.dim() < 2 or first is None:
@@ -114,9 +112,7 @@ class Norms(Visits):
             self._before.clear()
 
     def _frozen(self, path: str, module: nn.Module) -> bool:
-        """Return True if neither the layer nor the matrix before it requires gradients, and there is a parameter to
-        freeze.
-        """
+        """Return True if there are parameters, and neither the layer's nor the preceding matrix requires gradients."""
         layer = self._weights.get(path)
         before = [module_attribute(layer, "weight")] if layer is not None else []
         held = [*(p for _, p in own_parameters(module)), *before]

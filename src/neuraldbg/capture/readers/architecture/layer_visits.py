@@ -83,9 +83,7 @@ class Visits(Reader, ABC):
         self._remove()
 
     def listens(self) -> bool:
-        """Return True if the current call is to be read: in the thread that trains, outside of compiling
-        and tracing.
-        """
+        """Return True if the current call is to be read: in the followed thread, outside of compiling and tracing."""
         if torch.compiler.is_compiling() or not self._handles:
             return False
         return _tracing() is None and self.scene.hooks.here()

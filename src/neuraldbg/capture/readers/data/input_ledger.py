@@ -71,8 +71,7 @@ class Ledger:
         self.full = self.looked = 0
         self.evals: list[tuple[int, Hashes, int]] = []
         self.delivered = 0
-        """Batches that loaders had delivered at the newest pass: a pass without a new one did not come from
-        a loader."""
+        """Batches that loaders had delivered at the newest pass: a pass without a new one came from no loader."""
         self.alike: dict[str, Any] | None = None
         self.sources: set[int] = set()
         """Datasets that were trained on."""

@@ -64,9 +64,7 @@ class Reservoir:
 
 
 def repeated(x: list[Array], y: list[Array]) -> dict[str, Any]:
-    """Return the number of inputs that came again in a later batch with a class id, and of those that kept
-    their class.
-    """
+    """Return the number of inputs that came again in a later batch with a class id, and of those with equal class."""
     if not y or y[0].ndim != 1:
         return {}
     first: dict[bytes, tuple[int, int]] = {}

@@ -71,9 +71,7 @@ class Accumulation(Reader):
         self._logged: dict[int, set[str]] = {}
 
     def patches(self) -> Iterable[Patch]:
-        """Return the wrapper of ``GradScaler.step``: a step that it skips has used its gradients to find
-        the overflow.
-        """
+        """Return the wrapper of ``GradScaler.step``: a skipped step has used its gradients to find the overflow."""
         return [(torch.amp.GradScaler, "step", self._scaler_steps)]
 
     def _scaler_steps(self, *_: Any, **__: Any) -> Around:

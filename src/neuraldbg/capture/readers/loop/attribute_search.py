@@ -69,9 +69,7 @@ class Search:
         self._spoken = self._path = self._attribute = ""
 
     def through(self, modules: Mapping[str, nn.Module], names: Mapping[int, str]) -> dict[int, Held]:
-        """Return the tensors found in the attributes of modules (path -> module). ``names`` are those of roots, by
-        identity.
-        """
+        """Return the tensors found in the attributes of modules (path -> module). ``names``: those of roots, by id."""
         for path, module in modules.items():
             root = names.get(id(module), "")
             self._spoken, self._path = root or path, path if path != root else ""

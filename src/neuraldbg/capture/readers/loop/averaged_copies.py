@@ -179,9 +179,7 @@ class Copies(Reader):
         one.versions = versions, statistics
 
     def _trained_twin(self, model: Model) -> Model | None:
-        """Return the trained model of which this one is a copy; itself if an optimizer trains it; None if there is
-        none.
-        """
+        """Return the trained model that this one copies; itself if an optimizer trains it; None if there is none."""
         if model.name in self._twins and self._twins[model.name] is not None:
             return self._twins[model.name]
         rates = self.scene.optimizers.rates()
@@ -246,9 +244,7 @@ class Copies(Reader):
 
 
 def _off_line(now: Tensor, began: Tensor) -> float:
-    """Return the distance from all multiples of the first weights: an update that only shrinks them makes
-    no progress.
-    """
+    """Return the distance from all multiples of the first weights: an update that only shrinks them is none."""
     squares = float(began @ began)
     return float((now - float(now @ began) / squares * began).norm()) if squares > 0 else 0.0
 

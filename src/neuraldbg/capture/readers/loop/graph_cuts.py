@@ -70,8 +70,7 @@ class Cuts(Reader):
         """Storages of the arguments of the current call, by address."""
         self._passes: list[tuple[Model, list[Called]]] = []
         self._outside: dict[str, Place | None] = {}
-        """Layers of a model, or part of one, that was called with gradients off in this step, each with the user's
-        line."""
+        """Layers of a model, or part of one, called with gradients off in this step, each with the user's line."""
         self._off: dict[str, Place | None] = {}
         self._joints: dict[str, tuple[str, str, str, Place | None]] = {}
         """By model: (layer before the cut, layer after it, evidence, line)."""

@@ -50,9 +50,7 @@ class Idle:
 
     @property
     def moved(self) -> bool:
-        """True if the optimizer's tensors changed all the same: a loop may update them manually, or by another
-        optimizer.
-        """
+        """True if the optimizer's tensors changed all the same: a loop may update them manually."""
         opt = self.opt()
         now = tensors(opt) if opt is not None else []  # no reference to a tensor is kept: torch could not swap it
         pairs = [(now[place], old) for place, old in self.before if place < len(now)]
@@ -93,9 +91,7 @@ class LoopOrder(Reader):
                 self._describe(opt, idle)  # the optimizer may be gone when the run ends
 
     def patches(self) -> Iterable[Patch]:
-        """Return the wrappers of ``zero_grad`` of optimizers and modules, ``GradScaler.step`` and
-        ``Optimizer.__init__``.
-        """
+        """Return the wrappers of ``zero_grad``, ``GradScaler.step`` and ``Optimizer.__init__``."""
         return [
             (Optimizer, "zero_grad", self._zeroes),
             (nn.Module, "zero_grad", self._zeroes),

@@ -88,9 +88,7 @@ class Schedule(Reader):
         """Passes over each dataset that were seen in part only."""
 
     def patches(self) -> Iterable[Patch]:
-        """Return the wrappers of every scheduler's ``step``, the base class's constructor, and the start of a
-        DataLoader.
-        """
+        """Return the wrappers of every scheduler's ``step`` and constructor, and of the start of a DataLoader."""
         classes = [c for c in vars(lr_scheduler).values() if isinstance(c, type) and issubclass(c, LRScheduler)]
         found: list[Patch] = [(c, "step", self._step) for c in dict.fromkeys(classes) if "step" in vars(c)]
         return [*found, (LRScheduler, "__init__", self._init), (DataLoader, "__iter__", self._iterate)]

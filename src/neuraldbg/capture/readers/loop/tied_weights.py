@@ -79,9 +79,7 @@ class Ties(Reader):
         """(module, first name, second name, function) of parameters whose two names were given tensors of their own."""
 
     def patches(self) -> Iterable[Patch]:
-        """Return wrappers of ``load_state_dict`` and ``to_empty``, which may put a new tensor under one of
-        two names.
-        """
+        """Return wrappers of ``load_state_dict`` and ``to_empty``, which may put new tensors under one of two names."""
         return [(nn.Module, "load_state_dict", self._loads), (nn.Module, "to_empty", self._empties)]
 
     def _empties(self, module: Any, *_: Any, **__: Any) -> Around:

@@ -124,9 +124,7 @@ class FirstBad(Reader):
         recent.append(value)
 
     def backward_ends(self, backward: Backward) -> None:
-        """Check one small gradient of the model that was called last: a NaN in a backward pass spreads to the first
-        layer.
-        """
+        """Check one small gradient of the newest model: a NaN in a backward pass spreads to the first layer."""
         if not self.on or self._done or self._pass is None or not backward.accumulates:
             return
         model = self._pass[0]
@@ -180,9 +178,7 @@ class FirstBad(Reader):
             self._log(found)
 
     def _replay(self, search: Any) -> bool:
-        """Repeat the pass on a copy, with the arguments that the program still holds, and search. Return True for a
-        finding.
-        """
+        """Repeat the pass on a copy, with arguments that the program still holds. Return True for a finding."""
         if self._pass is None:
             return False
         model, called, args, kwargs = self._pass
