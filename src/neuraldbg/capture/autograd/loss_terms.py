@@ -253,7 +253,7 @@ def _divergences(nodes: list[Node], layers: Marks, above: Links) -> Iterator[dic
 
 
 def _feeding(node: Node | None, layers: Marks) -> tuple[list[str], str | None]:
-    """Return the operations between the last layer with weights and the loss, nearest to the loss first, and it."""
+    """Return (operations between the last layer with weights and the loss, nearest to the loss first; the layer)."""
     names: list[str] = []
     for _ in range(_CHAIN):
         if node is None:

@@ -8,7 +8,7 @@ Later most steps are *light*, and bursts of four full steps run as they can be p
 is not finite or far from usual, and the beginning of an event, buy sixteen on credit. Steps whose facts are read
 (powers of two) are full in any case. In a light step the hooks are removed from the layers, wrappers pass calls
 through, and only loss, gradient norm and learning rate are read; if a light step costs more than its share, the norm at
-every n-th, and where a few of the gradients look unusual. Without a budget (``overhead=None``) every site is read in
+every n-th, and where a few of the gradients are unusual. Without a budget (``overhead=None``) every site is read in
 every step; facts, from step 256 on, are read in eight steps of 64 and when a number is unusual. The others are light
 steps whose sites are read: native code reads weights, gradients and updates between the hooks of the optimizer, and
 copies the rows (``_kernel_step.h``); the numbers are bitwise those of a full step (``tests/capture/test_light.py``).
