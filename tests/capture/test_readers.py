@@ -27,7 +27,7 @@ class Diary(Reader):
 
     def patches(self):
         def zeroes(optimizer, set_to_none=True):
-            if self.scene.switch:
+            if self.scene.switch.in_full_step():
                 self.pages.append("zero_grad")
             yield
 

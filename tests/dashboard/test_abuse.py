@@ -21,11 +21,11 @@ import pytest
 from tests.dashboard.pages import MemoryFeed
 from tests.record.helpers import INFO, event, layout, step
 
-from neuraldbg.dashboard.server import page_server
 from neuraldbg.config import RecordSettings
 from neuraldbg.dashboard import bounded_server
 from neuraldbg.dashboard.bounded_server import PLACES
 from neuraldbg.dashboard.port import listen
+from neuraldbg.dashboard.server import page_server
 from neuraldbg.dashboard.settings import DashboardSettings
 from neuraldbg.record import Recorder
 from neuraldbg.saved import Run

@@ -1,16 +1,16 @@
 /* The statistics of tensors in one pass over their memory.
 
-   What enters: addresses of dense memory on the CPU, a dtype, how much of it to read, and the address of a row of the
-   table (float64, the columns of op.py). What leaves: the row, grown by what was read. Nothing here knows torch, so the
-   extension needs no headers of it, and one build (stable ABI) serves every version of Python and torch.
+   Addresses of dense CPU memory enter, with a dtype, the number of elements to read, and the address of a row of the
+   table (float64, the columns of statistics/operation.py). The row leaves, grown by what was read. No code here
+   includes torch's headers, so one build (stable ABI) serves every version of Python and torch.
 
-   A chunk of a few thousand elements is first read by a loop that a compiler can vectorise, in float32 and under the
-   assumption that all is finite and far from float32's limits. The largest magnitude, compared as an integer, tells
-   afterwards whether that was so. If not, the chunk is read again, slowly and in float64. No comparison relies on how
-   NaN compares, so that sums and minima may be reordered (see the pragma below). */
+   A chunk of a few thousand elements is first read by a vectorised loop, in float32 and under the assumption that all
+   values are finite and far from float32's limits. The largest magnitude, compared as an integer, verifies that
+   afterwards. If it fails, the chunk is read again, slowly and in float64. No comparison relies on how NaN compares, so
+   that sums and minima may be reordered (see the pragma below). */
 
 #if defined(__GNUC__) && !defined(__clang__)
-/* Lets sums, minima and maxima be vectorised. Never -ffast-math: linked in, it would change how the whole process
+/* Allows sums, minima and maxima to be vectorised. Never -ffast-math: linked in, it would change how the whole process
    treats subnormal numbers. */
 #pragma GCC optimize("O3", "associative-math", "no-signed-zeros", "no-trapping-math", "no-math-errno", \
                      "finite-math-only", "no-fp-int-builtin-inexact")
@@ -34,19 +34,19 @@
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
-/* The columns of a row: op.py has the same. */
+/* Columns of a row, the same as in statistics/operation.py. */
 enum { TOTAL, COUNT, NONFINITE, SUM, SQUARES, MIN, MAX, ZEROS, SATURATED, UNDER, OVER, WIDTH };
 enum { FLOAT32, FLOAT64, FLOAT16, BFLOAT16, DTYPES };
 static const int64_t SIZE[DTYPES] = {4, 8, 2, 2};
 
-#define BLOCK 128      /* elements of one contiguous block of a sample: op.BLOCK */
+#define BLOCK 128      /* elements of one contiguous block of a sample: operation.BLOCK */
 #define CHUNK 4096     /* elements whose float32 sums are added to the float64 ones at once */
-#define AHEAD 4096     /* elements by which memory is asked for before it is read: half as much again per second */
-#define RELEASE 262144 /* elements from which on other threads may run meanwhile: some 50 microseconds */
+#define AHEAD 4096     /* elements between prefetch and read: half as much again per second */
+#define RELEASE 262144 /* elements from which on the GIL is released: some 50 microseconds */
 
 #define INFINITE32 0x7f800000u
-#define ABOVE32 0x5c000000u /* 2**57: CHUNK squares of what is larger, summed, may leave float32 */
-#define BELOW32 0x26901d7du /* 1e-15f: squares of what is smaller have lost digits */
+#define ABOVE32 0x5c000000u /* 2**57: the sum of CHUNK squares of larger values may overflow float32 */
+#define BELOW32 0x26901d7du /* 1e-15f: squares of smaller values have lost digits */
 #define UNDER32 0x33000000u /* 2**-25, the largest that half precision rounds to zero */
 #define OVER32 0x477ff000u  /* 65520, the smallest that half precision rounds to infinity */
 #define INFINITE64 0x7ff0000000000000ull
@@ -69,7 +69,7 @@ INLINE float float_of(uint32_t b) { float value; memcpy(&value, &b, 4); return v
 
 INLINE float of_bfloat16(uint16_t half) { return float_of((uint32_t)half << 16); }
 
-/* The exponent is moved to its place and its bias mended by a product, which makes subnormals right as well. */
+/* Moves the exponent to its place and corrects its bias by a product, which makes subnormals right as well. */
 INLINE float of_float16(uint16_t half) {
     uint32_t moved = (uint32_t)(half & 0x7fffu) << 13;
     float value = float_of(moved) * float_of(0x77800000u); /* 2**112 */
@@ -77,7 +77,7 @@ INLINE float of_float16(uint16_t half) {
     return float_of(b | (uint32_t)(half & 0x8000u) << 16);
 }
 
-/* Eight floats, and the same as integers, which the compiler turns into what the processor has. */
+/* Eight floats, and the same as integers, which the compiler maps to the processor's vectors. */
 typedef float Floats __attribute__((vector_size(32)));
 typedef int32_t Ints __attribute__((vector_size(32)));
 typedef float Unaligned __attribute__((vector_size(32), aligned(4)));
@@ -115,7 +115,8 @@ static void take(ReadBlock *read, Highest *highest, const char *name) {
     read_block = read, highest32 = highest, generation = name;
 }
 
-/* Takes the loops of the newest generation that this processor runs, or of the newest up to one that is named. */
+/* Chooses the loops of the newest processor generation that this machine runs, or of the newest up to one that is
+   named. */
 static void choose(PyObject *name) {
     take(read_block_plain, highest32_plain, "plain");
 #if defined(__x86_64__)
@@ -155,7 +156,7 @@ static void finish(const Stats *s, double *row, int64_t total, int64_t count) {
     row[NONFINITE] += (double)s->nonfinite;
     row[SUM] += s->sum;
     row[SQUARES] += s->squares;
-    if (count > s->nonfinite) { /* with no finite element there is neither */
+    if (count > s->nonfinite) { /* without a finite element there is neither */
         if (s->low < row[MIN]) row[MIN] = s->low;
         if (s->high > row[MAX]) row[MAX] = s->high;
     }
@@ -165,8 +166,8 @@ static void finish(const Stats *s, double *row, int64_t total, int64_t count) {
     row[OVER] += (double)s->over;
 }
 
-/* Reads blocks that lie `stride` bytes apart. They are gathered first: while they are copied the memory of many is waited
-   for at once, and what a loop does at its end is done once for all of them. */
+/* Reads blocks that are `stride` bytes apart. They are gathered first: the copies overlap their cache misses, and the
+   work at the end of a loop is done once for all of them. */
 static void read_blocks(const char *x, int64_t dtype, int64_t size, int64_t blocks, int64_t stride, double bound,
                         double centre, char *kept, int subtract, Stats *s) {
     double gathered[CHUNK];
@@ -190,8 +191,8 @@ static Spread spread(int64_t numel, int64_t cap) {
     return (Spread){size, blocks, (numel - size) / (blocks > 1 ? blocks - 1 : 1)};
 }
 
-/* Reads a tensor whole, or evenly spaced blocks of it where it has more than cap elements: as op.sample does. From turn
-   to turn the blocks move on by their size, so that after some turns all has been read. */
+/* Reads a tensor whole, or evenly spaced blocks of it if it has more than cap elements, as operation.sample does. From
+   turn to turn the blocks advance by their size, so that after some turns every element has been read. */
 static void read_sample(const char *x, int64_t dtype, int64_t numel, int64_t cap, double bound, double centre,
                         char *kept, int subtract, int64_t turn, double *row) {
     Stats s;
@@ -230,9 +231,9 @@ static int wrong_dtype(int64_t dtype) {
     return 1;
 }
 
-/* Clears an error that may be swallowed, as torch raises it where it refuses: 1 where none is left. Where Python code ran
-   below us, as a signal handler of the program's does, raised.py knows whose it is; the program's stays, and whoever
-   finds it hands it on. */
+/* Clears an error that may be swallowed, as torch raises it where it refuses: 1 if none is left. An error of Python
+   code that ran below us, such as a signal handler of the program, is judged by raised.py; the program's own stays set,
+   and the caller returns it. */
 static int forgive(void) {
     PyObject *type, *value, *trace;
     if (!PyErr_Occurred()) return 1;
@@ -288,8 +289,8 @@ static void clear(double *row) {
     row[MAX] = -(double)INFINITY;
 }
 
-/* Sets the rows of the tensors of a plan; the sum of squares over all, and how many elements are not finite. -1 for an
-   error of Python's. */
+/* Sets the rows of the tensors of a plan; returns the sum of squares over all, and the number of non-finite elements.
+   -1 for a Python error. */
 static int read_many(const Entry *plan, int64_t n, int64_t turn, int subtract, double *squares, double *nonfinite) {
     int64_t elements = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -343,7 +344,7 @@ static PyObject *difference_many(PyObject *self, PyObject *const *args, Py_ssize
     return many(args, nargs, "difference_many", 1);
 }
 
-/* How far two readings of a tensor are apart, relative to the first; 0 where that cannot be said. */
+/* Returns the distance of two readings of a tensor, relative to the first; 0 if it is not known. */
 static double distance(const char *before, const char *now, int64_t dtype, int64_t n) {
     double norm = 0.0, apart = 0.0;
     for (int64_t i = 0; i < n; i++) {

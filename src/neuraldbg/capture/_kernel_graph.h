@@ -1,9 +1,9 @@
-/* The operators that graphs of torch.compile hold, graph_op.py, without Python in between: included by _kernel.c.
+/* The operators of torch.compile graphs (compiled/operators.py), without Python in between. Included by _kernel.c.
 
-   They are registered by torch's C interface that is stable over its versions, whose functions Python finds and hands
-   over as addresses: nothing is linked. What a call is given belongs to it and is deleted by it. */
+   They are registered through torch's stable C interface, whose functions Python finds and passes as addresses: nothing
+   is linked. The arguments of a call belong to the call, which deletes them. */
 
-typedef uint64_t Value; /* an argument or a result: a number, or what a handle points to */
+typedef uint64_t Value; /* an argument or a result: a number, or the object behind a handle */
 typedef void *Handle;
 
 #define SHIM(X)                                                                                                        \
@@ -35,8 +35,8 @@ SHIM(DECLARE)
 
 #define BUILT_FOR (((uint64_t)2 << 56) | ((uint64_t)10 << 48)) /* torch 2.10: the first with all of these */
 
-/* Tables by handle: where the rows begin and the clock ticks, NULL while nothing is to be read. In pages that stay where
-   they are, since a graph may run on another thread meanwhile. */
+/* Tables by handle: addresses of rows and clock, NULL while the table is closed. In pages that keep their address,
+   since a graph may run on another thread meanwhile. */
 typedef struct { double *rows, *clock; } Place;
 enum { PAGE = 1024 };
 static Place *pages[PAGE];
@@ -46,7 +46,7 @@ static Place *place_of(Value handle) {
     return page ? page + handle % PAGE : NULL;
 }
 
-/* Whether this thread is to read into a table now. */
+/* Returns 1 if this thread may read into a table now. */
 static int reads(const Place *place) { return place && place->rows && followed(place->clock); }
 
 static int64_t code_of_handle(Handle x) {
@@ -58,7 +58,7 @@ static int64_t code_of_handle(Handle x) {
     return -1;
 }
 
-/* Reads elements one by one along the axes of a tensor that has holes. */
+/* Reads elements one by one along the axes of a tensor with holes. */
 static void read_strided(const char *x, int64_t code, int64_t dim, const int64_t *sizes, const int64_t *strides,
                          double bound, double centre, Stats *s) {
     if (dim == 0) {
@@ -69,7 +69,7 @@ static void read_strided(const char *x, int64_t code, int64_t dim, const int64_t
         read_strided(x + i * strides[0] * SIZE[code], code, dim - 1, sizes + 1, strides + 1, bound, centre, s);
 }
 
-/* Whether the elements fill their memory, in whatever order. A tensor of more axes than are looked at does not. */
+/* Returns 1 if the elements fill their memory, in any order. 0 for a tensor of more axes than are checked. */
 static int fills(int64_t dim, const int64_t *sizes, const int64_t *strides) {
     int64_t expected = 1, left = 0;
     for (int64_t i = 0; i < dim; i++) left += sizes[i] != 1;
@@ -82,7 +82,7 @@ static int fills(int64_t dim, const int64_t *sizes, const int64_t *strides) {
     return 1;
 }
 
-/* As memory_of says it of a tensor of Python's. */
+/* The same predicate as memory_of for a tensor of Python's. */
 static void read_handle(Handle x, double *row, int64_t total, double bound, double centre) {
     void *data;
     int64_t dim, *sizes, *strides, bytes, begins, numel = 1, extent = 1, code = code_of_handle(x);
@@ -117,13 +117,13 @@ static double real(Value bits) {
 static void graph_observe(Value *stack, uint64_t arguments, uint64_t results) {
     (void)arguments, (void)results;
     Place *place = place_of(stack[2]);
-    void *rows = NULL; /* those of the argument: a compiler may have handed over a copy, and copy that back */
+    void *rows = NULL; /* the argument's: a compiler may pass a copy, and copy that back */
     if (reads(place)) aoti_torch_get_data_ptr((Handle)(uintptr_t)stack[1], &rows);
     double began = rows ? seconds() : 0.0;
     size_t n = 0;
     torch_list_size((Handle)(uintptr_t)stack[0], &n);
     for (size_t i = 0; i < n; i++) {
-        Handle x = (Handle)(uintptr_t)item(stack[0], i); /* the list does not delete what it holds */
+        Handle x = (Handle)(uintptr_t)item(stack[0], i); /* the list does not delete its items */
         if (rows)
             read_handle(x, (double *)rows + (int64_t)item(stack[3], i) * WIDTH, (int64_t)item(stack[4], i),
                         real(item(stack[5], 2 * i)), real(item(stack[5], 2 * i + 1)));
@@ -158,7 +158,7 @@ static void graph_observe_at(Value *stack, uint64_t arguments, uint64_t results)
     aoti_torch_delete_tensor_object((Handle)(uintptr_t)stack[3]);
 }
 
-/* Reads a gradient, if there is a place to write to, and deletes it. */
+/* Reads a gradient, if there is a row for it, and deletes it. */
 static void read_gradient(Handle grad, Place *place, int64_t row, int64_t total) {
     if (reads(place) && row >= 0) {
         double began = seconds();
@@ -202,20 +202,20 @@ static void graph_observe_gradient_at(Value *stack, uint64_t arguments, uint64_t
 
 /* ---------------------------------------------------------------- a call from Python
 
-   A compiled graph calls an operator from Python, through torch's schema and dispatcher: pages of code that nothing else
-   in a step touches. While nothing is to be read, which is most of the time, a Shortcut is all there is to it. */
+   A compiled graph calls an operator from Python, through torch's schema and dispatcher: pages of code that nothing
+   else in a step touches. While the table is closed, which is most of the time, a Shortcut returns before them. */
 
 typedef struct {
     PyObject_HEAD
-    PyObject *slow;   /* what it stands in for */
-    PyObject *modes;  /* tells how many modes of dispatch are active: whoever traces must see the operator */
-    PyObject *result; /* makes what the operator returns when it reads nothing; None for nothing */
-    int64_t size, handle; /* arguments, and which of them is the handle of the table */
+    PyObject *slow;   /* the operator that it replaces */
+    PyObject *modes;  /* returns the number of active dispatch modes: a tracing mode must see the operator */
+    PyObject *result; /* makes the operator's result while it reads nothing; None for no result */
+    int64_t size, handle; /* number of arguments, and the index of the table's handle */
 } Shortcut;
 
 static PyObject *first_of(PyObject *x) { return PyList_Check(x) && PyList_Size(x) > 0 ? PyList_GetItem(x, 0) : x; }
 
-/* Whether a call with these arguments would do nothing. Tensors that somebody traces are of another type. */
+/* Returns 1 if a call with these arguments would read nothing. Traced tensors are of another type. */
 static int does_nothing(const Shortcut *self, PyObject *args) {
     if (PyTuple_Size(args) != (Py_ssize_t)self->size || !ordinary(first_of(PyTuple_GetItem(args, 0)))) return 0;
     PyObject *handle = PyTuple_GetItem(args, (Py_ssize_t)self->handle);
@@ -305,7 +305,7 @@ static PyObject *serve(PyObject *self, PyObject *addresses) {
         torch_library_impl(library, "observe_at", graph_observe_at, BUILT_FOR) ||
         torch_library_impl(library, "observe_gradients", graph_observe_gradients, BUILT_FOR) ||
         torch_library_impl(library, "observe_gradient_at", graph_observe_gradient_at, BUILT_FOR)) {
-        if (library) aoti_torch_delete_library_object(library); /* or those it has taken would be found, and read nothing */
+        if (library) aoti_torch_delete_library_object(library); /* else its operators would be found and read nothing */
         PyErr_SetString(PyExc_RuntimeError, "torch has refused the operators of _kernel_graph.h");
         return NULL;
     }
@@ -326,7 +326,7 @@ static PyObject *point(PyObject *self, PyObject *const *args, Py_ssize_t nargs) 
     Place **page = pages + handle / PAGE;
     if (!*page && !(*page = calloc(PAGE, sizeof(Place)))) return PyErr_NoMemory();
     Place *place = *page + handle % PAGE;
-    place->clock = clock; /* before the rows: who finds those uses it */
+    place->clock = clock; /* before the rows: a thread that finds rows uses the clock */
     place->rows = rows;
     Py_RETURN_NONE;
 }

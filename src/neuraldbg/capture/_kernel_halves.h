@@ -1,9 +1,9 @@
 /* The loops over half precision: a part of _kernel_loops.h, compiled as often. */
 
-/* The least and the greatest of halves, by their bits. As signed integers positive halves stand in order, above all
-   negative ones; as unsigned integers negative halves stand in order, the lowest on top, above all positive ones. So
-   the greatest integer of either kind, `high` and `low`, is what is asked for, unless all halves have the same sign:
-   then one of the two is the least signed integer, which is looked for here. Returns the largest magnitude. */
+/* Finds the minimum and maximum of halves, by their bits. As signed integers positive halves are in order, above all
+   negative ones; as unsigned integers negative halves are in order, the lowest on top, above all positive ones. So the
+   greatest integer of either kind gives `high` and `low`, unless all halves have the same sign: then one of the two is
+   the least signed integer, which is found here. Returns the largest magnitude. */
 LOOP int16_t NAME(bounds)(const uint16_t *x, int64_t n, int zeros, uint16_t *low, uint16_t *high) {
     int16_t above = (int16_t)*high, below = (int16_t)(*low & 0x7fff), least = 0;
     if (above >= 0 && *low >= 0x8000) return above > below ? above : below;
@@ -16,8 +16,8 @@ LOOP int16_t NAME(bounds)(const uint16_t *x, int64_t n, int zeros, uint16_t *low
     return above < 0 ? below : above;
 }
 
-/* A chunk of thirty-two halves at a time: counted and compared as they are, summed as four times eight floats. SPREAD
-   makes those, in any order, and UNDER is the largest magnitude that counts as under half precision's range. */
+/* Reads a chunk of thirty-two halves at a time: counted and compared as integers, summed as four times eight floats.
+   SPREAD makes those, in any order, and UNDER is the largest magnitude that counts as under half precision's range. */
 #define SUM_HALVES(name, SPREAD, ONE, WIDEN, UNDER)                                                                    \
     LOOP void NAME(name)(const uint16_t *x, int64_t n, Stats *s) {                                                     \
         const Shorts magnitude = (Shorts){0} + 0x7fff, under = (Shorts){0} + (UNDER);                                  \

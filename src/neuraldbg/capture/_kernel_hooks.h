@@ -1,21 +1,20 @@
-/* What hooks do at every call of a layer, without Python in between: included by _kernel.c.
+/* The work of hooks at every call of a layer, without Python in between. Included by _kernel.c.
 
-   An Output reads the output of one layer and sets its Gradient on it; autograd calls that. Both know the ordinary case
-   alone, an exact Tensor whose contiguous memory lies on the CPU in a dtype that is read, and hand everything else to
+   An Output reads the output of one layer and sets its Gradient on it, which autograd calls. Both handle only the
+   ordinary case, an exact Tensor whose contiguous memory is on the CPU in a dtype that we read, and pass all others to
    Python. */
 
 #include "_kernel_tensor.h"
 
-/* Either kind of hook. */
+/* Either kind of hook, an Output or a Gradient. */
 typedef struct {
     PyObject_HEAD
     double *row, *clock;
     int64_t cap;
     double bound, centre;
-    PyObject *keep; /* what owns that memory */
-    PyObject *next; /* of an output its Gradient, None where that is not read; of a gradient the same hook in Python */
-    int known;      /* whether the one in Python was called once, with a gradient that lay in memory as it is: it notes
-                       what is new */
+    PyObject *keep; /* the owner of that memory */
+    PyObject *next; /* an output's Gradient, None if it is not read; a gradient's hook in Python */
+    int known;      /* 1 once the hook in Python has read a gradient in place, and recorded its dtype */
 } Watcher;
 
 static double seconds(void) {
@@ -24,7 +23,7 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Whether this thread is the one that is followed, or any is: clock[1] holds its number (Tally.clock of guest.py). */
+/* Returns 1 if this thread is the followed one, or any is: clock[1] has its number (Tally.clock of guest/guard.py). */
 static int followed(const double *clock) {
     int64_t thread;
     memcpy(&thread, clock + 1, sizeof thread);
@@ -42,12 +41,12 @@ static int read_memory(const Memory *x, int64_t cap, double bound, double centre
 
 /* ---------------------------------------------------------------- a loss */
 
-/* 1 and the number of an ordinary tensor that holds one and can be differentiated; 0 for any other; -1 for an error of
-   Python's. */
+/* Returns 1 and the value of an ordinary one-element tensor that can be differentiated; 0 for any other; -1 for a
+   Python error. */
 static int loss_at(PyObject *x, double *value) {
     Memory memory;
     if (!plainly() || !memory_of(x, &memory)) return 0;
-    int leaf = has(x, torch.is_leaf, Py_True); /* where it is none there is a node, which need not be made an object */
+    int leaf = has(x, torch.is_leaf, Py_True); /* without it there is a node, which need not become an object */
     if (leaf < 0) return -1;
     if (leaf || memory.numel != 1 || !memory.contiguous || !memory.address) return 0;
     const char *at = (const char *)(intptr_t)memory.address;
@@ -80,8 +79,8 @@ static PyObject *loss(PyObject *self, PyObject *x) {
 
 /* ---------------------------------------------------------------- tensors of a plan */
 
-/* A new reference to the tensor that one of a tuple of weak references names, NULL where it is gone: no plan keeps a
-   tensor alive. */
+/* Returns a new reference to the tensor of a weak reference in a tuple, NULL if it has died: no plan keeps a tensor
+   alive. */
 static PyObject *named(PyObject *refs, Py_ssize_t i) {
     PyObject *ref = PyTuple_GetItem(refs, i);
     PyObject *x = ref ? PyWeakref_GetObject(ref) : NULL;
@@ -90,8 +89,8 @@ static PyObject *named(PyObject *refs, Py_ssize_t i) {
     return x;
 }
 
-/* Whether n tensors of a tuple lie where a plan over them says, at that size, and their memory is still there. Whether its
-   pages can be read is asked where some of it is `lent`. */
+/* Returns 1 if n tensors of a tuple have the address and size of their plan, and their memory is still there.
+   Readability of the pages is checked if some memory is `lent`. */
 static int stand_all(const Entry *plan, PyObject *tensors, Py_ssize_t n, int lent) {
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *x = named(tensors, i);
@@ -119,9 +118,9 @@ static PyObject *stand(PyObject *self, PyObject *const *args, Py_ssize_t nargs) 
     return PyErr_Occurred() ? NULL : PyBool_FromLong(stands);
 }
 
-/* The address of a contiguous gradient of this size and dtype, 0 where there is none, -1 for any other: a gradient may be
-   of another dtype than its tensor, or on another device. `held` is a new reference to it: while it is read another
-   thread may run, and clear what the tensor holds. */
+/* Returns the address of a contiguous gradient of this size and dtype, 0 if there is none, -1 for any other: a gradient
+   may have another dtype than its tensor, or another device. `held` is a new reference to it: another thread may clear
+   the tensor's gradient while it is read. */
 static int64_t gradient_of(PyObject *x, int64_t numel, int64_t dtype, PyObject **held) {
     PyObject *grad = PyObject_GetAttr(x, torch.grad);
     Memory memory;
@@ -158,7 +157,7 @@ static PyObject *finite_gradient(PyObject *self, PyObject *x) {
     return PyBool_FromLong(s.nonfinite == 0);
 }
 
-#define EXPONENTS 512 /* and signs: what the upper 9 bits of a float32 can be */
+#define EXPONENTS 512 /* and signs: the values of the upper 9 bits of a float32 */
 
 PyDoc_STRVAR(exponents_doc, "exponents(x, cap)\n--\n\n"
 "Count the elements of a contiguous float32 tensor on the CPU, or of a sample of `cap` of them, by sign and exponent:\n"
@@ -187,8 +186,8 @@ static PyObject *exponents(PyObject *self, PyObject *const *args, Py_ssize_t nar
     return PyBytes_FromStringAndSize((const char *)counts, sizeof counts);
 }
 
-/* Puts the addresses of the gradients of the tensors that a tuple of weak references names into a plan, 0 for none. Returns a tuple that holds the
-   gradients, NULL where one is not as the plan says. */
+/* Writes the addresses of the gradients of the tensors of a tuple of weak references into a plan, 0 for none. Returns a
+   tuple that holds the gradients, NULL if one differs from the plan. */
 static PyObject *find_all(Entry *plan, PyObject *tensors, Py_ssize_t n) {
     PyObject *all = PyTuple_New(n);
     for (Py_ssize_t i = 0; all && i < n; i++) {
@@ -260,7 +259,7 @@ static PyObject *gradient_call(PyObject *object, PyObject *args, PyObject *kwarg
         *self->clock += seconds() - began;
         Py_RETURN_NONE;
     }
-    /* No negated gradient may come here. A class or mode of the program's would hear of the question. */
+    /* No negated gradient may be read here. A class or mode of the program would see the check. */
     if (!self->known && plainly() && ordinary(grad)) self->known = !negated(grad);
     if (PyErr_Occurred()) PyErr_Clear();
     return PyObject_CallFunctionObjArgs(self->next, grad, NULL);
@@ -268,8 +267,8 @@ static PyObject *gradient_call(PyObject *object, PyObject *args, PyObject *kwarg
 
 /* ---------------------------------------------------------------- the output of a layer */
 
-/* As Tensor.register_hook, without a handle by which to remove it. The hook is its own key, so that an output that two
-   layers return has both, and one that a layer returns again has it once. */
+/* Sets a hook as Tensor.register_hook does, without a handle to remove it. The hook is its own key, so that an output
+   that two layers return has both, and one that a layer returns again has it once. */
 static int set_hook(PyObject *x, PyObject *node, PyObject *hook) {
     PyObject *hooks = PyObject_GetAttr(x, torch.hooks);
     if (!hooks) return -1;
@@ -306,7 +305,7 @@ PyDoc_STRVAR(output_doc, "read(x)\n--\n\n"
 "Read an output. Returns 0 where nothing was read since it is no ordinary tensor, 1 where it was, and 2 where its\n"
 "gradient will be, too.");
 
-/* 1 where a hook was set, 0 where nothing is differentiated. Errors are left to who does the same in Python. */
+/* Returns 1 if a hook was set, 0 if the output has no graph. Errors are left to the same code in Python. */
 static int follow(PyObject *x, PyObject *gradient) {
     if (gradient == Py_None) return 0;
     PyObject *node = PyObject_GetAttr(x, torch.grad_fn);
@@ -430,7 +429,7 @@ static int add_hooks(PyObject *module) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!(*names[i].name = PyUnicode_InternFromString(names[i].said))) return -1;
     PyObject *gradient = PyType_FromSpec(&gradient_spec), *output = PyType_FromSpec(&output_spec);
-    /* whoever saves a tensor with this hook need not be warned that the hook is not saved */
+    /* torch then does not warn that a saved tensor loses this hook */
     int failed = !gradient || !output || PyObject_SetAttrString(gradient, "__torch_unserializable__", Py_True) ||
                  PyModule_AddObjectRef(module, "Gradient", gradient) || PyModule_AddObjectRef(module, "Output", output);
     Py_XDECREF(gradient);

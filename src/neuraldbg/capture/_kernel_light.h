@@ -1,14 +1,14 @@
-/* Light steps that go as usual, without Python in between: included by _kernel.c.
+/* Usual light steps, without Python in between. Included by _kernel.c.
 
-   A Light stands where a program calls its model, begins a backward pass and steps its optimizer, and writes a line a
-   step. Whatever is not as it was when it was entered, it hands to Python: a loss or a gradient that looks odd, another
-   optimizer, a closure, a pass inside of a pass. What it says of a loss or a norm is what Python would say. */
+   A Light handles a program's calls of its model, backward passes and optimizer steps, and writes a line per step. It
+   leaves to Python every deviation from the loop that it was entered with: an unusual loss or gradient, another
+   optimizer, a closure, a pass inside of a pass. Its values of loss and norm are those that Python would compute. */
 
 #include "_kernel_step.h"
 
 /* ---------------------------------------------------------------- the model is called */
 
-/* A weak reference to an object of the program, or the object itself where there is none: a number, a list. */
+/* Returns a weak reference to an object of the program, or the object itself if it has none: a number, a list. */
 static PyObject *weakly(PyObject *x) {
     PyObject *ref = PyWeakref_NewRef(x, NULL);
     if (ref) return ref;
@@ -17,8 +17,8 @@ static PyObject *weakly(PyObject *x) {
     return x;
 }
 
-/* What a call is told by after all, if it turns out odd: (model, module, args, kwargs). It keeps neither the module nor
-   the batch alive: a program may let go of either before the step is over. */
+/* Returns a record of a call, for a loss that turns out to be unusual: (model, module, args, kwargs). It keeps neither
+   the module nor the batch alive: a program may drop either before the step is over. */
 static PyObject *call_of(PyObject *model, PyObject *module, PyObject *args, PyObject *kwargs) {
     Py_ssize_t n = PyTuple_Size(args), place = 0;
     PyObject *key, *value, *root = weakly(module), *given = PyTuple_New(n), *named = PyDict_New();
@@ -55,7 +55,7 @@ static PyObject *light_glance(PyObject *object, PyObject *const *args, Py_ssize_
     double began = seconds();
     PyObject *models = self->models;
     Py_INCREF(models);
-    PyObject *at = PyLong_FromVoidPtr(args[0]); /* by identity: a module may hash and compare itself in its own way */
+    PyObject *at = PyLong_FromVoidPtr(args[0]); /* by identity: a module may define its own hash and comparison */
     PyObject *pair = at ? PyDict_GetItemWithError(models, at) : NULL; /* (weak reference to a module, model) */
     int same = pair && PyTuple_Check(pair) && PyTuple_Size(pair) == 2 &&
                PyWeakref_GetObject(PyTuple_GetItem(pair, 0)) == args[0];
@@ -128,7 +128,7 @@ PyDoc_STRVAR(begins_doc, "begins(opt, args, kwargs)\n--\n\nThe hook before a ste
 static PyObject *light_begins(PyObject *object, PyObject *const *args, Py_ssize_t nargs) {
     Light *self = (Light *)object;
     if (nargs != 3 || !known(self, args[0]) || self->passing || !roomy(self)) return slowly(self->pre, args, nargs);
-    if (self->stepping) { /* a subclass whose step calls that of torch: one step */
+    if (self->stepping) { /* a subclass whose step calls torch's: one step */
         self->stepping++;
         Py_RETURN_NONE;
     }
@@ -145,7 +145,7 @@ static PyObject *light_begins(PyObject *object, PyObject *const *args, Py_ssize_
     Py_RETURN_NONE;
 }
 
-/* Whether it is time to take the lines. */
+/* Returns 1 if it is time to process the lines. */
 static int due(const Light *self, double now, double before) {
     double took = now - before, expected = self->shared[EXPECTED_S];
     int changed = took > JUMP * expected || took * JUMP < expected;
@@ -160,7 +160,7 @@ static PyObject *light_ends(PyObject *object, PyObject *const *args, Py_ssize_t 
     if (nargs != 3 || !self->stepping || !known(self, args[0])) return slowly(self->post, args, nargs);
     if (--self->stepping) Py_RETURN_NONE;
     double began = seconds(), before = self->last;
-    self->stepping = 1; /* until its numbers are put down: whoever has us leave must know */
+    self->stepping = 1; /* until its numbers are written: a caller of leave must see it */
     PyObject *owner = self->owner, *stream = self->stream;
     Py_XINCREF(owner);
     Py_INCREF(stream);

@@ -1,5 +1,5 @@
 /* The loops, compiled once for each generation of processors: _kernel.c includes this file several times, with TARGET
-   and NAME set. Written with the vectors of GCC and clang, since a compiler's own ideas differ too much. */
+   and NAME set. Written with the vectors of GCC and clang, since compilers vectorise plain loops too differently. */
 
 #if defined(VECTORS)
 #define LEAST(a, b) ((Floats)_mm256_min_ps((__m256)(a), (__m256)(b)))
@@ -28,7 +28,7 @@
 #endif
 #define PICK64(mask, a, b) (((Longs)(a) & (mask)) | ((Longs)(b) & ~(mask)))
 #define LARGEST64(a, b) PICK64((a) > (b), a, b)
-/* A bfloat16 is the upper half of a float: of a pair of them, one stands there already. */
+/* A bfloat16 is the upper half of a float: one of a pair is in place already. */
 #define SPREAD_BFLOAT16(h, a, b) a = (Floats)((Ints)(h) << 16), b = (Floats)((Ints)(h) & (int32_t)0xffff0000)
 #define LOOP static inline TARGET __attribute__((always_inline))
 
@@ -131,7 +131,7 @@ LOOP void NAME(slow32)(const float *x, int64_t n, Stats *s) {
     }
 }
 
-/* Adds what a loop has found, but for its sums. */
+/* Adds the results of a loop, except its sums. */
 LOOP void NAME(add_rest)(const Part *part, Stats *s) {
     if (part->low < s->low) s->low = part->low;
     if (part->high > s->high) s->high = part->high;
@@ -139,8 +139,8 @@ LOOP void NAME(add_rest)(const Part *part, Stats *s) {
     s->under += part->small - part->zeros;
 }
 
-/* Reads a chunk again whose squares leave float32, or have lost digits there: vanishing gradients are read like this
-   all the time. What else the loop has found holds, unless something is not finite. */
+/* Reads a chunk again whose squares overflow float32, or have lost digits there: vanishing gradients are always read
+   like this. The other results of the loop are valid, unless a value is not finite. */
 LOOP void NAME(again32)(const float *x, int64_t n, const Part *part, Stats *s) {
     if ((uint32_t)part->top >= INFINITE32) {
         NAME(slow32)(x, n, s);
@@ -160,7 +160,7 @@ LOOP void NAME(again32)(const float *x, int64_t n, const Part *part, Stats *s) {
         for (int64_t j = 0; j < n; j++) s->over += bits32(x[j]) >= OVER32;
 }
 
-/* Adds what a loop has found to the rest; false where the chunk must be read again. */
+/* Adds the results of a loop to the rest; 0 if the chunk must be read again. */
 LOOP int NAME(add_up)(const Part *part, Stats *s) {
     if ((uint32_t)part->top > ABOVE32 || ((uint32_t)part->top < BELOW32 && part->top != 0)) return 0;
     s->sum += part->sum;
@@ -243,7 +243,7 @@ LOOP void NAME(far64)(const double *x, int64_t n, double bound, double centre, S
 
 /* ---------------------------------------------------------------- contiguous memory */
 
-/* What was kept gives way to what is now, and out takes the difference. */
+/* Replaces the kept values by the current ones, and writes the difference to out. */
 #define EXCHANGE(type)                                                                                                 \
     for (int64_t i = 0; i < n; i++) {                                                                                  \
         type after = now[i];                                                                                           \
@@ -254,8 +254,8 @@ LOOP void NAME(exchange32)(const float *now, int64_t n, float *kept, float *out)
 LOOP void NAME(exchange64)(const double *now, int64_t n, double *kept, double *out) { EXCHANGE(double) }
 #undef EXCHANGE
 
-/* Reads n elements. Where they are kept (float64 for float64, float32 for all others), they are copied there, or what
-   was kept before is subtracted first and then replaced. */
+/* Reads n elements. With `kept` (float64 for float64, float32 for all others) they are copied there, or the kept values
+   are subtracted first and then replaced. */
 static TARGET void NAME(read_block)(const char *x, int64_t dtype, int64_t n, double bound, double centre, char *kept,
                                     int subtract, Stats *s) {
     union { float narrow[CHUNK]; double wide[CHUNK / 2]; } buffer;
@@ -278,7 +278,7 @@ static TARGET void NAME(read_block)(const char *x, int64_t dtype, int64_t n, dou
         const float *values = (const float *)x + first;
         if (dtype != FLOAT32) {
             const uint16_t *halves = (const uint16_t *)x + first;
-            if (!kept && bound == 0.0) { /* nobody else wants them as floats */
+            if (!kept && bound == 0.0) { /* no other use needs floats */
                 if (dtype == BFLOAT16) NAME(chunk_bfloat16)(halves, m, s);
                 else NAME(chunk_float16)(halves, m, s);
                 continue;
@@ -302,7 +302,7 @@ static TARGET void NAME(read_block)(const char *x, int64_t dtype, int64_t n, dou
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
-#pragma GCC optimize("no-finite-math-only") /* here `a > b ? a : b` must pass over NaN */
+#pragma GCC optimize("no-finite-math-only") /* here `a > b ? a : b` must ignore NaN */
 #endif
 static TARGET void NAME(highest32)(const float *x, int64_t outer, int64_t units, int64_t inner, int64_t step, float *out) {
     for (int64_t o = 0; o < outer; o += step) {

@@ -1,9 +1,9 @@
-/* What stands for a function of torch and has no frame of Python: included by _kernel.c.
+/* Wrappers of torch functions without a frame of Python. Included by _kernel.c.
 
-   A StandIn calls a generator function of ours with the arguments, up to its yield; then the function that it stands
-   for; then the generator again. So nothing of ours lies between the program and torch while torch's function runs: what
-   looks up its caller (torch.jit.script, warnings.warn, a traceback) finds the program. Attributes are those of that
-   function. See stand_in.py, which does the same in Python. */
+   A StandIn calls a generator function of ours with the arguments, up to its yield; then the wrapped function; then the
+   generator again. So no frame of ours is between the program and torch while torch's function runs: code that inspects
+   its caller (torch.jit.script, warnings.warn, a traceback) finds the program. Attributes are those of the wrapped
+   function. See guest/stand_in.py, which does the same in Python. */
 
 #include <structmember.h>
 
@@ -18,7 +18,7 @@ static struct {
     PyObject *close, *qualified, *reduce, *reduce_ex, *get, *call;
 } standing;
 
-/* The original's error stands as it was, unless the generator raises one while it is closed: a signal handler's. */
+/* The original's error stays set, unless the generator raises one while it is closed: a signal handler's. */
 static void close_failed(PyObject *visit) {
     PyObject *type, *error, *trace;
     PyErr_Fetch(&type, &error, &trace);
@@ -43,7 +43,7 @@ static void close_failed(PyObject *visit) {
 static PyObject *stand_in_call(PyObject *object, PyObject *args, PyObject *kwargs) {
     PyObject *original = ((StandIn *)object)->original, *given = NULL, *value;
     PyObject *visit = PyObject_Call(((StandIn *)object)->around, args, kwargs);
-    if (!visit) { /* called with the wrong arguments: the original says so */
+    if (!visit) { /* wrong arguments: the original raises the right error */
         if (!PyErr_ExceptionMatches(PyExc_TypeError)) return NULL;
         PyErr_Clear();
         return PyObject_Call(original, args, kwargs);
@@ -53,12 +53,12 @@ static PyObject *stand_in_call(PyObject *object, PyObject *args, PyObject *kwarg
         Py_DECREF(visit);
         return NULL;
     }
-    if (found == PYGEN_RETURN) { /* there is nothing to do: most often no session listens */
+    if (found == PYGEN_RETURN) { /* nothing to do after the call: usually no session is on */
         Py_XDECREF(given);
         Py_DECREF(visit);
         return PyObject_Call(original, args, kwargs);
     }
-    Py_INCREF(original); /* whatever it runs may drop us */
+    Py_INCREF(original); /* the call may drop our last reference */
     if (given == Py_None) value = PyObject_Call(original, args, kwargs);
     else {
         PyObject *others = PyTuple_GetItem(given, 0), *named = others ? PyTuple_GetItem(given, 1) : NULL;
@@ -98,7 +98,7 @@ static PyObject *stand_in_get(PyObject *object, PyObject *holder, PyObject *type
 
 static PyObject *stand_in_repr(PyObject *object) { return PyObject_Repr(((StandIn *)object)->original); }
 
-/* As a function: by its name. */
+/* Pickles as a function, by its name. */
 static PyObject *stand_in_reduce(PyObject *object, PyObject *ignored) {
     (void)ignored;
     return PyObject_GetAttr(((StandIn *)object)->original, standing.qualified);
@@ -123,7 +123,7 @@ static int stand_in_visit(PyObject *object, visitproc visit, void *arg) {
     return 0;
 }
 
-/* No Py_tp_clear: who holds one may call it at any time, and what it holds does not hold it. */
+/* No Py_tp_clear: a holder may call it at any time, and its references do not lead back to it. */
 static void stand_in_free(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);

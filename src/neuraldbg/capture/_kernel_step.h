@@ -1,17 +1,18 @@
-/* What a light step is made of, and what native code reads of it: included by _kernel_light.h.
+/* The data of a light step, and its readings by native code. Included by _kernel_light.h.
 
-   Gradients and weights are read by plans that Python has made (bulk.py): each names the memory of some tensors and the
-   rows for their statistics. Gradients are looked up at each step, weights must lie where they did. */
+   Gradients and weights are read by plans that Python has made (parameters/batched_reads.py): each has the memory of
+   some tensors and the rows for their statistics. Gradients are found again at each step, weights must keep their
+   address. */
 
-/* A line: light.py has the same. */
+/* Columns of a line, the same as in steps/native_light_steps.py. */
 enum { AT_S, OWN_S, RATE, NORM, WEIGHED, BACKWARDS, LOSS, LINE };
-/* What Python sets and reads while steps are taken: light.py has the same. */
+/* Numbers shared with Python while steps are taken, the same as in steps/native_light_steps.py. */
 enum { USUAL_LOSS, USUAL_NORM, EVERY, READING_S, MEAN, SPREAD, SEEN, EXPECTED_S, MOST, SHARED };
 
-#define LONGEST_S 0.25 /* seconds that a line may wait: pace.py has the same */
-#define SOON 8         /* lines after which a change of pace is told */
-#define JUMP 4.0       /* what is a change of pace */
-#define FAR 8.0        /* Usual of governor.py has the same numbers */
+#define LONGEST_S 0.25 /* seconds that a line may wait: the same as in steps/step_accounting.py */
+#define SOON 8         /* lines after which a change of pace is reported */
+#define JUMP 4.0       /* factor that is a change of pace */
+#define FAR 8.0        /* the same as _FAR of parameters/usual_norm.py */
 #define KNOWN 16.0
 
 typedef struct {
@@ -19,8 +20,9 @@ typedef struct {
     PyObject *tensors;
 } Chosen;
 
-/* Where the rows of the sites are, how many, what they are before a step, and copies of them, one for each line; the
-   weights, as Samples of bulk.py reads them, and whether memory of some is lent. `count` is 0 where sites are not read. */
+/* Address and number of the sites' rows, blank rows, and copies of the rows, one set per line; the weights' plans, as
+   Samples of parameters/batched_reads.py makes them, and 1 if some memory is lent. `count` is 0 if sites are not
+   read. */
 typedef struct {
     double *rows, *blank, *copies;
     int64_t count, room; /* copies that there is room for */
@@ -33,13 +35,13 @@ typedef struct {
     PyObject_HEAD
     double *lines, *shared;
     int64_t most;                          /* lines that there is room for */
-    PyObject *keep;                        /* what owns that memory */
-    PyObject *pre, *post, *settle, *clock; /* Python's hooks; what takes the lines; the clock */
+    PyObject *keep;                        /* the owner of that memory */
+    PyObject *pre, *post, *settle, *clock; /* Python's hooks; the receiver of the lines; the clock */
     PyObject *enabled;                     /* torch.is_grad_enabled */
     PyObject *groups, *rate, *params, *steps; /* names */
-    /* while it is entered */
+    /* while steps are taken */
     int entered, stepping, passing;
-    unsigned long thread; /* whose steps are taken, 0 for nobody's any more */
+    unsigned long thread; /* the thread whose steps are taken, 0 for none any more */
     PyObject *opt; /* a weak reference */
     PyObject *stream, *models;
     PyObject *owner; /* of the plans */
@@ -47,14 +49,14 @@ typedef struct {
     Chosen few, all;
     Sites sites;
     int64_t taken; /* steps of the optimizer so far */
-    /* of the step under way */
+    /* of the current step */
     PyObject *seen; /* the newest call with gradients */
     int64_t n, losses;
     double sum, own, lr, norm, last;
     int weighed, odd;
 } Light;
 
-/* _kernel.c is compiled as if there were no NaN: comparisons do not tell. */
+/* _kernel.c is compiled as if there were no NaN: comparisons do not detect it. */
 static int a_number(double value) { return bits64(value) < INFINITE64; }
 
 static int mine(const Light *self) { return self->entered && PyThread_get_thread_ident() == self->thread; }
@@ -65,7 +67,7 @@ static void forget_seen(Light *self) {
     Py_XDECREF(seen);
 }
 
-/* As Usual.odd of governor.py. */
+/* The same as Usual.odd of parameters/usual_norm.py. */
 static int odd_norm(double *shared, double value) {
     if (!a_number(value)) return 1;
     double off = value - shared[MEAN];
@@ -82,8 +84,7 @@ static int odd_norm(double *shared, double value) {
     return 0;
 }
 
-/* Reads gradients where they lie now: 0 where one cannot be read as it lies, or where another thread has had us leave
-   meanwhile. */
+/* Reads gradients at their current addresses: 0 if one cannot be read in place, or another thread has called leave. */
 static int read_gradients(const Light *self, const Chosen *chosen, int64_t turn, double *squares, double *nonfinite) {
     PyObject *tensors = chosen->tensors;
     const Entry *plan = chosen->plan;
@@ -97,9 +98,10 @@ static int read_gradients(const Light *self, const Chosen *chosen, int64_t turn,
     return read && self->entered;
 }
 
-/* The largest learning rate, NaN for none; 0 where one is not a number of Python's, or the optimizer holds others. */
+/* Reads the largest learning rate, NaN for none; 0 if one is no number of Python's, or the optimizer has other
+   tensors. */
 static int read_rate(Light *self, PyObject *opt) {
-    PyObject *held = PyObject_GenericGetDict(opt, NULL); /* not by its attribute: that may be a property */
+    PyObject *held = PyObject_GenericGetDict(opt, NULL); /* not by its attribute, which may be a property */
     PyObject *groups = held && PyDict_Check(held) ? PyDict_GetItemWithError(held, self->groups) : NULL;
     Py_XINCREF(groups);
     Py_XDECREF(held);
@@ -122,7 +124,7 @@ static int read_rate(Light *self, PyObject *opt) {
     return good && size == self->size;
 }
 
-/* 0 where the gradients are not to be read here, or not finite. */
+/* Returns 0 if the gradients cannot be read here, or are not finite. */
 static int weigh(Light *self) {
     int64_t every = (int64_t)self->shared[EVERY];
     double squares, nonfinite;
@@ -144,7 +146,7 @@ static int weigh(Light *self) {
     return 1;
 }
 
-/* Reads the weights by a plan: 0 where they do not lie where they did. */
+/* Reads the weights by a plan: 0 if they have moved. */
 static int read_plan(const Sites *sites, const Entry *plan, int subtract) {
     double squares, nonfinite;
     PyObject *weights = sites->weights;
@@ -155,7 +157,7 @@ static int read_plan(const Sites *sites, const Entry *plan, int subtract) {
     return read;
 }
 
-/* Reads the weights before a step, where sites are read. */
+/* Reads the weights before a step, if sites are read. */
 static int read_weights(Light *self) {
     Sites *sites = &self->sites;
     int turn = 1 - sites->turn;
@@ -165,8 +167,8 @@ static int read_weights(Light *self) {
     return self->entered;
 }
 
-/* Reads what the step changed, copies the rows of the sites beside the newest line, and clears them. 0 where another
-   thread has had us leave meanwhile. */
+/* Reads the changes made by the step, copies the rows of the sites for the newest line, and clears them. 0 if another
+   thread has called leave. */
 static int take_rows(Light *self) {
     Sites *sites = &self->sites;
     if (!sites->count) return 1;
@@ -178,7 +180,7 @@ static int take_rows(Light *self) {
     return 1;
 }
 
-/* Whether there is room for one more line. */
+/* Returns 1 if there is room for one more line. */
 static int roomy(const Light *self) {
     return self->n < self->most && (!self->sites.count || self->n < self->sites.room);
 }

@@ -1,24 +1,25 @@
-/* Where the memory of a tensor lies, and whether it is there: included by _kernel.c. memory.py says the same in Python.
+/* The memory of a tensor, and the predicate that it is there. Included by _kernel.c. guest/tensor_memory.py is the same
+   in Python.
 
-   torch hands that out to C by the exchange table of DLPack, one call for all there is to know of an ordinary tensor
-   (https://dmlc.github.io/dlpack/latest/python_spec.html; torch 2.10 and later). Without it the same is asked for as any
-   Python program could, by attributes and methods, which takes five times as long. */
+   torch gives all properties of an ordinary tensor to C in one call, through the exchange table of DLPack
+   (https://dmlc.github.io/dlpack/latest/python_spec.html; torch 2.10 and later). Without it they are read as any Python
+   program could, by attributes and methods, which takes five times as long. */
 
 typedef struct {
     PyObject *tensor, *parameter; /* the two ordinary types */
     PyObject *codes;              /* dtype -> code */
     PyObject *strided;            /* torch.strided */
-    PyObject *transforming;       /* tells whether function transforms are active */
-    PyObject *sharded;            /* DTensor, NULL as long as nobody has seen one */
+    PyObject *transforming;       /* returns True if function transforms are active */
+    PyObject *sharded;            /* DTensor, NULL until one was seen */
     PyObject *ordered;            /* OrderedDict */
-    PyObject *heard;              /* tells whether a TorchFunctionMode hears of operations */
+    PyObject *heard;              /* returns True if a TorchFunctionMode is active */
     PyObject *dtype, *layout, *is_cpu, *is_leaf, *grad, *grad_fn, *hooks, *contiguous, *numel, *pointer, *adopt, *negative, *nested, *impl,
         *storage, *resizable, *bytes, *begins, *shape, *strides, *shard; /* names */
 } Torch;
 
 static Torch torch;
 
-/* -1 for an error of Python's, else whether the attribute is the object. */
+/* Returns 1 if the attribute is the object, else 0; -1 for a Python error. */
 static int has(PyObject *x, PyObject *name, PyObject *wanted) {
     PyObject *found = PyObject_GetAttr(x, name);
     if (!found) return -1;
@@ -38,7 +39,7 @@ static int ordinary(PyObject *x) {
     return (PyObject *)Py_TYPE(x) == torch.tensor || (PyObject *)Py_TYPE(x) == torch.parameter;
 }
 
-/* Whether a function of torch's says no. */
+/* Returns 1 if a function of torch returns False. */
 static int says_no(PyObject *function) {
     PyObject *said = PyObject_CallObject(function, NULL);
     Py_XDECREF(said);
@@ -46,8 +47,8 @@ static int says_no(PyObject *function) {
     return said == Py_False;
 }
 
-/* Whether we are outside of function transforms, where tensors are what they seem, and of a TorchFunctionMode of the
-   program's, which hears of every attribute that is read: Python reads there, unheard. */
+/* Returns 1 outside of function transforms, where tensors are what they seem, and of a TorchFunctionMode of the
+   program, which sees every attribute access: then Python reads, in `unheard`. */
 static int plainly(void) { return says_no(torch.transforming) && says_no(torch.heard); }
 
 /* ---------------------------------------------------------------- DLPack, version 1 */
@@ -64,30 +65,30 @@ typedef struct {
 typedef struct {
     struct { uint32_t major, minor; } version;
     void *older, *allocate, *lend_owned, *take;
-    int (*lend)(void *, Lent *); /* -1 with an error of Python's */
+    int (*lend)(void *, Lent *); /* -1 with a Python error set */
     void *stream;
 } Exchange;
 
 #define ON_CPU 1
-#define PATIENCE 4 /* errors after which it is not asked any more: each takes torch a millisecond */
+#define PATIENCE 4 /* errors after which it is not called any more: each takes torch a millisecond */
 
 static int (*lend)(void *, Lent *);
-static int refused; /* in all: what is refused once comes with every step, between others that are not */
+static int refused; /* in all: a tensor that is refused comes back at every step, between others that are not */
 
 /* Takes the table out of its capsule, if there is one. */
 static void meet_exchange(PyObject *capsule) {
     const Exchange *table = capsule != Py_None ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : NULL;
-    lend = table && table->version.major == 1 ? table->lend : NULL; /* it stays as long as the process does */
+    lend = table && table->version.major == 1 ? table->lend : NULL; /* it lives as long as the process */
     refused = 0;
     if (PyErr_Occurred()) PyErr_Clear();
 }
 
 /* ---------------------------------------------------------------- storages
 
-   A storage may be given back, or made smaller, while views of it are alive: offloading and FSDP do so between two uses.
-   The views know nothing of it: an address is computed from where the storage is, which is nowhere, and an offset. How
-   many bytes there are, torch's C interface for compiled programs says of a tensor, that is a pointer to what Python calls
-   `_cdata`; kernel.py tries it out before it is trusted. Without it Python is asked. */
+   A storage may be freed, or made smaller, while views of it are alive: offloading and FSDP do so between two uses. The
+   views do not notice: an address is computed from that of the storage, which is null, and an offset. torch's C
+   interface for compiled programs returns the number of bytes for a tensor, given as the pointer that Python calls
+   `_cdata`; guest/native.py tests it before it is trusted. Without it Python's methods are called. */
 
 static int32_t (*storage_bytes)(void *const *, int64_t *), (*storage_begins)(void *const *, int64_t *);
 
@@ -108,12 +109,12 @@ static int storage_asked(PyObject *x, int64_t *bytes, int64_t *begins) {
 
 /* ---------------------------------------------------------------- pages
 
-   Memory that a storage holds may still end the process that reads it: a file that was cut short under its mapping
-   (torch.load(mmap=True), and then another checkpoint over the file) raises SIGBUS, a page that was protected or unmapped
-   SIGSEGV. The program dies of that where it reads such weights, and must not die of us where it reads them no longer.
-   Linux copies the set of a call that changes signal masks before it finds that there is no such change: EFAULT where
-   that cannot be read. Asked for are the first page and the last: a file is cut short at its end, and storages are
-   protected whole. */
+   Memory that a storage holds may still crash the process that reads it: a file that was truncated under its mapping
+   (torch.load(mmap=True), and then another checkpoint over the file) raises SIGBUS, a page that was protected or
+   unmapped SIGSEGV. The program dies of that when it reads such weights itself, and must not die of our reading when it
+   no longer does. Linux copies the set given to a call that changes signal masks before it finds that there is no such
+   change: EFAULT if the set cannot be read. The first page and the last are checked: a file is truncated at its end,
+   and storages are protected whole. */
 
 #if defined(__linux__)
 static int word_there(int64_t address) {
@@ -129,7 +130,7 @@ static int pages_there(int64_t address, int64_t bytes) {
     return bytes <= 0 || (word_there(address) && word_there(address + bytes - 1));
 }
 
-/* As memory.lent. */
+/* The same as tensor_memory.lent. */
 static int is_lent(PyObject *x) {
     PyObject *storage = PyObject_CallMethodObjArgs(x, torch.storage, NULL);
     PyObject *resizable = storage ? PyObject_CallMethodObjArgs(storage, torch.resizable, NULL) : NULL;
@@ -138,15 +139,15 @@ static int is_lent(PyObject *x) {
     return resizable != Py_True;
 }
 
-/* Whether so many bytes of an ordinary tensor lie on pages that can be read. Asked of lent memory that nothing was computed
-   into: the question takes as long as ten others. */
+/* Returns 1 if so many bytes of an ordinary tensor are on readable pages. Checked for lent memory that no operation has
+   written to: the check takes as long as ten others. */
 static int leaf_there(PyObject *x, int64_t bytes) {
     if (has(x, torch.is_leaf, Py_True) != 1 || has(x, torch.is_cpu, Py_True) != 1 || !is_lent(x)) return !PyErr_Occurred();
     int64_t address = PyErr_Occurred() ? -1 : number(x, torch.pointer);
     return address >= 0 && pages_there(address, bytes);
 }
 
-/* Whether the storage of an ordinary tensor holds so many elements of so many bytes, from where the tensor begins. */
+/* Returns 1 if the storage of an ordinary tensor holds so many elements of so many bytes, from the tensor's first. */
 static int covered(PyObject *x, int64_t elements, int64_t size) {
     int64_t bytes, begins;
     if (!(storage_bytes ? storage_lent : storage_asked)(x, &bytes, &begins)) return 0;
@@ -181,7 +182,8 @@ static PyObject *meet_storages(PyObject *self, PyObject *const *args, Py_ssize_t
 
 /* ---------------------------------------------------------------- memory */
 
-/* Of a tensor. `address` is 0 where it has no memory; `extent` are the elements from its first to its last in memory. */
+/* The memory of a tensor. `address` is 0 if it has none; `extent` are the elements from its first to its last in
+   memory. */
 typedef struct {
     int64_t code, numel, address, extent;
     int contiguous;
@@ -195,7 +197,7 @@ static int64_t code_lent(const Lent *lent) {
     return bits == 32 ? FLOAT32 : bits == 64 ? FLOAT64 : bits == 16 ? FLOAT16 : -1;
 }
 
-/* As Tensor.is_contiguous says it, where there is any element. */
+/* The same as Tensor.is_contiguous, if there is any element. */
 static int fill_lent(const Lent *lent, Memory *memory) {
     memory->numel = 1, memory->contiguous = 1, memory->extent = 1;
     for (int32_t i = lent->axes - 1; i >= 0; i--) {
@@ -208,7 +210,7 @@ static int fill_lent(const Lent *lent, Memory *memory) {
     return memory->code >= 0;
 }
 
-/* The elements from the first to the last in memory of a tensor with holes; -1 for an error of Python's. */
+/* Returns the elements from the first to the last in memory of a tensor with holes; -1 for a Python error. */
 static int64_t extent_asked(PyObject *x) {
     int64_t extent = 1;
     PyObject *shape = PyObject_GetAttr(x, torch.shape);
@@ -220,7 +222,7 @@ static int64_t extent_asked(PyObject *x) {
     return strides && !PyErr_Occurred() ? extent : -1;
 }
 
-/* The same by attributes. */
+/* Fills in the same by attributes. */
 static int fill_asked(PyObject *x, Memory *memory) {
     PyObject *dtype = NULL, *code = NULL;
     if (has(x, torch.is_cpu, Py_True) != 1 || has(x, torch.nested, Py_False) != 1 ||
@@ -239,27 +241,28 @@ static int fill_asked(PyObject *x, Memory *memory) {
     return memory->address >= 0;
 }
 
-/* What DLPack says of ordinary memory: 1 or 0, -1 where it says nothing. */
+/* Fills in DLPack's description of ordinary memory: 1 or 0, -1 if there is none. */
 static int fill(PyObject *x, Memory *memory) {
     Lent lent;
     if (!lend) return -1;
     if (!lend(x, &lent)) return fill_lent(&lent, memory);
-    PyErr_Clear(); /* of another kind, as a nested one */
+    PyErr_Clear(); /* of another kind, such as a nested tensor */
     if (++refused >= PATIENCE) lend = NULL;
     return -1;
 }
 
-/* Whether torch negates a tensor as it is read: then it is not in memory as it is. */
+/* Returns 1 if torch negates a tensor as it is read: its memory holds the negated values. */
 static int negated(PyObject *x) {
     PyObject *negative = PyObject_CallMethodObjArgs(x, torch.negative, NULL);
     Py_XDECREF(negative);
     return negative != Py_False;
 }
 
-/* The predicate before every reading of memory: 1 for an ordinary tensor on the CPU in a dtype that is read, whose storage
-   holds all of it; 0 for any other. To be asked outside of function transforms. What is negated, as the imaginary part of
-   a conjugate, has holes where it has more than one element. By `torch._neg_view` alone, which is torch's own, it has none:
-   a hook asks for that at the first of its tensors, since to ask at each would take a twentieth of all that it does. */
+/* The predicate before every reading of memory: 1 for an ordinary tensor on the CPU in a dtype that we read, whose
+   storage holds all of it; 0 for any other. Call it outside of function transforms. A tensor with the negation bit, as
+   the imaginary part of a conjugate, has holes if it has more than one element. Only one made by `torch._neg_view`,
+   which is torch's own, has none: a hook checks that at the first of its tensors, since a check at each would take a
+   twentieth of all its time. */
 static int memory_of(PyObject *x, Memory *memory) {
     if (!ordinary(x)) return 0;
     int found = has(x, torch.layout, torch.strided) == 1;
@@ -278,17 +281,16 @@ static int memory_of(PyObject *x, Memory *memory) {
 
 /* ---------------------------------------------------------------- shards
 
-   A DTensor has a shape and no memory: what this rank holds of it, a part or an addend, lies in an ordinary tensor inside
-   of it. */
+   A DTensor has a shape and no memory: its local part, a shard or an addend, is an ordinary tensor inside of it. */
 
-/* What this rank holds, a new reference; NULL for any other tensor. */
+/* Returns the local tensor of a DTensor, a new reference; NULL for any other tensor. */
 static PyObject *shard_of(PyObject *x) {
     if (!torch.sharded || (PyObject *)Py_TYPE(x) != torch.sharded) return NULL;
     PyObject *part = PyObject_GetAttr(x, torch.shard);
     return forgive() ? part : (Py_XDECREF(part), NULL);
 }
 
-/* As memory_of, and of a DTensor where this rank's part lies. */
+/* The same as memory_of, and for a DTensor the memory of its local part. */
 static int memory_at(PyObject *x, Memory *memory) {
     if (ordinary(x)) return memory_of(x, memory);
     PyObject *part = shard_of(x);

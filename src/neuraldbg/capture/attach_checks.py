@@ -1,4 +1,4 @@
-"""What may be watched: a model and an optimizer enter, an AttachError says what is wrong with them."""
+"""The checks before attaching: a model and an optimizer in, an AttachError that says what is wrong with them out."""
 
 from __future__ import annotations
 

@@ -1,15 +1,7 @@
-"""The capture stage: rides along with a training program and gives one ``Step`` for each optimizer step.
+"""The capture stage: runs inside a training program and returns one ``Step`` for each optimizer step.
 
-Where it listens, in a training loop::
-
-    optimizer.zero_grad()
-    output = model(x)  # nn.Module.__call__: inputs, modes;  forward hooks: activations
-    loss = criterion(output, y)
-    loss.backward()  # torch.autograd.backward: loss, its graph, stale gradients;  tensor hooks: output grads
-    optimizer.step()  # pre hook: weights, final gradients, halt;  post hook: updates, the step ends
-
-A step stays open after the post hook until the next pass begins, so that two optimizers stepped after one backward make
-one step.
+``loop/__init__.py`` lists the functions of torch that it wraps. A step stays open after the post hook until the next
+pass begins, so that two optimizers stepped after one backward make one step.
 """
 
 from __future__ import annotations
@@ -56,16 +48,16 @@ if TYPE_CHECKING:
 _PATIENCE_S, _ASKED_S = 1.0, 0.05
 """Seconds that the end of a session, and a question, wait at most for another thread that trains."""
 _READ_BACKWARDS = 32
-"""Backward passes of one step in which facts are read: a loop whose steps nobody sees has one step that never ends."""
+"""Backward passes of one step in which facts are read: a loop whose steps are not seen has one step that never ends."""
 
 
 class Capture:
-    """Watches models and optimizers, and hands on a step with its layout as soon as it is complete.
+    """Watches models and optimizers, and emits a step with its layout as soon as it is complete.
 
-    ``emit`` receives each step. ``judge`` sees the optimizer's stream, the loss and the layers' gradient norms before
-    a step is applied, and returns a reason to halt or None; ``halt`` is then called with the reason, after the
-    unapplied step was emitted, and is expected to raise. ``note`` receives facts that belong to no single step.
-    ``background`` tells the seconds of the processor that our own threads have taken so far.
+    ``emit`` receives each step. ``judge`` gets the optimizer's stream, the loss and the layers' gradient norms before a
+    step is applied, and returns a reason to halt or None; ``halt`` is then called with the reason, after the unapplied
+    step was emitted, and is expected to raise. ``note`` receives facts that belong to no single step. ``background``
+    returns the CPU seconds that our own threads have taken so far.
     """
 
     @silently
@@ -122,11 +114,11 @@ class Capture:
         self.stretches = Stretches(self.scene, *parts)
         self._open: list[Stream] = []
         self._pending = False
-        self._booked = -1  # the newest step that was put aside after it was read in full
+        self._booked = -1  # the newest full step that was booked
         self._together = False
-        """Whether two optimizers have ever stepped after one backward."""
+        """True once two optimizers have stepped after one backward."""
         self._closure = self._closures = False
-        """Whether the newest step had a closure, and any."""
+        """True if the newest step had a closure (``_closure``), and if any had one (``_closures``)."""
         self._packed = 0  # regions of packed tensors that had begun before the session
         self.delivery.heard, self.params.forgot = self._heard, self.delivery.hurry
 
@@ -134,9 +126,9 @@ class Capture:
 
     @silently
     def start(self) -> None:
-        """Begin to listen."""
+        """Start watching: set wrappers and hooks."""
         self.owner.follow(get_ident())
-        self.owner.claiming = True  # where threads train already, none is followed before all is ready
+        self.owner.claiming = True  # if threads train already, none is followed before all is ready
         try:
             self.pace.start()
             self.switch.turn_on()
@@ -153,11 +145,12 @@ class Capture:
 
     @silently
     def stop(self) -> None:
-        """Close the last step, and leave torch as it was found."""
+        """Close the last step, and restore torch."""
+        # Another thread may be training; it has a second to come to rest.
         try:
             with self.owner.asked(_PATIENCE_S, within=True) as still:
                 if still:
-                    self.flush()  # whoever trains waits for it
+                    self.flush()  # the thread that trains waits meanwhile
                 goes_on = self.owner.seize()
             if goes_on:
                 self.models.leave_all()
@@ -181,9 +174,8 @@ class Capture:
 
     @silently
     def flush(self) -> None:
-        """Close the step that is open, and hand on all that are closed: whoever asks wants to see them, and waits.
-
-        Asked by another thread than trains, a step that is not over stays open.
+        """Close the step that is open, and deliver all closed steps, for a question. Asked by another thread than the
+        one that trains, a step that is not over stays open.
         """
         with self.owner.asked(_ASKED_S) as still:
             try:
@@ -191,11 +183,11 @@ class Capture:
                     self._close_open(asked=True)
                 self._tell_light()
             finally:
-                self.delivery.deliver(wait=still)  # no device is asked but by the thread that trains
+                self.delivery.deliver(wait=still)  # only the thread that trains may query a device
 
     @silently
     def summarise(self) -> None:
-        """Hand on what only the whole run so far can tell."""
+        """Emit the facts that need the whole run so far."""
         facts: tuple[Fact, ...] = ()
         with self.owner.asked(_ASKED_S) as still:
             if still:
@@ -206,7 +198,7 @@ class Capture:
 
     @property
     def steps(self) -> int:
-        """Steps that are over."""
+        """Number of steps that are over."""
         return self.scene.step
 
     def _before_pass(self, calling: bool = True) -> None:
@@ -226,42 +218,42 @@ class Capture:
 
     @silently
     def manual_step(self) -> None:
-        """End a step that no hook can see: see ``Unhooked.ends``."""
+        """End a step that no hook reports: see ``Unhooked.ends``."""
         if self.switch.here() and (self._pending or self.unhooked.ends()):
             self._close()
             self.owner.open = False
 
     def _busy(self) -> bool:
-        """Return True if an operation of the thread that is followed is under way, as far as Python's hooks know."""
+        """Return True if an operation of the followed thread is running, as far as Python's hooks know."""
         return self.models.inside or self.losses.differentiating or self.optimizers.stepping
 
     def _progress(self) -> tuple[int, ...]:
-        """Return how far the thread that is followed has come."""
+        """Return the progress of the followed thread; equal values mean that it did nothing."""
         return self.hooks.passes, self.models.evals, self.losses.total, self.hooks.step + self.light.waiting
 
     def _release(self) -> None:
-        """The thread that is followed has ended, or is given up: nothing of it is under way."""
+        """Drop the operations of the followed thread, which has ended or is displaced."""
         self.owner.forget_claim()
         self.models.release()
         self.losses.release()
         self.optimizers.release()
 
     def _give_up(self, thread: int, kept: set[Any]) -> None:
-        """Another thread takes the place of one that lives on: its models but those ``kept`` are left alone."""
+        """Stop reading the models of a displaced thread, except those ``kept``."""
         self.models.give_up(thread, kept)
         self.optimizers.give_up(thread)
 
     # -- what the parts tell ------------------------------------------------------------------------------------
 
     def _relevant(self, opt: Optimizer) -> bool:
-        """Return True if an optimizer trains what is watched, or was meant to: its tensors may be copies of the
-        model's.
+        """Return True if an optimizer trains watched parameters, or should: its tensors may be copies of
+        the model's.
         """
         if self.params.in_optimizer(opt):
             return True
         if self.models.discover:
             return opt in self.optimizers._by_opt or not self.owner.missed  # noqa: SLF001
-        self.params.refresh()  # load_state_dict(assign=True) makes new tensors, and a new optimizer holds those
+        self.params.refresh()  # load_state_dict(assign=True) makes new tensors, which a new optimizer holds
         if self.params.in_optimizer(opt):
             return True
         known = opt in self.optimizers._by_opt  # noqa: SLF001
@@ -269,7 +261,7 @@ class Capture:
         return known or (orphan and self.losses.backwards > 0)
 
     def _before_backward(self, accumulates: bool) -> bool:
-        """Called at every backward. Returns whether gradients left by an earlier one were cleared before this."""
+        """Handle the begin of a backward pass. Return True if gradients left by an earlier one were cleared before."""
         self._before_pass(calling=False)
         self.unhooked.before_backward()
         if not self.switch.in_full_step():
@@ -294,7 +286,7 @@ class Capture:
             self._open.append(stream)
 
     def _ready(self) -> None:
-        """Final gradients, weights still good: the moment to halt."""
+        """Judge the step, and halt before it is applied: gradients are final, weights still good."""
         if self._judge is None:
             return
         self.hooks.table.gather()
@@ -311,8 +303,8 @@ class Capture:
     def _end(self, stream: Stream) -> None:
         self._pending, self.owner.open = True, False
         self._together |= len(self._open) > 1
-        # A step stays open only while a second optimizer may still belong to it. One compiled as a whole cannot be seen
-        # to begin its next pass.
+        # A step stays open only while a second optimizer may still belong to it. A model compiled as a whole does not
+        # report the begin of its next pass.
         settled = self.steps >= SETTLED and not self._together
         if settled or not self.models.entered:
             self._close()
@@ -324,15 +316,15 @@ class Capture:
     # -- a step ends --------------------------------------------------------------------------------------------
 
     def _close(self, *, applied: bool = True) -> None:
-        """End the step: put it aside, and get ready for the next."""
+        """End the step: book it, and get ready for the next."""
         try:
             self._put_aside(applied=applied)
-        except BaseException:  # a signal handler of the program's, or an error of ours: the next step begins whole
+        except BaseException:  # a signal handler of the program's, or an error of ours: the next step must begin clean
             self._begin_again()
             raise
 
     def _begin_again(self) -> None:
-        """Give up a step whose closing was broken off: nothing of it may be counted with the next."""
+        """Drop a step whose closing raised: no part of it may be counted with the next."""
         self._pending = False
         self.light.leave()
         self.losses.take()
@@ -350,7 +342,7 @@ class Capture:
         counted, awaited = scalars(self.scene, stream, closure=self._closure)
         try:
             self._learn()
-        finally:  # a time limit of the program's may be shorter than what is learnt here takes: the step counts
+        finally:  # a time limit of the program's may end the reading of facts: the step counts
             self._book(now, stream, counted, awaited, applied=applied)
             self._get_ready(at_once=not applied)
 
@@ -386,7 +378,7 @@ class Capture:
 
     @guarded
     def settle(self) -> None:
-        """Look at them: it is time."""
+        """Process the waiting light steps, when native code calls for it."""
         if not self.switch.on:
             self.light.leave()
             return
@@ -396,8 +388,8 @@ class Capture:
         self.light.expect(self.stretches.until)
 
     def _tell_light(self, *, applied: bool = True, learnt: bool = False) -> None:
-        """Book the light steps that wait, whoever has taken them, and put them aside, with the facts that were
-        ``learnt`` in the last: not from another thread, which might meet one that is being logged.
+        """Book the light steps that wait, native ones included, with the facts that were logged in the last if
+        ``learnt``: not from another thread, while one may be logged.
         """
         facts: tuple[Fact, ...] = ()
         with self.delivery.lock:
@@ -407,7 +399,7 @@ class Capture:
             self.pace.settle(self.layouts.latest(), self.optimizers.reading_s, facts, applied=applied)
 
     def _seen(self, stream: Stream | None) -> Seen:
-        """Take what was read of the sites in a light step."""
+        """Return the readings of sites in a light step, and clear them."""
         stepped = tuple(self.optimizers.watched.values())
         if stream is not None and stepped:
             stream.glimpse, stream.weighed = (self.params.grad_norm(stepped), 0), True
@@ -416,8 +408,8 @@ class Capture:
         return Seen(self.hooks.table.take(), stepped, self.layouts.now())
 
     def _get_ready(self, *, again: bool = True, at_once: bool = False) -> None:
-        """Decide how the next step is read, and hand on those that are over if it is time: all of them ``at_once``, or
-        where a breakpoint must stop at its step.
+        """Decide the mode of the next step, and deliver those that are over if it is time: all of them ``at_once``, or
+        if a breakpoint must stop at its step.
         """
         governor = self.pace.governor
         self.losses.usual, self.pace.usual_norm = self.pace.usual_loss, _ = governor.usual
@@ -433,21 +425,21 @@ class Capture:
             self.delivery.deliver(wait=at_once or self.delivery.batch == 1)
 
     def _heard(self, closed: Closed) -> bool:
-        """Note that a device's part of a step has arrived."""
+        """Handle the arrival of a step's device values. Return True if one is unusual."""
         if closed.taken is not None:
             self.layouts.refresh_called(closed.taken.raw)
         return self.pace.watch(closed)
 
     def _learn(self) -> None:
-        """Learn what a step that was read in full tells of the program."""
+        """Read the facts of a full step."""
         self.layouts.refresh_called(self.hooks.table.rows.values)
         self.learning.learn(self.steps, self._open, self.layout)
         self.readers.at("step_closes")
 
     def deliver_late(self) -> None:
-        """Hand on steps that have waited too long: called by the writer's thread."""
+        """Deliver steps that have waited too long: called by the writer's thread."""
         try:
-            with self.delivery.lock:  # to leave takes it, too: meanwhile no step is taken by Python's hooks
+            with self.delivery.lock:  # leave takes it, too: meanwhile no step moves to Python's hooks
                 if self.pace.now() - self.light.since() > BACKLOG_S:
                     self._tell_light()
             self.delivery.deliver_late(self.pace.now())
@@ -455,7 +447,7 @@ class Capture:
             self.tally.caught("handing on steps that have waited")
 
     def _prepare(self, *, full: bool = True, next_step: bool = False) -> None:
-        """Clear what the step gathered, and get ready for the next."""
+        """Clear the step's readings, and get ready for the next."""
         self.hooks.step += next_step
         for stream in self._open:
             self.optimizers.begin_stream(stream, self.steps)
@@ -484,7 +476,7 @@ class Capture:
         return self.layouts.now()
 
     def coverage(self) -> dict[str, Any]:
-        """Say how well the program could be seen."""
+        """Return the coverage report."""
         packed = REGIONS.entered > self._packed
         steps, cost, recompiled = self.steps, self.pace.cost(), self.stretches.recompiled
         return coverage(self.scene, steps=steps, cost=cost, recompiled=recompiled, packed=packed)

@@ -1,4 +1,4 @@
-"""How well the program could be seen: what never fired, what was left out, and what attaching has changed."""
+"""The coverage report: layers that were never called, tensors that could not be read, side effects of attaching."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def coverage(scene: Scene, *, steps: int, cost: dict[str, float], recompiled: bool, packed: bool) -> dict[str, Any]:
-    """Return the part of ``RunInfo.coverage`` that capture knows, after so many ``steps`` at such a ``cost``."""
+    """Return the part of ``RunInfo.coverage`` that capture knows, after ``steps`` steps at the given ``cost``."""
     hooks, models = scene.hooks, scene.models
     silent = hooks.never_fired()
     return {
@@ -38,8 +38,8 @@ def coverage(scene: Scene, *, steps: int, cost: dict[str, float], recompiled: bo
 
 
 def _made(scene: Scene) -> int:
-    """Count the optimizers that hold a watched parameter, where nothing has stepped: to find them takes a walk over all
-    objects. Where no model is watched, any optimizer counts.
+    """Return the number of optimizers that hold a watched parameter, if none has stepped: a walk over all objects of
+    the process. If no model is watched, any optimizer counts.
     """
     return sum(1 for opt in made() if not scene.params.by_id or scene.params.in_optimizer(opt))
 
@@ -64,7 +64,7 @@ def _notes(hooks: HookManager, *, recompiled: bool, packed: bool) -> list[str]:
 
 
 def _unread(scene: Scene) -> dict[str, str]:
-    """Return what could not be read again and again, and may hold a fault that shows nowhere else.
+    """Return the tensors that were unreadable more than once, and whose faults would show nowhere else.
 
     A fault in an output shows in the outputs after it and in the loss, unless none was read. Losses of a dry run beside
     the training hide nothing.
@@ -79,7 +79,7 @@ def _unread(scene: Scene) -> dict[str, str]:
 
 
 def _of_memory(scene: Scene) -> list[str]:
-    """Say which tensors are read by part, and which could not be read."""
+    """Return notes about tensors that are read in part, and those that could not be read."""
     hooks, params = scene.hooks, scene.params
     parts = sum(1 for w in params.all() if w.part)
     addends = tensor_memory.some(sorted(params.addends))

@@ -76,9 +76,7 @@ class Marks:
     """
 
     def put(self, node: Node, layer: str) -> None:
-        """Mark a node with a layer, unless a layer inside of it has marked the node already: both returned the same
-        tensor.
-        """
+        """Mark a node with a layer, unless an inner layer has marked it already: both returned the same tensor."""
         node.metadata.setdefault(self, layer)
 
     def get(self, node: Node) -> str | None:
@@ -152,7 +150,7 @@ def walk(root: Node, layers: Marks, risky: frozenset[str]) -> Walk:
         if name == "accumulategrad":
             found.leaves.setdefault(id(node.variable), (node.variable, set()))[1].add(target)
             continue
-        # Collected while the graph lives: custom Functions, risky operations, dropout and attention. 151#
+        # Collected while the graph lives: custom Functions, risky operations, dropout and attention.
         if isinstance(node, BackwardCFunction) and len(found.functions) < _FUNCTIONS:
             # the metaclass of Function leaves its class there
             found.functions.setdefault(getattr(type(node), "_forward_cls", type(node)), target)

@@ -84,7 +84,7 @@ def _fused(node: Node, kind: str, nodes: list[Node], layers: Marks, above: Links
         term["input_shape"] = list(given.shape)
         axis = 1 if kind == "nll" and given.dim() > 1 else given.dim() - 1
         term["classes"] = int(given.shape[axis]) if given.dim() else 0
-    # Statistics of targets differ by loss: class counts for nll, weights for both kinds of cross entropy.
+    # Statistics of targets differ by loss: class counts for nll, weights for nll and binary losses.
     if target is not None:
         term |= {"target_shape": list(target.shape), "target_dtype": str(target.dtype).removeprefix("torch.")}
         term["target"] = _stats(target)
@@ -253,9 +253,7 @@ def _divergences(nodes: list[Node], layers: Marks, above: Links) -> Iterator[dic
 
 
 def _feeding(node: Node | None, layers: Marks) -> tuple[list[str], str | None]:
-    """Return the operations between the last layer with weights and the loss, nearest to the loss first, and that
-    layer.
-    """
+    """Return (operations between the last layer with weights and the loss, nearest to the loss first; the layer)."""
     names: list[str] = []
     for _ in range(_CHAIN):
         if node is None:

@@ -168,9 +168,7 @@ def describe(
     root: Node,
     target: Tensor | None,
 ) -> dict[str, Any]:
-    """Return the operations under a term, its sign at the root, and the share of its targets outside the
-    head's range.
-    """
+    """Return the operations under a term, its sign at the root, and the share of targets outside the head's range."""
     names, first, ended = chain(below, layers)
     term: dict[str, Any] = {"chain": names, "direct": not names and ended, "sign": sign(node, above, root)}
     result = saved(first, "result")

@@ -101,7 +101,7 @@ def _of_hook(frames: list[Any], output: Any) -> tuple[Callable[[Any], bool], lis
         for frame in frames
         if {"self", "module", "output"} <= frame.symbolic_locals.keys()
     )
-    # Dynamo names the hook by its place in the module's dictionary, which is no place of the program's if it is alone.
+    # If the dictionary has no other hook, guards on the dictionary itself are ours, too.
     hooks = own(module.value)[hook.source.base.member]
     key = next(key for key, value in hooks.items() if value is hook.value)
     mine = hook.source.base if len(hooks) == 1 else hook.source

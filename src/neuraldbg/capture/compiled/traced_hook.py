@@ -106,11 +106,9 @@ class Plan:
     def __init__(self, graph: Graph, row: int, grad_row: int, bound: float, centre: float) -> None:
         self.handle = graph.handle
         self.text = f"{row} {grad_row} {bound!r} {centre!r}" if row >= 0 else ""
-        """Row, gradient row, bound and centre as one text, which is one guard at each call; four numbers
-        would be four."""
+        """Row, gradient row, bound and centre as one text, which is one guard at each call; four numbers are four."""
         self.places = torch.tensor([row, grad_row, bound, centre], dtype=torch.float64, device="cpu")
-        """The same numbers as data, which is no guard: layers that are each compiled by themselves can
-        share a graph."""
+        """The same numbers as data, which is no guard: layers that are compiled one by one can share a graph."""
 
 
 def see(plan: Plan, output: Any) -> Any:
@@ -303,7 +301,7 @@ class Edge:
             _have_read(graph)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (getattr, (contextlib.nullcontext(), "__exit__"))  # as for a LayerHook
+        return (getattr, (contextlib.nullcontext(), "__exit__"))  # as for a Probe
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return contextlib.nullcontext().__exit__

@@ -25,6 +25,18 @@ line, the layer and the sample.
 - A finding about dependence is made on the real weights, so that what is found exists. The one about absence (the input
   is ignored) is made on fresh random weights, since a collapsed model gives one answer for all inputs, too.
 - ``NeuralDbg(probes=False)``, the setting ``capture.probes`` and ``neuraldbg run --no-probes`` disable all of this.
+
+- ``experiment.py``: the contract of an experiment, and the objects that it works on
+- ``model_copy.py``, ``deep_copy.py``: the copy of a model, made without running the program's code
+- ``eval_random.py``: randomness in eval mode
+- ``target_inside.py``: the target among the columns of the input
+- ``batch_mixing.py``, ``sample_mixing.py``: samples that affect each other, and the layer where they mix
+- ``causality.py``: positions that depend on later ones
+- ``padding_mask.py``: inverted padding masks
+- ``input_ignored.py``: inputs without effect on the output
+- ``first_nonfinite.py``: the operation that made the first non-finite value
+- ``finite_differences.py``: custom autograd Functions against finite differences
+- ``threads_beside.py``: the test for other threads that run during an experiment
 """
 
 from __future__ import annotations

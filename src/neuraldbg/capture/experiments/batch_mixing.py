@@ -206,9 +206,7 @@ def _effect(base: list[Tensor], after: list[Tensor], j: int) -> tuple[list[int],
 
 
 def _pattern(moved: dict[int, list[int]], n: int) -> str:
-    """Return the pattern of changes: ``all``, only ``later`` rows (a recurrence over the batch), ``some``
-    or ``none``.
-    """
+    """Return the pattern of changes: ``all``, only ``later`` rows (a recurrence over the batch), ``some``, ``none``."""
     if not any(moved.values()):
         return "none"
     if all(len(rows) == n - 1 for rows in moved.values()):

@@ -181,9 +181,7 @@ class _Copier:
         return tuple.__new__(kind, [self.value(item) for item in tuple.__iter__(value)])
 
     def _object(self, value: Any) -> Any:
-        """Return a copy of an object that consists of its attributes, or of one of a trusted package that copies
-        itself.
-        """
+        """Return a copy of an object that consists of its attributes, or of a trusted one that copies itself."""
         kind = type(value)
         if kind in _GENERATORS or _copies_itself(value):
             return copy.deepcopy(value)

@@ -80,8 +80,8 @@ class Bench:
         yield from leaves({**{str(i): value for i, value in enumerate(self.args)}, **self.kwargs})
 
     def is_target(self, x: Tensor) -> bool:
-        """Return True if an argument equals a target of the loss: a model that computes its own loss is given the
-        targets.
+        """Return True if an argument equals a target of the loss: a model that computes its own loss gets
+        the targets.
         """
         known = [t.value for t in self.targets if t.value is not None and t.value.numel() == x.numel()]
         return x.numel() > 1 and any(bool((value.reshape(-1) == x.reshape(-1)).all()) for value in known)
@@ -166,9 +166,7 @@ class Target:
 
 
 def rebuilt(value: Any, put: Callable[[str, Tensor], Tensor], name: str = "", depth: int = 0) -> Any:
-    """Return a copy of nested arguments with each tensor replaced. Raises Unfit for a value that cannot be rebuilt
-    safely.
-    """
+    """Return a copy of nested arguments with each tensor replaced. Raises Unfit for a value that is not safe."""
     kind = type(value)
     if kind in (Tensor, torch.nn.Parameter):
         return put(name, value)

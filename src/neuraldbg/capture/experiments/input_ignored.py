@@ -52,13 +52,12 @@ def run(bench: Bench) -> dict[str, Any] | None:
         return None
     if not all(bool(x.isfinite().all()) for _, x in base):
         raise Unfit("its output is not finite")
-    # Noise as well as other samples: a batch may be equal in the one part that matters.
     noisy = bench.call(lambda name, x: x if name in targets else _noise(x))
     if not _same(base, rolled) or not _same(base, noisy):
         blind = _blind(bench, base, (rolled, noisy))
         found = {"ignored": bool(blind), "layer": None, "leaves": _silent_leaves(bench, named, base)}
         return {**found, "output": blind} if blind else found
-    # Layers such as batch norm may use the input in train mode only.
+    # The input may matter in train mode only.
     set_training(bench.module, on=True)
     try:
         trained = bench.call()
@@ -171,9 +170,7 @@ def _same(a: list[tuple[str, Tensor]], b: list[tuple[str, Tensor]]) -> bool:
 
 
 def _silent_leaves(bench: Bench, named: list[tuple[str, Tensor]], base: list[tuple[str, Tensor]]) -> list[str]:
-    """Return the inputs that vary over the batch and whose exchange alone changes nothing; empty if there
-    is only one.
-    """
+    """Return the inputs that vary over the batch and whose exchange changes nothing; empty if there is only one."""
     varied = [name for name, x in named if x.shape[0] > 1 and not bool((x == x[:1]).all()) and not _marks(x)]
     if not 1 < len(varied) <= 4:
         return []

@@ -39,9 +39,7 @@ class Flow(NamedTuple):
 
 
 def meeting(bench: Bench, change: Callable[[str, Tensor], Tensor], j: int, n: int) -> dict[str, str] | None:
-    """Return layer, type and side ("input", "output") at which sample j of n first changes others; None if
-    not found.
-    """
+    """Return layer, type and side ("input", "output") at which sample j of n first changes others, None if unknown."""
     try:
         before, after = _flows(bench, None), _flows(bench, change)
     except Unfit:  # no time is left: the mixing itself is known all the same

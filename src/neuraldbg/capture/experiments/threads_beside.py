@@ -40,9 +40,7 @@ def _idle(innermost: FrameType | None) -> bool:
 
 
 def _quiet(thread: threading.Thread) -> bool:
-    """Return True for a thread that runs the code of a quiet package, or waits for a process that such a package
-    started.
-    """
+    """Return True for a thread that runs the code of a quiet package, or waits for a process of such a package."""
     kind = type(thread)
     if kind in (threading.Thread, threading.Timer):
         run = getattr(thread, "_target", None) or getattr(thread, "function", None)

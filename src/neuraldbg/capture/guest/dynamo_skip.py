@@ -34,9 +34,7 @@ _passed_through: dict[int, CodeType] = {}
 
 
 def passed_through(function: F) -> F:
-    """Mark a function that calls the program's functions: Dynamo skips it, and compiles those as if it were
-    not there.
-    """
+    """Mark a function that calls the program's functions: Dynamo skips it, and compiles those all the same."""
     code = getattr(function, "__code__", None)
     if code is not None and id(code) not in _passed_through:
         _passed_through[id(code)] = code

@@ -156,9 +156,7 @@ def add_hook(module: nn.Module, store: str, hook: Callable[..., Any], *, kwargs:
 
 
 def groups(opt: Any) -> list[dict[str, Any]]:
-    """Return the parameter groups of an optimizer. Read their entries by ``item``: a group's class may derive from
-    dict.
-    """
+    """Return the parameter groups of an optimizer. Read entries by ``item``: a group's class may derive from dict."""
     return [group for group in sequence(attribute(opt, "param_groups")) if is_a(group, dict)]
 
 

@@ -55,9 +55,7 @@ def _meet_storages(module: Any, *, lends: bool) -> None:
 
 
 def torch_library() -> Any:
-    """Return the library with torch's C interface for compiled programs. Raises LookupError or OSError if there is
-    none.
-    """
+    """Return the library with torch's C interface for compiled programs. Raises LookupError or OSError without one."""
     name = next(Path(torch.__file__).with_name("lib").glob("*torch_cpu.*"), None)
     if name is None:
         raise LookupError("*torch_cpu.*")

@@ -183,9 +183,7 @@ class _Search:
         return all(self.owns(value, depth + 1) for value in cells(function))
 
     def _made(self, function: types.FunctionType) -> bool:
-        """Return True if a function without a file was generated for the package: methods of dataclasses and named
-        tuples.
-        """
+        """Return True if a function without a file was generated for the package, as for dataclasses, named tuples."""
         name = function.__globals__.get("__name__")
         of_package = type(name) is str and name.split(".", maxsplit=1)[0] in (self.package, "collections", "typing")
         named = type(name) is str and name.startswith("namedtuple_")

@@ -72,9 +72,7 @@ heard = getattr(torch._C, "_EnableTorchFunction", contextlib.nullcontext)  # noq
 
 
 def unheard() -> contextlib.AbstractContextManager[Any]:
-    """Return a context in which no ``__torch_function__`` and no mode of the program sees operations, since these are
-    ours.
-    """
+    """Return a context in which no ``__torch_function__`` and no mode of the program sees our operations."""
     return _without_modes() if _modes() else _function_off()
 
 

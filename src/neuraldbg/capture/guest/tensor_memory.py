@@ -221,9 +221,7 @@ class Unread:
         return sum(sum(places.values()) for (noted, _), places in self._places.items() if noted == kind)
 
     def told(self, kinds: Collection[str], least: int = 1) -> dict[str, str]:
-        """Return sentences as {subject: rest}, one for each kind and reason that was not read at least
-        ``least`` times.
-        """
+        """Return sentences as {subject: rest}, one for each kind and reason not read at least ``least`` times."""
         found = {}
         for (kind, reason), places in self._places.items():
             names = [place for place, times in places.items() if times >= least]

@@ -71,9 +71,7 @@ def named(ref: weakref.ref[Tensor]) -> Tensor:
 
 
 class Modules:
-    """The living layers of watched models by path, as a dict. ``gone`` is called with the identity of one that has
-    died.
-    """
+    """The living layers of watched models by path, as a dict. ``gone`` is called with the identity of a dead one."""
 
     def __init__(self, gone: Callable[[int], object] | None = None) -> None:
         self._refs: dict[str, _ModuleRef] = {}

@@ -236,9 +236,7 @@ class HookManager(ReadState):
         return Visit(self.direct, module, arrives, leaves)
 
     def compiles(self) -> bool:
-        """Return True if the program has ever compiled a graph or called torch.compile: it may do so again
-        at any time.
-        """
+        """Return True if the program has ever compiled a graph or called torch.compile: it may do so again."""
         self._compiles = self._compiles or anything_compiled() or asked_to_compile()
         return self._compiles
 
@@ -258,9 +256,7 @@ class HookManager(ReadState):
             self.table.begin()  # a replayed CUDA graph went on writing
 
     def put_back(self) -> bool:
-        """Set removed hooks again, behind those of the program. Return True if a graph was compiled while there were
-        none.
-        """
+        """Set removed hooks again, behind the program's. Return True if a graph was compiled while there were none."""
         self._stop_listening()
         if not self._lifted:
             return False
@@ -380,8 +376,8 @@ class HookManager(ReadState):
 
     @contextlib.contextmanager
     def off(self, root: Any) -> Iterator[None]:
-        """Remove our hooks from a model in this context: ``torch.jit.script`` compiles hooks too, and cannot compile
-        ours.
+        """Remove our hooks from a model in this context: ``torch.jit.script`` compiles hooks, but cannot
+        compile ours.
         """
         lifted = []
         for module in modules(root) if is_a(root, nn.Module) else ():

@@ -176,7 +176,7 @@ class Probe:
         return None
 
     def read_quickly(self, module: nn.Module, output: Any) -> bool:
-        """Read the first output of a pass by native code. Return False if it is no ordinary tensor: most are."""
+        """Read the first output of a pass by native code. Return False if the output is no ordinary tensor."""
         done = self.quick(output) if self.quick is not None else 0
         if not done:
             return False
@@ -290,8 +290,8 @@ class Probe:
         units.observe(row, x, axis, self.cap)
 
     def refine(self, following: Iterable[str]) -> None:
-        """Limit unit activity to layers before a rectifier, and count saturation at the input of a functional sigmoid
-        or tanh.
+        """Limit unit activity to layers before a rectifier, and count saturation before a functional
+        sigmoid or tanh.
         """
         names = set(following)
         self.quick = None

@@ -46,8 +46,7 @@ _SETTINGS = (
     "bias",
 )
 _OURS_ALONE = 3
-"""References to a frame's dictionary of variables that no other code holds: the frame's, ours, and
-getrefcount's own."""
+"""References to a frame's dictionary of variables if only we hold it: the frame's, ours, and getrefcount's own."""
 _PLAIN = (bool, int, float, str)
 _FRAMES = 24
 _ATTRIBUTES = 256
@@ -67,9 +66,7 @@ def wraps(module: nn.Module) -> nn.Module:
 
 
 def strip(path: str) -> str:
-    """Remove the parts of a module path that wrappers add: ``block._checkpoint_wrapped_module.fc1`` is
-    ``block.fc1``.
-    """
+    """Remove the parts of a path that wrappers add: ``block._checkpoint_wrapped_module.fc1`` is ``block.fc1``."""
     return ".".join(part for part in path.split(".") if part not in _INNER)
 
 
@@ -135,9 +132,7 @@ def _told(variable: str) -> str:
 
 
 def _another(value: nn.Module, model: nn.Module) -> bool:
-    """Return True if a module is a model of its own: no part of the other, no copy of it (an average, a frozen
-    teacher).
-    """
+    """Return True if a module is a model of its own: no part of the other, no copy (an average, a frozen teacher)."""
     if not has_parameters(value) or any(member is value for member in modules(model)):
         return False
     if any(member is model for member in modules(value)):

@@ -86,8 +86,7 @@ class Losses:
         self.values: list[Kept] = []
         """(value, loss scale) of each backward pass of this step that reached a watched model."""
         self.asides: list[Kept] = []
-        """(value, loss scale) of each ``autograd.grad``: a gradient penalty, or all there is if a loop sets ``.grad``
-        itself."""
+        """(value, loss scale) of each ``autograd.grad``: a gradient penalty, or all if a loop sets ``.grad`` itself."""
         self.edges: dict[tuple[str, str], Edge] = {}
         self.ended: Callable[[], None] = lambda: None
         """Called after each backward pass of a full step that has reached a watched model."""
@@ -101,8 +100,7 @@ class Losses:
         self._number = 0
         """Backward passes of the step so far."""
         self._clear_at = -1
-        """Index of the backward pass of a full step before which gradients had been cleared within the step; -1 for
-        none."""
+        """Index of the backward pass before which gradients had been cleared within a full step; -1 for none."""
         self.usual = math.inf
         """Size of a loss of a light step above which the loss is unusual."""
         self._by_hand = False

@@ -24,7 +24,7 @@ Python switches threads between any two of its instructions, so an operation ann
 its thread is the owner (``claims``), and a thread announces that it wants to be the owner before it checks for a
 running operation (``asks``): one of the two sees the other. Only threads that are not the owner ever take the lock.
 
-A question (``dbg.inspect`` from another thread) borrows the owner's place while the owner waits: for the answer, as it
+A question (``dbg.record()`` in another thread) takes the owner's place while the owner waits: for the answer, as it
 begins its next operation, or in Python's library for work. Between two operations it may be clearing gradients (see
 ``other_threads``): if it does not wait for long, no gradient is read.
 """
@@ -108,8 +108,7 @@ class Owner:
         self._wanted = False
         """True while another thread checks whether it can be the owner."""
         self._heir = 0
-        """The thread that displaces an owner that has trained nothing when that owner begins its next operation; 0 for
-        none."""
+        """The thread that displaces an untrained owner when that begins its next operation; 0 for none."""
         self._patience = list(_PATIENCE_S)
         self._over = False
         """True once the session ends: the owner no longer changes."""
@@ -118,8 +117,7 @@ class Owner:
         self._before = 0
         """The thread whose place the asking thread has."""
         self._question: tuple[int, bool] | None = None
-        """The thread that wants to ask, and True if it may ask ``within`` a step; None once the question is being
-        answered."""
+        """The thread that wants to ask, and True if it may ask ``within`` a step; None once it is being answered."""
         self._waiting = 0
         """The owner while it waits for the answer to a question, else 0."""
         self._silent: tuple[object, float] = (None, 0.0)
@@ -313,9 +311,7 @@ class Owner:
 
     @contextlib.contextmanager
     def differentiates_beside(self, *, counts: bool) -> Iterator[None]:
-        """Wrap a backward pass of another thread that is not followed. It ``counts`` if all trainings are to be
-        followed.
-        """
+        """Wrap a backward pass of another thread that is not followed. It ``counts`` if all trainings are followed."""
         with self._lock:
             stranger = self._stranger(get_ident())
             stranger.running += 1
@@ -330,8 +326,8 @@ class Owner:
             stranger.helps |= helped
 
     def reached_beside(self, thread: int) -> None:
-        """Record that a backward pass of another thread has gone through a tensor that ``thread`` computed as the
-        owner.
+        """Record that a backward pass of another thread has gone through a tensor that ``thread``, the
+        owner, computed.
         """
         here = self.strangers.get(get_ident())
         running = [here] if here is not None and here.running else self.strangers.values()  # a thread of autograd's own
@@ -420,9 +416,7 @@ class Owner:
                 self._question = None
 
     def seize(self) -> bool:
-        """Make this thread the owner, as the session ends. Return True if another thread was the owner, and
-        lives on.
-        """
+        """Make this thread the owner, as the session ends. Return True if another thread was it, and lives on."""
         with self._lock:
             before = self._before if self._asking else self.switch.thread
             goes_on = before != get_ident() and Runner(before).alive

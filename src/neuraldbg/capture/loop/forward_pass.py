@@ -23,12 +23,11 @@ class Model:
         self.follow(mode_layers)
         self.trained_in_train_mode = self.trained_in_eval_mode = False
         self.entry: weakref.ref[nn.Module] | None = None
-        """Weak reference to the part that the program calls first: the root, unless the program never calls that. None
-        before."""
+        """Weak reference to the part that the program calls first: usually the root. None before the first call."""
         self.left = False
-        """True if its parameters are not read: a thread trains it that is no longer followed."""
+        """True if the model's parameters are not read, because a thread trains it that is no longer followed."""
         self.thread = 0
-        """The thread that was followed and has called it last with gradients, 0 if none has."""
+        """The followed thread that has called the model last with gradients, 0 if none has."""
 
     @property
     def root(self) -> nn.Module:
@@ -66,11 +65,10 @@ class Pass:
     training: bool
     eval_layers: int
     first: bool
-    """True if it entered the model at its front: a program may call the parts of a model one after the other."""
+    """True if the pass entered the model at its front: a program may call the parts of a model one after the other."""
     batch: int = 0
     modes: dict[str, Any] | None = None
-    """The MODES fact as of the pass, None if facts are not read: by the step's end an evaluation may have changed
-    modes."""
+    """The MODES fact as of the pass, None if facts are not read: an evaluation before the step's end may change it."""
     committed: bool = False
     thread: int = 0
     """The thread that ran the pass."""

@@ -72,7 +72,7 @@ class Unhooked:
 
     def ended(self, *, calling: bool, asked: bool = False) -> bool:
         """Return True if weights were updated manually since a backward pass: the step is over, and the update is read.
-        ``calling`` at a call of a model; ``asked`` for a question.
+        ``calling`` is True at a call of a model, ``asked`` for a question.
         """
         if self._off or self.scene.optimizers.streams:
             return False

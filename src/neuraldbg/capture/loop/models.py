@@ -134,9 +134,7 @@ class Models:
         return model
 
     def follow_changes(self) -> None:
-        """Attach layers that were added or replaced since their model was attached, and drop those that
-        were removed.
-        """
+        """Attach layers added or replaced since their model was attached, and drop those that were removed."""
         for model in self.found:
             if model.gone:  # its facts stay
                 continue
@@ -361,9 +359,7 @@ class Models:
 
     @property
     def plain(self) -> bool:
-        """True if every backward pass reaches a watched model, as far as is known, and the model is called
-        as a module.
-        """
+        """True if every backward pass reaches a watched model, as far as is known, and it is called as a module."""
         return self.entered and not self.must_be_reached and bool(self.outermost)
 
     def resume(self, seen: CallSeen | None) -> None:

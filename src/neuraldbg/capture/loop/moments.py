@@ -26,7 +26,7 @@ class Call:
     evaluating: bool
     """True for an evaluation: no gradients, or eval mode in a program that trains in train mode."""
     first: bool
-    """True if it entered the model at its front: a program may call the parts of a model one after the other."""
+    """True if the call entered the model at its front: a program may call the parts of a model one after the other."""
 
 
 @dataclass(eq=False)

@@ -57,12 +57,13 @@ class Stream:
         self.checks = True
         """True to check for stale gradients before the backward passes since it last stepped."""
         self.lr: float | None = None
-        """Largest learning rate of its groups at its last step, None if they have none."""
+        """Largest learning rate of the optimizer's groups at the last step, None if no group has one."""
         self.rates = Rates()
         """Learning rate of each tensor when facts were last read. Stored here because a program may drop its optimizer
         before the last step is closed."""
         self.norm: Norm | None = None
-        """Reader of its gradients in light steps, None before the first; replaced after each stretch of full steps."""
+        """Reader of the optimizer's gradients in light steps, None before the first; replaced after each stretch of
+        full steps."""
         self.usual = Usual()
         """Usual norm of a few of its gradients in light steps."""
         self.glimpse: tuple[float, int] | None = None
@@ -72,13 +73,13 @@ class Stream:
         self.awaited_norm: Awaited | None = None
         """The pending norm of gradients on another device, None if there is none."""
         self.thread = 0
-        """The thread that was followed and stepped it last."""
+        """The thread that was followed and stepped the optimizer last."""
         self.apart = False
-        """True if that thread is no longer followed: its gradients are not read before it steps again."""
+        """True if that thread is no longer followed: the optimizer's gradients are not read before its next step."""
         self.held: list[Watched] | None = None
-        """The watched parameters that its current step changes, None between steps."""
+        """The watched parameters that the optimizer's current step changes, None between steps."""
         self.new = True
-        """True until its optimizer object has finished a step."""
+        """True until the optimizer object has finished a step."""
         self.fact: dict[str, Any] | None = None
         """The OPTIMIZER fact of the current step, None if facts are not read."""
 
@@ -88,8 +89,8 @@ class Stream:
         return tensors(opt) if opt is not None else []
 
     def stepped_with(self) -> None:
-        """Reset ``stale`` if gradients were cleared or replaced after the backward pass, as by a loop that sets
-        ``.grad``.
+        """Reset ``stale`` if gradients were cleared or replaced after the backward pass, by a loop that
+        sets ``.grad``.
         """
         if self.stale and self.left is not None:
             now = place(self.tensors())

@@ -258,7 +258,7 @@ class Optimizers:
             if stream.norm is None or stream.norm.outdated:
                 watched = self.params.owned(stream.tensors())
                 stream.norm = Norm(watched, self.allowed_s, stream.usual, stream.norm)
-            # The full norm is due every ``norms_every`` steps, and when a few gradients look unusual.
+            # The full norm is due every ``norms_every`` steps, and when a few gradients are unusual.
             stream.weighed = stream.steps % self.norms_every == 0
             if not stream.weighed and stream.norm.waits:
                 stream.awaited_norm = stream.norm.glance(self._scale_of(opt))

@@ -87,9 +87,7 @@ class Patches:
         hooks: HookManager,
         scaled: Callable[[Tensor, float], None],
     ) -> None:
-        """Set the wrappers of the capture itself. ``scaled`` is called with the tensor that a gradient
-        scaler scaled.
-        """
+        """Set the wrappers of the capture itself. ``scaled`` is called with a tensor that a gradient scaler scaled."""
         self.surround(torch.autograd, "backward", losses.surrounds("tensors"))
         self.surround(torch.autograd, "grad", losses.surrounds("outputs"))
         self.put(nn.Module, "__call__", lambda call: passed_through(models.wrap_call(call)))

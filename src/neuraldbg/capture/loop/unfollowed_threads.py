@@ -41,28 +41,28 @@ class Stranger:
         self._runner = Runner(ident)
         self.name = self._runner.name
         self.apart = False
-        """True if its newest operation that was not followed belongs to a training of its own."""
+        """True if the thread's newest operation that was not followed belongs to a training of its own."""
         self.helps = False
         """True if a backward pass of it has gone through a tensor that the owner computed."""
         self.tried = False
-        """True if it was the owner without training, or has displaced one within a step that had trained nothing."""
+        """True if the thread was the owner without training, or has displaced an untrained one within a step."""
         self.called = self.joins = False
-        """True if it has called the followed model with gradients (``called``), and then stepped its parameters
+        """True if the thread has called the followed model with gradients (``called``), and then stepped its parameters
         (``joins``)."""
         self.followed = False
-        """True if it has trained as the owner since."""
+        """True if the thread has trained as the owner since."""
         self.running = 0
         """Number of backward passes that are running."""
         self.backwards = self.steps = 0
         """Number of backward passes and optimizer steps that were not followed."""
         self.uses: set[Any] = set()
-        """The watched models that it has called."""
+        """The watched models that the thread has called."""
         self.again = 0.0
         """Time of ``clocks.perf_counter`` from which on its calls are checked again, in seconds."""
 
     @property
     def midway(self) -> bool:
-        """True if it is well into a training of its own that is not followed."""
+        """True if the thread is well into a training of its own that is not followed."""
         return max(self.steps, self.backwards) > FEW and not (self.joins or self.helps)
 
     @property

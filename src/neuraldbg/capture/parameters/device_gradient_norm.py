@@ -45,9 +45,7 @@ class DeviceNorm:
         self._turn = 0
 
     def read(self) -> Tensor | None:
-        """Queue the reading. Return the tensor that ``squares`` takes once it has arrived, None if there is no
-        gradient.
-        """
+        """Queue the reading. Return the tensor that ``squares`` takes once it has arrived, None without a gradient."""
         grads, _ = placement.gradients([named(ref) for ref in self.tensors])
         there = [grad for grad in grads if grad is not None]
         if not there:

@@ -109,9 +109,7 @@ class Norm:
         return awaited(None, there, late, self._usual.odd) if there else None
 
     def read(self) -> tuple[float, int] | None:
-        """Return the L2 norm, NaN if an element is not finite, and the number of those; None if no gradient
-        was read.
-        """
+        """Return (L2 norm, NaN if an element is not finite; number of those), None if no gradient was read."""
         if not self._gradients.tensors:
             return None
         found = self._gradients.read()

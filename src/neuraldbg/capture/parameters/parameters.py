@@ -157,9 +157,7 @@ class Params:
         self.forgot()
 
     def note_rates(self, rates: dict[int, float]) -> None:
-        """Record the learning rates of parameters, by identity: their optimizer may die with its model before the step
-        closes.
-        """
+        """Record the learning rates of parameters, by identity: their optimizer may die before the step closes."""
         for key, rate in rates.items():
             w = self.by_id.get(key)
             if w is not None:
@@ -250,9 +248,7 @@ class Params:
         self.table.binning.weights(watched)
 
     def _let_go(self, stepped: Stepped | None) -> None:
-        """Drop the samples of another step, which will not be compared: it raised, or it contains the step that begins
-        now.
-        """
+        """Drop the samples of another step, which will not be compared: it raised, or contains the step that begins."""
         if self._open is not None and self._open is not stepped:
             self._open.forget()
         self._open = None
@@ -268,9 +264,7 @@ class Params:
         self._read_each_gradient(watched)
 
     def _read_other_weight(self, w: Watched, *, again: bool = False) -> Tensor | None:
-        """Read a weight that cannot be read in place on the CPU. Return the sample, None if it cannot be
-        read at all.
-        """
+        """Read a weight that cannot be read in place on the CPU. Return the sample, None if it is unreadable."""
         value = self._shown("parameters" if w.ref.requires_grad else FROZEN, w.ref, w.name)
         if value is None:
             return None
@@ -387,8 +381,8 @@ class Params:
             self._keep_touched(w, grad)
 
     def _keep_touched(self, w: Watched, grad: Tensor | None) -> None:
-        """Keep the rows with a gradient of a large embedding: a sample that hits a frequent row says nothing about the
-        others.
+        """Keep the rows with a gradient of a large embedding: a sample of frequent rows says nothing about
+        the others.
         """
         if not w.rows:
             return
@@ -429,9 +423,7 @@ class Params:
             self.table.observe(new.sub(old), row_of(w.update), total=value.numel(), whole=w.whole)
 
     def grad_norm(self, watched: Iterable[Watched]) -> float:
-        """Return the L2 norm over the gradients read in this step, NaN if one is not finite. Call after
-        ``Table.gather``.
-        """
+        """Return the L2 norm of the gradients read in this step, NaN if not finite. Call after ``Table.gather``."""
         if self._norm is not None and self._norm != math.inf:
             return self._norm
         return norm_of(self.table.rows.values, [w.grad for w in watched])

@@ -47,9 +47,7 @@ def stale_share(tensors: list[Tensor]) -> float:
 
 
 def _nonzero_there(flats: list[Tensor]) -> int:
-    """Return the number of a device's 1-D tensors that are not zero. Synchronises once or twice, not once
-    per tensor.
-    """
+    """Return the number of a device's 1-D tensors that are not zero. Synchronises once or twice, not per tensor."""
     heads = torch.stack([torch.count_nonzero(flat[:_STALE_HEAD]) for flat in flats]).tolist()
     left = [flat for flat, head in zip(flats, heads, strict=True) if not head and len(flat) > _STALE_HEAD]
     whole = torch.stack([torch.count_nonzero(flat) for flat in left]).tolist() if left else []

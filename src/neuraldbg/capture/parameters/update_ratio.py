@@ -41,9 +41,7 @@ def update_ratios(stepped: tuple[Watched, ...], tables: npt.NDArray[np.float64])
 
 
 def _medians(ordered: npt.NDArray[np.float64], counts: npt.NDArray[np.intp]) -> list[float | None]:
-    """Return the median of the first ``counts`` of each row of sorted numbers, None if that is 0. At least
-    one column.
-    """
+    """Return the median of the first ``counts`` of each row of sorted numbers, None for 0. At least one column."""
     steps = np.arange(len(ordered))
     middle = (ordered[steps, np.maximum(counts - 1, 0) // 2] + ordered[steps, counts // 2 % ordered.shape[1]]) / 2
     return [value if count else None for value, count in zip(middle.tolist(), counts.tolist(), strict=True)]

@@ -1,4 +1,11 @@
-"""The readers, one file each: what they learn about the program. One line here registers one."""
+"""The readers of facts about the program, one file each. To register a member, add one line to ``MEMBERS``.
+
+May import: loop, experiments, layers, parameters, compiled, autograd, statistics, guest. The folders are the categories
+of the causes that use the facts: ``architecture``, ``data``, ``loop``, ``loss``, ``optimisation``, ``precision``.
+
+- ``reader.py``: the contract of a reader
+- ``experiment_runner.py``: the reader that runs experiments on a copy of the model
+"""
 
 from __future__ import annotations
 
@@ -87,7 +94,7 @@ class Readers:
         return [getattr(one, moment) for one in self.all if moment in one.vigilant]
 
     def at(self, moment: str, *args: Any) -> None:
-        """Tell every reader that asked for it that a moment has come; in a light step, those that keep watch."""
+        """Call a moment of every reader that overrides it; in a light step, of those that watch light steps."""
         scene = self.scene
         if not scene.switch.in_full_step() and moment not in _ALWAYS:
             acts = self._light[moment]
@@ -112,9 +119,9 @@ class Readers:
                     self.scene.tally.caught(act.__self__.doing)  # type: ignore[attr-defined]
 
     def patches(self) -> list[Patch]:
-        """Return the functions of torch that the readers surround."""
+        """Return the functions of torch that the readers wrap."""
         return [patch for one in self.all for patch in one.patches()]
 
 
-for _member in MEMBERS:  # with the package, so that a session does not begin with the import of thirty modules
+for _member in MEMBERS:  # with the package, so that a session does not begin with thirty imports
     importlib.import_module(f"{__name__}.{_member}")

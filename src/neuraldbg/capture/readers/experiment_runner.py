@@ -1,7 +1,7 @@
-"""When experiments are made, and on what: a training call of one step is remembered, its loss's targets are read, and
-when the step closes the experiments run on a copy of the model. Facts EXPERIMENT leave.
+"""The reader that runs experiments: copies of one training call and of the loss's targets in, EXPERIMENT facts out.
 
-Two moments of a run: an early step, when nothing has collapsed yet, and a later one that confirms it.
+Experiments run when a step closes, at two moments of a run: an early step, when nothing has collapsed yet, and a later
+one that confirms it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from neuraldbg.capture.loop.reader_context import Scene
 
 MOMENTS = (2, 32)
-"""Steps after which experiments are made: after the first updates, and once more when the run has settled."""
+"""Steps whose experiments run: after the first updates, and once more when the run has settled."""
 MODELS = 3
 """Models of a program that are tried at most."""
 _INPUT_CAP = 4_000_000
-"""Elements of a batch that is copied."""
+"""Elements of a batch that is copied, at most."""
 _TARGET_CAP = 262_144
 _KINDS = ("nllloss", "nllloss2d", "nlllossnd", "mseloss", "smoothl1loss", "huberloss", "binarycrossentropy",
           "binarycrossentropywithlogits")  # fmt: skip
@@ -57,7 +57,7 @@ class _Held:
 
 
 class Laboratory(Reader):
-    """Makes the experiments."""
+    """Runs the experiments at the end of the steps in MOMENTS."""
 
     sampled = frozenset({"call_begins", "call_ends", "backward_begins", "step_closes"})
 
@@ -70,7 +70,7 @@ class Laboratory(Reader):
         self._steady: dict[str, bool] = {}
 
     def resumes(self) -> None:
-        """Let go of the step before."""
+        """Drop the calls and targets of the step before."""
         self._held.clear()
         self._targets.clear()
 
@@ -79,7 +79,7 @@ class Laboratory(Reader):
         return self.on and self.scene.step in MOMENTS
 
     def call_begins(self, call: Call) -> None:
-        """Remember the first training call of each model in the steps that count."""
+        """Copy the arguments of the first training call of each model in the steps of MOMENTS."""
         if not self.on or call.evaluating or not call.grad:
             return
         if self._now:
@@ -90,6 +90,7 @@ class Laboratory(Reader):
     def _remember(self, call: Call) -> None:
         name = call.model.name
         known = self._held.get(name)
+        # One call per model, and a few models.
         if known is not None:
             known.calls += 1
             return
@@ -97,8 +98,10 @@ class Laboratory(Reader):
             return
         held = self._held[name] = _Held(call)
         before = self._sums.pop(name, None)
+        # Another batch of the same size in the step before shows that the rows are samples.
         now = _checksum(call)
         self._steady[name] = before is not None and before[0] == now[0] and before[1] != now[1]
+        # An experiment needs the whole model, and arguments that can be copied.
         if wraps(call.module) is not call.model.root:
             held.reason = "the program calls its parts by themselves"
             return
@@ -117,12 +120,12 @@ class Laboratory(Reader):
         held.began = clocks.perf_counter()
 
     def call_ends(self, call: Call, output: Any) -> None:
-        """Measure how long the user's own pass took."""
+        """Measure the time of the user's own pass."""
         if self._now and (held := self._held.get(call.model.name)) is not None and not held.seconds:
             held.seconds = clocks.perf_counter() - held.began
 
     def backward_begins(self, backward: Backward) -> None:
-        """Read the targets of the loss."""
+        """Copy the targets of the loss."""
         if self._now and backward.walk is not None and len(self._targets) < 8:
             for node in backward.walk.loss_nodes:
                 if op_name(node) in _KINDS and len(self._targets) < 8:
@@ -134,7 +137,7 @@ class Laboratory(Reader):
                     self._targets.append(Target(str(term["kind"]), tuple(term["operand_shapes"][1])))
 
     def step_closes(self) -> None:
-        """Make the experiments."""
+        """Run the experiments."""
         if not self._now:
             return
         held, targets = self._held, tuple(self._targets)
@@ -149,13 +152,14 @@ class Laboratory(Reader):
             held.reason = held.reason or alone
             self._experiment(name, held, targets, checked)
             return
-        with sessions_paused(), torch.no_grad(), undisturbed():  # the twin is no model of the program
+        with sessions_paused(), torch.no_grad(), undisturbed():  # the copy is no model of the program
             self._experiment(name, held, targets, checked)
 
     def _experiment(self, name: str, held: _Held, targets: tuple[Target, ...], checked: set[str]) -> None:
         bench: Bench | None = None
         for one in experiments():
             found: dict[str, Any] | None
+            # A reason that holds for the model ends all experiments on it; others end one.
             try:
                 if held.reason:
                     raise Unfit(held.reason)  # noqa: TRY301 (one way to say why not)
@@ -168,7 +172,7 @@ class Laboratory(Reader):
                     given = name, made, held.args, held.kwargs, targets, self._steady.get(name, False)
                     bench = Bench(*given, seconds=SECONDS)
                     bench.constant = _constant(bench)
-                    # a copy that cannot stand in for the model is no subject for any experiment
+                    # a copy that cannot be called ends the experiments on this model
                 found = one.run(bench)
             except Unfit as unfit:
                 found = {"judged": False, "reason": str(unfit)}
@@ -181,7 +185,7 @@ class Laboratory(Reader):
                 )
 
     def stop(self) -> None:
-        """Let go of everything."""
+        """Drop all calls and targets."""
         self._held.clear()
         self._targets.clear()
 
@@ -195,7 +199,7 @@ def _target(node: Any) -> Target | None:
 
 
 def _checksum(call: Call) -> tuple[tuple[int, ...], float]:
-    """Return shape and a weighted sum of the first input: enough to tell one batch from the next."""
+    """Return shape and a weighted sum of the first input: enough to distinguish one batch from the next."""
     x: Tensor | None = next((x for _, x in seen((call.args, call.kwargs))), None)
     if x is None or x.is_complex() or x.is_quantized:
         return (), 0.0
@@ -205,7 +209,7 @@ def _checksum(call: Call) -> tuple[tuple[int, ...], float]:
 
 
 def _constant(bench: Bench) -> bool:
-    """Return True if every tensor given to the model holds the same for all samples, or one single value."""
+    """Return True if all samples are equal in every tensor given to the model."""
     return all(not x.dim() or x.shape[0] < 2 or bool((x == x[:1]).all()) for _, x in bench.inputs())
 
 

@@ -70,8 +70,7 @@ class Binning:
         self._stepped: set[int] = set()
         """Optimizers that stepped in this step."""
         self._owed: dict[int, int] = {}
-        """Optimizers that took no part in the last step with histograms, and the number of full steps left to try for
-        each."""
+        """Optimizers without a part in the last step with histograms, and full steps left to try for each."""
 
     def begin(self, step: int) -> bool:
         """Begin a full step. Return True if it has histograms."""
@@ -163,9 +162,7 @@ def _wide(flat: Tensor) -> Tensor:
 
 
 def _counted(x: Tensor, cap: int) -> npt.NDArray[np.int64]:
-    """Count the values of a CPU tensor, or of a sample of about ``cap`` of them, by sign and exponent,
-    shape (_CODES,).
-    """
+    """Count the values of a CPU tensor, or a sample of about ``cap`` of them, by code, shape (_CODES,)."""
     counts = native.exponents(x, cap) if native is not None else None
     return _count(operation.sample(x.detach(), cap)) if counts is None else np.frombuffer(counts, np.int64)
 

@@ -30,9 +30,7 @@ BLOCK = 128
 """Elements of one contiguous block: eight cache lines, so that a sample of a few thousand spreads over the tensor."""
 
 HALF_UNDER, HALF_OVER = 2.0**-25, 65520.0
-"""Limits of IEEE 754 binary16, rounding to nearest even: magnitudes up to 2**-25 become zero, from 65,520
-on infinite.
-"""
+"""Limits of IEEE 754 binary16, rounding to nearest even: up to 2**-25 becomes zero, from 65,520 on infinite."""
 
 
 ROW = WIDTH * 8
@@ -182,9 +180,7 @@ def numbers(x: Tensor) -> npt.NDArray[Any]:
 
 
 def in_memory_order(x: Tensor) -> Tensor:
-    """Return a dense tensor as a 1-D view in memory order, so that Python and native code take the same
-    sample of it.
-    """
+    """Return a dense tensor as a 1-D view in memory order, so that Python samples it as native code does."""
     return x.as_strided((x.numel(),), (1,), x.storage_offset()) if dense(x) else x
 
 

@@ -227,9 +227,7 @@ class Table:
         return table
 
     def derive_all(self, steps: list[int], taken: list[Raw]) -> npt.NDArray[np.float64]:
-        """Return the tables of steps with the same sites, shape (steps, sites, len(STATS)). Steps must come
-        in order.
-        """
+        """Return the tables of steps with the same sites, shape (steps, sites, len(STATS)). Steps come in order."""
         out = _derived(np.stack([one.raw for one in taken]))
         self.units.derive(steps, [one.highest for one in taken], out)
         return out

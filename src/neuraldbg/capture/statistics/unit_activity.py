@@ -89,9 +89,7 @@ class Units:
         }
 
     def observe(self, row: int, x: Tensor, axis: int, cap: int) -> None:
-        """Update each unit's highest output of the step. ``axis`` is the unit axis of ``x``, which is
-        ``observable``.
-        """
+        """Update each unit's highest output of the step. ``axis`` is the unit axis of ``x``, an ``observable``."""
         view = self._views.get(row)
         if view is None or x.shape[axis] != len(view):
             return

@@ -1,10 +1,9 @@
-"""Steps that are over, from the moment they close until they are handed on, derived and in order.
+"""Closed steps until they are delivered, derived and in order.
 
-What of a step is still on its way from a device is put in its place when it has arrived; till then the step waits, and
-those after it with it.
+Values of a step that are on a device are stored when they have arrived; until then the step waits, and those after it.
 
-Working on one step at a time finds every cache cold, so they are put aside and worked on together. None waits longer
-than a fraction of the second that a killed process may lose.
+A single step finds every cache cold, so closed steps are collected and processed together. None waits longer than a
+fraction of the second that a killed process may lose.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ if TYPE_CHECKING:
 BACKLOG_S = 0.25
 """Seconds that a closed step may wait."""
 BATCH = 64
-"""Steps that are worked on together."""
+"""Steps that are processed together."""
 
 
 _MOST_LATE = 64
-"""Steps that may be on their way from a device; the oldest of more is waited for."""
+"""Steps with pending device values; beyond that the oldest is waited for."""
 _AT_ONCE = 32_768
-"""Rows that are worked on at once, of all steps together: a few megabytes."""
+"""Rows of all steps together that are processed at once: a few megabytes."""
 _NOTHING = np.zeros((0, len(STATS)))
-"""The table of a light step."""
+"""The table of a light step, no rows."""
 
 
 class Closed(NamedTuple):
@@ -57,38 +56,38 @@ class Closed(NamedTuple):
     applied: bool
     layout: Layout
     taken: Raw | None
-    """None of a light step."""
+    """The raw rows, None for a light step whose sites were not read."""
     stepped: tuple[Watched, ...] = ()
-    """The parameters that were changed by it."""
+    """The parameters that the step changed."""
     late: Late | None = None
-    """What of it is on its way from a device, if it was when the step closed."""
+    """Values that were still on a device when the step closed, None if there were none."""
 
 
 class Delivery:
-    """Puts closed steps aside and hands them on."""
+    """Collects closed steps and delivers them in order to the session."""
 
     def __init__(self, table: Table, tally: Tally, emit: Callable[[Step, Layout], None]) -> None:
         self._table, self._tally, self._emit = table, tally, emit
         self.batch = BATCH
-        """Steps after which those put aside are handed on."""
+        """Number of collected steps at which they are delivered."""
         self.heard: Callable[[Closed], bool] = lambda closed: False
-        """Told of each late step when it has arrived, in order; returns whether it looks odd."""
+        """Called with each late step when its values have arrived, in order; returns True if they are unusual."""
         self.expect: Callable[[Sequence[Step], Layout, npt.NDArray[np.float64]], None] | None = None
-        """Told of full steps that are about to be handed on one by one, where they have one layout: with their tables,
-        shape (steps, sites, len(STATS)), which must not be kept beyond the last of them."""
+        """Called with full steps of one layout before they are delivered one by one, and their tables, shape (steps,
+        sites, len(STATS)), which must not be kept beyond the last of them. None if not needed."""
         self._handing_on = False
         self._backlog: list[Closed] = []
         self._whole = 0
-        """How many of the first of them have arrived."""
+        """Number of steps, from the first, whose values have arrived."""
         self._rows = 0
-        """Rows of all of them."""
+        """Number of rows of all collected steps."""
         self._urgent = 0
-        """How many of the first of them are to be handed on as soon as they have arrived."""
+        """Number of steps, from the first, to deliver as soon as their values have arrived."""
         self.lock = threading.RLock()
-        """Held by whoever puts steps aside or hands them on."""
+        """Held while steps are added or delivered."""
 
     def put(self, closed: Closed) -> bool:
-        """Put a step aside. Returns whether it is time to hand on."""
+        """Add a closed step. Return True if it is time to deliver."""
         with self.lock:
             self._backlog.append(closed)
             self._rows += len(closed.taken.raw) if closed.taken is not None else 0
@@ -98,13 +97,13 @@ class Delivery:
         return soon or not closed.applied or len(self._backlog) >= self.batch or self._rows >= _AT_ONCE
 
     def hurry(self) -> None:
-        """Have what is put aside now handed on soon: it holds parameters that the program has let go of."""
-        self._urgent = len(self._backlog)  # without the lock: whoever calls may hold another that its holder waits for
+        """Deliver the current steps soon: they hold parameters that the program has dropped."""
+        self._urgent = len(self._backlog)  # without the lock, whose holder may wait for a lock of the caller
 
     def arrive(self, *, wait: bool = False) -> bool:
-        """Put what has arrived of late steps in its place, in the order of the steps. Returns whether one looks odd.
+        """Store the values of late steps that have arrived, in the order of the steps. Return True if one is unusual.
 
-        Called by the thread that trains alone: while that captures a CUDA graph, no other may ask a device anything.
+        Called only by the thread that trains: while that captures a CUDA graph, no other may query a device.
         """
         odd = False
         with self.lock:
@@ -124,18 +123,18 @@ class Delivery:
 
     @property
     def awaits(self) -> bool:
-        """Return True if a step is on its way from a device."""
+        """True if values of a step are still on a device."""
         return self._whole < len(self._backlog)
 
     def deliver(self, *, wait: bool = False) -> None:
-        """Hand on the steps that were put aside and have arrived, in order; ``wait`` for all of them."""
+        """Deliver the collected steps whose values have arrived, in order; ``wait`` delivers all of them."""
         with self.lock:
             if wait:
                 self.arrive(wait=True)
             backlog, self._backlog = self._backlog[: self._whole], self._backlog[self._whole :]
             self._whole = self._rows = 0
             self._urgent = max(0, self._urgent - len(backlog))
-            # Whoever takes a step may ask for those that closed meanwhile: they come in between.
+            # A receiver of a step may ask for those that closed meanwhile: they are delivered in between.
             inner, self._handing_on = self._handing_on, True
             begun = 0
             try:
@@ -152,19 +151,19 @@ class Delivery:
                 self._handing_on = inner
 
     def _take_back(self, backlog: list[Closed]) -> None:
-        """Put steps aside again that a signal handler of the program's has kept from being handed on."""
+        """Put steps back that a signal handler of the program has kept from being delivered."""
         self._backlog[:0] = backlog
         self._whole += len(backlog)
         self._rows += sum(len(closed.taken.raw) for closed in backlog if closed.taken is not None)
 
     def _steps(self, alike: list[Closed], *, expected: bool) -> list[Step]:
-        """Make the steps, which are alike. They are ``expected`` by those who take them, unless they come in between
-        steps that are.
+        """Return the finished steps for closed ones of one form. Announce them to ``expect`` if ``expected``: not when
+        they are delivered between announced steps.
         """
         tables = self._tables(alike)
         if tables is None:
             return [_step(closed, _NOTHING) for closed in alike]
-        # Whoever keeps a step's table must not keep all.
+        # A receiver that keeps a step's table must not keep all tables.
         steps = [_step(closed, table.copy()) for closed, table in zip(alike, tables, strict=True)]
         layout = alike[0].layout
         if self.expect is not None and expected and all(closed.layout is layout for closed in alike):
@@ -172,7 +171,7 @@ class Delivery:
         return steps
 
     def _tables(self, alike: list[Closed]) -> npt.NDArray[np.float64] | None:
-        """Work out the tables of steps that are alike, and what follows from them; None of light steps."""
+        """Return the tables of steps of one form, and set the scalars derived from them; None for light steps."""
         taken = [closed.taken for closed in alike if closed.taken is not None]
         if not taken:
             return None
@@ -184,8 +183,7 @@ class Delivery:
         return tables
 
     def deliver_late(self, now: float) -> None:
-        """Hand on steps that have waited too long, where no step follows that would: called by the writer's thread.
-
+        """Deliver steps that have waited too long, if no step follows that would: called by the writer's thread.
         ``now`` is in seconds since the run began.
         """
         backlog = self._backlog
@@ -194,12 +192,12 @@ class Delivery:
 
     def _hand_on(self, step: Step, layout: Layout) -> None:
         try:
-            with heard():  # who takes it may be the program
+            with heard():  # the receiver may be the program
                 self._emit(step, layout)
         except Exception as error:
             if isinstance(error, TrainingHalted):
                 raise
-            self._tally.caught("judging and recording steps")  # the steps after this one are still handed on
+            self._tally.caught("judging and recording steps")  # the steps after this one are still delivered
 
 
 def _step(closed: Closed, table: npt.NDArray[np.float64]) -> Step:
@@ -216,7 +214,7 @@ def _step(closed: Closed, table: npt.NDArray[np.float64]) -> Step:
 
 
 def _alike(backlog: list[Closed]) -> Iterator[list[Closed]]:
-    """Yield steps in a row that have the same sites and changed the same parameters."""
+    """Yield runs of steps that have the same sites and changed the same parameters."""
     alike: list[Closed] = []
     for closed in backlog:
         full = alike and len(alike) * max(1, _form(closed)[0]) >= _AT_ONCE

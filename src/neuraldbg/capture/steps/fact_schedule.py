@@ -1,4 +1,4 @@
-"""When facts about the program are read, and which of them are news: one is logged once, and again when it changes."""
+"""The schedule of facts about the program, and their reading: one is logged once, and again when it changes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _FIRST_READINGS = 3
 
 
 _OPTIMIZERS = 8
-"""Optimizers of which each has its own readings."""
+"""Optimizers that have readings of their own."""
 _NEW = 64
-"""Optimizers after which a new one is nothing new: some programs make one for each step."""
+"""Optimizers after which a new one triggers no reading: some programs make one for each step."""
 
 
 class Learning:
-    """Collects the facts of the current step."""
+    """Collects the facts of the current step, and decides which steps have them."""
 
     def __init__(self, scene: Scene) -> None:
         self.hooks, self.params, self.models = scene.hooks, scene.params, scene.models
@@ -35,9 +35,7 @@ class Learning:
         self._refined = 0
 
     def reading(self, step: int) -> bool:
-        """Return True if a step's graph and facts are read: the first steps of every optimizer, then at powers of
-        two.
-        """
+        """Return True if a step's graph and facts are read: the first steps of every optimizer, then powers of two."""
         many = len(self.optimizers.streams) or 1
         many = min(many, _OPTIMIZERS)
         if step <= self._until or step < _FIRST_READINGS * many:
@@ -51,10 +49,11 @@ class Learning:
         return max(1 << step.bit_length(), _FIRST_READINGS)
 
     def learn(self, step: int, stepped: list[Stream], layout: Callable[[], Layout]) -> None:
-        """Log what is news at the end of a step, before its rows are cleared."""
+        """Log new facts at the end of a step, before its rows are cleared."""
         self._learn_passes(stepped)
         new = [stream for stream in stepped if stream.fact is not None]
         reading = self.reading(step)
+        # A new optimizer late in a run gets a reading of its own.
         if new and not reading and len(self.optimizers.streams) <= _NEW:
             self._until = max(self._until, step + 1)
         if not new and not reading:
@@ -62,8 +61,9 @@ class Learning:
         for stream in new:
             self._log(FactKey.OPTIMIZER, stream.fact or {}, "stream")
             stream.fact = None
-        if not self.models.owner.gradients_rest():  # at the next step that is read, then
+        if not self.models.owner.gradients_rest():  # postponed to the next step whose facts are read
             return
+        # A walk over all objects of the process, only if a parameter seems to be in no optimizer.
         self.models.follow_changes()
         self._read_unstepped()
         fact = program_facts.parameters(self.params, self.optimizers.rates(), self.hooks.called)
@@ -74,7 +74,7 @@ class Learning:
             fact["no_grad"] = []  # torch.autograd.grad leaves none at a parameter, or the program clears them at once
         self._log(FactKey.PARAMS, fact)
         scaled = self.optimizers.loss_scale is not None
-        if self.params.by_id or not self.params.departed:  # of parameters that are gone it was told
+        if self.params.by_id or not self.params.departed:  # facts of dead parameters were logged before
             self._log(FactKey.PRECISION, program_facts.precision(self.params, scaler=scaled))
         if len(self.losses.edges) != self._refined:
             self._refined = len(self.losses.edges)
@@ -93,7 +93,7 @@ class Learning:
             self._log(FactKey.BATCH, described, "model")
 
     def _read_unstepped(self) -> None:
-        """Read the parameters that no optimizer holds: whether they get gradients, and whether they move."""
+        """Read the parameters that no optimizer holds: they may get gradients, or change."""
         held = self.optimizers.rates()
         others = [w for key, w in self.params.by_id.items() if key not in held and key not in self.optimizers.watched]
         if others:

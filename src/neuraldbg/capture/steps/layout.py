@@ -1,4 +1,4 @@
-"""What is where, as far as it is known by now: the layers, sites and edges that the parts of the stage have seen."""
+"""The layout as far as it is known: the layers, sites and edges that the parts of the stage have seen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Layouts:
-    """Makes the current layout, the same object until something new was seen."""
+    """Makes the current layout, the same object until a new layer, site or edge was seen."""
 
     def __init__(self, hooks: HookManager, losses: Losses) -> None:
         self._hooks, self._losses = hooks, losses
@@ -24,7 +24,7 @@ class Layouts:
         self._key: tuple[int, ...] = ()
 
     def latest(self) -> Layout:
-        """Return the newest layout that was made: in a light step nothing new is seen."""
+        """Return the newest layout that was made: a light step adds nothing."""
         return self._layout if self._layout is not None else self.now()
 
     def now(self) -> Layout:
@@ -40,7 +40,7 @@ class Layouts:
         return self._layout
 
     def refresh_called(self, raw: npt.NDArray[np.float64]) -> None:
-        """Layers inside a compiled graph do not say that they fired: their rows, shape (rows, op.WIDTH), do."""
+        """Mark layers in a compiled graph as called, by their rows ``raw``, shape (rows, operation.WIDTH)."""
         hooks = self._hooks
         if len(hooks.called) == len(hooks.probes):
             return

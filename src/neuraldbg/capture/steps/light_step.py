@@ -1,7 +1,7 @@
-"""Light steps that are over: put down in a line each, and worked on a few at a time.
+"""The records of light steps that are over, one line each, which are processed a few at a time.
 
 Code that runs once a step finds every cache cold, and takes several times as long as the same code in a loop. So the
-end of a light step notes what was read, and no more.
+end of a light step records the values that were read, and does no more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Seen(NamedTuple):
-    """What was read of the sites in a light step, where nothing but their reading is asked for."""
+    """The readings of sites in a light step whose sites are read."""
 
     taken: Raw
     stepped: tuple[Watched, ...]
@@ -29,23 +29,23 @@ class Seen(NamedTuple):
 
 
 class Glimpse(NamedTuple):
-    """What was read of one light step."""
+    """The record of one light step: scalars, losses, time."""
 
     step: int
     stream: int
     time: float
-    """By ``perf_counter``, when it ended."""
+    """Time at which the step ended, in seconds since the session began."""
     lr: float | None
     losses: list[Kept]
     backwards: int
     closure: bool
     norm: float | None
     weighed: bool
-    """Whether its gradients were read."""
+    """True if all gradients were read."""
     own: float
     """Seconds that watching had taken by then."""
     late: Late | None
-    """The loss and the norm, where they are on their way from a device."""
+    """Loss and norm that are still on a device, None if none is."""
     seen: Seen | None = None
 
     def scalars(self) -> dict[str, float]:
@@ -61,7 +61,7 @@ class Glimpse(NamedTuple):
 
 
 class Line(NamedTuple):
-    """What was read of one light step, by native code: as ``Glimpse``."""
+    """The record of one light step made by native code, as ``Glimpse``."""
 
     step: int
     stream: int
@@ -102,7 +102,7 @@ def glimpse_of(
     closure: bool,
     seen: Seen | None = None,
 ) -> Glimpse:
-    """Put down a step that has just ended."""
+    """Return the record of a step that has just ended."""
     index, lr, read = (stream.index, stream.lr, stream.glimpse) if stream is not None else (0, None, None)
     norm = read[0] if read is not None else None
     weighed, late_norm = (stream.weighed, stream.awaited_norm) if stream is not None else (False, None)

@@ -1,8 +1,8 @@
-"""Light steps that go as usual, taken by native code: what the hooks hear enters, lines leave, many at a time.
+"""Usual light steps, taken by native code: the hooks' arguments in, one line per step out, many lines at a time.
 
 A loop of one model and one optimizer is nearly always the same: the model is called, its loss is differentiated, the
-optimizer steps. ``_kernel_light.h`` knows that course, and writes a line for each step. What does not go like this, or
-looks odd, it hands to Python's hooks, which ``leave`` first: then all is as if they had heard of every step.
+optimizer steps. ``_kernel_light.h`` follows that sequence, and writes a line for each step. A step that deviates, or
+has unusual numbers, goes to Python's hooks, after ``leave``: then the state is as if these had handled every step.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Layout
 
 AT_S, OWN_S, RATE, NORM, WEIGHED, BACKWARDS, LOSS, LINE = range(8)
-"""The columns of a line, float64, and their number: ``_kernel_light.h`` has the same."""
+"""Columns of a line, float64, and their number; the same as in ``_kernel_light.h``."""
 USUAL_LOSS, USUAL_NORM, EVERY, READING_S, MEAN, SPREAD, SEEN, EXPECTED_S, MOST, SHARED = range(10)
-"""What native code and this share while steps are taken, float64."""
+"""Indices of the float64 numbers shared with native code while steps are taken."""
 LINES = 512
 """Lines that wait at most."""
 _ROWS = 32_768
 """Rows of sites that wait at most, of all lines together."""
 _PLAIN = 3
-"""Light steps that have to go as usual before the next is expected to."""
+"""Usual light steps in a row after which native code takes the next."""
 _RARELY = 1024
-"""The same at most, of a program whose steps mostly do not."""
+"""Upper limit of that number, for a program whose steps mostly deviate."""
 
 
 class Light:
-    """Takes the light steps of a session, where there is native code and one model with one optimizer.
+    """Takes the light steps of a session, if there is native code and one model with one optimizer.
 
-    ``settle`` is called when it is time to look at the lines that wait.
+    ``settle`` is called when it is time to process the lines that wait.
     """
 
     def __init__(
@@ -71,27 +71,28 @@ class Light:
         self._lines, self._told = np.zeros((LINES, LINE)), np.zeros((LINES, LINE))
         self._shared = np.zeros(SHARED)
         self._plain, self._needed, self._taken = 0, _PLAIN, 0
-        """Steps in a row that went as usual; how many it takes; those taken since it was entered."""
+        """Usual steps in a row (``_plain``); number needed (``_needed``); steps taken since ``enter`` (``_taken``)."""
         self._stream: Stream | None = None
         self._stepped: Stepped | None = None
-        """How native code reads the parameters where it reads sites."""
+        """Plans by which native code reads the parameters, None if it reads no sites."""
         self.reopen: Callable[[Stream], None] = lambda stream: None
-        """Told of an optimizer whose step is under way when Python's hooks take over."""
+        """Called with an optimizer whose step is running when Python's hooks take over."""
         self._room, self._blank = LINES, self._hooks.table.blank()
-        """Steps whose rows there is room for, and as many blank rows as each has."""
+        """Number of steps whose rows there is room for (``_room``), and blank rows for one step (``_blank``)."""
         self._seen: tuple[tuple[Watched, ...], Layout] | None = None
-        """Of a stretch in which native code reads sites: the parameters that are stepped, and the layout."""
+        """The stepped parameters and the layout while native code reads sites, else None."""
         self.begins: Callable[..., Any] = optimizers.begins
         self.ends: Callable[..., Any] = optimizers.ends
-        """The hooks of all optimizers."""
+        """The step hooks of all optimizers."""
         self.glance: Callable[[nn.Module, Any, Any], bool] = _never
-        """Takes a call of the model: False where Python is to do it."""
+        """Takes a call of the model. Returns False if Python has to handle it."""
         self.take: Callable[[Any], bool] = _never
-        """Takes the loss of a backward pass, the same; ``passed`` tells its end."""
+        """Takes the loss of a backward pass, or returns False; ``passed`` reports the end of that pass."""
         self.passed: Callable[[], None] = _nothing
         self.forget: Callable[[], None] = _nothing
-        """Holds nothing of the newest call: it raised."""
+        """Drops the newest call, which raised."""
         self._native: Any = None
+        # Native hooks replace Python's where they exist; Python's are their slow path.
         if native is not None:
             at = int(self._lines.ctypes.data), LINES, int(self._shared.ctypes.data)
             keep, slow = (self._lines, self._shared), (self.begins, self.ends)
@@ -102,43 +103,41 @@ class Light:
 
     @property
     def entered(self) -> bool:
-        """Return True if steps are taken."""
+        """True while native code takes steps."""
         return self._native is not None and bool(self._native.entered)
 
     @property
     def stepping(self) -> bool:
-        """Return True if a backward pass or a step that is taken is under way."""
+        """True while a backward pass or a step that native code takes is running."""
         return self._native is not None and bool(self._native.busy)
 
     def lends(self, *, within: bool) -> bool:
-        """Take nothing more in the thread whose steps are taken, where none is under way, or none is within a backward
-        pass or a call of the optimizer; False where one is. Then ``leave``.
+        """Stop taking steps in their thread if none is running, or with ``within`` none is in a backward pass or a call
+        of the optimizer. Return False if one is. Call ``leave`` afterwards.
         """
         return not self.entered or bool(self._native.lend(within))
 
     @property
     def waiting(self) -> int:
-        """Steps that were taken and not told yet."""
+        """Number of steps that were taken and not processed yet."""
         return int(self._native.waiting) if self._native is not None else 0
 
     def since(self) -> float:
-        """Return when the first step that waits ended, in seconds since the session began; infinite for none."""
+        """Return the end of the first waiting step, in seconds since the session began; infinite for none."""
         return float(self._lines[0, AT_S]) - self.pace.clock(0.0) if self.waiting else math.inf
 
     def hurry(self) -> None:
-        """Have the step under way told as soon as it ends: something was learnt in it."""
+        """Process the current step as soon as it ends: a fact was logged in it."""
         self._shared[MOST] = 0
 
     def enter(self, stream: Stream, now: float) -> None:
-        """Take the steps of an optimizer from now on, if the last ones were such as can be taken. The newest ended
-        ``now``.
-        """
+        """Take the steps of an optimizer from now on, if enough of the last were usual. The newest ended at ``now``."""
         self._plain += 1
         if self._native is not None and self._plain >= self._needed and not self._native.entered:
             self.start(stream, now)
 
     def start(self, stream: Stream, now: float) -> None:
-        """Take the steps of an optimizer from now on, if native code sees what Python would."""
+        """Take the steps of an optimizer from now on, if native code sees all that Python would."""
         sighted = self._models.switch.sighted
         stepped, norm = (self.plans(stream) if sighted else None), stream.norm
         if stepped is not None:
@@ -153,7 +152,7 @@ class Light:
         models, blank = dict(self._models.outermost), self._hooks.table.blank()
         self._room = max(min(LINES, _ROWS // max(len(blank), 1)), 1) if stepped is not None else 0
         self._blank, copies = blank, np.empty((self._room, *blank.shape))
-        kept = stepped or norm, blank, copies  # what native code reads by its address
+        kept = stepped or norm, blank, copies  # keeps alive what native code reads by address
         plans, held = (*few, *every), len(stream.tensors())
         self._native.enter(stream.opt, stream, models, *plans, stream.steps, self.pace.clock(now), kept, held)
         if stepped is not None:
@@ -163,14 +162,16 @@ class Light:
             self._seen = tuple(stepped.watched), self._layouts.now()
 
     def plans(self, stream: Stream) -> Stepped | None:
-        """Return how the parameters of an optimizer are read, if native code can read all sites of steps to come."""
+        """Return the plans for an optimizer's parameters if native code can read all sites of the next
+        steps, or None.
+        """
         table = self._hooks.table
         if self._native is None or self._hooks.settings.every != 1 or not table.here or table.binning.on:
             return None
         return self._optimizers.params.plan_of(stream.tensors()) if self._usual_loop() else None
 
     def expect(self, until: int) -> None:
-        """Say which of the steps to come are worth a look: ``until`` is the first that is read whatever it costs."""
+        """Set the limits beyond which steps go to Python: ``until`` is the first that is read in full at any cost."""
         if not self.entered:
             return
         shared, most = self._shared, min(until - self._hooks.step, LINES)
@@ -181,20 +182,20 @@ class Light:
         shared[MOST] = max(most, 1) if self.pace.delivery.batch > 1 else 1
 
     def _usual_loop(self) -> bool:
-        """Return True if all is so that native code sees what Python would."""
+        """Return True if the loop is such that native code sees all that Python would."""
         alone = len(self._optimizers.streams) == 1 and not self._optimizers.judging
         return alone and self._losses.plain and self._models.plain
 
     def leave(self, *, odd: bool = True) -> None:
-        """Take no more steps: Python's hooks go on with what the one under way has told.
-
-        ``odd``: because it does not go as usual, and not because the next is to be read in full.
+        """Stop taking steps: Python's hooks continue with the state of the current one. ``odd`` is True if that one
+        deviates, False if the next is to be read in full.
         """
         if not self.entered:
             return
         with self.pace.delivery.lock:
             self.drain()
             seen, losses, total, own, stepping, rate, norm, turn = self._native.leave()
+            # The state of the current step moves to Python's hooks.
             self._models.resume(seen)
             self._losses.resume(losses, total)
             self._models.owner.open |= bool(seen or losses or stepping)
@@ -208,23 +209,23 @@ class Light:
                 if stepping:
                     self._optimizers.resume(stream, stepping, rate, norm, stepped, turn)
                     self.reopen(stream)
-            if odd:  # a program that does something else at every few steps is left to Python
+            if odd:  # a program that deviates every few steps is left to Python
                 self._needed = _PLAIN if self._taken >= 4 * self._needed else min(2 * self._needed, _RARELY)
             self._plain = 0
 
     def in_child(self) -> None:
-        """Take no more steps in a forked child."""
+        """Stop taking steps in a forked child."""
         self.abandon()
 
     def abandon(self) -> None:
-        """Take no more steps and tell of none, without a lock: in a forked child nobody may ever let go of it."""
+        """Stop taking steps and discard them, without a lock: in a forked child its holder may not exist."""
         if self._native is not None:
             self._native.drain(int(self._told.ctypes.data), 0)
             self._native.leave()
             self._stream = self._stepped = self._seen = None
 
     def drain(self) -> None:
-        """Let the steps that wait here wait with the others, to be booked. Call with the lock of the delivery."""
+        """Move the steps that wait in native code to the others, to be booked. Call with the lock of the delivery."""
         if not self.waiting:
             return
         rows = np.empty((self._room, *self._blank.shape)) if self._seen is not None else None
@@ -233,7 +234,7 @@ class Light:
         try:
             count = self._native.drain(int(self._told.ctypes.data), int(rows.ctypes.data) if rows is not None else 0)
             self._put_down(count, rows, stream, *before)
-        except BaseException:  # a time limit of the program's: what native code has told it tells only once
+        except BaseException:  # a time limit of the program's: native code reports each step only once
             self._put_down(count or wait - self.waiting, rows, stream, *before)
             raise
 
@@ -248,9 +249,9 @@ class Light:
         taken: int,
         most: float,
     ) -> None:
-        """Put the steps that native code has told behind those that ``waited``; done twice it is as if done once, but
-        for the account of the time. ``first`` is their first; so many backward passes and steps were counted before
-        them, and ``most`` were to come.
+        """Put the ``count`` steps that native code has reported behind those that ``waited``. A second call has no
+        effect, but on the account of time. ``first`` is the number of the first step; ``total``, ``taken`` and ``most``
+        are the counts before it.
         """
         if stream is None or not count:
             return
@@ -261,6 +262,7 @@ class Light:
             line_of(line, spent, step, stream.index, began, self._sites_of(rows, step - first))
             for step, (line, spent) in enumerate(every, first)
         ]
+        # All but the time are assignments, not additions, so that a second call repeats them.
         self._hooks.step = first + count
         self._losses.total = total + int(lines[:, BACKWARDS].sum())
         self._taken, self._shared[MOST] = taken + count, most - count

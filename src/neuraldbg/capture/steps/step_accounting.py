@@ -1,6 +1,6 @@
-"""Steps that are over are booked with the governor, and put aside for those who will take them.
+"""The accounting of finished steps: booked with the governor, and passed on to the delivery.
 
-Full steps one by one. Light ones wait until there are a few, one has waited for long, or one looks odd.
+Full steps are booked one by one. Light ones wait until there are a few, one has waited for long, or one is unusual.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Fact, Layout
 
 MOST = 8
-"""Light steps that wait at most: the governor hears of a change within ten steps."""
+"""Light steps that wait at most: the governor notices a change within ten steps."""
 LONGEST_S = 0.25
-"""Seconds that one may wait."""
+"""Seconds that a light step may wait."""
 
 
 class Pace:
-    """Keeps the books of a session. ``background`` tells the seconds of the processor that our own threads took."""
+    """Keeps the accounts of a session. ``background`` returns the CPU seconds of our own threads."""
 
     def __init__(
         self, settings: CaptureSettings, tally: Tally, delivery: Delivery, background: Callable[[], float]
     ) -> None:
         self.governor = Governor(settings.overhead, settings.allowance_s)
         self.waiting: list[Glimpse | Line] = []
-        """Light steps that wait."""
+        """Light steps that wait to be booked."""
         self.usual_norm = math.inf
-        """The gradient norm up to which nothing is special."""
+        """The gradient norm above which a step is unusual."""
         self.usual_loss = math.inf
-        """The same of the size of a loss."""
+        """The size of a loss above which a step is unusual."""
         self.deliver = False
-        """Whether it is time to hand on what was put aside."""
+        """True if it is time to deliver the collected steps."""
         self._began = self.last = self._spent = 0.0
-        """When the session began, by the clock; when the newest step ended after that, and what watching had taken by
-        then. Seconds."""
+        """Start of the session by the clock (``_began``); end of the newest step since then (``last``); time that
+        watching had taken by then (``_spent``). Seconds."""
         self._seen = 0
-        """How many of those that wait have been looked at since they arrived from a device."""
+        """Number of waiting steps whose device values were checked."""
         self._settings, self._tally, self.delivery, self._background = settings, tally, delivery, background
 
     def start(self) -> None:
-        """Begin to count."""
+        """Start the clock of the session."""
         self._began = perf_counter()
 
     def now(self) -> float:
@@ -58,14 +58,14 @@ class Pace:
         return perf_counter() - self._began
 
     def clock(self, now: float) -> float:
-        """Return what ``perf_counter`` says when this says ``now``."""
+        """Return the value of ``perf_counter`` at the time ``now``."""
         return self._began + now
 
     def due(self, now: float) -> bool:
         """Return True if it is time to settle."""
         waiting = self.waiting
         norm = waiting[-1].norm
-        odd = norm is not None and not norm < self.usual_norm  # so that NaN is odd
+        odd = norm is not None and not norm < self.usual_norm  # true for NaN
         if self.delivery.awaits:
             odd |= self.delivery.arrive()
         elif waiting[self._seen].late is not None:
@@ -73,7 +73,7 @@ class Pace:
         return odd or len(waiting) >= MOST or now - waiting[0].time > LONGEST_S
 
     def _arrived_odd(self) -> bool:
-        """Look at the numbers that have arrived from a device since: whether one is special."""
+        """Check the device values that have arrived since. Return True if one is unusual."""
         while self._seen < len(self.waiting):
             late = self.waiting[self._seen].late
             if late is not None:
@@ -88,13 +88,13 @@ class Pace:
         return False
 
     def settle(self, layout: Layout, reading: float, facts: tuple[Fact, ...] = (), *, applied: bool = True) -> None:
-        """Book the light steps that wait. ``facts`` and ``applied`` are those of the last; to read a gradient took
-        ``reading``.
+        """Book the light steps that wait. ``facts`` and ``applied`` belong to the last; ``reading`` are the seconds
+        that a reading of the gradients took.
         """
         waiting, self.waiting, self._seen = self.waiting, [], 0
         try:
             self._settle(waiting, layout, reading, facts, applied=applied)
-        finally:  # what a signal handler of the program's has kept from being booked is booked next time
+        finally:  # steps that a signal handler of the program has kept from being booked are booked next time
             self.waiting[:0] = waiting
 
     def _settle(
@@ -115,7 +115,7 @@ class Pace:
 
     def book(self, closed: Closed, own: float, reading: float = 0.0) -> None:
         """Book a step that ended at ``closed.time``, by when watching had taken ``own`` seconds on the training's
-        threads, and put it aside.
+        threads, and pass it on to the delivery.
         """
         own += self._background()
         took, spent = closed.time - self.last, own - self._spent
@@ -126,15 +126,15 @@ class Pace:
         governor = self.governor
         if closed.late is None:
             self.watch(closed)
-        # The first step holds the program's imports and its loading of data: that is no training.
+        # The first step holds the program's imports and its loading of data, which are no training.
         governor.book(took if closed.step else spent, spent, full=closed.taken is not None, reading=reading)
 
     def watch(self, closed: Closed) -> bool:
-        """Look at the loss and the norm of a step, once all of it is here. Returns whether they are suspicious."""
+        """Check the loss and the norm of a step, once all values are here. Return True if one is unusual."""
         return self.governor.watch(closed.scalars.get("loss"), closed.scalars.get("grad_norm"))
 
     def cost(self) -> dict[str, Any]:
-        """Say what watching has cost so far: seconds by what was done, and how many steps were read in full."""
+        """Return the cost of watching so far: seconds by kind of work, and the counts of full and light steps."""
         governor = self.governor
         background = self._background()
         self._tally.collect()

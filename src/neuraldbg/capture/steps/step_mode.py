@@ -1,7 +1,6 @@
-"""Stretches of steps that are read alike: all there is, nothing but scalars, or all sites and no facts.
+"""The modes of steps: full, light with scalars only, or light with sites and without facts.
 
-The modes are in ``guest/guard.py: StepMode``. Where a budget is kept the sites of light steps are not read; where there
-is none they are.
+The modes are in ``guest/guard.py: StepMode``. With a budget the sites of light steps are not read; without one they are.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
     from neuraldbg.capture.steps.overhead_budget import Governor
 
 SETTLED = 3
-"""Steps after which a program whose optimizers always stepped alone is taken at its word."""
+"""Steps after which a program whose optimizers always stepped alone is trusted to go on so."""
 
 
 class Stretches:
-    """Begins and ends them."""
+    """Begins and ends stretches of full steps and light steps."""
 
     def __init__(
         self, scene: Scene, learning: Learning, light: Light, governor: Governor, readers: Readers, patches: Patches
@@ -32,14 +31,12 @@ class Stretches:
         self.scene, self.learning, self.light, self.governor = scene, learning, light, governor
         self.readers, self.patches = readers, patches
         self.until = 0
-        """The first step after a stretch of light ones: it is read whatever it costs."""
+        """The first step after a stretch of light steps: it is read in full at any cost."""
         self.recompiled = False
-        """Whether compiled graphs had to be made anew."""
+        """True if compiled graphs had to be compiled again."""
 
     def full(self, step: int, *, plain: bool) -> bool:
-        """Return True if a step is read with its facts. ``plain`` if the program steps one optimizer, without
-        closures.
-        """
+        """Return True if a step has facts. ``plain`` is True if the program steps one optimizer, without closures."""
         governor = self.governor
         decided = governor.decide() and not (governor.spares(step) and plain and self._can_see(step))
         return decided or self.learning.reading(step)
@@ -52,7 +49,7 @@ class Stretches:
         return self.light.plans(streams[0]) is not None
 
     def doze(self) -> None:
-        """Begin light steps: what stands in for torch's functions passes through."""
+        """Begin light steps: wrappers of torch functions pass calls through."""
         scene = self.scene
         self.until = self.learning.next_reading(scene.step)
         scene.facts.clear()
@@ -79,7 +76,7 @@ class Stretches:
         self.scene.optimizers.allowed_s = self.governor.light_s
 
     def wake(self) -> None:
-        """Read in full again."""
+        """Begin full steps."""
         scene = self.scene
         self.light.leave(odd=False)
         scene.switch.read(StepMode.FULL)
@@ -90,18 +87,18 @@ class Stretches:
         self.readers.at("resumes")
 
     def listen(self) -> None:
-        """Have outputs read, by hooks where another tool might keep the calls of modules from us."""
+        """Read outputs, by hooks if another tool may hide the calls of modules."""
         hooks = self.scene.hooks
         if hooks.listen(directly=self.patches.hears_calls()):
             self.forget_compiled()
 
     def forget_compiled(self) -> None:
-        """Have compiled graphs made anew, if there are any."""
-        self.scene.hooks.compiles()  # Dynamo forgets that it was asked, too
+        """Compile graphs again, if there are any."""
+        self.scene.hooks.compiles()  # a reset makes Dynamo forget calls of torch.compile, too
         self.recompiled |= forget_compiled(self.scene.settings)
 
     def read(self, *, on: bool) -> None:
-        """Read graph and facts, or read them no more."""
+        """Start or stop the reading of graph and facts."""
         scene = self.scene
         scene.hooks.nodes = scene.hooks.marks if on else None
         scene.models.describe = scene.optimizers.reading = scene.reading = on

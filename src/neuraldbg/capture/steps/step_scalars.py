@@ -1,4 +1,4 @@
-"""The scalars of one step: what the parts of the stage counted and measured, under the names of ``nouns.step``."""
+"""The scalars of one step, counted and measured by the parts of the stage, under the names of ``nouns.step``."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 def scalars(scene: Scene, stream: Stream | None, *, closure: bool) -> tuple[dict[str, float], list[Awaited]]:
-    """Return the scalars of the step that is about to close, of its first stream where two optimizers stepped, and what
-    others of them await from a device.
+    """Return the scalars of the step that is about to close, of its first stream if two optimizers stepped, and those
+    still pending on a device.
     """
     watched = list(scene.optimizers.watched.values())
     loss, late_loss = loss_of(scene.losses.kept(), closure=closure)

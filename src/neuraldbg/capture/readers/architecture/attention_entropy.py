@@ -1,7 +1,7 @@
-"""How sharp attention is: the entropy of its weights and the size of its scores, for a few samples, heads and queries.
+"""The reader of attention: entropy of its weights and size of its scores, for a few samples, heads and queries.
 
-Read from the graph of the loss: the saved result of a softmax over positions, or the saved queries and keys of
-fused attention.
+Read from the graph of the loss: the saved result of a softmax over positions, or the saved queries and keys of fused
+attention.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 _HEADS, _QUERIES = 8, 16
 _PLACES = 24
 _KEYS = 4
-"""Keys that a query must be able to choose from, for its entropy to mean something."""
+"""Keys that a query must have for its entropy to mean something."""
 _MOST_KEYS = 4096
 _LOW = 0.05
 
 
 class Attention(Reader):
-    """Looks at the attention of one training pass."""
+    """Reads the attention of one training pass when facts are read."""
 
     sampled = frozenset({"backward_begins"})
 
     def backward_begins(self, backward: Backward) -> None:
-        """Read every softmax over positions and every fused attention that the walk noted."""
+        """Read every softmax over positions and every fused attention that the walk collected."""
         if backward.walk is None:
             return
         places: list[dict[str, Any]] = []
@@ -59,7 +59,7 @@ def _read(name: str, node: Any) -> dict[str, Any] | None:
             return _fused(node)
         weights = saved(node, "result")
         return _softmax(weights) if weights is not None else None
-    except (AttributeError, RuntimeError) as error:  # freed, changed in place, or of another shape in another torch
+    except (AttributeError, RuntimeError) as error:  # freed, changed in place, or different in another torch
         let_pass(error, "reading attention entropy")
         return None
 
@@ -108,7 +108,7 @@ def _fused(node: Any) -> dict[str, Any] | None:
 
 
 def _some(count: int) -> list[int]:
-    """Return up to _QUERIES positions, the last among them: it may see all others."""
+    """Return up to _QUERIES positions, the last among them: it may attend to all others."""
     step = max(1, count // _QUERIES)
     return list(range(count - 1, -1, -step))[:_QUERIES]
 
@@ -116,7 +116,7 @@ def _some(count: int) -> list[int]:
 def _told(
     weights: Tensor, queries: list[int], keys: int, *, causal: bool, logit: float | None
 ) -> dict[str, Any] | None:
-    """Reduce weights of shape (heads, queries, keys)."""
+    """Return the fact's entry for weights of shape (heads, queries, keys)."""
     allowed = torch.as_tensor([at + 1 if causal else keys for at in queries], device=weights.device)
     keep = allowed >= _KEYS
     if not bool(keep.any()):

@@ -1,4 +1,4 @@
-"""Batch normalisation: its settings, how many values a statistic is taken over, and what its running statistics do.
+"""The reader of batch normalisation: settings, number of values behind a statistic, changes of running statistics.
 
 The statistics of a batch cost nothing to read: they follow from the running statistics before and after the call,
 ``after = (1 - momentum) * before + momentum * batch``.
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 _LAYERS = 48
 """Layers that are read at most, evenly spaced."""
 _SAMPLE = 256
-"""Weights of the part around that are compared with what they were."""
+"""Elements of the preceding weight that are compared with their first values."""
 _EXACT = 1e-3
-"""Momentum from which the batch's statistics can be had from float32 buffers: below, their digits run out."""
+"""Momentum from which the batch's statistics can be computed from float32 buffers: below, too few digits are left."""
 _BatchNorm = nn.modules.batchnorm._BatchNorm  # noqa: SLF001 (the common base is not exported)
 
 
 @dataclass
 class _First:
-    """What a layer was like when it was first seen; small copies of our own."""
+    """The state of a layer when it was first seen; small copies of our own."""
 
     mean: Tensor | None
     fresh: bool
@@ -56,7 +56,7 @@ class Norms(Visits):
         self._seen: dict[str, dict[str, Any]] = {}
 
     def chosen(self, modules: dict[str, nn.Module]) -> dict[str, nn.Module]:
-        """Return the batch-norm layers, and remember whose output each normalises."""
+        """Return the batch-norm layers, and remember the layer whose output each normalises."""
         latest: nn.Module | None = None
         found: dict[str, nn.Module] = {}
         self._weights = Modules()
@@ -70,10 +70,10 @@ class Norms(Visits):
         return {path: found[path] for path in list(found)[:: -(-len(found) // _LAYERS) or 1]}
 
     def arrives(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
-        """Copy the running statistics as they are before the call."""
+        """Copy the running statistics before the call."""
         mean, var = _running(module)
         frozen, first = self._frozen(path, module), self._first.get(path)
-        if first is None or (frozen and not first.frozen):  # what was trained before and is frozen now begins anew
+        if first is None or (frozen and not first.frozen):  # a layer that is frozen now begins again
             fresh = mean is not None and var is not None and bool((mean == 0).all()) and bool((var == 1).all())
             copy = mean.clone() if mean is not None else None
             self._first[path] = _First(copy, fresh, self._weight(path), frozen)
@@ -83,7 +83,7 @@ class Norms(Visits):
             self._before[path] = (mean.clone(), var.clone())
 
     def leaves(self, path: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        """Compare them with those after it. Of several calls in a step the one with the fewest values counts."""
+        """Compare the running statistics with those before. Of several calls the one with the fewest values counts."""
         x = tensor_memory.readable(args[0] if args and is_a(args[0], Tensor) else output)
         before, first = self._before.pop(path, None), self._first.get(path)
         if x is None or x.dim() < 2 or first is None:
@@ -103,7 +103,7 @@ class Norms(Visits):
         }  # fmt: skip
 
     def step_closes(self) -> None:
-        """Log what was seen in this step."""
+        """Log the layers read in this step."""
         if self._handles:
             super().step_closes()
         if self._seen:
@@ -113,9 +113,7 @@ class Norms(Visits):
             self._before.clear()
 
     def _frozen(self, path: str, module: nn.Module) -> bool:
-        """Return True if neither the layer nor the matrix before it requires gradients, and there is something to
-        freeze.
-        """
+        """Return True if there are parameters, and neither the layer's nor the preceding matrix requires gradients."""
         layer = self._weights.get(path)
         before = [module_attribute(layer, "weight")] if layer is not None else []
         held = [*(p for _, p in own_parameters(module)), *before]
@@ -132,7 +130,7 @@ class Norms(Visits):
 
 
 def _running(module: nn.Module) -> tuple[Tensor | None, Tensor | None]:
-    """Return the running statistics of a layer, None for what it does not keep or cannot be looked at."""
+    """Return the running statistics of a layer, None for one that it does not keep or that cannot be read."""
     mean, var = (module_attribute(module, name) for name in ("running_mean", "running_var"))
     return tensor_memory.readable(mean), tensor_memory.readable(var)
 
@@ -142,7 +140,7 @@ def _tracks(module: nn.Module) -> bool:
 
 
 def _gaps(module: nn.Module, before: tuple[Tensor, Tensor] | None, first: Tensor | None) -> dict[str, Any]:
-    """Return how far batch, running and first statistics lie apart: medians over the channels."""
+    """Return the distances between batch, running and first statistics: medians over the channels."""
     found: dict[str, Any] = {"mean_gap": None, "var_gap": None, "drift": 0.0, "moved": False}
     mean, var = _running(module)
     if mean is None or var is None:

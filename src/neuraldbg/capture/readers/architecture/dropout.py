@@ -1,7 +1,7 @@
-"""Dropout at work, whoever calls it: masks in the graph of the loss, whose zeros and scale tell the probability.
+"""The reader of dropout masks in the graph of the loss, whoever made them; zeros and scale give the probability.
 
-Dropout multiplies by a mask of zeros and one other value, 1 / (1 - p). Nothing else has a share of zeros that fits
-the other value.
+Dropout multiplies by a mask of zeros and one other value, 1 / (1 - p). No other mask has a share of zeros that fits the
+other value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SAMPLE = 1024
 _FEWEST = 64
-"""Values of a mask that are needed to tell its share of zeros."""
+"""Values of a mask that are needed to estimate its share of zeros."""
 _ERRORS = 5.0
 """Standard errors by which the share of zeros may differ from p."""
 _PLACES = 64
@@ -32,7 +32,7 @@ class Dropouts(Reader):
     sampled = frozenset({"backward_begins"})
 
     def backward_begins(self, backward: Backward) -> None:
-        """Look at every multiplication that the walk noted."""
+        """Read every multiplication that the walk collected."""
         if backward.walk is None or not backward.accumulates:
             return
         places: dict[tuple[str, float], dict[str, Any]] = {}
@@ -54,7 +54,7 @@ def _probability(name: str, node: Any) -> float | None:
     mask = saved(node, "other") if name == "mul" else None
     if mask is None or mask.requires_grad or not observable(mask) or mask.numel() < _FEWEST:
         return None
-    if mask.numel() == mask.shape[0]:  # one value a sample: stochastic depth
+    if mask.numel() == mask.shape[0]:  # one value per sample: stochastic depth
         return None
     values = sample(mask.detach(), _SAMPLE).float()
     top, low = (float(v) for v in (values.max(), values.min()))

@@ -1,4 +1,4 @@
-"""A reader that looks at some layers during the training passes of those steps in which facts are read.
+"""The base of readers that read some layers during the training passes of steps in which facts are read.
 
 Its hooks are set when such a pass begins and removed when it ends, so that no other step pays for them.
 """
@@ -30,7 +30,7 @@ _tracing = torch._C._get_tracing_state  # noqa: SLF001 (no public name)
 
 
 class Visits(Reader, ABC):
-    """Overridden: ``chosen`` says which layers, ``arrives`` and ``leaves`` see a call of one begin and end."""
+    """Calls ``arrives`` and ``leaves`` around each call of the layers that ``chosen`` returns."""
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -40,16 +40,16 @@ class Visits(Reader, ABC):
 
     @abstractmethod
     def chosen(self, modules: dict[str, nn.Module]) -> dict[str, nn.Module]:
-        """Return the layers to look at, by path."""
+        """Return the layers to read, by path."""
 
     def arrives(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
-        """A layer is about to be called."""
+        """Handle a layer's call before it runs."""
 
     def leaves(self, path: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        """It has been called."""
+        """Handle a layer's call after it has run."""
 
     def call_begins(self, call: Call) -> None:
-        """Set the hooks for the length of one training pass."""
+        """Set the hooks for one training pass."""
         if not self.scene.reading or not call.grad or call.evaluating:
             return
         self._remove()
@@ -69,21 +69,21 @@ class Visits(Reader, ABC):
             self._handles.append(add_hook(module, "_forward_hooks", leaves))
 
     def call_ends(self, call: Call, output: Any) -> None:
-        """Remove them."""
+        """Remove the hooks."""
         if self._handles:
             self._remove()
 
     def step_closes(self) -> None:
-        """Remove what a pass that raised has left."""
+        """Remove hooks that a pass that raised has left."""
         if self._handles:
             self._remove()
 
     def stop(self) -> None:
-        """Remove them."""
+        """Remove the hooks."""
         self._remove()
 
     def listens(self) -> bool:
-        """Return True if a call is one to look at: of the thread that trains, outside of compiling and tracing."""
+        """Return True if the current call is to be read: in the followed thread, outside of compiling and tracing."""
         if torch.compiler.is_compiling() or not self._handles:
             return False
         return _tracing() is None and self.scene.hooks.here()
@@ -104,7 +104,7 @@ class Visits(Reader, ABC):
 
 
 class _Hook:
-    """One hook. It never raises into the program; a copy of it does nothing."""
+    """One hook of a visit. It never raises into the program; a copy of it does nothing."""
 
     def __init__(self, owner: Visits | None, path: str) -> None:
         self.owner, self.path = owner, path
@@ -116,7 +116,7 @@ class _Hook:
         return type(self)(None, self.path)
 
     def told(self, moment: str, *args: Any) -> None:
-        """Hand a call on."""
+        """Pass a call on to the reader."""
         owner = self.owner
         if owner is None:
             return

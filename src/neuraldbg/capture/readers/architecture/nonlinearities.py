@@ -1,6 +1,6 @@
-"""Every operation between one layer's output and the next: whether anything on the way is more than affine.
+"""The reader of operations between layers: is any of those from one layer's output to the next more than affine?
 
-The layout's edges tell one path from layer to layer; this tells all of them.
+The layout's edges have one path from layer to layer; this fact has all of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LAYERS = 512
 
 
 class Operations(Reader):
-    """Collects what the walks over the loss graphs passed."""
+    """Collects the operations that the walks over the loss graphs passed."""
 
     sampled = frozenset({"backward_begins"})
 
@@ -29,7 +29,7 @@ class Operations(Reader):
         self._into: dict[str, set[str]] = {}
 
     def backward_begins(self, backward: Backward) -> None:
-        """Add what this walk passed."""
+        """Add the operations of this walk."""
         if backward.walk is None:
             return
         fresh = False

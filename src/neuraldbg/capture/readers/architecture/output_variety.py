@@ -1,7 +1,7 @@
-"""How much what goes into a called model and comes out of it varies over the batch, and the size of its logits.
+"""The reader of a model's inputs and outputs: their variation over the batch, and the size of logits.
 
-A generator that gives the same picture for every noise, an encoder that gives the same code for every input, logits
-that drift: all are seen here, from a few samples and a few hundred features.
+A generator that returns the same picture for every noise, an encoder that returns the same code for every input, logits
+that drift: all show in a few samples and a few hundred features.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SAMPLES, _FEATURES, _ROWS = 32, 1024, 16
 _FEWEST = 4
-"""Samples that a batch needs to say whether they vary."""
+"""Samples that a batch needs for a variation."""
 _LEAVES = 4
 _CALLS = 4
 """Calls of one part in a step that are read: an agent calls its policy a thousand times."""
@@ -41,7 +41,7 @@ class Outputs(Reader):
         self._inputs: list[dict[str, Any]] | None = None
 
     def call_begins(self, call: Call) -> None:
-        """Read the inputs now: the model may change them."""
+        """Read the inputs before the call: the model may change them."""
         self._inputs = None
         if self.scene.reading and call.grad and not call.evaluating and not operation.transforming():
             given = call.args[0] if len(call.args) == 1 and not call.kwargs else (*call.args, *call.kwargs.values())
@@ -57,7 +57,7 @@ class Outputs(Reader):
         if self._calls[part] > _CALLS:
             return
         found = [_variety(leaf, x, logits=True) for leaf, x in _readable(output, ids=False)]
-        if found or inputs:  # a critic's scores are often one number a sample, flat
+        if found or inputs:  # a critic's scores are often one number per sample, 1-D
             batch = int((found or inputs)[0]["shape"][0])
             self.scene.log(
                 FactKey.OUTPUTS,
@@ -66,7 +66,7 @@ class Outputs(Reader):
             )
 
     def step_closes(self) -> None:
-        """Forget the step's calls."""
+        """Reset the counts of the step's calls."""
         if self._calls:
             self._calls.clear()
 

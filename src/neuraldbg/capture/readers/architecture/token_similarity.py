@@ -1,4 +1,4 @@
-"""How alike the positions of a sequence are, block by block: the mean cosine between positions of the same sample."""
+"""The reader of token similarity, block by block: the mean cosine between positions of the same sample."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _SAMPLES, _TOKENS, _CHANNELS = 4, 64, 1024
 _FEWEST = 4
 """Positions that a sequence needs."""
 _MIXING = ("attention", "attn", "transformer")
-"""Words in a layer's type or name that tell that positions are mixed: only then can they become alike."""
+"""Words in a layer's type or name that show that it mixes positions: only then can these become alike."""
 
 
 class Tokens(Visits):
-    """Looks at the outputs of a model's repeated blocks."""
+    """Reads the outputs of a model's repeated blocks."""
 
     sampled = frozenset({"call_begins", "call_ends", "step_closes"})
 
@@ -44,12 +44,12 @@ class Tokens(Visits):
         return {path: found[path] for path in list(found)[:: -(-len(found) // _LAYERS) or 1]}
 
     def arrives(self, path: str, module: nn.Module, args: tuple[Any, ...]) -> None:
-        """Read what enters the first of them."""
+        """Read the input of the first block."""
         if not self._cosines:
             self._note("", args[0] if args else None)
 
     def leaves(self, path: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        """Read what leaves each."""
+        """Read the output of each block."""
         self._note(path, next(iter(sequence(output)), None) if is_a(output, (tuple, list)) else output)
 
     def _note(self, path: str, x: Any) -> None:
@@ -60,7 +60,7 @@ class Tokens(Visits):
         self._cosines[path] = {"layer": path, "tokens": int(x.shape[1]), "cosine": round(cosine, 4)}
 
     def step_closes(self) -> None:
-        """Log what was seen in this step."""
+        """Log the blocks read in this step."""
         if self._handles:
             super().step_closes()
         if self._cosines:

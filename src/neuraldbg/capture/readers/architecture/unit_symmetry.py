@@ -1,7 +1,7 @@
-"""Units that are copies of each other: rows of a weight matrix that are alike, and whether their gradients are too.
+"""The reader of symmetric units: rows of a weight matrix that are equal, and their gradients.
 
-Equal rows are looked for at the first steps; those that were found are followed. A last layer that begins at zero gets
-a different gradient for each unit and is no longer symmetric after one step; equal rows in a hidden layer with equal
+Equal rows are searched in the first steps; those that were found are followed. A last layer that begins at zero gets a
+different gradient for each unit and is no longer symmetric after one step; equal rows in a hidden layer with equal
 outgoing weights stay equal for ever.
 """
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from neuraldbg.capture.statistics.watched_parameter import Watched
 
 _ROWS, _COLUMNS = 16, 256
-"""What is read of a matrix: neighbouring rows at its beginning, which lie in one gate of a recurrent layer."""
+"""Rows and columns read of a matrix: neighbouring rows at its beginning, which are in one gate of a recurrent layer."""
 _ALIKE = 1e-3
 """Spread of the rows, relative to their size, below which a matrix is followed; a random one has about 1."""
 _FIRST = 3
-"""Steps of each optimizer in which all matrices are looked at."""
+"""Steps of each optimizer in which all matrices are read."""
 _LISTED = 64
 
 
 class Symmetry(Reader):
-    """Looks at weights and final gradients just before a step."""
+    """Reads weights and final gradients just before a step."""
 
     sampled = frozenset({"step_begins"})
 
@@ -47,12 +47,12 @@ class Symmetry(Reader):
         self._known = 0
 
     def step_begins(self, stream: Stream, opt: Optimizer) -> None:
-        """Read weights and gradients of all matrices, or of those that were alike before."""
+        """Read weights and gradients of all matrices, or of those that were symmetric before."""
         if not self.scene.reading or self._last == self.scene.step:
             return
         self._last = self.scene.step
         every = [w for w in self.scene.params.by_id.values() if self._matrix(w)]
-        if len(every) != self._known:  # a model that came later
+        if len(every) != self._known:  # a model was added
             self._known, self._looks = len(every), 0
         self._looks += 1
         wide = self._looks <= _FIRST
@@ -71,7 +71,7 @@ class Symmetry(Reader):
         ref = w.ref
         if ref.dim() < 2 or ref.shape[0] < 2 or not ref.requires_grad or not observable(ref):
             return False
-        # Rows of an embedding are not units, and those that no id has asked for stay as they began.
+        # Rows of an embedding are not units, and those that are in no batch keep their initial values.
         return not is_a(self.scene.hooks.modules.get(w.layer), (nn.Embedding, nn.EmbeddingBag))
 
     def _read(self, looked: list[Watched]) -> list[dict[str, Any]]:
@@ -86,7 +86,7 @@ class Symmetry(Reader):
         for place, w in enumerate(looked):
             about, size, grad_about, grad_size = values[4 * place : 4 * place + 4]
             has_grad = not math.isnan(grad_size)
-            # Rows that nothing asked for (far distances of a table of positions) are no units: zeros must be all zeros.
+            # Unused rows (far distances in a table of positions) are no units: zeros must be all zeros.
             if size == 0.0 and bool(w.ref.detach().any()):
                 continue
             if grad_size == 0.0 and w.ref.grad is not None and bool(w.ref.grad.any()):

@@ -1,6 +1,6 @@
-"""The batches: how inputs of training and evaluation differ, which samples come twice, which batch is odd.
+"""The reader of batches: differences between training and evaluation inputs, repeated samples, odd batch sizes.
 
-A pass costs a small copy of its first input, which goes into the ledger of its model. Facts BATCHES leave when the run
+A pass costs a small copy of its first input, which goes into the ledger of its model. BATCHES facts leave when the run
 is summarised, one for each model.
 """
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from neuraldbg.capture.readers.reader import Patch
 
 _SIZES, _MODELS = 64, 8
-"""Datasets and models that are told apart at most."""
+"""Datasets and models that are kept apart, at most."""
 
 
 class Batches(Reader):
-    """Looks at what goes into each model."""
+    """Reads the first input of each model's passes."""
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -44,7 +44,7 @@ class Batches(Reader):
         self._alike: dict[int, dict[str, Any] | None] = {}
 
     def patches(self) -> Iterable[Patch]:
-        """The delivery of a batch by a DataLoader."""
+        """Return the wrapper of a DataLoader's ``__next__``."""
         return [(_BaseDataLoaderIter, "__next__", self._delivers)]
 
     def _delivers(self, iterator: Any) -> Around:
@@ -59,7 +59,7 @@ class Batches(Reader):
             self._alike[self._source] = alike(iterator)
 
     def resumes(self) -> None:
-        """Batches were delivered and passed unseen: the next may be of any dataset, and equal to none before it."""
+        """Handle a gap: the next batch may be of any dataset, and equal to none before it."""
         self._source = 0
         for ledger in self._of.values():
             ledger.cut()
@@ -84,14 +84,14 @@ class Batches(Reader):
         ledger.take(self.scene.step, x, held, call, source)
 
     def summarise(self) -> None:
-        """Say what the run so far has shown."""
+        """Log the BATCHES facts."""
         for ledger in self._of.values():
             fact = ledger.fact()
             if fact is not None:
                 self.scene.log(FactKey.BATCHES, fact, by="model")
 
     def stop(self) -> None:
-        """Let go of everything."""
+        """Drop all ledgers."""
         self._of.clear()
 
 

@@ -1,4 +1,4 @@
-"""What is known of the inputs of one model: sizes, levels, which samples came again, and what evaluation shares.
+"""The ledger of one model's inputs: sizes, levels, repeated samples, and samples shared with evaluation.
 
 Small copies of passes enter, the BATCHES fact leaves. The arithmetic is done for many passes together.
 """
@@ -29,54 +29,54 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[np.float32]
 
 TOGETHER = 16
-"""Passes that are worked on together."""
+"""Passes that are processed together."""
 FIRST = 64
-"""Training passes of a model that are all looked at."""
+"""First training passes of a model, all of which are read."""
 EVERY = 4
-"""Of those after them, one in so many is looked at."""
+"""After those, every 4th training pass is read."""
 SETTLED, RARELY = 256, 8
-"""After so many training passes, one in so many."""
+"""After 256 training passes, every 8th is read."""
 _EVALS = 256
-"""Evaluation passes that are remembered with the hashes of their samples: the first half, and the newest."""
+"""Evaluation passes whose sample hashes are kept: the first half, and the newest."""
 _SIZES = 64
 _DATASETS = 8
 _SCATTER = 2_654_435_761
-"""Multiplier that scatters which passes are looked at: a fixed stride could always meet the same samples."""
+"""Multiplier that scatters the passes to read: a fixed stride could always hit the same samples."""
 
 
 class Ledger:
-    """What is known of the inputs of one model."""
+    """The statistics of the inputs of one model."""
 
     def __init__(self, model: str) -> None:
         self.model = model
         self.pending: list[Pass] = []
         self._away: tuple[list[Pass], Sent] | None = None
-        """Passes whose excerpts are on their way from a device."""
+        """Passes whose excerpts are being copied from a device, None if there are none."""
         self.sizes: dict[int, int] = {}
-        """Batch size -> training passes of it."""
+        """{batch size: number of training passes}."""
         self.odd: list[tuple[int, int]] = []
-        """(step, size) of training passes of another size than the pass before."""
+        """(step, size) of training passes with a size not seen before."""
         self.trained = 0
         self.steps = 0
-        """Steps in which a training pass was seen."""
+        """Number of steps in which a training pass was seen."""
         self._step = -1
         self.evaluated = 0
         self.first_eval = -1
         self.sketch = Sketch()
         self.chance = Chance()
         self.known = self.counted = 0
-        """Of the newest samples: those that came before, and all."""
+        """Moving counts over the newest samples: those that were seen before (``known``), and all (``counted``)."""
         self.twice = self.rows = 0
-        """Samples that stand twice in their own batch, and all."""
+        """Number of samples that are twice in their own batch (``twice``), and of all (``rows``)."""
         self.full = self.looked = 0
         self.evals: list[tuple[int, Hashes, int]] = []
         self.delivered = 0
-        """Batches that loaders had delivered at the newest pass: a pass without a new one was not fed by a loader."""
+        """Batches that loaders had delivered at the newest pass: a pass without a new one came from no loader."""
         self.alike: dict[str, Any] | None = None
         self.sources: set[int] = set()
         """Datasets that were trained on."""
         self.again = 0
-        """Evaluation passes whose samples were evaluated before in another burst."""
+        """Evaluation passes whose samples were evaluated in another burst before."""
         self._before: dict[int, int] = {}
         self.burst_sizes: dict[int, int] = {}
         """Samples evaluated in each of the newest bursts."""
@@ -91,12 +91,13 @@ class Ledger:
         self.shape: list[int] = []
 
     def take(self, step: int, given: Tensor, x: Tensor, call: Call, source: int = 0) -> None:
-        """Note a pass. ``x`` is the ordinary tensor that holds the numbers of what was ``given``."""
+        """Record a pass. ``x`` is the ordinary tensor that holds the numbers of ``given``."""
         size = int(x.shape[0])
         evaluating = call.evaluating
+        # Counts are exact for all passes; only the excerpts below are of some.
         if evaluating:
             if training(call.module):
-                return  # a teacher, a rollout, a look at the loss: not what a validation does
+                return  # a teacher, a rollout, a check of the loss: no validation
             self.evaluated += 1
             if self.first_eval < 0:
                 self.first_eval = step
@@ -120,34 +121,36 @@ class Ledger:
                 return
         if not observable(x) and (x.is_floating_point() or not x.numel() or x.is_quantized):
             return
+        # Shape and dtype are those of training passes.
         if not evaluating:
             self.floating, self.shape = x.is_floating_point(), list(x.shape)
         fresh = self._last is None or self._last() is not given
         if not evaluating:
             self._last = weakref.ref(given)
-        # Every other evaluation is read at the same rows, so that one that comes again is known for it.
+        # Every other evaluation is read at the same rows, so that a repeated one is recognised.
         turn = 0 if evaluating and self.bursts % 2 else self.trained + self.evaluated
         self.pending.append(Pass(step, size, evaluating, self.bursts, fresh, source, excerpt(x, turn)))
         if self.columns is None and not evaluating and x.dim() == 2 and self.floating:
             self.columns = columns(x)
+        # Device excerpts are copied asynchronously, and processed at a later pass.
         if len(self.pending) >= TOGETHER:
             self._begin_work()
         if self._away is not None and self._away[1].arrived():
             self._take_back()
 
     def cut(self) -> None:
-        """Passes went by unseen."""
+        """End the current run of equal batches: passes were not seen."""
         if self.runs.passes < FIRST:  # later none are added
             self.work()
             self.runs.cut()
 
     def work(self) -> None:
-        """Work on the passes that were put aside; waits for those whose excerpts a device holds."""
+        """Process the collected passes; wait for excerpts on a device."""
         self._begin_work()
         self._take_back()
 
     def _begin_work(self) -> None:
-        """Work on the passes that were put aside, or send for their excerpts."""
+        """Process the collected passes, or start the copy of their excerpts."""
         self._take_back()
         pending, self.pending = self.pending, []
         if any(placement.lies(one.rows) for one in pending):
@@ -156,12 +159,12 @@ class Ledger:
             self._learn(pending, [one.rows.float().numpy() for one in pending])
 
     def _take_back(self) -> None:
-        """Work on the passes whose excerpts were sent for."""
+        """Process the passes whose excerpts were copied."""
         away, self._away = self._away, None
         if away is not None:
             self._learn(away[0], [rows.astype(np.float32) for rows in away[1].read()])
 
-    @np.errstate(all="ignore")  # infinities in the data are no news to numpy's reader
+    @np.errstate(all="ignore")  # infinities in the data trigger numpy warnings
     def _learn(self, pending: list[Pass], rows: list[Rows]) -> None:
         numbered = _numbered(rows)
         levels = _levels(rows) if self.floating else np.empty((len(rows), 0))
@@ -190,11 +193,11 @@ class Ledger:
         low = self.sketch.below(unique)
         known = self.sketch.add(unique)
         self.chance.add(rows, known, len(low))
-        if len(low):  # a moving share: what came lately
+        if len(low):  # a moving share: the newest samples count most
             self.known, self.counted = self.known * 15 // 16 + known * 16, self.counted * 15 // 16 + len(low) * 16
         if self.runs.passes == FIRST:
             self.chance.close()
-        if self.runs.passes < FIRST:  # later ones are not all looked at
+        if self.runs.passes < FIRST:  # later ones are not all read
             self.runs.add(int(numbers.sum(dtype=np.uint64)) ^ (one.size << 1), one)
 
     def _evaluated(self, one: Pass, numbers: Hashes) -> None:
@@ -208,7 +211,7 @@ class Ledger:
             del self.evals[_EVALS // 2]
 
     def fact(self) -> dict[str, Any] | None:
-        """Return the BATCHES fact."""
+        """Return the BATCHES fact, None without a training pass."""
         self.work()
         if not self.trained:
             return None
@@ -238,9 +241,11 @@ class Ledger:
         }
 
     def _overlap(self) -> dict[str, Any] | None:
-        """Compare the samples of each evaluation pass with all that were trained on."""
+        """Return the comparison of each evaluation pass's samples with all that were trained on."""
         if not self.evals or not self.rows:
             return None
+        # A batch that is in part of the training set is a leak; one that is wholly of it is an evaluation of training
+        # data.
         passes = []
         for _, numbers, _ in self.evals:
             shared, possible = self.sketch.share(numbers)
@@ -267,7 +272,7 @@ class Ledger:
         }
 
     def _datasets(self) -> list[dict[str, Any]]:
-        """Say of each dataset that loaders evaluated how much of it was trained on."""
+        """Return for each dataset that loaders evaluated how much of it was trained on."""
         found: dict[int, dict[str, Any]] = {}
         bursts: dict[int, set[int]] = {}
         for burst, numbers, source in self.evals:
@@ -283,7 +288,7 @@ class Ledger:
 
 
 def _levels(rows: list[Rows]) -> npt.NDArray[np.float64]:
-    """Return mean, standard deviation, least and greatest value of each pass, shape (passes, 4); NaN of an empty one.
+    """Return mean, standard deviation, minimum and maximum of each pass, shape (passes, 4); NaN for an empty one.
 
     Batches are mostly of one size, and are then reduced together.
     """

@@ -1,4 +1,4 @@
-"""Numbers that describe inputs: the scale of columns, the grid of pixels, and how far two modes lie apart."""
+"""Measures of inputs: the scale of columns, the grid of pixel values, the difference between train and eval levels."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ _LEVELS = 255
 _GRID = 2e-3
 _EXACT = 1e-5
 _CONTRAST = 0.02
-"""Standard deviation below which hardly anything is left of a standardised picture."""
+"""Standard deviation below which little contrast of a standardised picture is left."""
 _DROWNED = 20.0
 """Offset in standard deviations."""
 
 
 def columns(x: Tensor) -> dict[str, Any] | None:
-    """Describe the columns of a table, from one batch: spreads, and the farthest offset in spreads."""
+    """Return a description of the columns of a table, from one batch: spreads, and the largest offset in spreads. None
+    if the batch is too small or too large.
+    """
     if x.shape[0] < 4 or x.numel() > ROWS * 4096:
         return None
     wide = x.detach().double()
@@ -45,9 +47,9 @@ def columns(x: Tensor) -> dict[str, Any] | None:
 
 
 def grid(values: npt.NDArray[np.float32]) -> str:
-    """Say on which grid pixel values lie: ``bytes`` (0..255), ``unit`` (k/255), ``twice`` (k/255/255), ``shrunk`` (a
-    picture of k/255 of which 127.5 was taken and divided by it), ``faint`` (standardised as if it had not been divided
-    by 255 before), "" for none.
+    """Return the grid of pixel values: ``bytes`` (0..255), ``unit`` (k/255), ``twice`` (k/255/255), ``shrunk`` (k/255
+    minus 127.5, divided by 127.5), ``faint`` (divided by 255 once too often before standardising), ""
+    for none.
     """
     low, high = float(values.min()), float(values.max())
     if len(np.unique(values[:4096])) < 6:
@@ -62,7 +64,7 @@ def grid(values: npt.NDArray[np.float32]) -> str:
     if low >= 0 and high <= 1.001 and high > 1.5 / _LEVELS and on(wide * _LEVELS):
         return "unit"
     if low == 0 and abs(high * _LEVELS - 1) < _EXACT:
-        return "twice"  # from 0 to exactly 1 / 255, on whatever grid: values from 0 to 1 were divided by 255
+        return "twice"  # from 0 to exactly 1 / 255, on any grid: values from 0 to 1 were divided by 255
     if low >= 0 and high <= 1.001 / _LEVELS and high > 0.03 / _LEVELS and on(wide * _LEVELS * _LEVELS):
         return "twice"
     if low >= -1.0001 and high <= -0.99 and on((wide * 127.5 + 127.5) * _LEVELS):
@@ -71,8 +73,8 @@ def grid(values: npt.NDArray[np.float32]) -> str:
 
 
 def _faint(values: npt.NDArray[np.float64]) -> bool:
-    """Return True if undoing one division by 255 makes standardised values of these: (x / 255 - mean) / std, x from 0
-    to 1.
+    """Return True if one division by 255 less turns these into standardised values: (x / 255 - mean) / std, x from 0 to
+    1.
 
     The lowest value is -mean / std with or without the division, since x is 0 there.
     """
@@ -80,12 +82,12 @@ def _faint(values: npt.NDArray[np.float64]) -> bool:
     if not 0 < std < _CONTRAST or abs(mean) < _DROWNED * std or low >= 0 or len(np.unique(values)) > _LEVELS + 1:
         return False
     undone = low + _LEVELS * (values - low)
-    # pictures of one kind may be dark or flat: they lie off the mean of all pictures
+    # pictures of one kind may be dark or flat: their mean is off that of all pictures
     return abs(float(undone.mean())) < 1.0 and 0.4 < float(undone.std()) < 1.6
 
 
 def middle(stats: list[tuple[float, float, float, float]]) -> dict[str, float] | None:
-    """Return the median level of the passes, their range, and how far their means wander; None for no pass."""
+    """Return the medians of the passes' levels, their range, and the spread of their means; None without a pass."""
     if not stats:
         return None
     table = np.asarray(stats)
@@ -100,7 +102,7 @@ def middle(stats: list[tuple[float, float, float, float]]) -> dict[str, float] |
 
 
 def skewed(stats: dict[bool, list[tuple[float, float, float, float]]]) -> float:
-    """Return the share of evaluation passes whose mean and spread lie outside of those of all training passes."""
+    """Return the share of evaluation passes whose mean or spread is outside of those of all training passes."""
     train, evals = np.asarray(stats[False]), np.asarray(stats[True])
     if len(train) < 3 or not len(evals):
         return 0.0

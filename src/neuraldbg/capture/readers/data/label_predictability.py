@@ -1,6 +1,6 @@
-"""Do the inputs tell the targets? A few hundred samples of the first batches enter, scores leave; numpy only.
+"""The test if inputs predict targets: a few hundred samples of the first batches in, scores out; numpy only.
 
-The judge is kernel ridge regression (a linear and a radial kernel) whose leave-one-out predictions have a closed form
+The model is kernel ridge regression (a linear and a radial kernel) whose leave-one-out predictions have a closed form
 (residual_i = (A y)_i / A_ii with A = (K + lambda I)^-1, see Rasmussen and Williams 2006, section 5.3): one inverse
 serves the given targets, permuted ones, and those of other alignments alike.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SAMPLES = 512
 """Samples that are kept at most: the inverse of such a matrix takes some tens of milliseconds."""
 ENOUGH = 128
-"""Samples below which nothing is said."""
+"""Samples below which there is no score."""
 FEATURES = 256
 _PERMUTATIONS = 30
 _RIDGES = (0.05, 0.5)
@@ -31,7 +31,7 @@ _SHIFTS = (-2, -1, 1, 2)
 
 
 class Reservoir:
-    """Samples of inputs and targets in the order in which they came."""
+    """Samples of inputs and targets in the order of their batches."""
 
     def __init__(self) -> None:
         self.x: list[Array] = []
@@ -41,7 +41,7 @@ class Reservoir:
 
     @property
     def full(self) -> bool:
-        """Return True if nothing more is wanted."""
+        """True if no more samples are needed."""
         return self.count >= SAMPLES
 
     def add(self, x: Array, y: Array) -> None:
@@ -53,7 +53,7 @@ class Reservoir:
         self.count += len(x)
 
     def fact(self) -> dict[str, Any] | None:
-        """Return the scores; None with too few samples."""
+        """Return the scores, None with too few samples."""
         if self._found is not None and self._found[0] == self.count:
             return self._found[1]
         found = scores(self.x, self.y)
@@ -64,7 +64,7 @@ class Reservoir:
 
 
 def repeated(x: list[Array], y: list[Array]) -> dict[str, Any]:
-    """Return how many inputs came again in a later batch with a class id, and how many kept their class."""
+    """Return the number of inputs that came again in a later batch with a class id, and of those with equal class."""
     if not y or y[0].ndim != 1:
         return {}
     first: dict[bytes, tuple[int, int]] = {}
@@ -79,8 +79,11 @@ def repeated(x: list[Array], y: list[Array]) -> dict[str, Any]:
 
 
 def scores(xs: list[Array], ys: list[Array]) -> dict[str, Any] | None:
-    """Score the given alignment against permutations and against other alignments inside a batch."""
+    """Return the score of the given alignment, of permutations and of other alignments inside a batch. None if there
+    are too few samples, or the targets are constant.
+    """
     x, y = np.concatenate(xs)[:SAMPLES] if xs else np.zeros((0, 1)), np.concatenate(ys)[:SAMPLES] if ys else np.zeros(0)
+    # Equal inputs would be predicted by their copies.
     rows = np.unique(x, axis=0, return_index=True)[1] if len(x) else np.zeros(0, np.int64)
     rows.sort()
     if len(rows) < ENOUGH:
@@ -92,9 +95,11 @@ def scores(xs: list[Array], ys: list[Array]) -> dict[str, Any] | None:
     if inverses is None:
         return None
     given = _score(inverses, table[rows])
+    # Permuted targets give the distribution of scores by chance.
     draws = np.random.default_rng(0)
     null = [_score(inverses, table[rows][draws.permutation(len(rows))]) for _ in range(_PERMUTATIONS)]
     mean, sd = float(np.mean(null)), max(float(np.std(null)), 1e-4)
+    # A better score of another alignment shows shuffled or shifted targets.
     others = {name: _score(inverses, table[order][rows]) for name, order in _alignments(ys, len(y)).items()}
     best = max(others, key=lambda name: others[name], default="")
     found: dict[str, Any] = {
@@ -110,10 +115,11 @@ def scores(xs: list[Array], ys: list[Array]) -> dict[str, Any] | None:
 
 
 def spread_of(x: Array) -> float:
-    """Return over how many directions inputs are spread: 1 for independent numbers, less where they have structure.
+    """Return the effective share of directions in which inputs vary: 1 for independent numbers, less with structure.
 
-    It is the participation ratio (sum of the eigenvalues of their correlation)^2 / sum of squares, over what n samples
-    of d independent numbers would give, d / (1 + d / n) (Marchenko and Pastur 1967: the eigenvalues' variance is d/n).
+    It is the participation ratio (sum of the eigenvalues of their correlation)^2 / sum of squares, over the value that
+    n samples of d independent numbers would give, d / (1 + d / n) (Marchenko and Pastur 1967: the eigenvalues' variance
+    is d/n).
     """
     x = x.astype(np.float64)
     spread = x.std(0)
@@ -126,10 +132,10 @@ def spread_of(x: Array) -> float:
 
 
 def ordinal(x: Array, y: Array) -> float | None:
-    """Return how far samples of near whole numbers are nearer to each other than those of distant ones, from -1 to 1.
+    """Return the correlation of |i - j| with the distance of the mean inputs of targets i and j, from -1 to 1.
 
-    It is the correlation of |i - j| with the distance of the mean inputs of targets i and j: near 1 for counts and
-    ratings, near 0 for names of classes. None where targets are not some whole numbers without a gap.
+    Near 1 for counts and ratings, near 0 for names of classes. None unless targets are some whole numbers without a
+    gap.
     """
     if y.ndim != 2 or y.shape[1] != 1 or not np.isfinite(y).all() or (y != np.round(y)).any():
         return None
@@ -147,7 +153,7 @@ def ordinal(x: Array, y: Array) -> float | None:
 
 
 def _columns(y: Array) -> Array | None:
-    """Return targets as columns of numbers, each with some spread; None where there is none."""
+    """Return targets as columns of numbers, each with some spread; None if there is none."""
     if y.ndim == 1:
         kinds, counts = np.unique(y, return_counts=True)
         if len(kinds) < 2:
@@ -186,7 +192,7 @@ def _score(inverses: list[Array], y: Array) -> float:
 
 
 def _alignments(ys: list[Array], count: int) -> dict[str, Array]:
-    """Return other orders of the targets: reversed or shifted inside a batch, or of the batch before or after."""
+    """Return other orders of the targets: reversed or shifted inside a batch, or those of the batch before or after."""
     bounds = np.cumsum([0, *(len(y) for y in ys)])
     blocks = [np.arange(a, b) for a, b in itertools.pairwise(bounds) if b <= count]
     if not blocks:

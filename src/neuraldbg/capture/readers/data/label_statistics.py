@@ -1,6 +1,6 @@
-"""The targets of one loss over the run: small arrays of each batch enter, what only many batches tell leaves.
+"""The statistics of one loss's targets over the run: small arrays of each batch in, counts and series out.
 
-Arrays are put aside and worked on 64 at a time, so that a step pays for a copy and not for the arithmetic.
+Arrays are collected and processed 64 at a time, so that a step pays for a copy and not for the arithmetic.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 Seen = tuple[int, "Ints", "Ints", "Ints"]
-"""(step, how often each class was said, how often rightly, how often it was the label) of one reading."""
+"""(step, number of predictions per class, of correct ones, of labels) of one reading."""
 CHUNK = 64
-"""Batches put aside before they are worked on together."""
+"""Batches that are processed together."""
 MANY_CLASSES = 1024
 """Classes up to which the labels of single batches are counted; beyond, only those of the run."""
 _SERIES = 512
@@ -31,7 +31,7 @@ _PREDICTIONS = 64
 _LISTED = 64
 _SWITCHES = 64
 _KINDS = 64
-"""Distinct values of real-valued targets that are told apart."""
+"""Distinct values of real-valued targets that are counted."""
 
 
 def entropy(counts: npt.NDArray[Any]) -> Floats:
@@ -43,7 +43,7 @@ def entropy(counts: npt.NDArray[Any]) -> Floats:
 
 
 def period(prints: list[int]) -> int:
-    """Return after how many batches the same batches come again in the same order; 0 if they never do."""
+    """Return the number of batches after which the same ones come again in the same order; 0 if they never do."""
     n = len(prints)
     for candidate in (i for i in range(1, n // 2 + 1) if prints[i] == prints[0]):
         same = sum(a == b for a, b in zip(prints, prints[candidate:], strict=False))
@@ -53,35 +53,35 @@ def period(prints: list[int]) -> int:
 
 
 class _Course(ABC):
-    """The targets of one loss, put aside batch by batch and worked on many at a time."""
+    """The targets of one loss, collected batch by batch and processed many at a time."""
 
     def __init__(self) -> None:
         self.batches = 0
         self.prints: list[int] = []
         self._whole = True
-        """Whether no batch went by unseen so far: order and period are those of neighbours."""
+        """True while every batch was seen: order and period need neighbours."""
         self._waiting: list[tuple[int, npt.NDArray[Any]]] = []
         self._seen: deque[Seen] = deque(maxlen=_PREDICTIONS)
 
     def cut(self) -> None:
-        """Batches went by unseen: what is known of their order stays as it is."""
+        """Handle a gap: the known order stays as it is."""
         if self._whole:
             self.settle()
             self._whole = False
 
     def add(self, step: int, values: npt.NDArray[Any]) -> None:
-        """Put the targets of a batch, or a sample of them, aside."""
+        """Collect the targets of a batch, or a sample of them."""
         self._waiting.append((step, values))
         if len(self._waiting) >= CHUNK:
             self.settle()
 
     @abstractmethod
     def settle(self) -> None:
-        """Work on what was put aside."""
+        """Process the collected targets."""
 
 
 class Classes(_Course):
-    """Class ids of one loss."""
+    """The statistics of the class ids of one loss."""
 
     def __init__(self, classes: int, ignore: int) -> None:
         super().__init__()
@@ -90,13 +90,13 @@ class Classes(_Course):
         self.ignored = self.empty = 0
         self.first_empty: int | None = None
         self.inside = 0.0
-        """Sum of the entropies inside the batches."""
+        """Sum of the entropies inside the batches, in nats."""
         self.major: list[tuple[int, int]] = []
         """(step, most frequent class) of each batch."""
 
     @np.errstate(all="ignore")
     def settle(self) -> None:
-        """Work on what was put aside."""
+        """Process the collected targets."""
         waiting, self._waiting = self._waiting, []
         rows: list[Ints] = []
         for step, labels in waiting:
@@ -118,10 +118,10 @@ class Classes(_Course):
             self.inside += float(entropy(np.stack(rows)).sum())
 
     def _counts(self, labels: npt.NDArray[Any]) -> Ints:
-        """Count the classes of a batch, without those that the loss ignores."""
+        """Return the counts of the classes in a batch, without those that the loss ignores."""
         try:
             counts = np.bincount(labels, minlength=self.classes)
-        except ValueError as error:  # a negative id, as the usual one to ignore is
+        except ValueError as error:  # a negative id: the usual ignore_index is one
             let_pass(error)
             counts = np.bincount(labels[labels >= 0], minlength=self.classes)
         counts = counts[: self.classes]
@@ -131,7 +131,7 @@ class Classes(_Course):
 
     @np.errstate(all="ignore")
     def predicted(self, step: int, guesses: npt.NDArray[Any], labels: npt.NDArray[Any]) -> None:
-        """Count what the network says, and where it is right."""
+        """Count the predictions of the network, and the correct ones."""
         if self.classes > MANY_CLASSES:
             return
         kept = (labels != self.ignore) & (labels >= 0) & (labels < self.classes) & (guesses < self.classes)
@@ -146,7 +146,7 @@ class Classes(_Course):
         )
 
     def fact(self) -> dict[str, Any]:
-        """Return what is known so far."""
+        """Return the statistics so far."""
         self.settle()
         samples = int(self.counts.sum())
         order = [int(i) for i in np.argsort(-self.counts, kind="stable")[:_LISTED] if self.counts[i]]
@@ -177,7 +177,7 @@ class Classes(_Course):
 
 
 def later(seen: deque[Seen]) -> dict[str, Any]:
-    """Sum up the later half of the readings of what a network says."""
+    """Return the sums over the later half of the readings of predictions."""
     late = list(seen)[len(seen) // 2 :]
     said, right, labels = (sum(arrays) for arrays in list(zip(*late, strict=True))[1:])
     rows = {
@@ -189,7 +189,7 @@ def later(seen: deque[Seen]) -> dict[str, Any]:
 
 
 class Numbers(_Course):
-    """Real-valued targets of one loss."""
+    """The statistics of the real-valued targets of one loss."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -203,9 +203,10 @@ class Numbers(_Course):
 
     @np.errstate(all="ignore")
     def settle(self) -> None:
-        """Work on what was put aside."""
+        """Process the collected targets."""
         waiting, self._waiting = self._waiting, []
         for step, given in waiting:
+            # Moments are over the finite targets, in float64.
             values = given.astype(np.float64)
             values = values[np.isfinite(values)]
             if not values.size:
@@ -219,26 +220,28 @@ class Numbers(_Course):
             self.outside += int(((values < 0) | (values > 1)).sum())
             self.negative += int((values < 0).sum())
             self.integral = self.integral and bool((values == np.round(values)).all())
+            # Distinct values are counted until there are too many to be classes.
             if self.values is not None:
                 kinds, counts = np.unique(values, return_counts=True)
                 for kind, count in zip(kinds.tolist(), counts.tolist(), strict=True):
                     self.values[kind] = self.values.get(kind, 0) + count
                 if len(self.values) > _KINDS:
                     self.values = None
+            # Order and period need batches in a row.
             if self._whole and len(self.means) < _SERIES:
                 self.means.append((step, float(values.mean())))
                 self.prints.append(hash(values.tobytes()))
 
     @np.errstate(all="ignore")
     def predicted(self, step: int, guesses: npt.NDArray[Any], labels: npt.NDArray[Any]) -> None:
-        """Count of a yes-or-no loss what the network says, and where it is right."""
+        """Count the predictions of the network for a binary loss, and the correct ones."""
         sure = (labels == 0) | (labels == 1)
         guesses, labels = guesses[sure].astype(np.int64), labels[sure].astype(np.int64)
         right = np.bincount(labels[guesses == labels], minlength=2)
         self._seen.append((step, np.bincount(guesses, minlength=2), right, np.bincount(labels, minlength=2)))
 
     def fact(self) -> dict[str, Any]:
-        """Return what is known so far."""
+        """Return the statistics so far."""
         self.settle()
         found: dict[str, Any] = {"batches": self.batches, "samples": self.samples}
         if not self.samples:

@@ -1,4 +1,4 @@
-"""Equal batches in a row: what a loader whose workers all do the same looks like."""
+"""Runs of equal batches: they show a loader whose workers all do the same."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _RUN = 16
-"""Most equal passes in a row that look like workers: more is the same batch on purpose."""
+"""Largest number of equal passes in a row that indicates workers: a longer run repeats the batch on purpose."""
 
 
 class Pass(NamedTuple):
-    """What is kept of one pass until it is worked on."""
+    """The values kept of one pass until it is processed."""
 
     step: int
     size: int
     evaluating: bool
     burst: int
     fresh: bool
-    """Whether the tensor is another object than that of the pass before."""
+    """True if the tensor is another object than that of the pass before."""
     source: int
-    """Which dataset a DataLoader took the batch from, 0 where none did."""
+    """Identity of the dataset that a DataLoader took the batch from, 0 if there was none."""
     rows: Tensor
 
 
 class Runs:
-    """Equal training passes in a row, and whether a loader with workers gave them."""
+    """Equal training passes in a row, and the loader with workers behind them."""
 
     def __init__(self) -> None:
         self.last: int | None = None
@@ -40,17 +40,17 @@ class Runs:
         self.began = -1
         self.passes = 0
         self.reused = 0
-        """Passes that were given the very tensor of the pass before: a second look at a batch, on purpose."""
+        """Passes that were given the same tensor object as the pass before: a batch reused on purpose."""
         self.workers: dict[str, Any] | None = None
         self._whole = True
-        """Whether the beginning of this run was seen."""
+        """True if the beginning of the current run was seen."""
 
     def cut(self) -> None:
-        """Passes went by unseen: neither the run before them nor the one after them is known from end to end."""
+        """Handle a gap: neither the run before it nor the one after it is known from end to end."""
         self.last, self.length, self._whole = None, 0, False
 
     def add(self, whole: int, one: Pass) -> None:
-        """Note a pass by the hash of its batch."""
+        """Record a pass by the hash of its batch."""
         self.passes += 1
         if whole == self.last:
             self.length += 1
@@ -66,7 +66,7 @@ class Runs:
         self.last, self.length = whole, 1
 
     def fact(self) -> dict[str, Any]:
-        """Return lengths of runs and what is known of the workers."""
+        """Return the lengths of runs, and the facts about the workers."""
         return {
             "lengths": {str(length): count for length, count in sorted(self.lengths.items())},
             "first": self.began,
@@ -76,7 +76,7 @@ class Runs:
 
 
 def _workers() -> dict[str, Any] | None:
-    """Return what is known of the loader with workers that is at work, None if there is none or several."""
+    """Return a description of the running loader with workers, None if there is none or several."""
     kind = getattr(dataloader, "_MultiProcessingDataLoaderIter", None)  # nothing public tells
     found = living(kind) if kind is not None else ()
     if len(found) != 1:

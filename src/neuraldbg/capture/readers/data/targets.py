@@ -1,8 +1,8 @@
-"""What the loss is asked for: targets over the whole run, against the inputs, and what the network says instead.
+"""The reader of targets: over the whole run, against the inputs, and against the predictions of the network.
 
-At reading steps the loss terms that save their targets are found in the graph; at every step their targets are then
-reached by the same path and a small copy is put aside. On another device the copies wait there until a reading step,
-so that nothing synchronises. Tests whether inputs tell the targets run when the run is summed up.
+When facts are read, the loss terms that save their targets are found in the graph; at every step their targets are then
+found by the same path and a small copy is kept. On another device the copies stay there until facts are read, so that
+nothing synchronises. The test if inputs predict the targets runs when the run is summarised.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ _SLOTS = 8
 """Losses of a program that are followed."""
 _PER_BACKWARD = 4
 _WHOLE = 4096
-"""Class ids of one batch that are copied whole; of larger ones a sample is read now and then."""
+"""Class ids of one batch that are copied whole; larger targets are sampled every 8th step."""
 _RARELY = 8
-"""Steps between two readings of what the network says, and of large targets."""
+"""Steps between two readings of predictions, and of large targets."""
 _LATE = 256
-"""The step from which only each eighth is read: order and frequencies are known by then."""
+"""The step from which only every 8th is read: order and frequencies are known by then."""
 _PREDICTED = 65_536
 _KEPT_ON_DEVICE = 256
 _NODES = 2000
 _BATCHES = 64
-"""Steps in which samples are kept for the test whether inputs tell the targets."""
+"""Steps in which samples are kept for the test if inputs predict the targets."""
 
 
 @dataclass(eq=False)
 class Slot:
-    """One loss whose targets are followed."""
+    """One loss whose targets are followed over the run."""
 
     number: int
     kind: str
@@ -73,20 +73,20 @@ class Slot:
     classes: int
     stream: int = 0
     alone: bool = True
-    """Whether it is the only loss of its backward pass that saves targets."""
+    """True if this is the only loss of its backward pass that saves targets."""
     weightless: list[int] = field(default_factory=list)
     reservoir: Reservoir = field(default_factory=Reservoir)
     paired: bool = True
-    """Whether inputs and targets pair up by their first dimension."""
+    """True if inputs and targets match by their first dimension."""
     tokens: TokenTargets | None = None
     zeros: float | None = None
-    """Share of zeros in the mask that multiplies the loss's elements."""
+    """Share of zeros in the mask that multiplies the loss's elements, None if there is no mask."""
     waiting: list[tuple[int, Tensor]] = field(default_factory=list)
-    """Copies on another device."""
+    """Copies on another device, as (step, targets)."""
 
 
 class TargetsReader(Reader):
-    """Follows the targets of a program's losses."""
+    """Follows the targets of a program's losses over the run."""
 
     sampled = frozenset({"step_closes"})
 
@@ -95,14 +95,14 @@ class TargetsReader(Reader):
         self._slots: dict[tuple[Any, ...], list[Slot]] = {}
         self._touched: list[Slot] = []
         self._past: list[Slot] = []
-        """Slots of heads that are no longer there."""
+        """Slots of heads that were replaced."""
         self._features: np.ndarray[Any, Any] | None = None
         self._tokens: np.ndarray[Any, Any] | None = None
         self._calls = 0
         self._maximised: set[int] = set()
 
     def resumes(self) -> None:
-        """The batches before and after are no neighbours."""
+        """Handle a gap: the batches before and after are no neighbours."""
         self._features = self._tokens = None
         self._calls = 0
         self._touched.clear()
@@ -146,7 +146,7 @@ class TargetsReader(Reader):
                 continue
             way = output_head.path(node, above, root)
             slot = next((s for s in slots if s.path == way), None)
-            if slot is not None and slot.classes != _classes(name, node):  # the model was given another head
+            if slot is not None and slot.classes != _classes(name, node):  # the model has another head now
                 slots.remove(slot)
                 self._past.append(slot)
                 slot = None
@@ -247,13 +247,13 @@ class TargetsReader(Reader):
 
 
 def _classes(name: str, node: Node) -> int:
-    """Return over how many classes a loss chooses, 0 if it compares numbers."""
+    """Return the number of classes that a loss chooses from, 0 if it compares numbers."""
     given = saved(node, "self") if name in _CLASS_LOSSES else None
     return int(given.shape[1 if given.dim() > 1 else 0]) if given is not None and given.dim() else 0
 
 
 def _keep(slot: Slot, features: np.ndarray[Any, Any], target: Tensor) -> bool:
-    """Keep samples; False where inputs and targets are not paired by their first dimension."""
+    """Keep samples. Return False if inputs and targets do not match by their first dimension."""
     y = target.detach()
     if slot.classes:
         if y.dim() != 1 or (len(y) != len(features) and len(features) != SAMPLE):
@@ -269,7 +269,7 @@ def _keep(slot: Slot, features: np.ndarray[Any, Any], target: Tensor) -> bool:
 
 
 def _compare(slot: Slot, tokens: np.ndarray[Any, Any], target: Tensor, mask: Tensor | None) -> None:
-    """Compare targets with input tokens where they are a sequence of about the same length."""
+    """Compare targets with input tokens if they are a sequence of about the same length."""
     rows, width = tokens.shape
     if rows == SAMPLE or target.numel() % rows:
         return
@@ -284,7 +284,7 @@ def _compare(slot: Slot, tokens: np.ndarray[Any, Any], target: Tensor, mask: Ten
 
 
 def _predict(slot: Slot, node: Node, target: Tensor, step: int) -> None:
-    """Count what the network says of a batch."""
+    """Count the predictions of the network for a batch."""
     given = saved(node, "self")
     if given is None or given.numel() > _PREDICTED or given.numel() == 0:
         return

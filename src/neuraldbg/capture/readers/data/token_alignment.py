@@ -1,6 +1,6 @@
-"""Targets of a language model against its input tokens: which token a position is asked for; does padding count.
+"""The comparison of a language model's targets with its input tokens: offset between them, padding that counts.
 
-Both are compared exactly, so what is said is a fact. Shapes: B sequences, T positions.
+Both are compared exactly, so the results are facts. Shapes: B sequences, T positions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHORT = 4
 
 
 class TokenTargets:
-    """Sums over the batches that were compared."""
+    """The sums over the batches that were compared."""
 
     def __init__(self) -> None:
         self.batches = self.positions = self.rows = 0
@@ -37,7 +37,8 @@ class TokenTargets:
         """Rows in which no label counts."""
         self.order = TokenOrder()
         self._inside = self._lost = 0
-        """Positions inside the sentences, and those of them whose label is ignored between labels that count."""
+        """Positions inside the sentences (``_inside``), and those whose label is ignored between labels that count
+        (``_lost``)."""
         self._lost_tokens: set[int] = set()
 
     def add(
@@ -46,6 +47,7 @@ class TokenTargets:
         """Compare a batch: input tokens (B, T), targets (B, U) with U of T - 2 to T, a mask over them or None."""
         self.batches += 1
         self.rows += len(x)
+        # Padding would match at every offset.
         counts = (y != ignore) & ~np.isin(y, weightless)
         width = y.shape[1]
         padded = _pads(x, y)
@@ -55,11 +57,12 @@ class TokenTargets:
             self._of[offset] += int(here.sum())
             self._same[offset] += int((x[:, first + offset : last + offset] == y[:, first:last])[here].sum())
         self.positions += int(y.size)
+        # A position counts if neither ignore_index nor the mask excludes it.
         seen = counts if mask is None else counts & (mask != 0)
         self.counted += int(seen.sum())
         self.unlabelled += int((~seen.any(1)).sum())
         self.order.add(x, y, seen & ~padded)
-        if ignore >= 0 and width == x.shape[1]:  # a negative id is a mark; one that could be a class may be one
+        if ignore >= 0 and width == x.shape[1]:  # a negative id is a marker; another may be a class
             self._see_lost(x, y == ignore)
         self.padded += int((padded & seen).sum())
         self.padded_rows += int((padded & seen).any(1).sum())
@@ -69,7 +72,7 @@ class TokenTargets:
             self.mask = {"padding": float(mask[padded].mean()), "rest": float(mask[~padded & counts].mean())}
 
     def _see_lost(self, x: Tokens, ignored: npt.NDArray[np.bool_]) -> None:
-        """Look for ignored labels between labels that count: padding stands at the ends of rows, and so do prompts."""
+        """Count ignored labels between labels that count: padding and prompts are at the ends of rows."""
         ends = np.where(x[:, -1] == np.bincount(np.maximum(x[:, -1], 0)).argmax(), _run(x), 0)
         inside = np.arange(x.shape[1])[None] < (x.shape[1] - ends)[:, None]
         counts = ~ignored
@@ -103,11 +106,11 @@ class TokenTargets:
 
 
 def _pads(x: Tokens, y: Tokens) -> npt.NDArray[np.bool_]:
-    """Return where targets (B, U) are padding: runs of one token at an end of the rows of both."""
+    """Return the mask of padding in targets (B, U): runs of one token at an end of the rows of both."""
     for flip in (False, True):
         a, b = (x[:, ::-1], y[:, ::-1]) if flip else (x, y)
         runs, ends = _run(a), _run(b)
-        many = (runs >= 2) & (ends >= 2) & (runs - ends <= 2)  # a label like that of the padding may stand before it
+        many = (runs >= 2) & (ends >= 2) & (runs - ends <= 2)  # a label equal to the padding's may precede it
         if not many.any():
             continue
         tokens, other = a[many, -1], b[many, -1]
@@ -117,7 +120,7 @@ def _pads(x: Tokens, y: Tokens) -> npt.NDArray[np.bool_]:
             continue
         length = np.where(many, np.minimum(runs, ends), 0)
         place = np.arange(b.shape[1])[None] >= (b.shape[1] - length)[:, None]
-        # Where the input's token occurs nowhere else it is padding, even if the target's is a label elsewhere too.
+        # An input token that occurs nowhere else is padding, even if the target's is a label elsewhere too.
         inside = np.arange(a.shape[1])[None] < (a.shape[1] - np.where(a[:, -1] == tokens[0], runs, 0))[:, None]
         alone = ((a == tokens[0]) & inside).sum() <= 0.01 * place.sum()
         if not alone and ((b == other[0]) & ~place).sum() > 0.2 * place.sum():
@@ -127,6 +130,6 @@ def _pads(x: Tokens, y: Tokens) -> npt.NDArray[np.bool_]:
 
 
 def _run(x: Tokens) -> npt.NDArray[np.int64]:
-    """Return how many equal tokens each row ends with."""
+    """Return the number of equal tokens at the end of each row."""
     same = x[:, ::-1] == x[:, -1:]
     return np.asarray(np.cumprod(same, axis=1).sum(1))

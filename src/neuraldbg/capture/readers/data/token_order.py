@@ -1,6 +1,6 @@
-"""Do input tokens tell the labels of their own positions, or those of the mirrored ones? Arrays enter, scores leave.
+"""The test if input tokens predict the labels of their own positions, or of the mirrored ones: arrays in, scores out.
 
-A table of the most frequent label of each token, made on one half of the rows, guesses the other half. Shapes: B
+A table of the most frequent label of each token, made on one half of the rows, predicts the other half. Shapes: B
 sequences, T positions.
 """
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     Flags = npt.NDArray[np.bool_]
 
 LABELS = 64
-"""Distinct labels beyond which a table of so few positions says nothing."""
+"""Distinct labels beyond which a table of so few positions is no evidence."""
 TOKENS = 4096
 BATCHES = 8
 """Batches that are kept."""
 ENOUGH = 500
-"""Labels that must be guessed."""
+"""Labels that must be predicted."""
 _ELEMENTS = 65_536
 
 
@@ -34,13 +34,13 @@ class TokenOrder:
         self._found: tuple[int, dict[str, Any] | None] = (0, None)
 
     def add(self, x: Ints, y: Ints, counts: Flags) -> None:
-        """Keep tokens (B, T), labels (B, T) and which of them count."""
+        """Keep tokens (B, T), labels (B, T) and the mask of those that count."""
         if len(self._kept) < BATCHES and x.shape == y.shape and x.size <= _ELEMENTS:
             self._kept.append((x.copy(), y.copy(), counts.copy()))
 
     def fact(self) -> dict[str, Any] | None:
-        """Return the share of labels guessed rightly as given, as mirrored, and by the most frequent label."""
-        if self._found[0] != len(self._kept):  # some milliseconds, and asked for at each reading
+        """Return the share of labels predicted correctly as given, as mirrored, and by the most frequent label."""
+        if self._found[0] != len(self._kept):  # takes some milliseconds, and is needed at each reading
             self._found = (len(self._kept), self._scored())
         return self._found[1]
 
@@ -49,6 +49,7 @@ class TokenOrder:
         test: list[tuple[Ints, Ints, Ints]] = []
         mirrored: list[tuple[Ints, Ints]] = []
         row = copies = 0
+        # Every other row makes the tables, the rest is predicted.
         for x, y, counts in self._kept:
             for tokens, labels, flags in zip(x, y, counts, strict=True):
                 here = np.flatnonzero(flags)
@@ -63,6 +64,7 @@ class TokenOrder:
                     test.append((a, b, b[::-1]))
         if not table or not test:
             return None
+        # Too few or too many labels give no score.
         tokens, labels, reverse = (np.concatenate([part[i] for part in test]) for i in range(3))
         known = np.concatenate([labels, *(b for _, b in table)])
         highest = max(int(tokens.max()), *(int(a.max()) for a, _ in table))

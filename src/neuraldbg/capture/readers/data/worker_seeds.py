@@ -1,8 +1,8 @@
-"""Whether the workers of a data loader draw the same random numbers, as their code tells.
+"""The test if a data loader's workers draw the same random numbers, by reading their bytecode.
 
 A worker gets a copy of the dataset. torch seeds its own generator, numpy's and Python's differently in each worker; it
-does not know of generators that the dataset holds itself, and what ``worker_init_fn`` seeds anew is not its either. An
-iterator of a DataLoader goes in; what is alike in all workers comes out. Nothing is called: only bytecode is read.
+does not know of generators that the dataset holds itself, nor of seeds that ``worker_init_fn`` sets. An iterator of a
+DataLoader goes in; the generator or seed that is the same in all workers comes out. Nothing is called.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SEEDS = frozenset({
 _OWN = frozenset({
     "initial_seed", "get_worker_info", "getpid", "urandom", "time", "time_ns", "uuid4", "SeedSequence", "get_rank",
 })  # fmt: skip
-"""Names of what differs from worker to worker."""
+"""Names of values that differ from worker to worker."""
 _DRAWS = frozenset({
     "random", "rand", "randn", "randint", "normal", "uniform", "choice", "shuffle", "randperm", "sample", "integers",
     "standard_normal", "permutation", "bernoulli", "gauss", "rng",
@@ -40,7 +40,7 @@ _PARTS = 32
 
 def alike(iterator: Any) -> dict[str, Any] | None:
     """Return {"how": "init" | "copied", "name": function or attribute, "workers": int, "dataset": str}, None if there
-    is nothing to say.
+    is no such seed.
     """
     workers = int(number(attribute(iterator, "_num_workers")) or 0)
     if workers < 2:
@@ -56,7 +56,7 @@ def alike(iterator: Any) -> dict[str, Any] | None:
         return {"how": "init", "name": init.__name__, **found}
     spoken = _names([init.__code__]) if init is not None else frozenset()
     if "dataset" in spoken or "get_worker_info" in spoken:
-        return None  # it looks after the dataset of its worker
+        return None  # it handles the dataset of its worker
     for part in parts:
         for name in _generators(part):
             if name not in spoken and name in _names(_codes(part)) and not _renewed(part, name):
@@ -73,9 +73,7 @@ def _parts(dataset: Any) -> Iterator[Any]:
 
 
 def _constant_seed(init: FunctionType) -> bool:
-    """Return True if a function for each worker seeds, and looks neither at the number of its worker nor at its
-    seed.
-    """
+    """Return True if a ``worker_init_fn`` seeds, and uses neither the number of its worker nor its seed."""
     names, code = _names([init.__code__]), init.__code__
     argument = code.co_varnames[0] if code.co_argcount else None
     looks = any(step.argval == argument for step in dis.get_instructions(code) if step.opname.startswith("LOAD_"))
@@ -102,9 +100,7 @@ def _codes(part: Any) -> list[CodeType]:
 
 
 def _renewed(part: Any, name: str) -> bool:
-    """Return True if any method but the constructor puts another generator in its place, or asks which
-    worker it is in.
-    """
+    """Return True if any method but the constructor replaces the generator, or calls ``get_worker_info``."""
     methods = {n: m for kind in bases(type(part)) for n, m in members(kind).items() if is_a(m, FunctionType)}
     for called, method in methods.items():
         if called == "__init__":

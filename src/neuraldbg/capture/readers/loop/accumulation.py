@@ -1,8 +1,8 @@
-"""Several backward passes for one step: by what their losses are divided, and whether gradients are cleared between.
+"""The reader of gradient accumulation: divisors of the losses of a step, and gradients cleared between backward passes.
 
-A backward pass is *wiped* if its gradients are gone before the next one begins, no optimizer stepped in between and
-nobody else used them: the weights stand as they stood (no SAM), the input has no gradient of its own (no adversarial
-example), and the gradients are not set by hand afterwards (no gradient surgery).
+A backward pass is *wiped* if its gradients are gone before the next one begins, no optimizer stepped in between and no
+other code used them: the weights are unchanged (no SAM), the input has no gradient of its own (no adversarial example),
+and the gradients are not set manually afterwards (no gradient surgery).
 """
 
 from __future__ import annotations
@@ -44,34 +44,34 @@ _MODELS = 4
 _FIRST = 8
 """Steps in which gradients are followed in any case."""
 _HEAD = 256
-"""Elements of a parameter that are copied to see whether the weights moved."""
+"""Elements of a parameter that are copied to detect a change of the weights."""
 _CHAIN = 12
-"""Nodes at the root of a loss's graph in which a constant divisor is looked for."""
+"""Nodes at the root of a loss's graph in which a constant divisor is searched."""
 _NEAR = 24
-"""Nodes behind an input in which a leaf of the user's is looked for."""
+"""Nodes behind an input in which a leaf of the user's is searched."""
 State = tuple[int, int] | None
-"""Where a gradient lies and how often it was written to; None for no gradient."""
+"""(address of a gradient, its version), None for no gradient."""
 
 
 class Accumulation(Reader):
-    """Learns ACCUMULATION, and the scalar ``wiped``."""
+    """Reads the ACCUMULATION fact, and the scalar ``wiped``."""
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._probes: list[Watched] = []
         self._size = -1
         self._many = False
-        """Whether a step ever had more than one backward: only then are gradients followed after the first steps."""
+        """True once a step had more than one backward pass: only then are gradients followed after the first steps."""
         self._before: list[State] = []
         self._filled: list[tuple[Watched, State, Tensor | None]] = []
-        """Probes that the last backward filled, how their gradient was left, and a copy of the weights' head."""
+        """(probe that the last backward filled, state of its gradient, copy of the weight's head)."""
         self._backwards = self._forwards = self._wiped = 0
         self._by_hand = self._aside = False
         self._divisors: list[tuple[str, float]] = []
         self._logged: dict[int, set[str]] = {}
 
     def patches(self) -> Iterable[Patch]:
-        """A step that a gradient scaler skips has used its gradients: it found out that they overflowed."""
+        """Return the wrapper of ``GradScaler.step``: a skipped step has used its gradients to find the overflow."""
         return [(torch.amp.GradScaler, "step", self._scaler_steps)]
 
     def _scaler_steps(self, *_: Any, **__: Any) -> Around:
@@ -82,23 +82,23 @@ class Accumulation(Reader):
     # -- moments ------------------------------------------------------------------------------------------------
 
     def resumes(self) -> None:
-        """Forget what passes left before the gap: it was used in it."""
+        """Drop the state of passes before the gap."""
         self._restart()
 
     def call_begins(self, call: Call) -> None:
-        """Count passes, and notice an input that is differentiated itself."""
+        """Count passes, and detect an input that is differentiated itself."""
         if not call.grad or call.evaluating:
             return
         self._forwards += call.first
         given = call.args[0] if len(call.args) == 1 and is_a(call.args[0], Tensor) and readable(call.args[0]) else None
-        if given is not None and not given.requires_grad and not call.kwargs:  # what most models are given
+        if given is not None and not given.requires_grad and not call.kwargs:  # the usual inputs
             return
         found = [given] if given is not None else [x for _, x in leaves((call.args, call.kwargs))]
         if any(x.requires_grad and self._foreign(x) for x in found):
             self._aside = True
 
     def backward_begins(self, backward: Backward) -> None:
-        """See whether what the backward before left is gone."""
+        """Check if the gradients of the previous backward pass are gone."""
         if not backward.accumulates:
             self._aside = False
             return
@@ -111,7 +111,7 @@ class Accumulation(Reader):
             self._before = [_state(w.ref) for w in self._candidates()]
 
     def backward_ends(self, backward: Backward) -> None:
-        """Remember what this one left."""
+        """Remember the gradients of this pass."""
         if not backward.accumulates:
             return
         self._backwards += 1
@@ -121,17 +121,17 @@ class Accumulation(Reader):
             self._backwards -= 1
             return
         if not self._many and self.scene.step >= _FIRST:
-            return  # a loop with one backward a step so far
+            return  # a loop with one backward pass per step so far
         for w, before in zip(self._probes, self._before, strict=False):
             now, weight = _state(w.ref), tensor_memory.readable(w.ref)
             if now is not None and now != before and weight is not None:
                 self._filled.append((w, now, operation.spaced(weight.detach(), 1, _HEAD).clone()))
 
     def step_begins(self, stream: Stream, opt: Optimizer) -> None:
-        """Close the count; gradients that were replaced by hand were used by hand."""
+        """Log the counts of the step; gradients that were replaced manually count as used."""
         many = self._backwards > 1
         if many and self._wiped and self._filled and not {"clip", "clip_value", "unscale"} & set(self.scene.order):
-            # in a fused or foreach step nothing has been written to them yet
+            # a fused or foreach step has not written to them yet
             self._by_hand |= any(_state(w.ref) != left for w, left, _ in self._filled) and not self._scaled()
         wiped = 0 if self._by_hand else self._wiped
         if many and not self._by_hand:
@@ -161,7 +161,7 @@ class Accumulation(Reader):
     # -- looking ------------------------------------------------------------------------------------------------
 
     def _candidates(self) -> list[Watched]:
-        """Return the smallest parameters of each model that require gradients; chosen anew when there are new ones."""
+        """Return the smallest parameters of each model that require gradients; chosen again when there are new ones."""
         by_id = self.scene.params.by_id
         if len(by_id) != self._size or self.scene.reading:
             self._size = len(by_id)
@@ -180,16 +180,16 @@ class Accumulation(Reader):
         for w, left, head in self._filled:
             grad = None if w.ref.grad is None else values(w.ref.grad)
             if grad is None and w.ref.grad is not None:
-                return  # nobody can tell
+                return  # unreadable: not known
             if grad is not None and placement.lies(grad) and _state(w.ref) == left:
-                return  # nobody has touched it, which needs no wait to know
+                return  # unchanged, which is known without a synchronisation
             if grad is not None and bool(torch.count_nonzero(grad.detach())):
                 return  # still there: it accumulates
             gone += 1
             weight = tensor_memory.readable(w.ref)
             if head is not None and weight is not None:
                 moved = not torch.equal(operation.spaced(weight.detach(), 1, _HEAD), head)
-                self._by_hand = self._by_hand or moved  # along it
+                self._by_hand = self._by_hand or moved  # the weight has changed meanwhile
         self._wiped += gone > 0
         self._filled.clear()
 
@@ -223,7 +223,7 @@ def _state(tensor: Tensor) -> State:
 
 
 def _root(loss: Tensor, scaled: bool) -> tuple[str, float]:
-    """Return the operation that a loss ends in, and by which constant it is divided above or beside that.
+    """Return the operation that a loss ends in, and the constant that divides it above or beside that.
 
     A term that is added (a penalty) may be divided or not: the largest divisor of all branches counts.
     """
@@ -249,7 +249,7 @@ def _root(loss: Tensor, scaled: bool) -> tuple[str, float]:
 
 
 def _constant(node: Node, name: str) -> float | None:
-    """Return by how much a division or multiplication by a constant makes its operand smaller; None if not known."""
+    """Return the divisor that a constant division or multiplication amounts to, None if not known."""
     other = saved(node, "other")
     if other is None or other.requires_grad:
         other = saved(node, "self") if name == "mul" else None

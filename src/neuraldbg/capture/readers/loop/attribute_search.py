@@ -1,7 +1,7 @@
-"""Who holds a tensor that no watched module has registered: a list, a dictionary or a plain object of a module.
+"""The search for tensors that no watched module has registered: in lists, dictionaries and plain objects of modules.
 
-Watched modules and tensors enter; ``Held`` leaves for those that were found in what the modules hold. Nothing is called
-by it: no property, no method of the program runs.
+Watched modules and tensors enter; ``Held`` leaves for those that were found in the modules' attributes. No property and
+no method of the program runs.
 """
 
 from __future__ import annotations
@@ -22,41 +22,42 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 _DEPTH = 4
-"""Containers inside containers that are opened."""
+"""Depth of nested containers that are opened."""
 _ITEMS = 512
-"""Things of one container that are looked at."""
+"""Items of one container that are examined."""
 _LOOKS = 20_000
-"""Things that are looked at in all."""
+"""Items that are examined in all."""
 _HOPS = 8
 """Operations between a tensor that is held and the leaf that it was made from."""
 _KINDS: tuple[tuple[type, str], ...] = ((dict, "dict"), (list, "list"), (tuple, "tuple"), (set, "set"))
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type, torch.dtype, torch.device, Optimizer)
 _OWN = frozenset({"_parameters", "_buffers", "_modules", "_flat_weights"})
-"""Where modules of torch hold what they have registered; the last is of recurrent ones."""
+"""Attributes where modules of torch store registered tensors; the last is of recurrent ones."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """Where a tensor was found."""
+    """The place where the search has found a tensor."""
 
     name: str
-    """As the program would write it: ``Net.layers[2].weight``."""
+    """Name as the program would write it: ``Net.layers[2].weight``."""
     owner: str
-    """The same without the parameter's name."""
+    """That name without the parameter's: ``Net.layers[2]``."""
     layer: str
-    """Its layer as a path: ``layers[2]``."""
+    """Layer of the tensor as a path: ``layers[2]``."""
     attribute: str
     """The holder's attribute: ``layers``."""
     how: str
-    """``list``, ``dict``, ``tuple``, ``set``, ``object``, ``tensor`` (the module itself holds it) or ``result``."""
+    """Kind of container: ``list``, ``dict``, ``tuple``, ``set``, ``object``, ``tensor`` (the module itself holds it) or
+    ``result``."""
     holder: str
     """Path of the watched module that holds it, empty for the root."""
     lone: bool
-    """Whether the module it belongs to is the only one in its container."""
+    """True if the module it belongs to is the only one in its container."""
 
 
 class Search:
-    """One search for tensors, by identity."""
+    """One search for tensors, by identity, through the attributes of modules."""
 
     def __init__(self, wanted: Iterable[int], registered: set[int]) -> None:
         self.wanted = set(wanted)
@@ -68,7 +69,7 @@ class Search:
         self._spoken = self._path = self._attribute = ""
 
     def through(self, modules: Mapping[str, nn.Module], names: Mapping[int, str]) -> dict[int, Held]:
-        """Look into the attributes of modules (path -> module). ``names``: what a root is called, by identity."""
+        """Return the tensors found in the attributes of modules (path -> module). ``names``: those of roots, by id."""
         for path, module in modules.items():
             root = names.get(id(module), "")
             self._spoken, self._path = root or path, path if path != root else ""
@@ -97,7 +98,7 @@ class Search:
             self._seen.add(id(value))
             kind = next((word for base, word in _KINDS if issubclass(type(value), base)), "object")
             items = list(_items(value, name, kind))
-            # A module in a list of its own is a known way of hiding it from its holder on purpose.
+            # A module alone in a list is a common way to hide it from its holder on purpose.
             single = len(items) == 1
             for inner, item in items:
                 self._look(item, inner, how or kind, holder, depth + 1, lone=single)
@@ -143,7 +144,7 @@ def _of_library(cls: type) -> bool:
 
 
 def _leaves_of(tensor: Tensor) -> Iterator[int]:
-    """Identities of the leaves a few operations behind a tensor: ``nn.Parameter(...) * 0.01`` is none itself."""
+    """Yield the identities of the leaves a few operations behind a tensor: ``nn.Parameter(...) * 0.01`` is no leaf."""
     nodes: list[Any] = [tensor.grad_fn]
     for _ in range(_HOPS):
         node = nodes.pop() if nodes else None

@@ -1,7 +1,7 @@
-"""Averaged copies of a model: whether they are updated, and with what, by the time they are evaluated.
+"""The reader of averaged copies of a model: are they updated, and with what, by the time they are evaluated?
 
-A copy is a watched model that no optimizer trains and that has the parameters of one that is trained, name by name, or
-an ``AveragedModel``. It is compared with the trained one, and with what it was itself, whenever it is evaluated: a few
+A copy is a watched model that no optimizer trains and that has the parameters of a trained one, name by name, or an
+``AveragedModel``. It is compared with the trained model, and with its own first state, whenever it is evaluated: a few
 values of a few weights, once a step.
 """
 
@@ -33,51 +33,52 @@ if TYPE_CHECKING:
 _WEIGHTS = 3
 """Weights of a model that are compared."""
 _VALUES = 64
-"""Values of each."""
+"""Values of each weight that are compared."""
 _NORMS = nn.modules.batchnorm._BatchNorm  # noqa: SLF001 (the common base is not exported)
 _COPIES = 16
 _NAMES = 8
 _OFTEN = 16
-"""Evaluations after which one is looked at only where facts are read: some programs have one in every step."""
+"""Evaluations after which one is read only with facts: some programs have one in every step."""
 
 
 @dataclass(eq=False)
 class Copy:
-    """What was seen of one copy, or of a trained model that is given other weights for its evaluation."""
+    """The state of one copy, or of a trained model that gets other weights for its evaluation."""
 
     model: str
     of: str
     names: list[str] = field(default_factory=list)
     kind: str = "copy"
     averaged: int | None = None
-    """``n_averaged`` when last looked at."""
+    """``n_averaged`` at the last reading, None if it is no ``AveragedModel``."""
     evaluated: int = 0
     first: int = 0
     last: int = -1
     began: Tensor | None = None
-    """Its weights as first seen."""
+    """The copy's weights at the first reading, None before."""
     began_equal: bool = False
     constant: bool = True
     follows: bool = True
     moved: bool = False
     written: int = 0
-    """Looks before which its weights had been written to."""
+    """Number of readings before which the copy's weights had been written to."""
     refreshed: int = 0
-    """Looks before which its running statistics had changed."""
+    """Number of readings before which the copy's running statistics had changed."""
     own_passes: bool = False
-    """Whether it was ever called in training mode, which changes its statistics by itself."""
+    """True once the copy was called in training mode, which changes its statistics by itself."""
     lag: float | None = None
-    """How far it is from all multiples of the first weights, relative to how far the trained model is."""
+    """Distance of the copy from all multiples of the first weights, relative to that of the trained model; None if not
+    known."""
     versions: tuple[int, Tensor] | None = None
     stale_norms: dict[str, None] = field(default_factory=dict)
     average: weakref.ref[AveragedModel] | None = None
     apart: bool = False
-    """Whether its weights are not those of the trained model when the run is summed up, after unseen steps."""
+    """True if the copy's weights differ from the trained model's when the run is summarised, after unseen steps."""
     swapped: bool = False
 
 
 class Copies(Reader):
-    """Compares copies with what they are copies of."""
+    """Compares averaged copies of models with the trained models."""
 
     sampled = frozenset({"step_closes"})
 
@@ -88,16 +89,16 @@ class Copies(Reader):
         self._twins: dict[str, Model | None] = {}
         self._copies: dict[str, Copy] = {}
         self._gaps = self._blind = False
-        """Whether steps ever went by unseen, and whether the step before this one did."""
+        """True if steps were ever not seen (``_gaps``), and if the step before this one was not (``_blind``)."""
 
     def resumes(self) -> None:
-        """Note that it is not known what was written to a copy in the gap, nor how a model began that came in it."""
+        """Handle a gap: writes to a copy, and the first state of a new model, are not known."""
         self._gaps = self._blind = True
         for one in self._copies.values():
             one.versions = None
 
     def step_begins(self, stream: Stream, opt: Any) -> None:
-        """Remember how the weights of a trained model began."""
+        """Keep the first weights of a trained model."""
         if len(self._first) < len(self.scene.models.found):
             for model in self.scene.models.found:
                 if model.name not in self._first:
@@ -106,7 +107,7 @@ class Copies(Reader):
         self._blind = False
 
     def call_begins(self, call: Call) -> None:
-        """Look at a copy that is evaluated, and at a trained model that is."""
+        """Read a copy that is evaluated, and a trained model that is."""
         if call.grad and not call.evaluating:
             return
         name = call.model.name
@@ -124,12 +125,13 @@ class Copies(Reader):
         if trained is None:
             return
         if known is None:
-            # a function that validates calls whatever it is given `model`: further out it has its own name
+            # inside a validating function it is called `model`: further out it has its own name
             names = {*known_as(call.model.root), *known_as(call.module)}
             known = self._copies[name] = Copy(name, trained.name, first=self.scene.step, names=sorted(names)[:_NAMES])
         self._look(known, call, trained)
 
     def _look(self, one: Copy, call: Call, trained: Model) -> None:
+        # Equality means nothing before the first update.
         now, beside = _sample(call.model.root), _sample(trained.root)
         began = self._first.get(trained.name)
         if now is None or beside is None:
@@ -137,6 +139,7 @@ class Copies(Reader):
         if began is None or began.shape != beside.shape or now.shape != beside.shape:
             return
         one.last = self.scene.step
+        # The trained model itself may be evaluated with other weights swapped in.
         own = trained is call.model
         if self.scene.step == 0 or (not own and torch.equal(began, beside)):
             return  # nothing has been trained yet: to be equal says nothing
@@ -154,6 +157,7 @@ class Copies(Reader):
         if is_a(call.module, AveragedModel):
             one.kind, one.averaged = "AveragedModel", _averaged(call.module)
             one.average = weakref.ref(call.module)
+        # Batch-norm statistics of a copy stay at zero batches unless the program updates them.
         for path, module in walk(call.model.root):
             still = is_a(module, _NORMS) and not training(module) and len(one.stale_norms) < _NAMES
             if still and number(module_attribute(module, "num_batches_tracked")) == 0:
@@ -161,7 +165,7 @@ class Copies(Reader):
 
     @staticmethod
     def _see_writes(one: Copy, root: nn.Module, now: Tensor, began: Tensor, beside: Tensor) -> None:
-        """Notice an update that runs: writes to the weights, new running statistics; and how far it got."""
+        """Record signs of a running update: writes to the weights, new running statistics, and the distance covered."""
         way = _off_line(beside, began)
         one.lag = _off_line(now, began) / way if way > 0 else None
         versions = sum(p._version for p in parameters(root))  # noqa: SLF001
@@ -176,7 +180,7 @@ class Copies(Reader):
         one.versions = versions, statistics
 
     def _trained_twin(self, model: Model) -> Model | None:
-        """The trained model of which this one is a copy; itself if an optimizer trains it; None if there is none."""
+        """Return the trained model that this one copies; itself if an optimizer trains it; None if there is none."""
         if model.name in self._twins and self._twins[model.name] is not None:
             return self._twins[model.name]
         rates = self.scene.optimizers.rates()
@@ -194,7 +198,7 @@ class Copies(Reader):
         return found
 
     def step_closes(self) -> None:
-        """Say what is known, where facts are read."""
+        """Log the copies in steps whose facts are read."""
         if not self.scene.reading:
             return
         for model in self.scene.models.found:
@@ -205,7 +209,7 @@ class Copies(Reader):
         self._tell()
 
     def summarise(self) -> None:
-        """Say what is known. An update may have been made in steps that were not seen: it shows now."""
+        """Log the copies. Updates in steps that were not seen show now."""
         if self._gaps:
             for model in self.scene.models.found:
                 one = self._copies.get(model.name)
@@ -241,7 +245,7 @@ class Copies(Reader):
 
 
 def _off_line(now: Tensor, began: Tensor) -> float:
-    """Return the distance from all multiples of the first weights: an update that only shrinks them gets nowhere."""
+    """Return the distance from all multiples of the first weights: an update that only shrinks them is none."""
     squares = float(began @ began)
     return float((now - float(now @ began) / squares * began).norm()) if squares > 0 else 0.0
 
@@ -251,7 +255,7 @@ def _averaged(average: AveragedModel) -> int:
 
 
 def _sample(root: nn.Module) -> Tensor | None:
-    """Return some values of a model's first weights, as float64 on the CPU; None where one cannot be looked at."""
+    """Return some values of a model's first weights, as float64 on the CPU; None if one cannot be read."""
     weights = parameters(root)
     chosen = [p for p in weights if p.dim() > 1][:_WEIGHTS] or weights[:_WEIGHTS]
     values = []

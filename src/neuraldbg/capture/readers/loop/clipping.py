@@ -1,6 +1,6 @@
-"""Where in the loop gradients are clipped, and whether what was stepped with kept to the limit.
+"""The reader of gradient clipping: its place in the loop, and gradients beyond the limit at the step.
 
-``clip_grad_norm_`` is seen where it scales, ``clip_grad_value_`` by its name. Clipping by hand is not seen.
+``clip_grad_norm_`` is seen where it scales, ``clip_grad_value_`` by its name. Manual clipping is not seen.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ if TYPE_CHECKING:
     from neuraldbg.capture.readers.reader import Patch
 
 _WAITING = 64
-"""Clips between two steps that are remembered: some clip each layer by itself."""
+"""Clips between two steps that are kept: some programs clip each layer by itself."""
 _OVER = 1.01
-"""Beyond this multiple of its limit a gradient was not clipped: clipping itself rounds."""
+"""Multiple of its limit beyond which a gradient was not clipped: clipping itself rounds."""
 _MEASURED = 64
-"""Misplaced clips of an optimizer whose outcome is measured at each; after that at every 16th."""
+"""Misplaced clips of an optimizer that are all measured; after that every 16th is."""
 
 
 @dataclass(slots=True)
 class Clip:
-    """One call."""
+    """One call of a function that clips gradients."""
 
     kind: str
     limit: float
     tensor: int
     """Identity of the first tensor that was clipped."""
     backwards: int
-    """Backward passes so far."""
+    """Number of backward passes before it."""
     touched: bool
-    """Whether a model was called or gradients were cleared between the last step and this call."""
+    """True if a model was called or gradients were cleared between the last step and this call."""
     empty: bool
     scale: float
-    """The loss scale that is still in the gradients; 1 if there is none."""
+    """Loss scale that is still in the gradients, 1 if there is none."""
 
 
 @dataclass(slots=True)
 class Count:
-    """What is known of one optimizer's clipping of one kind."""
+    """The counts of one optimizer's clipping of one kind."""
 
     limit: float = 0.0
     first: int | None = None
@@ -71,7 +71,7 @@ class Count:
 
 
 class Clipping(Reader):
-    """Learns CLIP."""
+    """Reads the CLIP fact: place and limit of clips."""
 
     sampled = frozenset({"step_closes"})
 
@@ -81,14 +81,14 @@ class Clipping(Reader):
         self._counts: dict[tuple[int, str], Count] = {}
         self._backwards = 0
         self._at_step: dict[int, int] = {}
-        """Backward passes at the last step of each optimizer."""
+        """Number of backward passes at the last step of each optimizer."""
         self._members: dict[int, tuple[int, frozenset[int]]] = {}
         self._scale: float = 1.0
         self._unscaled: set[int] = set()
         self._by_scaler = 0
 
     def patches(self) -> Iterable[Patch]:
-        """The functions of torch that clip, and those of a scaler that tell whether its scale is in the gradients."""
+        """Return the wrappers of torch's functions that clip, and of a scaler's that add or remove its scale."""
         clips, scaler = torch.nn.utils.clip_grad, torch.amp.GradScaler
         found: list[Patch] = [
             (clips, "clip_grad_value_", self._clips_values),
@@ -101,12 +101,12 @@ class Clipping(Reader):
             found.append((clips, "_clip_grads_with_norm_", self._clips_norm))
         return found
 
-    # -- stand-ins ----------------------------------------------------------------------------------------------
+    # -- wrappers ---------------------------------------------------------------------------------------------------
 
     def _clips_norm(self, parameters: Any, max_norm: float, *args: Any, **kwargs: Any) -> Around:
         if not self.scene.switch.in_full_step():
             return
-        listed = list(parameters) if self.seen(uses_up, parameters) else None  # to look at it would use it up
+        listed = list(parameters) if self.seen(uses_up, parameters) else None  # reading an iterator would consume it
         self.seen(self._note, "norm", parameters if listed is None else listed, max_norm)
         yield ((listed, max_norm, *args), kwargs) if listed is not None else None
 
@@ -152,7 +152,7 @@ class Clipping(Reader):
         clipped = [parameters] if is_a(parameters, Tensor) else sequence(parameters)
         clipped = [t for t in clipped if is_a(t, Tensor) and readable(t)]
         if not clipped or limit is None or not 0 < limit < math.inf or len(self._waiting) >= _WAITING:
-            return  # an infinite limit measures the norm
+            return  # an infinite limit only measures the norm
         empty = all(t.grad is None for t in clipped)
         order = self.scene.order
         touched = "forward" in order or "zero_grad" in order
@@ -162,25 +162,26 @@ class Clipping(Reader):
     # -- moments ------------------------------------------------------------------------------------------------
 
     def resumes(self) -> None:
-        """Clips before the gap belong to steps in it."""
+        """Drop clips before the gap: they belong to steps in it."""
         self._waiting.clear()
         self._unscaled.clear()
 
     def backward_ends(self, backward: Backward) -> None:
-        """Gradients were added."""
+        """Count the backward pass."""
         self._backwards += backward.accumulates
 
     def call_begins(self, call: Call) -> None:
-        """Forget the scale where a program stopped to use its scaler."""
+        """Reset the scale if the program no longer uses its scaler."""
         if call.first and self._scale != 1.0 and not self.scene.losses.scale_in_step:
             self._scale = 1.0
 
     def step_begins(self, stream: Stream, opt: Optimizer) -> None:
-        """Judge where the clips since this optimizer's last step stood."""
+        """Judge the places of the clips since this optimizer's last step."""
         before = self._at_step.get(stream.index, 0)
         self._at_step[stream.index] = self._backwards
         if not self._waiting:
             return
+        # Clips of other optimizers' tensors wait for their own step.
         members = self._of(stream.index, opt)
         mine = [clip for clip in self._waiting if clip.tensor in members]
         if not mine:
@@ -188,6 +189,7 @@ class Clipping(Reader):
                 self._waiting.clear()
             return
         self._waiting = [clip for clip in self._waiting if clip.tensor not in members]
+        # One clip in the right place is enough; without one the last shows the fault.
         placed = [(self._place(clip, before), clip) for clip in mine]
         right = [clip for place, clip in placed if place == "right"]
         for place, clip in [("right", right[-1])] if right else placed[-1:]:
@@ -204,7 +206,7 @@ class Clipping(Reader):
                 self._measure(opt, clip, count)
 
     def _of(self, index: int, opt: Optimizer) -> frozenset[int]:
-        """Return the identities of an optimizer's tensors; read anew when their number changes."""
+        """Return the identities of an optimizer's tensors; read again when their number changes."""
         held = tensors(opt)
         size = len(held)
         known = self._members.get(index)
@@ -221,7 +223,7 @@ class Clipping(Reader):
         return "before_backward" if clip.touched else "after_step"
 
     def _measure(self, opt: Optimizer, clip: Clip, count: Count) -> None:
-        """Measure what the step is really taken with."""
+        """Measure the gradients that the step is taken with."""
         count.measured += 1
         if count.measured > _MEASURED and count.measured % 16:
             return
@@ -229,7 +231,7 @@ class Clipping(Reader):
         held = [values(grad) for grad in given]
         grads = [grad.detach() for grad in held if grad is not None and grad.numel()]
         whole = not any(grad is None or is_sharded(g) for grad, g in zip(held, given, strict=True))
-        if not grads or not whole:  # of a part nobody can say how large the whole is
+        if not grads or not whole:  # the whole is not known from a part
             return
         if clip.kind == "norm":
             found = float(torch.stack([g.norm(dtype=torch.float32) for g in grads]).norm())
@@ -241,12 +243,12 @@ class Clipping(Reader):
             count.exceeded += ratio > _OVER
 
     def step_closes(self) -> None:
-        """Log now and then, for a run that is killed."""
+        """Log in steps whose facts are read, for a run that is killed."""
         if self.scene.reading:
             self.summarise()
 
     def summarise(self) -> None:
-        """Log what is known of each optimizer."""
+        """Log the counts of each optimizer."""
         for (index, kind), count in self._counts.items():
             names = ("calls", "right", "after_step", "before_backward", "between", "empty", "scaled")
             value = {"stream": index, "kind": kind, "limit": count.limit}

@@ -1,6 +1,6 @@
-"""Custom autograd Functions of the program: is the gradient that they return the gradient of what they compute?
+"""The reader of custom autograd Functions: is the gradient that they return the gradient of what they compute?
 
-The walk over a loss's graph meets a Function's class. Its next call is then observed: small copies of its arguments are
+The walk over a loss's graph finds a Function's class. Its next call is then observed: small copies of its arguments are
 kept, and after the step they are tried (``finite_differences.py``). That happens once for each class, and not at all
 with the setting ``probes`` off. Functions of installed packages are not tried.
 """
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 _CLASSES = 8
 """Classes that are tried at most."""
 _ELEMENTS = 4096
-"""Elements of the copies of one call. A batch is cut to its first rows to come below."""
+"""Elements of the copies of one call. A batch is cut to its first rows to fit."""
 _SECONDS = 1.0
-"""Time for all trials of a run."""
+"""Seconds for all trials of a run."""
 _PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.Size, slice)
 
 
@@ -49,13 +49,13 @@ class Functions(Reader):
         super().__init__(scene)
         self._feeds: dict[type, str] = {}
         self._watched: dict[type, Any] = {}
-        """Class -> what stood in its dictionary as ``forward``, None where it inherits that."""
+        """{class: its own ``forward`` before ours, None if it is inherited}."""
         self._args: dict[type, tuple[list[Any], Place | None]] = {}
         self._done: set[type] = set()
         self._spent = 0.0
 
     def backward_begins(self, backward: Backward) -> None:
-        """Note classes that are new."""
+        """Observe classes that are new."""
         if backward.walk is None or not backward.walk.functions or not getattr(self.scene.settings, "probes", True):
             return
         for cls, feeds in backward.walk.functions.items():
@@ -65,7 +65,7 @@ class Functions(Reader):
                 self._observe(cls)
 
     def _observe(self, cls: Any) -> None:
-        """Put a function of ours in the place of ``forward`` until it was called once."""
+        """Replace ``forward`` by a wrapper until it was called once."""
         with_context = cls.setup_context is torch.autograd.Function.setup_context
 
         def around(*args: Any, **_: Any) -> Around:
@@ -93,7 +93,7 @@ class Functions(Reader):
             self._args[cls] = (copies, user_place())
 
     def step_closes(self) -> None:
-        """Try what was observed."""
+        """Try the observed calls."""
         if self._args and not torch.is_inference_mode_enabled():
             kept, self._args = self._args, {}
             for cls, (args, place) in kept.items():
@@ -122,20 +122,20 @@ class Functions(Reader):
         self.scene.log(FactKey.FUNCTIONS, value, "name")
 
     def stop(self) -> None:
-        """Give the classes back what was theirs."""
+        """Restore the classes."""
         for cls in list(self._watched):
             self._restore(cls)
 
 
 def _own(cls: type) -> bool:
-    """Return True if a class is the program's: torch's and installed ones are somebody else's to test."""
+    """Return True if a class is the program's, and of no installed package."""
     package = package_of(cls)
     file = getattr(sys.modules.get(module_of(cls)), "__file__", None) or ""
     return package not in ("torch", "neuraldbg") and "site-packages" not in file
 
 
 def _small(args: tuple[Any, ...]) -> list[Any] | None:
-    """Return copies of the arguments with few elements; None if there is anything that cannot be copied safely."""
+    """Return copies of the arguments with few elements; None if one cannot be copied safely."""
     for x in args:
         plain = type(x) in _PLAIN or (type(x) in (tuple, list) and all(type(v) in _PLAIN for v in x))
         if not plain and (not tensor_memory.present(x) or x.is_complex()):

@@ -1,4 +1,4 @@
-"""Evaluations: passes of a trained model without gradients, or with gradients and no backward, and their mode.
+"""The reader of evaluations: passes without gradients, or with gradients and no backward pass, and their mode.
 
 Passes between two optimizer steps make one burst. A validation is a burst of several passes now and then; a pass
 without gradients in every step is part of the training (a generator for its discriminator, pseudo labels).
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
 
 _NORMS = nn.modules.batchnorm._NormBase  # noqa: SLF001 (the common base is not exported)
 _FULL = 64
-"""Passes of a step that ``Models`` remembers at most: beyond them those without a backward cannot be counted."""
+"""Passes of a step that ``Models`` keeps at most: beyond that those without a backward pass cannot be counted."""
 _NOTED = 8
 
 
 @dataclass(eq=False)
 class Burst:
-    """Passes since the last optimizer step."""
+    """The passes of one model since the last optimizer step."""
 
     train: int = 0
-    """Without gradients, in training mode."""
+    """Passes without gradients, in training mode."""
     evaluation: int = 0
     graded: int = 0
-    """With gradients, in training mode; those that a backward reaches are no evaluation."""
+    """Passes with gradients, in training mode; those that a backward pass reaches are no evaluation."""
     repeated: int = 0
     layers: dict[str, nn.Module] = field(default_factory=dict)
     alone: bool = True
-    """Whether its only input was the one that all bursts before had."""
+    """True if the burst's only input was the one that all bursts before had."""
 
 
 @dataclass(eq=False)
 class Record:
-    """All evaluations of one model."""
+    """The evaluations of one model over the run."""
 
     model: Model
     burst: Burst = field(default_factory=Burst)
@@ -66,18 +66,18 @@ class Record:
 
 
 class Evals(Reader):
-    """Counts bursts of evaluations for each model."""
+    """Counts the bursts of evaluations of each watched model."""
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._records: dict[str, Record] = {}
         self._closed = 0
-        """Steps that were seen with all that lies before them."""
+        """Number of steps that were seen with all passes before them."""
         self._blind = False
-        """Whether the step before this one was not seen: a pass may look at the batch that was trained on in it."""
+        """True if the step before this one was not seen: a pass may check the batch that was trained on in it."""
 
     def resumes(self) -> None:
-        """Begin anew with the next step."""
+        """Drop all bursts after a gap."""
         self._blind = True
         for record in self._records.values():
             record.burst = Burst()
@@ -88,6 +88,7 @@ class Evals(Reader):
         model = call.model
         if not call.first or not model.mode_layers or (self._blind and not (call.grad and training(model.root))):
             return
+        # Passes with gradients may be training; the step's end tells, by the backward passes that reached them.
         record = self._records.get(model.name)
         if record is None:
             record = self._records[model.name] = Record(model)
@@ -100,16 +101,17 @@ class Evals(Reader):
                 record.same = False  # it is trained on
             return
         if record.trained is not None and record.trained() is given:
-            return  # a look at the batch that is trained on, not a validation
+            return  # a check of the batch that is trained on, no validation
         if not (model.trained_in_train_mode or model.trained_in_eval_mode):
             return
+        # In eval mode all is well; in train mode layers that switch must all be on.
         if not trains:
             burst.evaluation += 1
             return
         usual = {path: layer for path, layer in model.mode_layers.items() if not _recalibrated(layer)}
         active = {path: layer for path, layer in usual.items() if training(layer)}
         if not active or len(active) < len(usual):
-            return  # single layers were switched: somebody knows what they do
+            return  # single layers were switched on purpose
         burst.layers = burst.layers or active
         burst.train += 1
         self._note_input(record, burst, given)
@@ -167,7 +169,7 @@ class Evals(Reader):
     def summarise(self) -> None:
         """End the burst that no step follows."""
         for record in self._records.values():
-            # after the last step, no backward will come
+            # after the last step no backward pass will come
             if self._blind:
                 continue
             if record.burst.train or record.burst.evaluation or (record.burst.graded and not self.scene.models.passes):

@@ -1,8 +1,8 @@
-"""What evaluations say: the loss, and for classes the accuracy, of passes that no backward follows.
+"""The reader of evaluation scores: the loss, and for classes the accuracy, of passes without a backward pass.
 
-A loss of an evaluation has no graph that could be read. So the loss functions are listened to while a watched model is
-being evaluated, and passed straight through otherwise: not those of ``torch.nn.functional``, which programs pickle,
-keep in tables and are warned from, but the built-in ones that those (and the modules) look up at each call.
+The loss of an evaluation has no graph to read. So loss functions are wrapped, and read while a watched model is being
+evaluated: not those of ``torch.nn.functional``, which programs pickle, keep in tables and are warned from, but the
+built-in ones that those (and the modules) look up at each call.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LOSSES: tuple[tuple[Any, str], ...] = (
     (_NN, "smooth_l1_loss"),
 )
 _PHASES = 256
-"""Evaluations that are remembered; beyond it the oldest quarter and the newest stay."""
+"""Evaluations that are kept; beyond that the oldest quarter and the newest stay."""
 _ROWS = 2048
 """Rows of one batch whose predictions are compared with their labels."""
 _BATCHES = 10_000
@@ -56,7 +56,7 @@ class Evaluation(Reader):
         self._phases: list[list[float | None]] = []
 
     def patches(self) -> Iterable[Patch]:
-        """The loss functions."""
+        """Return the wrappers of the loss functions."""
         return [(owner, name, functools.partial(self._loses, name)) for owner, name in _LOSSES if hasattr(owner, name)]
 
     def _loses(self, name: str, *args: Any, **kwargs: Any) -> Around:
@@ -79,17 +79,17 @@ class Evaluation(Reader):
                 self._right.append(share)
 
     def resumes(self) -> None:
-        """A loss after a gap is no evaluation's until a model was evaluated after it."""
+        """Drop losses after a gap until a model is evaluated again."""
         self._evaluating = False
         self._losses.clear()
         self._right.clear()
 
     def call_begins(self, call: Call) -> None:
-        """A loss after an evaluating pass is that evaluation's."""
+        """Record if the next loss is an evaluation's."""
         self._evaluating = call.evaluating
 
     def step_closes(self) -> None:
-        """An evaluation counts for the step after it."""
+        """Set the scalars of the evaluation before this step."""
         if self._losses:
             loss, accuracy, _ = self._gathered()
             self.scene.scalars["eval_loss"] = loss
@@ -119,14 +119,14 @@ class Evaluation(Reader):
 
 
 def _accuracy(given: Any, target: Any) -> float | None:
-    """Return the share of rows whose largest score is the label's; None where there are no labels of classes."""
+    """Return the share of rows whose largest score is the label's, None if there are no class labels."""
     given, target = tensor_memory.readable(given), tensor_memory.readable(target)
     if given is None or target is None:
         return None
     if given.dim() != 2 or target.dim() != 1 or target.is_floating_point() or len(target) == 0:
         return None
     given, target = given[:_ROWS].detach(), target[:_ROWS]
-    counted = target >= 0  # what is to be ignored has a negative label
+    counted = target >= 0  # ignored rows have a negative label
     right = (given.argmax(1) == target) & counted
     return float(right.sum() / counted.sum()) if bool(counted.any()) else None
 

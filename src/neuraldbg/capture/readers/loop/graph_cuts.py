@@ -1,10 +1,10 @@
-"""Where the graph is cut between the model and the loss, or inside the model.
+"""The reader of cuts in the autograd graph, between the model and the loss or inside the model.
 
-In steps whose facts are read, each call of a layer in a training pass is noted: whether its inputs and its output carry
-a graph, and whether gradients were on. What gets gradients is known after the step. A cut lies where a layer that was
-never reached is followed by one that is, and whose input has no graph although it comes from the first.
+In steps whose facts are read, each call of a layer in a training pass is recorded: graph at its inputs and its output,
+gradients on or off. The parameters with gradients are known after the step. A cut is where a layer that was never
+reached is followed by one that is, and whose input has no graph although it comes from the first.
 
-Backward passes whose graph reaches no parameter of any watched model are counted: a loss made anew from a number
+Backward passes whose graph reaches no parameter of any watched model are counted: a loss made again from a number
 (``torch.tensor(loss.item(), requires_grad=True)``) has no graph at all.
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from neuraldbg.capture.loop.reader_context import Scene
 
 _CALLS = 512
-"""Calls of layers that are noted of one pass."""
+"""Calls of layers that are recorded per pass."""
 _STRENGTH = ("next", "shape", "shared")
 
 
@@ -44,22 +44,22 @@ class Called:
 
     path: str
     grad: bool
-    """Whether gradients were on."""
+    """True if gradients were on."""
     graph_in: bool
-    """Whether any input carried a graph."""
+    """True if any input carried a graph."""
     graph_out: bool
     shape: tuple[int, ...]
-    """Of its output."""
+    """Shape of the output."""
     output: weakref.ref[Tensor] | None
     cut_from: str | None = None
-    """The layer whose output came in without its graph."""
+    """The layer whose output came in without its graph, None if there is none."""
     how: str = ""
-    """What shows that: ``shared``, ``shape`` or ``next``."""
+    """Evidence for the cut: ``shared`` storage, equal ``shape``, or ``next`` in order; empty without a cut."""
     place: Place | None = None
 
 
 class Cuts(Reader):
-    """Follows the passes of the steps that are read."""
+    """Follows the passes of the steps whose facts are read."""
 
     sampled = frozenset({"backward_begins", "call_ends", "step_closes"})
 
@@ -67,20 +67,20 @@ class Cuts(Reader):
         super().__init__(scene)
         self._calls: list[Called] = []
         self._given: set[int] = set()
-        """Storages of the arguments of the current call."""
+        """Storages of the arguments of the current call, by address."""
         self._passes: list[tuple[Model, list[Called]]] = []
         self._outside: dict[str, Place | None] = {}
-        """Layers of a model, or part of one, that was called with gradients off, in this step."""
+        """Layers of a model, or part of one, called with gradients off in this step, each with the user's line."""
         self._off: dict[str, Place | None] = {}
         self._joints: dict[str, tuple[str, str, str, Place | None]] = {}
-        """By model: (layer before the cut, layer after it, how, line)."""
+        """By model: (layer before the cut, layer after it, evidence, line)."""
         self._output_graph: bool | None = None
         self._looked = self._dry = self._leaf = 0
         self._dry_place: Place | None = None
         self._dry_step = 0
 
     def backward_of_leaf(self, root: Tensor) -> None:
-        """Count it, unless it is a parameter that we know: a backward of a tensor without a graph reaches no other."""
+        """Count a backward pass of a tensor without a graph, unless the tensor is a known parameter."""
         if root.requires_grad and id(root) not in self.scene.params.by_id:
             self._looked += 1
             self._leaf += 1
@@ -92,12 +92,12 @@ class Cuts(Reader):
         self._dry += 1
 
     def resumes(self) -> None:
-        """Passes of the step before are no part of the next."""
+        """Drop the passes of the step before."""
         self._calls, self._passes, self._outside = [], [], {}
         self.scene.hooks.trail = None
 
     def backward_begins(self, backward: Backward) -> None:
-        """Note whether this backward can reach any parameter of a watched model."""
+        """Check if this backward pass can reach any parameter of a watched model."""
         walk = backward.walk
         if walk is None or not backward.accumulates:
             return
@@ -107,7 +107,7 @@ class Cuts(Reader):
             self._is_dry()
 
     def call_begins(self, call: Call) -> None:
-        """Begin to note the calls of layers, where facts are read."""
+        """Start recording calls of layers, if facts are read."""
         self._calls = []
         hooks = self.scene.hooks
         if not self.scene.reading:
@@ -120,7 +120,7 @@ class Cuts(Reader):
             hooks.trail = self._note
 
     def _without_gradients(self, call: Call) -> None:
-        """A part of a model that is called with gradients off, by the program itself."""
+        """Record a part of a model that the program calls with gradients off."""
         model = call.model
         trained = model.trained_in_train_mode or model.trained_in_eval_mode
         evaluation = not training(call.module) or (trained and call.module is model.root)
@@ -151,9 +151,9 @@ class Cuts(Reader):
         self._calls.append(one)
 
     def _find_cut(self, one: Called, given: Tensor) -> None:
-        """Look for the layer whose output came in without its graph: in this model, or in the one called before."""
+        """Find the layer whose output came in without its graph: in this model, or in the one called before."""
         if self._calls and _storage(given) in self._given:
-            return  # an input of the model, not something that it computed
+            return  # an input of the model, not a result of a layer
         earlier = self._calls or (self._passes[-1][1] if self._passes else [])
         before = next((call for call in reversed(earlier) if call.graph_out), None)
         if before is None:
@@ -163,7 +163,7 @@ class Cuts(Reader):
             one.cut_from, one.how, one.place = before.path, how, user_place()
 
     def call_ends(self, call: Call, output: Any) -> None:
-        """Keep the calls of a training pass until it is known what the loss reaches."""
+        """Keep the calls of a training pass until the reach of the loss is known."""
         if not self.scene.reading:
             return
         self.scene.hooks.trail = None
@@ -175,7 +175,7 @@ class Cuts(Reader):
             self._passes.append((call.model, calls))
 
     def step_closes(self) -> None:
-        """Say where the graph was cut in this step's passes."""
+        """Log the cuts in this step's passes."""
         passes, self._passes = self._passes, []
         outside, self._outside = self._outside, {}
         if self.scene.reading and passes and self.scene.optimizers.streams:
@@ -222,7 +222,7 @@ class Cuts(Reader):
         self.scene.log(FactKey.CUTS, value, "model")
 
     def summarise(self) -> None:
-        """Say how many backward passes went nowhere."""
+        """Log the number of backward passes that reached no parameter."""
         if self._dry:
             self._tell_dry()
 
@@ -235,7 +235,7 @@ class Cuts(Reader):
 
 
 def _kinship(before: Called, given: Tensor, adjacent: bool) -> str:
-    """Return what shows that a layer's input came from another layer's output."""
+    """Return the evidence that a layer's input came from another layer's output."""
     output = before.output() if before.output is not None else None
     if output is not None and _storage(output) == _storage(given):
         return "shared"

@@ -1,4 +1,4 @@
-"""The order of the training loop within a step, and optimizers that are cleared again and again but never step.
+"""The reader of the order of the loop within a step, and of optimizers that are cleared again and again but never step.
 
 Other readers add their tokens (clip, unscale, schedule) to ``scene.order``; here they are cut at each optimizer step.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _VERSIONS = 6
 _SMALL = 65_536
-"""Elements up to which a tensor is copied to see whether it moves."""
+"""Elements up to which a tensor is copied to detect changes."""
 _LAYERS = 8
 _LOOK = 12
 """Backward passes without a step of any optimizer after which all objects are searched once for one."""
@@ -39,18 +39,18 @@ _MOST = 16
 
 
 class Idle:
-    """An optimizer that has not stepped: how often it was cleared, and how its tensors were at first."""
+    """An optimizer that has not stepped: number of clears, and the first values of its tensors."""
 
     def __init__(self, opt: Optimizer) -> None:
         self.opt = weakref.ref(opt)
         self.zeroed = 0
         self.before = [(place, t.detach().clone()) for place, t in _smallest(opt)]
         self.fact: dict[str, Any] = {}
-        """As last described: the optimizer may be gone when the run ends."""
+        """Last description: the optimizer may be gone when the run ends."""
 
     @property
     def moved(self) -> bool:
-        """Return True if its tensors changed all the same: a loop may update them by hand, or by another optimizer."""
+        """True if the optimizer's tensors changed all the same: a loop may update them manually."""
         opt = self.opt()
         now = tensors(opt) if opt is not None else []  # no reference to a tensor is kept: torch could not swap it
         pairs = [(now[place], old) for place, old in self.before if place < len(now)]
@@ -59,7 +59,7 @@ class Idle:
 
 
 class LoopOrder(Reader):
-    """Learns ORDER and UNSTEPPED."""
+    """Reads the ORDER fact and the UNSTEPPED fact."""
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -69,17 +69,17 @@ class LoopOrder(Reader):
         self._stepped: Identities[Optimizer, bool] = Identities()
         self._made: Identities[Optimizer, bool] = Identities()
         self._modules: Identities[nn.Module, int] = Identities()
-        """How often the gradients of a module were cleared by its own ``zero_grad``."""
+        """Number of clears by a module's own ``zero_grad``."""
         self._any = False
-        """Whether any optimizer has stepped."""
+        """True once any optimizer has stepped."""
         self._backwards = self._training = self._tries = 0
         self._gaps = False
-        """Whether steps went by unseen."""
+        """True once steps were not seen."""
         self._resumed = -1
-        """The first step after a gap: what the loop did before its backward pass may have been unseen."""
+        """The first step after a gap: actions of the loop before its backward pass may be missing."""
 
     def resumes(self) -> None:
-        """An optimizer may have stepped unseen: whoever remembers something did."""
+        """Handle a gap, in which an optimizer may have stepped: one that has a state did."""
         self._gaps, self._resumed = True, self.scene.step
         for opt, idle in self._idle.items():
             if self._stepped_unseen(opt):
@@ -88,10 +88,10 @@ class LoopOrder(Reader):
                 self._stepped.add(opt)
                 self._any = True
             else:
-                self._describe(opt, idle)  # it may be gone when the run ends
+                self._describe(opt, idle)  # the optimizer may be gone when the run ends
 
     def patches(self) -> Iterable[Patch]:
-        """``zero_grad`` of optimizers and modules, and the steps that a gradient scaler is asked for."""
+        """Return the wrappers of ``zero_grad``, ``GradScaler.step`` and ``Optimizer.__init__``."""
         return [
             (Optimizer, "zero_grad", self._zeroes),
             (nn.Module, "zero_grad", self._zeroes),
@@ -110,7 +110,7 @@ class LoopOrder(Reader):
         if self.scene.switch.in_full_step():
             self.seen(self._zeroed, owner)
         return
-        yield  # a generator, with nothing to do after the call
+        yield  # makes this a generator, which has nothing to do after the call
 
     def _scaler_steps(self, *_: Any, **__: Any) -> Around:
         self._tries += self.scene.switch.in_full_step()
@@ -142,13 +142,13 @@ class LoopOrder(Reader):
         return idle
 
     def call_begins(self, call: Call) -> None:
-        """A pass with gradients."""
+        """Record a pass with gradients."""
         if call.grad and call.first and not call.evaluating:
             self.scene.did("forward")
             self._training += training(call.model.root)
 
     def backward_begins(self, backward: Backward) -> None:
-        """A backward pass. After some without any step, look once for optimizers that nobody clears."""
+        """Record a backward pass. After some without any step, search once for optimizers that are never cleared."""
         self.scene.did("backward" if backward.accumulates else "grad")
         self._backwards += backward.accumulates
         if not self._any and backward.accumulates and self._backwards == _LOOK:
@@ -162,7 +162,7 @@ class LoopOrder(Reader):
                 self._watch(opt)
 
     def step_begins(self, stream: Stream, opt: Optimizer) -> None:
-        """Cut here: what follows belongs to the next step."""
+        """End the order here: later tokens belong to the next step."""
         order, self.scene.order = self.scene.order, []
         if opt not in self._stepped:
             self._any = True
@@ -177,12 +177,12 @@ class LoopOrder(Reader):
             self.scene.log(FactKey.ORDER, {"stream": stream.index, "order": list(key)}, "stream")
 
     def _stepped_unseen(self, opt: Optimizer) -> bool:
-        """Return True if an optimizer that was never seen to step remembers something, or is known to have stepped."""
+        """Return True if an optimizer that was never seen to step has a state, or is known to have stepped."""
         known = any(stream.opt() is opt and stream.steps for stream in self.scene.optimizers.streams)
         return self._gaps and (known or any(filled(each) for _, each in items(state(opt))))
 
     def summarise(self) -> None:
-        """Say which optimizers were made, cleared and never stepped."""
+        """Log the optimizers that were made, cleared and never stepped."""
         stepped = {id(t) for other in self._stepped for t in tensors(other)}
         for number, idle in enumerate(self._all):
             opt = idle.opt()
@@ -190,7 +190,7 @@ class LoopOrder(Reader):
                 self._describe(opt, idle)
                 if self._stepped_unseen(opt) or stepped & {
                     id(t) for t in tensors(opt)
-                }:  # a wrapper holds the tensors of another that steps
+                }:  # a wrapper holds the tensors of another one that steps
                     continue
             if idle.fact:
                 passed = {"backwards": self._backwards, "training": self._training > 0, "scaler_steps": self._tries}
@@ -198,7 +198,7 @@ class LoopOrder(Reader):
                 self.scene.log(FactKey.UNSTEPPED, {"id": number, **idle.fact, **passed, "steps": steps}, "id")
 
     def _cleared(self, opt: Optimizer) -> int:
-        """Return how often the model that holds all of an optimizer's tensors was cleared."""
+        """Return the number of clears of the model that holds all of an optimizer's tensors."""
         mine = {id(t) for t in tensors(opt)}
         return max((n for m, n in self._modules.items() if mine <= {id(p) for p in parameters(m)}), default=0)
 
@@ -219,7 +219,7 @@ class LoopOrder(Reader):
 
 
 def _smallest(opt: Optimizer) -> list[tuple[int, Tensor]]:
-    """Return the smallest tensors of an optimizer that are trained, with their places: cheap to copy."""
+    """Return the smallest trained tensors of an optimizer, with their indices: cheap to copy."""
     places = enumerate(tensors(opt))
     trained = [(i, t) for i, t in places if tensor_memory.present(t) and t.requires_grad and 0 < t.numel() <= _SMALL]
     return sorted(trained, key=lambda pair: pair[1].numel())[:2]

@@ -1,7 +1,7 @@
-"""Learning-rate schedulers: which, with what settings, and how often each is stepped against its optimizer.
+"""The reader of learning-rate schedulers: class, settings, and steps against those of the optimizer.
 
 The learning rate itself is a scalar of every step. Passes over a DataLoader are counted, because settings in epochs and
-settings in steps can only be told apart where it is known what an epoch is.
+settings in steps can only be distinguished if the length of an epoch is known.
 """
 
 from __future__ import annotations
@@ -43,32 +43,32 @@ _LIST = 16
 
 @dataclass(eq=False)
 class Known:
-    """What is known of one scheduler."""
+    """The state of one scheduler over the run."""
 
     ref: weakref.ref[LRScheduler]
     type: str
     made: int
     steps: int = 0
     counter: list[int] = field(default_factory=lambda: [0, -1, 0])
-    """Steps of its optimizer so far, its stream, and steps of that with other optimizers before; shared by all
-    schedulers of one optimizer."""
+    """[steps of its optimizer, its stream, steps of that stream with other optimizers before]; shared by all schedulers
+    of one optimizer. Stream -1 if not known."""
     early: int = 0
     double: int = 0
     before: int = 0
-    """Steps of its optimizer when it was made."""
+    """Steps of the optimizer when the scheduler was made."""
     since: int = 0
-    """Steps of its optimizer when it was last stepped."""
+    """Steps of the optimizer when the scheduler was last stepped."""
     heard: int = 0
-    """Backward passes then."""
+    """Backward passes when the scheduler was last stepped."""
     counted: tuple[int, int] = (0, 0)
-    """What it counts of its steps itself, when last looked at."""
+    """The scheduler's own counts of steps at the last reading: (calls, epochs)."""
     inner: bool = False
-    """Whether another scheduler steps it."""
+    """True if another scheduler steps this one."""
     fact: dict[str, Any] = field(default_factory=dict)
 
 
 class Schedule(Reader):
-    """Learns SCHEDULE."""
+    """Reads the SCHEDULE fact of each learning-rate scheduler."""
 
     sampled = frozenset({"step_closes"})
 
@@ -86,15 +86,15 @@ class Schedule(Reader):
         self._began = 0
         self._passes: dict[int, list[int]] = {}
         self._cut: Counter[int] = Counter()
-        """Passes over each dataset of which a part went by unseen."""
+        """Passes over each dataset that were seen in part only."""
 
     def patches(self) -> Iterable[Patch]:
-        """``step`` of every scheduler class of torch, the base class's constructor, and the start of a DataLoader."""
+        """Return the wrappers of every scheduler's ``step`` and constructor, and of the start of a DataLoader."""
         classes = [c for c in vars(lr_scheduler).values() if isinstance(c, type) and issubclass(c, LRScheduler)]
         found: list[Patch] = [(c, "step", self._step) for c in dict.fromkeys(classes) if "step" in vars(c)]
         return [*found, (LRScheduler, "__init__", self._init), (DataLoader, "__iter__", self._iterate)]
 
-    # -- stand-ins ----------------------------------------------------------------------------------------------
+    # -- wrappers ---------------------------------------------------------------------------------------------------
 
     def _init(self, scheduler: LRScheduler, *_: Any, **__: Any) -> Around:
         yield
@@ -122,13 +122,13 @@ class Schedule(Reader):
 
     @guarded
     def _rate_of_waiting(self, scheduler: LRScheduler) -> float | None:
-        """Return the learning rate before the step of a scheduler that waits for a plateau, None of any other."""
+        """Return the learning rate before the step of a ReduceLROnPlateau, None for any other scheduler."""
         return _rate(scheduler) if is_a(scheduler, lr_scheduler.ReduceLROnPlateau) else None
 
-    # -- what they tell -----------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------------------------
 
     def resumes(self) -> None:
-        """Optimizers and schedulers count their steps themselves; how long a pass over the data was is lost."""
+        """Handle a gap: optimizers and schedulers count steps themselves; the length of the current pass is lost."""
         for known in self._known:
             scheduler = known.ref()
             known.since = -1
@@ -142,7 +142,7 @@ class Schedule(Reader):
 
     @property
     def _behind(self) -> bool:
-        """Return True if optimizers stepped unseen."""
+        """True if optimizers stepped without being seen."""
         return sum(stream.steps for stream in self.scene.optimizers.streams) != self._steps
 
     @property
@@ -152,21 +152,21 @@ class Schedule(Reader):
         return streams[0].steps if streams else 0
 
     def _taken(self, opt: Optimizer | None, counter: list[int], *, seen: int = 0) -> int:
-        """Return how many steps an optimizer took, those that went by unseen among them."""
+        """Return the number of steps an optimizer took, unseen ones included."""
         stream = next((one for one in self.scene.optimizers.streams if one.opt() is opt), None)
         if stream is None or opt is None:
             return counter[0]
-        if counter[1] < 0:  # a new optimizer goes on with the stream of one that is gone
+        if counter[1] < 0:  # a new optimizer continues the stream of a dead one
             counter[1:] = stream.index, stream.steps - seen if stream.index in self._streams else 0
             self._streams.add(stream.index)
         counter[0] = stream.steps - counter[2]
         return counter[0]
 
     def _look_back(self, scheduler: LRScheduler, known: Known) -> int:
-        """Return how often a scheduler was stepped since it was last looked at, by its own count; 0 without a gap."""
+        """Return the number of steps of a scheduler since the last reading, by its own count; 0 without a gap."""
         before, known.counted = known.counted, _counted(scheduler)
         if not self._behind:
-            return 0  # if it counts differently now, somebody has set it
+            return 0  # without a gap only the program can have set the count
         by_calls, by_epochs = (now - then for now, then in zip(known.counted, before, strict=True))
         if by_calls or by_epochs:
             known.fact["position"] = _plain(attribute(scheduler, "last_epoch"))
@@ -200,7 +200,7 @@ class Schedule(Reader):
         }
 
     def _stepped(self, scheduler: LRScheduler) -> None:
-        if attribute(scheduler, "_is_initial") is True:  # its constructor steps it
+        if attribute(scheduler, "_is_initial") is True:  # the constructor steps it
             return
         known = self._get(scheduler)
         if known is None:
@@ -222,7 +222,7 @@ class Schedule(Reader):
         known.steps += max(1, self._look_back(scheduler, known))
 
     def _waited(self, given: tuple[lr_scheduler.ReduceLROnPlateau, Any, float]) -> None:
-        """Follow what a scheduler that waits for a plateau is told, and whether it cut the rate."""
+        """Record the metric given to a ReduceLROnPlateau, and a cut of the rate."""
         (scheduler, metric, rate), known = given, self._of.get(given[0])
         value = _plain(metric)
         if known is None or value is None:
@@ -241,7 +241,7 @@ class Schedule(Reader):
         if self._behind:
             self._pass_is_cut()
         self._pass_ends()
-        self._loader = id(attribute(loader, "dataset", loader))  # some make a new loader for each epoch
+        self._loader = id(attribute(loader, "dataset", loader))  # some programs make a new loader for each epoch
         self._began = self._now
 
     def _pass_ends(self) -> None:
@@ -251,7 +251,7 @@ class Schedule(Reader):
                 lengths.append(self._now - self._began)
 
     def backward_begins(self, backward: Backward) -> None:
-        """Work was done."""
+        """Count a backward pass."""
         self._backwards += backward.accumulates
 
     def step_ends(self, stream: Stream, opt: Optimizer) -> None:
@@ -263,12 +263,12 @@ class Schedule(Reader):
         self._steps = sum(one.steps for one in self.scene.optimizers.streams)
 
     def step_closes(self) -> None:
-        """Log now and then, for a run that is killed."""
+        """Log in steps whose facts are read, for a run that is killed."""
         if self.scene.reading and self._known:
             self.summarise()
 
     def summarise(self) -> None:
-        """Log what is known of each scheduler."""
+        """Log the facts of each scheduler."""
         loader = max(self._passes, key=lambda one: sum(self._passes[one]), default=0)
         lengths = self._passes.get(loader, [])
         begun = self._cut[loader] + (self._now > self._began and self._loader is not None)
@@ -290,7 +290,7 @@ class Schedule(Reader):
 
 
 def _counted(scheduler: LRScheduler) -> tuple[int, int]:
-    """Return how often a scheduler was stepped by its own counts: of calls, which not all keep, and of epochs."""
+    """Return a scheduler's own counts of its steps: of calls, which not all keep, and of epochs."""
     parts = [scheduler] if attribute(scheduler, "last_epoch") is not None else []
     one = next(iter([*parts, *sequence(attribute(scheduler, "_schedulers"))]), scheduler)
     counts = (_plain(attribute(one, name)) for name in ("_step_count", "last_epoch"))
@@ -299,7 +299,7 @@ def _counted(scheduler: LRScheduler) -> tuple[int, int]:
 
 
 def settings(scheduler: LRScheduler) -> dict[str, Any]:
-    """Return the numbers that a scheduler was made with."""
+    """Return the numeric settings that a scheduler was made with."""
     found: dict[str, Any] = {}
     for name in _SETTINGS:
         value = attribute(scheduler, name)
@@ -317,7 +317,7 @@ def settings(scheduler: LRScheduler) -> dict[str, Any]:
 
 
 def _rate(scheduler: LRScheduler) -> float:
-    """Return the largest learning rate that a scheduler has set, NaN if that cannot be told."""
+    """Return the largest learning rate that a scheduler has set, NaN if there is none."""
     return max(rates(attribute(scheduler, "optimizer")), default=math.nan)
 
 

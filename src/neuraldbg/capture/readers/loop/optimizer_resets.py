@@ -1,4 +1,4 @@
-"""What optimizers remember, and when they forget: new objects, cleared state, checkpoints loaded by half."""
+"""The reader of optimizer state and its loss: new optimizer objects, cleared state, checkpoints loaded in part."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Line:
     type: str
     steps: int = 0
     since: int = 0
-    """Steps since it last forgot."""
+    """Steps since the optimizer's state was last lost."""
     version: tuple[int, int] | None = None
-    """Identity and write count of one tensor after the last step: whether the weights went on from there."""
+    """(identity, version) of one tensor after the last step: equal values mean that training went on from there."""
     lr: float | None = None
     had_state: bool = False
     remade: int = 0
@@ -55,7 +55,7 @@ class Line:
     same_lr: bool = True
     lengths: list[int] = field(default_factory=list)
     whole: bool = True
-    """Whether every step since it last forgot was seen."""
+    """True if every step since the optimizer's state was last lost was seen."""
 
 
 @dataclass(eq=False)
@@ -73,7 +73,7 @@ class Checkpoint:
 
 
 class OptimizerState(Reader):
-    """Learns MEMORY and RESUME."""
+    """Reads the MEMORY fact and the RESUME fact."""
 
     sampled = frozenset({"step_closes"})
 
@@ -86,7 +86,7 @@ class OptimizerState(Reader):
         self._gave = self._given_steps = False
 
     def patches(self) -> Iterable[Patch]:
-        """Loading of files, models and optimizers."""
+        """Return the wrappers of the functions that load files, models and optimizers."""
         return [
             (torch, "load", self._loads),
             (torch.serialization, "load", self._loads),
@@ -122,7 +122,7 @@ class OptimizerState(Reader):
             return
         weights: list[weakref.ref[Tensor]] = []
         best: tuple[str, dict[str, Any]] | None = None
-        for _, opt in _optimizers(found):  # whole objects, which may go on as they are
+        for _, opt in _optimizers(found):  # whole objects, which may continue as they are
             self._given.add(opt)
         for where, part in _mappings(found):
             if is_a(part.get("state"), dict) and is_a(part.get("param_groups"), (list, tuple)):
@@ -151,12 +151,12 @@ class OptimizerState(Reader):
     # -- the life of optimizers ---------------------------------------------------------------------------------
 
     def resumes(self) -> None:
-        """Forget how long an optimizer has remembered."""
+        """Handle a gap: the age of each optimizer's state is not known."""
         for line in self._lines:
             line.whole = False
 
     def step_begins(self, stream: Stream, opt: Optimizer) -> None:
-        """Notice an optimizer that is new, or was emptied."""
+        """Detect an optimizer that is new, or whose state was cleared."""
         line = self._current.get(stream.index)
         if line is None or line.opt() is not opt:
             line = self._current[stream.index] = self._follow(stream, opt)
@@ -165,7 +165,7 @@ class OptimizerState(Reader):
             self._forgot(line)
 
     def step_ends(self, stream: Stream, opt: Optimizer) -> None:
-        """Remember whether it has a state, and how its first tensor was left."""
+        """Record the state after the step, and the version of the first tensor."""
         line = self._current.get(stream.index)
         if line is None:
             return
@@ -176,7 +176,7 @@ class OptimizerState(Reader):
         line.version = _version(opt)
 
     def _follow(self, stream: Stream, opt: Optimizer) -> Line:
-        """Return the line of optimizers that a new object goes on with, or a new line."""
+        """Return the line of optimizers that a new object continues, or a new line."""
         ids = frozenset(id(t) for t in tensors(opt))
         if opt in self._given:
             self._gave = self._given_steps = True
@@ -185,7 +185,7 @@ class OptimizerState(Reader):
             line = Line(stream.index, ids, weakref.ref(opt), stream.type)
             self._lines.append(line)
             return line
-        # Weights that were written to since then (loaded, initialised again) begin something new: a client, a fold.
+        # Weights that were written to since then (loaded, initialised again) begin a new training: a client, a fold.
         if before.had_state and before.version == _version(opt) and opt not in self._given:
             before.remade += 1
             before.same_lr &= stream.lr == before.lr
@@ -203,15 +203,15 @@ class OptimizerState(Reader):
     # -- facts --------------------------------------------------------------------------------------------------
 
     def step_closes(self) -> None:
-        """Log now and then, for a run that is killed."""
+        """Log in steps whose facts are read, for a run that is killed."""
         if self.scene.reading:
             self.summarise()
 
     def summarise(self) -> None:
-        """Log what was forgotten."""
+        """Log the losses of state."""
         for line in self._lines:
             if line.remade or line.emptied:
-                seldom = self.scene.step // (line.remade + line.emptied)  # where no time between two was seen whole
+                seldom = self.scene.step // (line.remade + line.emptied)  # if no interval was seen whole
                 every = int(statistics.median(line.lengths or [seldom]))
                 value = {
                     "stream": line.stream, "type": line.type, "stateful": True, "steps": line.steps,
@@ -229,7 +229,7 @@ class OptimizerState(Reader):
 
 
 def _mappings(value: Any, where: str = "", depth: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Go through a dict, and the dicts in it, as plain ones with the keys that are words."""
+    """Yield a dict, and the dicts in it, as plain ones with text keys."""
     held = {label(key): part for key, part in items(value)}
     yield where, held
     if depth == _DEPTH or "param_groups" in held:
@@ -243,7 +243,7 @@ def _mappings(value: Any, where: str = "", depth: int = 0) -> Iterator[tuple[str
 
 
 def _optimizers(value: Any) -> Iterator[tuple[str, Optimizer]]:
-    """Go through optimizers that were saved as objects: themselves, or inside an object of the program's."""
+    """Yield optimizers that were saved as objects: themselves, or inside an object of the program's."""
     for key, part in list(items(value))[:_WIDTH]:
         if is_a(part, Optimizer):
             yield label(key), part
@@ -257,7 +257,7 @@ def _size(state: Any) -> int:
 
 
 def _version(opt: Optimizer) -> tuple[int, int] | None:
-    """Return identity and write count of the first trained tensor."""
+    """Return identity and version of the first trained tensor, None if none has a gradient."""
     found = next((t for t in tensors(opt) if t.grad is not None), None)
     return (id(found), found._version) if found is not None else None  # noqa: SLF001
 

@@ -1,7 +1,6 @@
-"""The lines of the user's code at which a step happens: so that a diagnosis can point at them.
+"""The reader of the user's lines at which a step happens, so that a diagnosis can point at them.
 
-Looked at while facts are read: where models are called, losses differentiated, optimizers made and stepped,
-schedulers made.
+Read with facts: the lines that call models, differentiate losses, make and step optimizers, make schedulers.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Places(Reader):
         self._made: Identities[Optimizer, Place] = Identities()
 
     def patches(self) -> Iterable[Patch]:
-        """Optimizers and schedulers that are made while the session runs say where."""
+        """Return the wrappers of the constructors of optimizers and schedulers."""
         return [
             (Optimizer, "__init__", functools.partial(self._makes, self._made.__setitem__)),
             (LRScheduler, "__init__", functools.partial(self._makes, lambda _, at: self._keep("scheduler", at))),
@@ -58,23 +57,23 @@ class Places(Reader):
             note(made, place)
 
     def call_begins(self, call: Call) -> None:
-        """Note where a model is called: to train it, or to evaluate it."""
+        """Record the line that calls a model, to train it or to evaluate it."""
         self._note("evaluation" if call.evaluating else "forward")
 
     def backward_begins(self, backward: Backward) -> None:
-        """Note where a loss is differentiated."""
+        """Record the line that differentiates a loss."""
         if backward.accumulates:
             self._note("backward")
 
     def step_begins(self, stream: Stream, opt: Optimizer) -> None:
-        """Note where an optimizer steps, and where it was made."""
+        """Record the line where an optimizer steps, and the one where it was made."""
         del stream
         self._note("step")
         if self.scene.reading and opt in self._made:
             self._keep("optimizer", self._made.get(opt))
 
     def step_closes(self) -> None:
-        """Say what was found."""
+        """Log the lines."""
         if self.scene.reading and self._lines:
             told = {kind: [list(place) for place in places] for kind, places in self._lines.items()}
             self.scene.log(FactKey.PLACES, told)

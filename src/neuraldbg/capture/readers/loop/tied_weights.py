@@ -1,11 +1,9 @@
-"""Weights that are meant to be one and are two: an embedding and the head that should share it, an encoder's weight and
-the decoder that should use its transpose.
+"""The reader of weights that should be tied and are not: embedding and head, encoder weight and decoder transpose.
 
-Evidence is a pair that is equal to the last bit before the first step and stands in two storages, or a declaration of
-the model (``config.tie_word_embeddings = True``). Copies of whole blocks are no such pair: only an embedding and a
-linear layer of its shape, or two linear layers of which one is the other's transpose, are compared. A parameter that
-had two names until ``load_state_dict(assign=True)`` gave each a tensor of its own is such a pair too, if nobody ties it
-again.
+Evidence is a pair that is bitwise equal before the first step and has two storages, or a declaration of the model
+(``config.tie_word_embeddings = True``). Copies of whole blocks are no such pair: only an embedding and a linear layer
+of its shape, or two linear layers of which one is the other's transpose, are compared. A parameter that had two names
+until ``load_state_dict(assign=True)`` gave each a tensor of its own is such a pair too, if it is not tied again.
 """
 
 from __future__ import annotations
@@ -39,17 +37,17 @@ DECLARED = (
     "tie_word_embeddings", "tie_weights", "tie_embeddings", "tie_embedding", "tied_weights", "tied", "weight_tying",
     "share_embeddings", "shared_embeddings", "share_decoder_input_output_embed",
 )  # fmt: skip
-"""Attributes by which a model or its configuration says that it ties weights, where they are ``True``."""
+"""Attributes by which a model or its configuration declares that it ties weights, if they are ``True``."""
 _HEAD = 64
 """Values that are compared before whole tensors are."""
 _LARGEST = 200_000_000
-"""Elements of a weight that is compared as a whole."""
+"""Elements of a weight that is compared as a whole, at most."""
 _PAIRS = 8
 
 
 @dataclass(eq=False)
 class Pair:
-    """Two weights of one shape."""
+    """Two weights of one shape that may be meant as one."""
 
     a: Watched
     b: Watched
@@ -58,18 +56,18 @@ class Pair:
     started_equal: bool
     drifted: int | None = None
     untied: str = ""
-    """What made two of one parameter."""
+    """The function that gave one parameter two tensors, empty if none did."""
     told: dict[str, Any] | None = None
-    """What was last told of them."""
+    """The pair's entry in the last fact, None if it has none."""
 
     def values(self) -> tuple[Tensor, Tensor]:
-        """Both weights, the second one turned like the first."""
+        """Return both weights, the second one transposed if it is the first's transpose."""
         b = self.b.ref.detach()
         return self.a.ref.detach(), b.t() if self.transposed else b
 
 
 class Ties(Reader):
-    """Looks for pairs when a model is first stepped, and afterwards whether they still agree."""
+    """Finds pairs when a model is first stepped, and checks afterwards if they still agree."""
 
     sampled = frozenset({"step_closes"})
 
@@ -78,10 +76,10 @@ class Ties(Reader):
         self._pairs: list[Pair] = []
         self._done: set[str] = set()
         self._parted: list[tuple[weakref.ref[nn.Module], str, str, str]] = []
-        """Whose names of one parameter were given tensors of their own, the names, and what did it."""
+        """(module, first name, second name, function) of parameters whose two names were given tensors of their own."""
 
     def patches(self) -> Iterable[Patch]:
-        """Loading of weights, and the way from the meta device: they may put a new tensor under one of two names."""
+        """Return wrappers of ``load_state_dict`` and ``to_empty``, which may put new tensors under one of two names."""
         return [(nn.Module, "load_state_dict", self._loads), (nn.Module, "to_empty", self._empties)]
 
     def _empties(self, module: Any, *_: Any, **__: Any) -> Around:
@@ -100,7 +98,7 @@ class Ties(Reader):
 
     @guarded
     def _tied(self, module: nn.Module) -> list[tuple[str, str]]:
-        """Return pairs of names that stand for one parameter."""
+        """Return pairs of names of one parameter."""
         first: dict[int, str] = {}
         named = [(name, first.setdefault(id(p), name)) for name, p in named_parameters(module, duplicates=True)]
         return [(known, name) for name, known in named if known != name][:_PAIRS]
@@ -111,7 +109,7 @@ class Ties(Reader):
         self._parted += [(weakref.ref(module), a, b, by) for a, b in parted][: _PAIRS - len(self._parted)]
 
     def step_begins(self, stream: Stream, opt: Any) -> None:
-        """Compare before the first step of a model changes anything."""
+        """Compare before the first step of a model changes it."""
         models = self.scene.models.found
         if self._parted:
             self._parted = [one for one in self._parted if not self._found(*one)]
@@ -124,7 +122,7 @@ class Ties(Reader):
                     self._pairs += self._search(model.name, model.root)[: _PAIRS - len(self._pairs)]
 
     def _found(self, module: weakref.ref[nn.Module], a: str, b: str, by: str) -> bool:
-        """Make a pair of two names if they are watched and still apart; whether that is settled."""
+        """Make a pair of two names if they are watched and still differ. Return True if no later attempt is needed."""
         holder = module()
         if holder is None:
             return True
@@ -147,12 +145,12 @@ class Ties(Reader):
         return list(islice(pairs, _PAIRS))
 
     def step_closes(self) -> None:
-        """See whether they still agree."""
+        """Compare the pairs in steps whose facts are read."""
         if self.scene.reading and self._pairs:
             self._compare()
 
     def summarise(self) -> None:
-        """See whether they agree in the end."""
+        """Compare the pairs at the end."""
         if self._pairs:
             self._compare()
 
@@ -160,10 +158,10 @@ class Ties(Reader):
         rates = self.scene.optimizers.rates()
         for pair in self._pairs:
             if pair.a.ref is GONE or pair.b.ref is GONE:
-                continue  # the program has let go of them: what was told stays
+                continue  # dead: their last entry stays
             pair.told = None
             if not (operation.observable(pair.a.ref) and operation.observable(pair.b.ref)):
-                continue  # they are sharded, or their memory was given back
+                continue  # sharded, or their memory was freed
             a, b = pair.values()
             if a.shape != b.shape or pair.a.ref is pair.b.ref or _one_storage(a, b):
                 continue  # tied meanwhile
@@ -180,7 +178,7 @@ class Ties(Reader):
 
 
 def _declaration(root: nn.Module) -> str:
-    """Return how the model says that it ties weights, empty if it does not."""
+    """Return the model's declaration that it ties weights, empty if there is none."""
     holders = (("config", attribute(root, "config")), ("args", attribute(root, "args")), ("", root))
     for name, holder in holders:
         for key in DECLARED:
@@ -190,7 +188,7 @@ def _declaration(root: nn.Module) -> str:
 
 
 def _equal_or_declared(embeddings: list[Watched], linears: list[Watched], declared: str) -> Iterator[Pair]:
-    """Yield embeddings with linear layers of their shape that are equal, or that the model says it ties."""
+    """Yield embeddings with linear layers of their shape that are equal, or that the model declares tied."""
     alike = _Buckets(linears, turned=False) if embeddings else None
     words = _of_words(embeddings) if declared else set()
     for a in embeddings:
@@ -205,7 +203,7 @@ def _equal_or_declared(embeddings: list[Watched], linears: list[Watched], declar
 
 
 def _of_words(embeddings: list[Watched]) -> set[int]:
-    """Return which embeddings a declaration speaks of, by identity: those of the most rows. Positions and segments have
+    """Return the embeddings that a declaration means, by identity: those of the most rows. Positions and segments have
     fewer, and a square one of positions has the shape of any projection of the model.
     """
     most = max((w.ref.shape[0] for w in embeddings), default=0)
@@ -213,7 +211,7 @@ def _of_words(embeddings: list[Watched]) -> set[int]:
 
 
 def _in_block(layer: str) -> bool:
-    """Return True for a layer of a block that comes several times: no head of a model is there."""
+    """Return True for a layer of a repeated block: no head of a model is there."""
     return any(part.isdigit() for part in layer.split("."))
 
 
@@ -224,14 +222,14 @@ def _turned(linears: list[Watched], declared: str) -> Iterator[Pair]:
     for i, a in enumerate(linears):
         others = turned.of(a)
         if not others or place[id(others[-1])] <= i or _constant(a.ref) or _same(a.ref, a.ref.t()):
-            continue  # a symmetric matrix, or one value throughout, is the transpose of its copies
+            continue  # a symmetric or constant matrix is the transpose of its copies
         for b in others:
             if place[id(b)] > i and not _one_storage(a.ref, b.ref) and _same(a.ref, b.ref.t()):
                 yield Pair(a, b, True, declared, True)
 
 
 class _Buckets:
-    """Matrices by shape and first values, so that each is compared with those alone that may be equal to it: of 1,250
+    """Matrices by shape and first values, so that each is compared only with those that may be equal to it: of 1,250
     layers of one size all pairs are 780,000.
     """
 
@@ -249,7 +247,7 @@ class _Buckets:
 
 
 def _key(x: Tensor, *, turned: bool) -> tuple[Any, ...] | None:
-    """Return what equal matrices have in common; None for one that is not compared."""
+    """Return a key that equal matrices share, None for one that is not compared."""
     if not operation.observable(x) or x.numel() > _LARGEST:
         return None
     x = x.t() if turned else x
@@ -266,12 +264,12 @@ def _constant(x: Tensor) -> bool:
 
 def _one_storage(a: Tensor, b: Tensor) -> bool:
     if not (operation.observable(a) and operation.observable(b)):
-        return True  # distributed and other odd tensors: nothing is said about them
+        return True  # distributed and other unreadable tensors: treated as tied, so that nothing is claimed
     return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
 
 
 def _same(a: Tensor, b: Tensor, *, constant: bool = False) -> bool:
-    """Return True if two matrices are bitwise equal, and (unless ``constant`` ones count) hold more than one value."""
+    """Return True if two matrices are bitwise equal, and (unless ``constant``) hold more than one value."""
     a, b = a.detach(), b.detach()
     if a.device != b.device or a.dtype != b.dtype or a.shape != b.shape or a.numel() > _LARGEST:
         return False

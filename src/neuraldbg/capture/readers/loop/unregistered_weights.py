@@ -1,8 +1,9 @@
-"""Weights that the graph of the loss reaches and no module has registered: layers in a plain list, tensors by hand.
+"""The reader of unregistered weights: the loss's graph reaches them, no module has them: layers in a list, loose
+tensors.
 
-The leaves of the graph are compared with what optimizers hold. Only where some are in none of them are the attributes
-of the watched modules searched for who holds these. What the program differentiates by itself (the inputs of
-``torch.autograd.grad``: coordinates, images) and what it gives to a model as an input is no weight.
+The leaves of the graph are compared with the optimizers' tensors. Only if some are in no optimizer are the attributes
+of the watched modules searched for them. Tensors that the program differentiates by itself (the inputs of
+``torch.autograd.grad``: coordinates, images) or passes to a model as an input are no weights.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
     from neuraldbg.capture.readers.reader import Patch
 
 _MOST = 64
-"""Such tensors that are followed."""
+"""Unregistered tensors that are followed."""
 _SAMPLE = 256
-"""Values of each that are kept to see whether they move."""
+"""Values of each that are kept to detect changes."""
 _LIBRARIES = ("torch", "torchvision", "transformers", "timm", "lightning", "lpips")
 _INPUTS = 256
 """Tensors whose role as an input is remembered."""
@@ -43,42 +44,42 @@ _INPUTS = 256
 
 @dataclass
 class Candidate:
-    """A leaf in no optimizer."""
+    """A leaf of a loss's graph that is in no optimizer."""
 
     ref: weakref.ref[Tensor]
     held: Held
     first: int
     before: Tensor
-    """A copy of some of its values, as first seen."""
+    """A copy of some of its values at the first reading."""
     feeds: set[str] = field(default_factory=set)
     seen: int = 0
     moved: bool = False
     told: dict[str, Any] = field(default_factory=dict)
-    """What was last told of it."""
+    """The tensor's entry in the last fact, empty if it has none."""
 
 
 class Hidden(Reader):
-    """Follows such weights over the readings."""
+    """Follows unregistered weights over the steps whose facts are read."""
 
     sampled = frozenset({"backward_begins", "call_begins", "step_closes"})
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._leaves: dict[int, tuple[weakref.ref[Tensor], set[str]]] = {}
-        """Leaves of this step's graphs, each with what it feeds."""
+        """Leaves of this step's graphs by identity: (leaf, layers that it feeds)."""
         self._inputs: dict[int, weakref.ref[Tensor]] = {}
         self._known: dict[int, Candidate] = {}
         self._searched = False
         self._gaps = False
-        """Whether steps went by unseen, in which an optimizer may have begun to hold them."""
+        """True once steps were not seen, in which an optimizer may have got these tensors."""
 
     def resumes(self) -> None:
-        """Leaves of the step before are no part of the next."""
+        """Drop the leaves of the step before."""
         self._gaps = True
         self._leaves = {}
 
     def patches(self) -> Iterable[Patch]:
-        """Surround ``autograd.grad``: what a program asks it for is not a forgotten weight."""
+        """Return the wrapper of ``autograd.grad``: its inputs are no forgotten weights."""
         return [(torch.autograd, "grad", self._differentiates)]
 
     def _differentiates(self, *args: Any, **kwargs: Any) -> Around:
@@ -100,13 +101,13 @@ class Hidden(Reader):
                     self._inputs[id(x)] = weakref.ref(x)
 
     def call_begins(self, call: Call) -> None:
-        """Remember what a model is given: it is no weight of it."""
+        """Record the inputs of a model, which are no weights."""
         if self.scene.reading:
             for _, x in leaves((call.args, call.kwargs)):
                 self._not_weights(x)
 
     def backward_begins(self, backward: Backward) -> None:
-        """Note the leaves of the graph; whether an optimizer holds them is known when the step is over."""
+        """Record the leaves of the graph; their optimizers are known when the step is over."""
         if backward.walk is None:
             return
         for key, (leaf, feeds) in backward.walk.leaves.items():
@@ -115,7 +116,7 @@ class Hidden(Reader):
                 known[1].update(feeds)
 
     def step_closes(self) -> None:
-        """Search for who holds the leaves that are in no optimizer."""
+        """Search the leaves that are in no optimizer."""
         noted, self._leaves = self._leaves, {}
         if not noted or not self.scene.optimizers.streams:
             return
@@ -125,7 +126,7 @@ class Hidden(Reader):
         strangers = {key for key in alive if not self._in_trained_model(key)}
         if not strangers:
             return
-        if not self._searched:  # a second optimizer may not have stepped yet; this goes through all objects, so once
+        if not self._searched:  # a walk through all objects, for optimizers that have not stepped yet
             self._searched = True
             self.scene.optimizers.find_unstepped()
             held = self._held()
@@ -142,7 +143,7 @@ class Hidden(Reader):
         return ref is not None and ref() is not None
 
     def _in_trained_model(self, key: int) -> bool:
-        """Return True if a watched model has registered it that an optimizer trains: other causes look after those."""
+        """Return True if a watched model that an optimizer trains has registered it: other causes cover those."""
         owner = self.scene.params.by_id.get(key)
         if owner is None:
             return False
@@ -163,8 +164,8 @@ class Hidden(Reader):
                 self._known[key] = Candidate(weakref.ref(leaf), own, self.scene.step, _sample(leaf))
 
     def _own_weight(self, key: int) -> Held | None:
-        """Return where a weight is that a module of the program's own class holds directly, in a model that nobody
-        trains.
+        """Return the place of a weight that a module of the program's own class holds directly, in a model that is not
+        trained.
 
         Such are the centres, proxies and temperatures of a loss. A fixed network of a loss has its weights in layers.
         """
@@ -188,13 +189,13 @@ class Hidden(Reader):
         self._tell()
 
     def _went_with_its_model(self, one: Candidate) -> bool:
-        """Return True if a leaf that has died was there for several readings, as a weight is and no leaf of one step,
-        and the program has let go of a model.
+        """Return True if a dead leaf was there for several readings, as a weight is and no leaf of one step, and a
+        watched model has died, too.
         """
         return one.seen > 1 and any(model.gone for model in self.scene.models.found)
 
     def _trains(self, layer: str) -> bool:
-        """Return True if a layer that a leaf feeds is part of a model that is trained."""
+        """Return True if a layer that a leaf feeds is part of a trained model."""
         known = self.scene.hooks.layers.get(layer)
         rates = self.scene.optimizers.rates()
         return known is not None and any(
@@ -202,7 +203,7 @@ class Hidden(Reader):
         )
 
     def summarise(self) -> None:
-        """Look once more whether they moved."""
+        """Check once more if the tensors changed."""
         if self._known:
             if self._gaps:
                 self.scene.optimizers.find_unstepped()

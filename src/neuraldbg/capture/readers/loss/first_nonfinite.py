@@ -1,8 +1,8 @@
-"""The first loss or gradient that is not finite, at the moment when the weights are still good: who made it.
+"""The reader of the first loss or gradient that is not finite, while the weights are still good: where did it begin?
 
-Losses on the CPU are looked at before each backward (one number), and one small gradient after it. On other devices
-that would make the program wait, so it is not done there. When something is wrong for the first time the pass is made
-again on a copy. A loss that jumps makes the reader look for the odd sample of the batch.
+Losses on the CPU are checked before each backward pass (one number), and one small gradient after it. On other devices
+that would synchronise, so it is not done. At the first non-finite value the pass is repeated on a copy. After a jump of
+the loss the reader searches the outlier sample of the batch.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ if TYPE_CHECKING:
 _RECENT = 20
 _ENOUGH = 8
 _JUMP = 4.0
-"""Times the median of the newest losses that make a jump."""
+"""Multiple of the median of the newest losses from which on a loss is a jump."""
 _ODD = 3
-"""Jumps of a run that are looked at."""
+"""Jumps of a run that are examined."""
 _SMALL = 4096
 
 
 class FirstBad(Reader):
-    """Looks for what is born wrong."""
+    """Searches the origin of the first non-finite value."""
 
     vigilant = frozenset({"call_begins", "backward_begins", "backward_ends"})
 
@@ -68,26 +68,26 @@ class FirstBad(Reader):
         self._pass: tuple[Model, weakref.ref[nn.Module], Any, Any] | None = None
         self._recent: deque[float] = deque(maxlen=_RECENT)
         self._least = 0.0
-        """No more than the smallest of their sizes."""
+        """Lower bound of the sizes of the recent losses."""
         self._jumps = 0
         self._done = False
         self._small: dict[str, TensorRef | None] = {}
         self._gaps = False
-        """Whether steps went by unseen: what is bad now may have been born in one of them."""
+        """True once steps were not seen: a non-finite value may have its origin in one of them."""
         self._autocast: torch.dtype | None = None
-        """Number format of autocast in the newest training pass, which may be over when its loss is seen."""
+        """Dtype of autocast in the newest training pass, None if off; autocast may be off when its loss is seen."""
 
     def resumes(self) -> None:
-        """The newest pass is another one now."""
+        """Drop the newest pass, which was before the gap."""
         self._gaps = True
         self._pass = None
 
     def call_begins(self, call: Call) -> None:
-        """Remember what the newest training pass was given, without holding it."""
+        """Record the arguments of the newest training pass, by weak references."""
         if not self.on or self._done or not call.grad or call.evaluating:
             return
         self._autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
-        if not call.kwargs and all(type(x) is torch.Tensor for x in call.args):  # what most models are given
+        if not call.kwargs and all(type(x) is torch.Tensor for x in call.args):  # the arguments of most models
             self._pass = (call.model, weakref.ref(wraps(call.module)), tuple(map(weakref.ref, call.args)), {})
             return
         try:
@@ -95,14 +95,14 @@ class FirstBad(Reader):
         except Unfit:
             self._pass = None
             return
-        except (AttributeError, TypeError) as error:  # a class of its own that wants whole tensors
+        except (AttributeError, TypeError) as error:  # a class of its own that requires tensors
             let_pass(error, "searching for the first bad value")
             self._pass = None
             return
         self._pass = (call.model, weakref.ref(wraps(call.module)), *given)
 
     def backward_begins(self, backward: Backward) -> None:
-        """Look at the loss."""
+        """Check the loss."""
         root, value = backward.root, backward.value
         if not self.on or self._done or value is None:
             return
@@ -114,7 +114,7 @@ class FirstBad(Reader):
                 self._forward(root)
             return
         recent = self._recent
-        # A bound is looked at first: a median is dear at every step.
+        # A bound is compared first: a median is expensive at every step.
         if value > _JUMP * self._least + 1e-6 and len(recent) >= _ENOUGH and self._jumps < _ODD:
             self._least = min(map(abs, recent))
             if value > _JUMP * max(self._least, abs(statistics.median(recent))) + 1e-6:
@@ -124,7 +124,7 @@ class FirstBad(Reader):
         recent.append(value)
 
     def backward_ends(self, backward: Backward) -> None:
-        """Look at one small gradient of the model that was called last: a NaN in a backward spreads to its front."""
+        """Check one small gradient of the newest model: a NaN in a backward pass spreads to the first layer."""
         if not self.on or self._done or self._pass is None or not backward.accumulates:
             return
         model = self._pass[0]
@@ -142,12 +142,12 @@ class FirstBad(Reader):
             self._replay(lambda bench: backward_birth(bench))  # noqa: PLW0108 (one form for all)
 
     def _fresh(self) -> bool:
-        """Return True if what is bad was made in this step: after a gap the weights may have been bad before it."""
+        """Return True if the non-finite value was made in this step: after a gap the weights may have had it before."""
         weights = [operation.shown(w.ref) for w in self.scene.params.by_id.values() if self._gaps]
         return all(bool(x.detach().isfinite().all()) for x in weights if x is not None)
 
     def _front(self, model: Model) -> Tensor | None:
-        """Return a small parameter of the layer that is called first: what goes wrong in a backward gets there."""
+        """Return a small parameter of the layer that is called first: non-finite values of a backward pass reach it."""
         mine = {id(module) for module in modules(model.root)}
         for path in self.scene.hooks.called:
             module = self.scene.hooks.modules.get(path)
@@ -178,7 +178,7 @@ class FirstBad(Reader):
             self._log(found)
 
     def _replay(self, search: Any) -> bool:
-        """Build a bench from what the program still holds, and search; returns whether something was found."""
+        """Repeat the pass on a copy, with arguments that the program still holds. Return True for a finding."""
         if self._pass is None:
             return False
         model, called, args, kwargs = self._pass
@@ -211,11 +211,11 @@ class FirstBad(Reader):
         )
 
     def _given(self) -> list[Tensor]:
-        """Return the tensors that the newest pass was given, as far as they are still there."""
+        """Return the tensors of the newest pass's arguments that are still alive."""
         return [x for _, x in seen(_alive(self._pass[2:]))] if self._pass is not None else []
 
     def _odd_sample(self) -> None:
-        """Log which sample of the newest batch stands out, if one does."""
+        """Log the outlier sample of the newest batch, if there is one."""
         if self._pass is None:
             return
         for name, x in seen(_alive(self._pass[2:])):
@@ -231,14 +231,14 @@ class FirstBad(Reader):
                 return
 
     def stop(self) -> None:
-        """Let go of everything."""
+        """Drop the newest pass and the chosen gradients."""
         self._pass = None
         self._small.clear()
 
 
 def _finite(x: Tensor) -> bool | None:
-    """Return True if all of a gradient on the CPU is finite, None if there is none. It is asked at every step, mostly
-    of a few numbers.
+    """Return True if all of a gradient on the CPU is finite, None if there is no gradient. Runs at every step, usually
+    on a few numbers.
     """
     found: bool | None = native.finite_gradient(x) if native is not None else None
     if found is not None:
@@ -250,7 +250,7 @@ def _finite(x: Tensor) -> bool | None:
 
 
 def _held(value: Any) -> Any:
-    """Return copies of the tensors behind weak references. Raises Unfit where one is gone."""
+    """Return copies of the tensors behind weak references. Raises Unfit if one has died."""
 
     def copy(ref: Any) -> Any:
         x = ref()

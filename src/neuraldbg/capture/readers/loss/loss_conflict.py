@@ -1,9 +1,8 @@
-"""Whether two losses pull shared weights against each other.
+"""The reader of conflicts between losses: gradients of two terms at shared weights that point in opposite directions.
 
-Two ways are seen. Terms of one sum: where two terms reach the same layer's output (or the same parameter), the
-gradients that they send there are read as they pass, at the nodes of the graph; nothing runs twice. Losses that are
-backwarded one after the other: the gradients of a few parameters before and after each. Only in steps in which facts
-are read.
+Two forms are seen. Terms of one sum: if two terms reach the same layer's output (or the same parameter), the gradients
+that they send there are read at the nodes of the graph; nothing runs twice. Losses whose backward passes run one after
+the other: the gradients of a few parameters before and after each. Only in steps in which facts are read.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ if TYPE_CHECKING:
 
 _MEMBERS = 6
 _BACKWARDS = 4
-"""Backward passes of one step that are compared: more than this are micro-batches."""
+"""Backward passes of one step that are compared at most: more than this are micro-batches."""
 
 
 class LossBranches(Reader):
-    """Reads what single losses send to what they share."""
+    """Reads the gradients that single losses send to shared tensors."""
 
     sampled = frozenset({"backward_begins", "backward_ends", "step_closes"})
 
@@ -50,21 +49,21 @@ class LossBranches(Reader):
         super().__init__(scene)
         self._handles: list[Any] = []
         self._sent: dict[tuple[int, int], Tensor] = {}
-        """(place, term) -> sum of the sampled gradients that a term sent there."""
+        """{(place, term): sum of the sampled gradients that the term sent there}."""
         self._names: list[str] = []
         self._layer: str | None = None
         self._before: Vector | None = None
         self._members: list[Watched] = []
         self._passes: list[tuple[str, Vector]] = []
-        """What each backward pass of this step added to the gradients, with what the pass differentiated."""
+        """For each backward pass of this step: its loss terms, and the change of the gradients."""
 
     def resumes(self) -> None:
-        """Let go of the step before."""
+        """Drop the state of the step before."""
         self._release()
         self._passes, self._members, self._before = [], [], None
 
     def backward_begins(self, backward: Backward) -> None:
-        """Listen at the places where terms meet, and note the gradients as they stand."""
+        """Set hooks where terms meet, and sample the current gradients."""
         self._release()
         if not (backward.accumulates and backward.walk is not None):
             return
@@ -104,7 +103,7 @@ class LossBranches(Reader):
 
     @silently
     def hear(self, ways: list[tuple[int, int, int]], sent: tuple[Tensor | None, ...]) -> None:
-        """Take a sample of the gradients that a node sends on."""
+        """Sample the gradients that a node sends on."""
         for place, term, index in ways:
             gradient = sent[index] if index < len(sent) else None
             if gradient is None or not operation.observable(gradient):
@@ -114,7 +113,7 @@ class LossBranches(Reader):
             self._sent[place, term] = part if known is None or known.shape != part.shape else known + part
 
     def backward_ends(self, backward: Backward) -> None:
-        """Compare the terms, and note what the pass added."""
+        """Compare the terms, and record the change of the gradients."""
         before, self._before = self._before, None
         if self._sent:
             self._compare_terms()
@@ -133,7 +132,7 @@ class LossBranches(Reader):
                 self._log("terms", (self._names[a], self._names[b]), self._layer, one, other)
 
     def step_closes(self) -> None:
-        """Compare the passes of the step, if they differentiated different things."""
+        """Compare the passes of the step, if they differentiated different losses."""
         passes, self._passes = self._passes, []
         self._members = []
         self._release()
@@ -164,12 +163,12 @@ class LossBranches(Reader):
         self._handles, self._sent = [], {}
 
     def stop(self) -> None:
-        """Leave no hook behind."""
+        """Remove all hooks."""
         self._release()
 
 
 class _Listener:
-    """The hook on one node. It changes nothing, and an error of ours must not reach the backward pass."""
+    """The hook on one node. It changes nothing, and keeps our errors from the backward pass."""
 
     def __init__(self, owner: LossBranches, ways: list[tuple[int, int, int]]) -> None:
         self.owner, self.ways = owner, ways

@@ -1,7 +1,7 @@
-"""Where the terms of a loss part: the places of the autograd graph that two terms reach by separate ways.
+"""The branches of a loss: the places of the autograd graph that two terms of a sum reach by separate ways.
 
-What enters is the node of a loss; what leaves are the terms of its sum, and for each place that several terms reach the
-nodes through which each of them does. Nothing of the graph may be kept beyond the backward pass.
+The node of a loss enters; the terms of its sum leave, and for each place that several terms reach the nodes through
+which each of them does. No node may be kept beyond the backward pass.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MOST_TERMS = 4
-"""With more terms than this a loss is a regulariser over many weights, or a sum over samples: no two tasks."""
+"""Terms at most: a loss with more is a regulariser over many weights, or a sum over samples, and not several tasks."""
 LIMIT = 4000
 """Nodes visited for one term at most."""
 PLACES = 8
@@ -26,12 +26,12 @@ _THROUGH = frozenset(["mul", "div", "neg", "sum", "mean", "clone", "tocopy", "vi
 
 @dataclass
 class Meeting:
-    """A place that several terms reach."""
+    """A place in the graph that several terms reach."""
 
     node: Node
     output: int
     ways: list[tuple[int, Node, int]]
-    """(term, node that consumes the place, which of its inputs the place is)."""
+    """(term, node that consumes the place, input index of the place there)."""
 
 
 def terms(root: Node) -> list[Node]:
@@ -67,7 +67,7 @@ def meetings(roots: list[Node]) -> list[Meeting]:
     found: dict[tuple[Node, int], Meeting] = {}
     for node, mask in owners.items():
         if mask & (mask - 1):
-            continue  # beyond a meeting already
+            continue  # beyond a meeting place already
         for place, (above, output) in enumerate(node.next_functions):
             if above is not None and owners.get(above, 0) & (owners.get(above, 0) - 1):
                 meeting = found.setdefault((above, output), Meeting(above, output, []))
@@ -86,7 +86,7 @@ def _reached(root: Node) -> Iterator[Node]:
 
 
 def layer_of(node: Node, marks: Marks) -> str | None:
-    """Return the layer at or nearest above a node; of a parameter's node None."""
+    """Return the layer at or nearest above a node, None if there is none within 64 nodes."""
     for one, _ in zip(_reached(node), range(64), strict=False):
         layer = marks.get(one)
         if layer is not None:

@@ -1,9 +1,8 @@
-"""Whether gradients of different steps agree, and whether updates go downhill.
+"""The reader of gradient agreement: cosines between gradients of different steps, and between update and gradient.
 
-Of four weights a fixed sample of elements is read. Every fourth step (later every sixteenth) gives the cosine between
-the update and the negative gradient (a heavy momentum carries weights uphill for whole stretches of steps) and that
-between this gradient and the one before it. Over windows of such steps the part that all gradients share is told from
-that in which they differ.
+A fixed sample of four weights is read. Every fourth step (later every sixteenth) gives the cosine between the update
+and the negative gradient (a large momentum moves weights uphill for whole stretches of steps) and that between this
+gradient and the previous one. Over windows of such steps the part that all gradients share is separated from noise.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ if TYPE_CHECKING:
 EVERY = 4
 """Steps between two readings at first."""
 LATE = 16
-"""The same once ``SETTLED`` steps are over: a reading costs some 100 us, a step should be charged 10 at most."""
+"""Steps between two readings after ``SETTLED`` steps: one costs some 100 us, and a step may be charged 10 at most."""
 SETTLED = 128
 WINDOW = 32
 """Readings of one window."""
 SPAN = WINDOW * LATE
-"""Steps of one window at most: gradients that lie farther apart share less, and are no noise for that."""
+"""Steps of one window at most: gradients farther apart share less, and are no noise for that reason."""
 KEPT = 16
-"""Windows that are remembered."""
+"""Windows that are kept."""
 
 
 class Window:
@@ -53,17 +52,17 @@ class Window:
         self.squares = 0.0
 
     def add(self, step: int, gradient: Vector) -> None:
-        """Add one."""
+        """Add the gradient of a step."""
         self.last = step
         self.count += 1
         self.total += gradient
         self.squares += float(np.dot(gradient, gradient))
 
     def summary(self) -> dict[str, Any] | None:
-        """Return the window for the fact; None if it tells nothing.
+        """Return the window for the fact, None if it has too few gradients.
 
         With n gradients g, |sum g|^2 - sum |g|^2 is the sum over all pairs of their products: n (n - 1) times the
-        squared norm of what they share, without bias. For pure noise its standard deviation is at most that of one
+        squared norm of the part they share, without bias. For pure noise its standard deviation is at most that of one
         direction: sqrt(2 / (n (n - 1))).
         """
         n = self.count
@@ -82,40 +81,41 @@ class Window:
 
 
 class Course:
-    """What is known of one optimizer's gradients."""
+    """The readings of one optimizer's gradients over the run."""
 
     def __init__(self) -> None:
         self.members: list[Watched] = []
         self.gradient: tuple[int, Vector] | None = None
-        """(step, sample) of the last gradient read."""
+        """(step, sample) of the last gradient read, None after a gap."""
         self.before: Vector | None = None
         self.window: Window | None = None
         self.done: list[dict[str, Any]] = []
         self.since: int | None = None
-        """Steps since the last gap; None if no step ever went by unseen."""
+        """Steps since the last gap; None if there was none."""
         self.follows = True
-        """Whether the step before this one was seen."""
+        """True if the previous step was seen."""
 
 
 class GradientCourse(Reader):
-    """Reads samples of gradients and updates."""
+    """Reads samples of gradients and updates of each optimizer."""
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self.courses: dict[int, Course] = {}
 
     def resumes(self) -> None:
-        """Forget what was read before the gap: it belongs to no neighbouring step."""
+        """Drop readings from before the gap: they belong to no neighbouring step."""
         for course in self.courses.values():
             course.gradient = course.before = None
             course.since, course.follows = 0, False
 
     def step_begins(self, stream: Stream, opt: Optimizer) -> None:
-        """Read the gradient, and at every fourth step the weights as they stand.
+        """Read the gradient, and at every fourth step the current weights.
 
-        Where steps go by unseen, few lie together: then the first two after each gap are read.
+        If steps are not seen, few lie together: then the first two after each gap are read.
         """
         course = self.courses.get(stream.index)
+        # Two steps in a row make a pair: the first gives a gradient, the second is compared with it.
         if course is not None and course.since is not None:
             turn, course.since = course.since, course.since + 1
             first, second = turn == 0, turn == 1
@@ -127,14 +127,15 @@ class GradientCourse(Reader):
             return
         course = course or self.courses.setdefault(stream.index, Course())
         for other in list(self.courses.values())[:-STREAMS]:
-            if other is not course:  # of optimizers that are long gone no weight is held
+            if other is not course:  # no weights of dead optimizers are kept
                 other.members = []
         if not course.members or self.scene.reading:
             course.members = chosen(self.scene.params, opt)
         members = course.members
+        # A parameter may lose its gradient, or its memory.
         if any(w.ref.grad is None for w in members):
             members = course.members = [w for w in members if w.ref.grad is not None]
-        if not members or not (self.scene.reading or not placement.lies(members[0].ref)):  # to read is to wait
+        if not members or not (self.scene.reading or not placement.lies(members[0].ref)):  # it would synchronise
             course.gradient = course.before = None
             return
         held = _held(members)
@@ -169,11 +170,11 @@ class GradientCourse(Reader):
         course.window = None
         if found is not None:
             course.done.append(found)
-            if len(course.done) > KEPT:  # thin the middle: how it began and how it ends tell most
+            if len(course.done) > KEPT:  # drop from the middle: begin and end of a run tell most
                 course.done.pop(KEPT // 2)
 
     def step_ends(self, stream: Stream, opt: Optimizer) -> None:
-        """Compare what the step did with what the gradient asked for, and note what else moved weights before it."""
+        """Compare the update with the gradient, and record the changes of weights outside of steps."""
         course = self.courses.get(stream.index)
         if self.scene.params.outside > 0 and (course is None or course.follows):
             self.scene.scalars["outside"] = self.scene.params.outside
@@ -203,12 +204,12 @@ class GradientCourse(Reader):
                 self.scene.log(FactKey.GRADIENT_COURSE, {"stream": stream, "windows": windows}, "stream")
 
     def stop(self) -> None:
-        """Let go of the parameters."""
+        """Drop the parameters."""
         self.courses.clear()
 
 
 def _held(members: list[Watched]) -> tuple[list[Tensor], list[Tensor]] | None:
-    """Return weights and gradients of some parameters; None where the memory of one was given back meanwhile."""
+    """Return weights and gradients of some parameters, None if the memory of one was freed meanwhile."""
     pairs = [(operation.shown(w.ref), operation.shown(w.ref.grad)) for w in members]
     found = [(weight.detach(), grad.detach()) for weight, grad in pairs if weight is not None and grad is not None]
     return ([one for one, _ in found], [other for _, other in found]) if len(found) == len(pairs) else None

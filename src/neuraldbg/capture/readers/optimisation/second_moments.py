@@ -1,7 +1,7 @@
-"""The second moments of adaptive optimizers: whether they keep up with the gradient, and whether epsilon drowns them.
+"""The reader of second moments of adaptive optimizers: do they follow the gradient, and are they below epsilon?
 
-Adam divides each element's step by sqrt(v) + eps, with v a running mean of the squared gradient. Read are samples of
-four weights' states, after a step, while their gradients still lie there: in the first steps, and at every 64th.
+Adam divides each element's step by sqrt(v) + eps, with v a running mean of the squared gradient. Samples of four
+weights' states are read after a step, while their gradients exist: in the first steps, and at every 64th.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ if TYPE_CHECKING:
 EVERY = 64
 """Steps between two readings of the state."""
 KEYS = ("exp_avg_sq", "square_avg")
-"""Where torch's optimizers, and most others that follow them, keep the second moment: Adam's kin, RMSprop."""
+"""Keys under which torch's optimizers, and most others, store the second moment: Adam's kind, RMSprop."""
 
 
 class Moment(NamedTuple):
-    """The second moment of one weight, with what belongs to it."""
+    """The second moment of one weight, with the numbers that belong to it."""
 
     key: str
     state: Tensor
     gradient: Tensor
     correction: float
-    """What the state is divided by: Adam's correction of the bias towards zero."""
+    """Divisor of the state: Adam's correction of the bias towards zero."""
     eps: float
 
 
 class SecondMoments(Reader):
-    """Reads samples of the second moment."""
+    """Reads samples of the second moment of each optimizer."""
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._fresh: set[int] | None = None
-        """Optimizers that were read since the last gap; None if no step ever went by unseen."""
+        """Optimizers that were read since the last gap; None if there was none."""
         self._members: dict[int, list[tuple[Watched, int]]] = {}
-        """Of each optimizer the parameters that are sampled, with the index of their group."""
+        """Sampled parameters of each optimizer, with the index of their group."""
 
     def resumes(self) -> None:
-        """Few steps are seen between two gaps: the first one is read."""
+        """Begin after a gap: few steps are seen between two gaps, so the first one is read."""
         self._fresh = set()
 
     def step_ends(self, stream: Stream, opt: Optimizer) -> None:
@@ -116,12 +116,12 @@ class SecondMoments(Reader):
         self.scene.log(FactKey.OPTIMIZER_STATE, fact, "stream")
 
     def stop(self) -> None:
-        """Let go of the parameters."""
+        """Drop the parameters."""
         self._members.clear()
 
 
 def _moment(opt: Optimizer, w: Watched, group: dict[str, Any]) -> Moment | None:
-    """Return a weight's second moment; None where the optimizer keeps none in the usual form."""
+    """Return a weight's second moment, None if the optimizer stores none in the usual form."""
     known = state_of(opt, w.ref)
     gradient, eps = w.ref.grad, number(item(group, "eps"))
     if not filled(known) or gradient is None or eps is None:
@@ -134,7 +134,7 @@ def _moment(opt: Optimizer, w: Watched, group: dict[str, Any]) -> Moment | None:
     betas, count = list(sequence(item(group, "betas"))), item(known, "step")
     beta2 = number(betas[1]) if len(betas) > 1 else None
     if key == KEYS[0] and beta2 is not None and count is not None:
-        # On another device to read the count is to wait for it, and after some hundred steps it makes no difference.
+        # Reading the count would synchronise another device, and after some hundred steps it makes no difference.
         late = is_a(count, Tensor) and not count.is_cpu
         taken = math.inf if late else number(count) or 0.0
         correction = 1 - beta2**taken if 0 < beta2 < 1 else 1.0

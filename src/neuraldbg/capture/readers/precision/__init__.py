@@ -1,1 +1,1 @@
-"""Readers of reduced precision: gradient scalers."""
+"""Readers of reduced precision: gradient scalers (``grad_scaler.py``)."""

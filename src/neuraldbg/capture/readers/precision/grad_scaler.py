@@ -1,4 +1,4 @@
-"""How gradient scalers are used: whether the scaled loss is what is differentiated, and who steps on what."""
+"""The reader of gradient scalers: is the scaled loss the differentiated one, and who steps on scaled gradients?"""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from neuraldbg.capture.readers.reader import Patch
 
 _NEAR = 64
-"""Nodes at the root of a loss's graph among which the scaled loss is looked for: sums of several losses."""
+"""Nodes at the root of a loss's graph among which the scaled loss is searched: sums of several losses."""
 
 
 class LossScale(Reader):
-    """Learns SCALER."""
+    """Reads the SCALER fact: counts of the uses and misuses of a scaler."""
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -45,7 +45,7 @@ class LossScale(Reader):
         self._made = 0
         """Losses scaled since the last backward pass."""
         self._carries = False
-        """Whether the gradients carry a scale: from a backward of a scaled loss to the next step."""
+        """True while the gradients carry a scale: from a backward pass of a scaled loss to the next step."""
         self._unscaled: Identities[Optimizer, bool] = Identities()
         self._left: tuple[weakref.ref[Tensor], int] | None = None
         self._by_scaler = 0
@@ -53,7 +53,7 @@ class LossScale(Reader):
         self._cleared = False
 
     def patches(self) -> Iterable[Patch]:
-        """The four things that are done with a scaler."""
+        """Return the wrappers of the four methods of a scaler."""
         scaler = torch.amp.GradScaler
         return [
             (scaler, "scale", self._scales),
@@ -118,13 +118,13 @@ class LossScale(Reader):
     # -- moments ------------------------------------------------------------------------------------------------
 
     def resumes(self) -> None:
-        """Forget what gradients carried before the gap: it was used in it."""
+        """Drop the state of gradients before the gap, which were used in it."""
         self._carries = self._cleared = False
         self._left = None
         self._unscaled.clear()
 
     def backward_begins(self, backward: Backward) -> None:
-        """Note whether the loss that was scaled is the one that is differentiated."""
+        """Compare the differentiated loss with the scaled one."""
         if not backward.accumulates or not (self._made or self._carries):
             return
         if self._cleared:
@@ -139,16 +139,16 @@ class LossScale(Reader):
                 self._misuse("mixed")
         elif made and not self._carries:
             self._misuse("discarded")
-            self.scene.losses.scale_in_step = 0.0  # the loss that is differentiated carries no scale
+            self.scene.losses.scale_in_step = 0.0  # the differentiated loss carries no scale
 
     def backward_ends(self, backward: Backward) -> None:
-        """Remember one gradient that carries the scale, to see whether somebody divides it by hand."""
+        """Remember one gradient that carries the scale, to detect a division by the program."""
         if backward.accumulates and self._carries:
             found = next((w.ref.grad for w in self.scene.params.by_id.values() if w.ref.grad is not None), None)
             self._left = None if found is None else (weakref.ref(found), found._version)  # noqa: SLF001
 
     def _untouched(self) -> bool:
-        """Return True if that gradient is still as the backward pass left it, or was only clipped."""
+        """Return True if the remembered gradient is unchanged since the backward pass, or was only clipped."""
         if self._left is None or {"clip", "clip_value"} & set(self.scene.order):
             return True
         grad = self._left[0]()
@@ -165,7 +165,7 @@ class LossScale(Reader):
         return False
 
     def step_begins(self, stream: Stream, opt: Optimizer) -> None:
-        """Note whether a step is taken past the scaler, with its scale in the gradients."""
+        """Count a step taken without the scaler while the gradients carry its scale."""
         self._counts["seen"] += 1
         if self._by_scaler:
             self._stepped = True
@@ -182,7 +182,7 @@ class LossScale(Reader):
             self._first = self.scene.step
 
     def step_closes(self) -> None:
-        """Log now and then, for a run that is killed."""
+        """Log in steps whose facts are read, for a run that is killed."""
         if self.scene.reading:
             self.summarise()
 

@@ -32,8 +32,8 @@ class Sent:
             self._event.record(torch.cuda.current_stream(whole.device))
 
     def arrived(self) -> bool:
-        """Return True if the copy is done. Always False while a CUDA graph is captured: no event may be
-        queried then.
+        """Return True if the copy is done. Always False while a CUDA graph is captured, when no event may
+        be queried.
         """
         return self._event is None or (not torch.cuda.is_current_stream_capturing() and self._event.query())
 

@@ -19,8 +19,8 @@ LANES = operation.BLOCK
 
 
 class Blocks(NamedTuple):
-    """The places that a launch reads: element ``c`` of block ``v`` is at ``v * step + c``; a whole tensor
-    has no gaps.
+    """The places that a launch reads: element ``c`` of block ``v`` is at ``v * step + c``; no gaps in a
+    whole tensor.
     """
 
     taken: int
@@ -68,7 +68,5 @@ def sample(x: Tensor, cap: int) -> Tensor:
 
 
 def readable(x: Tensor, cap: int) -> Tensor:
-    """Return ``x`` if it is dense, else a small dense tensor with the elements that ``operation.sample`` takes of
-    ``x``.
-    """
+    """Return ``x`` if it is dense, else a small dense tensor with ``operation.sample``'s elements of ``x``."""
     return x if dense(x) else sample(x, cap).resolve_neg().contiguous()

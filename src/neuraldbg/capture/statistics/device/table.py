@@ -35,9 +35,7 @@ and the memory would belong to another tensor by then."""
 
 
 def backend(device: torch.device) -> Backend:
-    """Return the backend that reads tensors of a device. The first call runs the kernel there once, and
-    waits for it.
-    """
+    """Return the backend that reads tensors of a device. The first call runs the kernel there, and waits for it."""
     return "torch" if why_torch(device) else "triton"
 
 
@@ -64,9 +62,7 @@ def _tried(device: torch.device) -> str:
 
 
 def _compared(device: torch.device) -> str:
-    """Read one tensor by Triton and by torch; return an empty string if the results agree, else the reason to use
-    torch.
-    """
+    """Read one tensor by Triton and by torch; return an empty string if both agree, else the reason to use torch."""
     x = torch.linspace(-2, 3, 300, device=device, dtype=torch.float32)
     by_triton, by_torch = blank(1, device), blank(1, device)
     _launch(x, by_triton, 0, 0, 0.0, 0.0)
@@ -109,16 +105,12 @@ class Kept:
         self._layouts = [layout(x) for x in tensors]
 
     def still(self, tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
-        """Return the tensors, with None for each whose dtype, shape or strides have changed: other places would be
-        read.
-        """
+        """Return the tensors, None for each whose dtype, shape or strides changed: other places would be read."""
         return [x if layout(x) == was else None for x, was in zip(tensors, self._layouts, strict=True)]
 
 
 class DeviceTable:
-    """The accumulator rows of one device. ``table`` keeps its address: compiled code and CUDA graphs may
-    write to it.
-    """
+    """The accumulator rows of one device. ``table`` keeps its address: compiled code and CUDA graphs write to it."""
 
     def __init__(self, device: torch.device | str, rows: int, kind: Backend | None = None) -> None:
         self.device = torch.device(device)
