@@ -27,8 +27,8 @@ F = TypeVar("F", bound="Callable[..., Any]")
 _ROOM = __name__.removesuffix(".guest.dynamo_skip")
 _FOLDER = str(Path(__file__).parents[1])
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
-_COMMANDS = _PACKAGE + "cli" + os.sep
-"""Folder of the commands: ``neuraldbg run`` is below the whole program on the stack."""
+_BELOW = (_PACKAGE + "cli" + os.sep, _PACKAGE + "runner" + os.sep)
+"""Folders of ``neuraldbg run``, which is below the whole program on the stack."""
 _passed_through: dict[int, CodeType] = {}
 """Code of functions that call the program's, by identity: comparing code objects is slow."""
 
@@ -46,7 +46,7 @@ def at_work(frame: FrameType | None) -> bool:
     """Return True if a frame, or one that called it, runs code of ours that is not marked by ``passed_through``: it may
     hold a lock, or be about to write what it has read.
     """
-    while frame is not None and not frame.f_code.co_filename.startswith(_COMMANDS):
+    while frame is not None and not frame.f_code.co_filename.startswith(_BELOW):
         if frame.f_code.co_filename.startswith(_PACKAGE) and id(frame.f_code) not in _passed_through:
             return True
         frame = frame.f_back

@@ -1,6 +1,6 @@
 """The modes of steps: full, light with scalars only, or light with sites and without facts.
 
-The modes are in ``guest/guard.py: StepMode``. With a budget the sites of light steps are not read; without one they are.
+The modes are in ``guest/guard.py: StepMode``. With a budget, sites of light steps are not read; without one they are.
 """
 
 from __future__ import annotations
