@@ -138,6 +138,8 @@ class Causality(ExperimentFact):
 class TargetInside(ExperimentFact):
     """The search for the target among the columns of a table that goes into the model."""
 
+    JOINED: ClassVar = (("column", "columns", "rows"),)
+
     inside: bool
     """True if one column equals the target."""
     column: Count | None = None
