@@ -22,11 +22,12 @@ def fed(**changes: Any) -> Build:
     """A run with the BATCHES fact of a trainer that validates twice."""
     level = {"mean": 0.3, "std": 0.35, "low": 0.0, "high": 1.0, "passes": 60, "wander": 0.01}
     overlap = {"passes": 20, "mixed": 0, "pure": 0, "shared": 0, "samples": 640, "mixed_shared": 0, "mixed_samples": 0,
-               "seen_before": 1.0, "twice": 0.0, "covered": 1.0, "again": 10, "recall": 0.1}  # fmt: skip
+               "datasets": [], "seen_before": 1.0, "twice": 0.0, "covered": 1.0, "again": 10,
+               "recall": 0.1}  # fmt: skip
     runs = {"lengths": {"1": 59}, "first": -1, "reused": 0, "workers": None}
     base = {"model": "Net", "passes": 60, "evals": 20, "bursts": 2, "usual": 32, "odd": [], "sizes": 1,
             "floating": True, "shape": [32, 1, 8, 8], "grid": "unit", "grid_eval": "unit", "columns": None,
-            "train": level, "eval": level, "skewed": 0.0, "overlap": overlap, "runs": runs}  # fmt: skip
+            "train": level, "eval": level, "skewed": 0.0, "overlap": overlap, "runs": runs, "alike": None}  # fmt: skip
     for key in ("overlap", "runs", "eval", "train"):
         changes[key] = {**base[key], **changes.get(key, {})}
     build = Build()

@@ -8,17 +8,17 @@ kind (a GAN has two), all are given.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.evidence.inputs import birth, place
-from neuraldbg.nouns import CodeLine, FactKey
+from neuraldbg.nouns import CodeLine
+from neuraldbg.nouns.facts.places import PlacesFact
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from neuraldbg.explain.cause import Cause
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.nouns import Hypothesis
+    from neuraldbg.nouns.facts import kinds
 
 USUAL = {
     "loop": "backward",
@@ -49,25 +49,25 @@ def places(case: Case, cause: Cause, hypothesis: Hypothesis) -> tuple[CodeLine, 
     born = _born(case, hypothesis)
     if born is not None:
         return (born,)
-    seen = case.run.fact(FactKey.PLACES.value) or {}
+    known = case.run.known(PlacesFact)
+    seen = known.lines if known is not None else {}
     kind = USUAL.get(cause.category, "forward") if cause.place is None else cause.place
     if not seen.get(kind):
         kind = INSTEAD.get(kind, "")
-    lines = seen.get(kind) or []
+    lines = seen.get(kind, ())
     return tuple(_line(at, WHAT[kind]) for at in lines) if len(lines) <= MOST else ()
 
 
 def _born(case: Case, hypothesis: Hypothesis) -> CodeLine | None:
     """Return the line of the operation that gave the first non-finite value, if the hypothesis speaks of it."""
     born = birth(case, "forward", "backward")
-    where = place(born.get("where")) if born is not None else ""
+    where = place(born.where) if born is not None else ""
     said = [hypothesis.sentence, *(one.statement for one in hypothesis.evidence if one.supports)]
-    if born is None or not where or not any(where in words for words in said):
+    if born is None or born.where is None or not any(where in words for words in said):
         return None
-    whose = "the backward of this operation" if born["phase"] == "backward" else "this operation"
-    return _line(born["where"], f"{whose} gave the first non-finite value")
+    whose = "the backward of this operation" if born.phase == "backward" else "this operation"
+    return _line(born.where, f"{whose} gave the first non-finite value")
 
 
-def _line(at: Sequence[Any], what: str) -> CodeLine:
-    file, line, *code = at
-    return CodeLine(str(file), int(line), str(code[0]) if code else "", what)
+def _line(at: kinds.CodeLine, what: str) -> CodeLine:
+    return CodeLine(at.file, at.number, at.text, what)

@@ -1,4 +1,4 @@
-"""TODO batches."""
+"""The BATCHES fact: the inputs of a model over the run, from samples of its first one."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
@@ -7,123 +7,192 @@ from neuraldbg.nouns.facts.kinds import ClassId, Count
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: What went into a model, from samples of its first input, logged at the end: {"model": str, "passes": int (of training), "steps": int (with such a pass that was seen), "evals": int (in eval mode without gradients), "bursts": int (steps before which there were some), "first_eval": int (step of the first, -1 for none), "usual": int (batch size), "odd": [[step, size]] (first passes of other sizes), "sizes": int, "floating": bool, "shape": [int], "grid": "bytes" | "unit" | "twice" | "shrunk" | "faint" | "" (on which pixel values lie: 0..255, k/255, k/255/255, (k/255 - 127.5)/127.5, (k/255/255 - mean)/std), "grid_eval": the same, "columns": {"std_min", "std_max", "offset" (largest |mean| / std), "worst" (its column), "worst_mean", "worst_std", "count", "constant"} | None, "train": LEVEL | None, "eval": LEVEL | None with LEVEL = {"mean", "std", "low", "high", "passes", "wander"}, "skewed": float (share of evaluation passes outside of all training passes), "overlap": {"passes", "mixed" (evaluation passes of which a part was trained on), "pure" (all of it), "shared", "samples", "mixed_shared", "mixed_samples", "seen_before" (share of the newest training samples that came before), "twice" (share of samples that stand twice in their batch), "covered" (share of the samples that were looked at), "again" (evaluation passes repeated in a later burst), "recall" (share of the training data that one burst evaluates, about), "natural" (training samples of whole numbers that equal another one, at most; 0 where that is not known), "datasets": [{"trained" (loaders took training batches from it too), "shared", "samples", "bursts"}] (each dataset that loaders evaluated)} | None, "alike": {"how": "init" | "copied", "name": str, "workers": int, "dataset": str} | None (random numbers that all workers of the loader draw alike: a constant seed, a copied generator), "runs": {"lengths": {length: count} (equal training passes in a row), "first": int (step), "reused": int (of those: the very same tensor), "workers": {"workers": int, "iterable": str, "dataset": str} | None}}.
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """TODO."""
+    """The scale of the inputs in training or in evaluation passes."""
 
     mean: float
+    """Median of the passes' means."""
     std: float
+    """Median of the passes' standard deviations."""
     low: float
+    """Smallest value of all passes."""
     high: float
+    """Largest value of all passes."""
     passes: Count
+    """Passes that were read."""
     wander: float
+    """Median distance of the passes' means from their median."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlikeWorkers:
-    """TODO."""
+    """Random numbers that all workers of a data loader draw alike."""
 
     how: str
+    """Reason: "init" for a ``worker_init_fn`` with a constant seed, "copied" for a generator that the dataset holds."""
     name: str
+    """Name of that function, or of the attribute with the generator."""
     workers: Count
+    """Workers of the loader."""
     dataset: str
+    """Class of the dataset."""
 
 
 class OddBatch(NamedTuple):
-    """TODO."""
+    """A training pass whose batch has another size than usual."""
 
     step: int
+    """Step of the first pass with a batch of this size."""
     size: Count
+    """Samples in the batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """TODO."""
+    """The scale of the columns of a table, read in one training batch."""
 
     std_min: float
+    """Smallest standard deviation of a column that is not constant."""
     std_max: float
+    """Largest standard deviation of a column."""
     offset: float
+    """Largest ratio of absolute mean to standard deviation over the columns that are not constant."""
     worst: int
+    """Column with that ratio, counted from 0."""
     worst_mean: float
+    """Mean of that column."""
     worst_std: float
-    count: Count | None = None
-    constant: Count | None = None
+    """Standard deviation of that column."""
+    count: Count = 0
+    """Columns."""
+    constant: Count = 0
+    """Columns that are constant or not finite."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluatedDataset:
-    """TODO."""
+    """A dataset from which loaders took evaluation batches."""
 
     trained: bool
+    """True if loaders took training batches from it too."""
     shared: Count
+    """Evaluated samples that were trained on, of those that could be compared."""
     samples: Count
+    """Evaluated samples that could be compared."""
     bursts: Count
+    """Bursts of evaluation in which it was used."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Overlap:
-    """TODO."""
+    """The samples of evaluation passes, compared with those that were trained on."""
 
     passes: Count
+    """Evaluation passes that could be compared."""
     mixed: Count
+    """Passes of which a part was trained on."""
     pure: Count
+    """Passes of which (nearly) all was trained on."""
     shared: Count
+    """Evaluated samples that were trained on."""
     samples: Count
+    """Evaluated samples that could be compared."""
     mixed_shared: Count
+    """Samples of the mixed passes that were trained on."""
     mixed_samples: Count
+    """Samples of the mixed passes."""
     again: Count
+    """Evaluation passes repeated in a later burst."""
     seen_before: float
+    """Share of the newest training samples that came before."""
     twice: float
+    """Share of the training samples that stand twice in their batch."""
     datasets: tuple[EvaluatedDataset, ...]
-    covered: float | None = None
-    recall: float | None = None
-    natural: float | None = None
+    """Datasets that loaders evaluated, at most eight."""
+    covered: float = 0.0
+    """Share of the samples that were read, of those in the training passes that were sampled."""
+    recall: float = 0.0
+    """Share of the training data that one burst evaluates, about."""
+    natural: float = 0.0
+    """Share of the training samples, of whole numbers, that equal another one, at most; 0 if it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoaderWorkers:
-    """TODO."""
+    """The one data loader with workers that is at work."""
 
     workers: Count
+    """Workers of the loader."""
     dataset: str
+    """Class of the dataset."""
     iterable: str = ""
+    """Class of the dataset if it is an ``IterableDataset``, else empty."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EqualBatches:
-    """TODO."""
+    """Runs of equal training passes, one directly after the other."""
 
     lengths: dict[ClassId, Count] = field(default_factory=dict)
-    first: int | None = None
-    reused: Count | None = None
+    """Number of runs of each length in passes; 17 stands for all longer than 16."""
+    first: int = -1
+    """Step of the first pass that equals the one before it, -1 if there is none."""
+    reused: Count = 0
+    """Passes that were given the very tensor of the pass before."""
     workers: LoaderWorkers | None = None
+    """Loader behind the equal passes, None if there is none with workers or several."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchesFact(Known):
-    """TODO."""
+    """What went into a model: sizes, scale, repetition and overlap of its batches, logged at the end.
+
+    It is read from samples of the first input. Evaluation passes are those in eval mode without gradients; such passes
+    between two optimizer steps make one burst.
+    """
 
     KEY: ClassVar = "batches"
     IDENTITY: ClassVar = "model"
 
     grid: str
+    """Grid on which pixel values lie in training: "bytes" (0..255), "unit" (k/255), "twice" (k/255/255), "shrunk"
+    ((k/255 - 127.5)/127.5), "faint" ((k/255/255 - mean)/std), or empty."""
     train: Level | None
+    """Scale of the inputs in training, None if they were not read."""
     skewed: float
+    """Share of the evaluation passes whose mean or spread lies outside of those of all training passes."""
     alike: AlikeWorkers | None
+    """Random numbers that all workers of the training loader draw alike, None if none are known."""
     model: str = ""
-    first_eval: int | None = None
+    """Name of the model."""
+    first_eval: int = -1
+    """Step of the first evaluation pass, -1 if there is none."""
     odd: tuple[OddBatch, ...] = ()
+    """First passes of batches of other sizes than ``usual``."""
     floating: bool = False
+    """True if the input holds floating-point numbers."""
     shape: tuple[Count, ...] = ()
+    """Shape of the input in the newest training pass that was read."""
     grid_eval: str = ""
+    """Grid on which pixel values lie in evaluation, as in ``grid``."""
     columns: Columns | None = None
+    """Scale of the columns, None if the input is no table of floating-point numbers."""
     eval: Level | None = None
+    """Scale of the inputs in evaluation, None if they were not read."""
     overlap: Overlap | None = None
-    runs: EqualBatches | None = None
-    passes: Count | None = None
-    steps: Count | None = None
-    evals: Count | None = None
-    bursts: Count | None = None
-    usual: Count | None = None
-    sizes: Count | None = None
+    """Overlap of evaluation with training, None if nothing was compared."""
+    runs: EqualBatches = field(default_factory=EqualBatches)
+    """Equal training passes in a row."""
+    passes: Count = 0
+    """Training passes."""
+    steps: Count = 0
+    """Steps with a training pass."""
+    evals: Count = 0
+    """Evaluation passes."""
+    bursts: Count = 0
+    """Bursts of evaluation."""
+    usual: Count = 0
+    """Most frequent batch size in training, 0 if it is not known."""
+    sizes: Count = 0
+    """Different batch sizes in training."""

@@ -1,4 +1,4 @@
-"""TODO evaluation_modes."""
+"""The EVALUATION_MODES fact: the evaluations of a model that ran in training mode."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,24 +7,39 @@ from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: Passes of a trained model without gradients, or without a backward: {"model": str, "bursts": int (steps before which there were some), "train_bursts": int (those in training mode), "eval_bursts": int, "passes": int (in training mode), "longest": int (such passes in one burst), "repeated": int (passes with the input of the pass before), "same": bool (each burst has one pass, always with one input that is not trained on), "steps": int, "grad": bool (gradients were left on), "first": int, "dropout": [path], "norms": [path] (batch norm whose statistics moved)}.
 @dataclass(frozen=True, kw_only=True)
 class EvaluationModesFact(Known):
-    """TODO."""
+    """Passes of a trained model without gradients, or with gradients and no backward, counted by mode.
+
+    The passes between two optimizer steps make one burst.
+    """
 
     KEY: ClassVar = "evaluation_modes"
     IDENTITY: ClassVar = "model"
 
     model: str
+    """Name of the model."""
     same: bool
+    """True if each burst has one pass, always with one input that is not trained on."""
     grad: bool
+    """True if gradients were left on."""
     first: int
+    """Step before which the first burst in training mode ran."""
     dropout: tuple[str, ...]
+    """Paths of the dropout layers that were active in such passes, at most eight."""
     norms: tuple[str, ...]
+    """Paths of the batch norms whose running statistics such passes moved, at most eight."""
     train_bursts: Count
+    """Bursts with passes in training mode."""
     eval_bursts: Count
+    """Bursts with passes in eval mode."""
     passes: Count
+    """Passes in training mode."""
     longest: Count
+    """Most passes in training mode in one burst."""
     repeated: Count
+    """Passes in training mode with the input of the pass before."""
     steps: Count
-    bursts: Count | None = None
+    """Optimizer steps that were seen with all passes before them."""
+    bursts: Count = 0
+    """All bursts."""

@@ -1,4 +1,4 @@
-"""TODO evaluation_scores."""
+"""The EVALUATION_SCORES fact: losses and accuracies of all evaluations of the run."""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -7,20 +7,24 @@ from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: The evaluations of the run, logged at its end: {"phases": [[step before which it was, mean loss, accuracy | None, batches], ...]}. Accuracy is known for classes given to ``cross_entropy`` or ``nll_loss``.
 class EvaluationPhase(NamedTuple):
-    """TODO."""
+    """The scores of the evaluating passes between two optimizer steps."""
 
     step: int
+    """Optimizer step before which the evaluation ran."""
     loss: float
+    """Mean loss over its batches."""
     accuracy: float | None
+    """Mean share of right predictions, None if no class ids were given to ``cross_entropy`` or ``nll_loss``."""
     batches: Count
+    """Batches, one for each loss that was computed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationScoresFact(Known):
-    """TODO."""
+    """The evaluations of the run with their scores, logged at the end."""
 
     KEY: ClassVar = "evaluation_scores"
 
     phases: tuple[EvaluationPhase, ...] = ()
+    """Evaluations, oldest first; of more than 256 the oldest quarter and the newest are kept."""

@@ -1,4 +1,4 @@
-"""TODO experiment."""
+"""The EXPERIMENT fact: the result of one experiment on a copy of a model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,19 +8,23 @@ from neuraldbg.nouns.facts.kinds import CodeLine, Count
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: What was tried on a copy of a model: {"id": "model:name", "name": str, "model": str, "judged": bool, "reason": str (where not judged)} and, by name: "eval_random": {"random": bool (eval mode gives another output for the same input), "draws": [{"op": str, "where": WHERE, "call": str (the statement)}]}; "batch_mixing": {"rows": int, "mixed": bool, "pattern": "none" | "later" | "all" | "some", "strength": float (effect on other rows relative to the effect on the own row), "why_batch": str, "dims": int, "layers": [{"layer", "type", "shape"}] (recurrent or attention layers that take the batch for time), "axis_ops": [{"op": str, "where": WHERE}] (softmax over the batch), "place": {"layer", "type", "at": "input" | "output"} | None (where they first meet), "steady": bool (batches of one size, with other contents)}; "causality": {"leaks": bool, "length": int, "at": int, "layer": str | None, "type": str, "share": float}; "target_inside": {"inside": bool (a column of the input table is the target), "leaf": str, "column": int, "columns": int, "rows": int}; "input_ignored": {"ignored": bool, "layer": str | None (where it gets lost), "leaves": [str] (single inputs without any effect), "zeros": bool (all inputs are zero), "output": [name, shape] (the one output that is ignored)}; "padding_mask": {"inverted": bool, "layer": str | None, "type": str, "masks": int}; "nonfinite_birth": {"phase": "input" | "target" | "forward" | "backward", "op": str, "where": WHERE, "layer": str, "sample": int | None, "count": int (bad samples), "step": int}. WHERE = [file, line, source line] | None.
 @dataclass(frozen=True, kw_only=True)
 class ExperimentFact(Known):
-    """TODO."""
+    """An experiment that was tried on a copy of a model; one that was judged is of the class for its name."""
 
     KEY: ClassVar = "experiment"
     IDENTITY: ClassVar = "id"
 
     name: str
+    """Name of the experiment, a key of ``VARIANTS``."""
     judged: bool
+    """True if the experiment came to a result."""
     id: str = ""
+    """Identity of the fact: "model:name", for some experiments the name alone or with a step."""
     model: str = ""
+    """Name of the model, empty if the experiment is about a batch or a loss."""
     reason: str = ""
+    """Reason why the experiment was not judged, else empty."""
 
     @classmethod
     def variant(cls, value: Mapping[str, Any]) -> type[Known]:
@@ -30,140 +34,203 @@ class ExperimentFact(Known):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomDraw:
-    """TODO."""
+    """An operation of the forward pass that draws random numbers in eval mode."""
 
     op: str
+    """Operation."""
     where: CodeLine | None = None
+    """Line of the user's code, None if it is not known."""
     call: str = ""
+    """Source of the whole statement, empty if the line is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvalRandom(ExperimentFact):
-    """TODO."""
+    """The result of running a model in eval mode twice on the same input."""
 
     random: bool = False
+    """True if the outputs differ."""
     draws: tuple[RandomDraw, ...] = ()
+    """Operations that draw random numbers, at most eight."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MixingLayer:
-    """TODO."""
+    """A recurrent or attention layer that takes the batch for time."""
 
     layer: str
+    """Path of the layer."""
     type: str
+    """Class of the layer."""
     shape: tuple[Count, ...]
+    """Shape of its input."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AxisOperation:
-    """TODO."""
+    """An operation, such as a softmax, that runs over the batch axis."""
 
     op: str
+    """Operation."""
     where: CodeLine | None = None
+    """Line of the user's code, None if it is not known."""
     layer: str | None = None
+    """Path of the module around it; empty or None for the model itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeetingPlace:
-    """TODO."""
+    """The first layer at which the samples of a batch meet."""
 
     layer: str
+    """Path of the layer."""
     type: str
+    """Class of the layer."""
     at: str
+    """Side on which they are first mixed: "input" or "output"."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchMixing(ExperimentFact):
-    """TODO."""
+    """The effect of one sample of a batch on the outputs for the others, in eval mode."""
 
     rows: Count
+    """Samples in the batch."""
     mixed: bool
+    """True if an exchanged sample changed the outputs for others."""
     pattern: Literal["none", "later", "all", "some"]
+    """Other samples whose outputs changed; "later" means only those after the exchanged one."""
     strength: float
+    """Largest change for another sample, relative to the change for the exchanged one."""
     why_batch: str = ""
-    dims: Count | None = None
+    """Reason why axis 0 is certain to be the batch, empty if it is not certain."""
+    dims: Count = 0
+    """Axes of the input inside the model, where ids become vectors; 0 if the number is not known."""
     layers: tuple[MixingLayer, ...] = ()
+    """Layers that take the batch for time."""
     steady: bool = False
+    """True if the batches so far had one size and different contents."""
     axis_ops: tuple[AxisOperation, ...] = ()
+    """Operations over the batch axis."""
     place: MeetingPlace | None = None
+    """Place where samples first meet, None if it was not found."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Causality(ExperimentFact):
-    """TODO."""
+    """The effect of later tokens on the outputs before them, in a model that predicts the next token."""
 
     leaks: bool
+    """True if other tokens after a position changed outputs up to it."""
     length: Count
+    """Positions in a sequence."""
     at: Count
+    """Position after which the tokens were exchanged."""
     share: float
+    """Share of the counted outputs up to that position that changed."""
     layer: str | None
+    """Path of the first layer whose output changed, None if nothing leaks or it is the model itself."""
     type: str
+    """Class of that layer, empty if nothing leaks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TargetInside(ExperimentFact):
-    """TODO."""
+    """The search for the target among the columns of a table that goes into the model."""
+
+    JOINED: ClassVar = (("column", "columns", "rows"),)
 
     inside: bool
+    """True if one column equals the target."""
     column: Count | None = None
+    """That column, counted from 0; None if the target is not inside."""
     columns: Count | None = None
+    """Columns of the table, None if the target is not inside."""
     rows: Count | None = None
+    """Samples that were compared, None if the target is not inside."""
     leaf: str = ""
+    """Name of the input that holds the table, empty if the target is not inside."""
 
 
 class IgnoredOutput(NamedTuple):
-    """TODO."""
+    """An output of the model that does not depend on the input."""
 
     name: str
+    """Name of the output, empty if it is the only one."""
     shape: tuple[Count, ...]
+    """Shape of the output."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InputIgnored(ExperimentFact):
-    """TODO."""
+    """The effect of the input on the outputs of a model with fresh weights."""
 
     ignored: bool
+    """True if an output is the same to the last bit for other inputs."""
     leaves: tuple[str, ...]
+    """Names of single inputs without any effect, beside others that have one."""
     layer: str | None = None
+    """Path of the layer where the input gets lost, None if it is not known."""
     zeros: bool = False
+    """True if all inputs are zero."""
     faded: bool = False
+    """True if only double precision shows an effect of the input."""
     output: IgnoredOutput | None = None
+    """Output that alone ignores the input, None if it is not one of several."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaddingMask(ExperimentFact):
-    """TODO."""
+    """The comparison of the padding masks that attention is given with the padding of the ids."""
 
     inverted: bool
+    """True if a mask is the wrong way round."""
     layer: str | None
+    """Path of the attention layer that is given the wrong mask, None if there is none."""
     type: str
-    masks: Count | None = None
+    """Class of that layer, empty if there is none."""
+    masks: Count = 0
+    """Masks that were compared with the padding."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NonfiniteBirth(ExperimentFact):
-    """TODO."""
+    """The operation or the data in which the first non-finite value of the run arose."""
 
     phase: str
+    """Part of the step: "input", "target", "forward", "loss" or "backward"."""
     op: str
+    """Operation, empty for data."""
     where: CodeLine | None
+    """Line of the user's code, None if it is not known."""
     layer: str | None
+    """Path of the layer around the operation, empty or None if it is not known."""
     sample: Count | None
+    """First sample of the batch that is not finite, None if axis 0 is not the batch."""
     count: Count
+    """Samples of the batch that are not finite, 0 if axis 0 is not the batch."""
     step: int | None = None
+    """Optimizer step, None if it is not known."""
     dtype: str = ""
+    """Data type of the result of a "forward" operation, else empty."""
     share: float | None = None
+    """Share of the values of the "input" that are not finite, None in other phases."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OddSample(ExperimentFact):
-    """TODO."""
+    """The sample that stands out in a batch at which the loss jumped."""
 
     value: float
+    """Largest absolute value of the sample."""
     usual: float
+    """Median over the samples of the batch of their largest absolute value."""
     step: int | None = None
+    """Optimizer step of the batch, None if it is not known."""
     sample: Count | None = None
+    """Number of the sample in the batch, None if it is not known."""
     leaf: str = ""
+    """Name of the input that holds it."""
 
 
 VARIANTS: dict[str, type[ExperimentFact]] = {
@@ -176,4 +243,4 @@ VARIANTS: dict[str, type[ExperimentFact]] = {
     "nonfinite_birth": NonfiniteBirth,
     "odd_sample": OddSample,
 }
-"""By the experiment's name."""
+"""Class of a judged experiment by its name."""

@@ -1,4 +1,4 @@
-"""TODO gradient_course."""
+"""The GRADIENT_COURSE fact: the agreement between the gradients of single steps."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,24 +7,31 @@ from neuraldbg.nouns.facts.kinds import Count
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: How far single gradients agree, from a fixed sample of their elements, logged at the end: {"stream": int, "windows": [{"first": int, "last": int (steps), "count": int (gradients), "signal": float (share of a gradient's squared norm that all of them have in common, unbiased: 0 for pure noise, 1 for one direction), "error": float (its standard error for pure noise)}]}.
 @dataclass(frozen=True, kw_only=True)
 class GradientWindow:
-    """TODO."""
+    """Gradients of neighbouring readings, and the part that all of them share."""
 
     first: int
+    """First step."""
     last: int
+    """Last step."""
     count: Count
+    """Gradients that were read."""
     signal: float
+    """Share of a gradient's squared norm that all gradients have in common, unbiased: 0 for pure noise, 1 for one
+    direction."""
     error: float
+    """Standard error of ``signal`` for pure noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientCourseFact(Known):
-    """TODO."""
+    """How far single gradients agree, from a fixed sample of their elements, logged at the end."""
 
     KEY: ClassVar = "gradient_course"
     IDENTITY: ClassVar = "stream"
 
     stream: Count | None = None
+    """Number of the optimizer, None if it is not known."""
     windows: tuple[GradientWindow, ...] = ()
+    """Windows of steps, oldest first."""

@@ -1,4 +1,4 @@
-"""TODO loss_branches."""
+"""The LOSS_BRANCHES fact: the gradients of two losses in the weights that both reach."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -6,18 +6,25 @@ from typing import ClassVar
 from neuraldbg.nouns.facts.known import Known
 
 
-# FORMER TEXT: Two losses on shared weights: {"pair": str, "step": int, "layer": str (whose output or parameters both reach), "kind": "terms" (of one sum) | "backwards" (one after the other), "cosine": float, "norms": [float, float], "names": [str, str]}.
 @dataclass(frozen=True, kw_only=True)
 class LossBranchesFact(Known):
-    """TODO."""
+    """Two losses on shared weights, and how far their gradients agree."""
 
     KEY: ClassVar = "loss_branches"
     IDENTITY: ClassVar = "pair"
 
     pair: str
+    """``kind`` and both names in one text, by which versions of the fact belong together."""
     step: int
+    """Optimizer step of the reading."""
     layer: str | None
+    """Path of the layer whose output or parameters both losses reach, None for "backwards" or if none was found."""
     cosine: float
+    """Cosine between the two gradients."""
     norms: tuple[float, float]
+    """Norms of the two gradients."""
     names: tuple[str, str]
+    """Names of the two losses, each as "operation of layer"."""
     kind: str = ""
+    """Relation of the two losses: "terms" of one sum, or "backwards" for backward passes one after the other; empty if
+    it is not known."""

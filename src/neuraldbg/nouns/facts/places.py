@@ -1,4 +1,4 @@
-"""TODO places."""
+"""The PLACES fact: the lines of the user's code at which a step happens."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -15,5 +15,5 @@ class PlacesFact(Known):
     WHOLE: ClassVar = "lines"
 
     lines: dict[str, tuple[CodeLine, ...]] = field(default_factory=dict)
-    """By kind: "forward" (a model is called in training), "evaluation", "backward", "step" (of an optimizer),
-    "optimizer" and "scheduler" (one is made)."""
+    """Lines by kind: "forward" (a model is called in training), "evaluation" (a model is called to evaluate it),
+    "backward" (a loss is differentiated), "step" (an optimizer steps), "optimizer" and "scheduler" (one is made)."""

@@ -30,7 +30,8 @@ from neuraldbg.explain.cause import Cause, Tier
 from neuraldbg.explain.evidence.layer_facts import calls
 from neuraldbg.explain.evidence.wording import number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.loss_branches import LossBranchesFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -191,12 +192,11 @@ def _code(case: Case, seen: list[Call]) -> Finding | None:
 def _drowned(case: Case) -> float:
     """Return how many times the gradient of a term without targets is that of the reconstruction, at least; else 0."""
     pairs: dict[str, list[float]] = {}
-    for fact in case.run.facts_of(FactKey.LOSS_BRANCHES.value):
-        names = [str(name) for name in fact.value["names"]]
-        plain = [i for i in (0, 1) if names[i].startswith(RECONSTRUCTIONS)]
-        if len(plain) == 1 and float(fact.value["norms"][plain[0]]) > 0:
-            ratio = float(fact.value["norms"][1 - plain[0]]) / float(fact.value["norms"][plain[0]])
-            pairs.setdefault(str(fact.value["pair"]), []).append(ratio)
+    for _, fact in case.run.versions(LossBranchesFact):
+        plain = [i for i in (0, 1) if fact.names[i].startswith(RECONSTRUCTIONS)]
+        if len(plain) == 1 and fact.norms[plain[0]] > 0:
+            ratio = fact.norms[1 - plain[0]] / fact.norms[plain[0]]
+            pairs.setdefault(fact.pair, []).append(ratio)
     return max((min(ratios) for ratios in pairs.values() if len(ratios) >= LAST + 1), default=0.0)
 
 

@@ -29,6 +29,7 @@ from neuraldbg.explain.evidence.inputs import experiments
 from neuraldbg.explain.evidence.wording import number, percent
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.experiment import InputIgnored
 from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def judge(case: Case) -> Finding | None:
 def _through_time(case: Case) -> Finding | None:
     """A recurrence whose last output tells inputs apart in double precision only."""
     layer = next((one.path for one in case.layout.layers if one.type in RECURRENT_TYPES), None)
-    if layer is None or not any(value.get("faded") for _, value in experiments(case, "input_ignored")):
+    if layer is None or not any(one.faded for one in experiments(case, InputIgnored)):
         return None
     weigh = Weighing()
     weigh.speaks(

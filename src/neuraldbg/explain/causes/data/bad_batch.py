@@ -32,6 +32,7 @@ from neuraldbg.explain.evidence.targets import slots
 from neuraldbg.explain.evidence.wording import literal, number, percent, plural
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.experiment import OddSample
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -131,12 +132,12 @@ def judge(case: Case) -> Finding | None:
         weigh.speaks(
             f"its gradient norm is {number(here)}, usual is {number(float(np.median(norm.values)))}", 1.0, here
         )
-    sample = next((v for _, v in experiments(case, "odd_sample") if v.get("step") == odd.step), None)
+    sample = next((one for one in experiments(case, OddSample) if one.step == odd.step), None)
     which = ""
-    if sample is not None:
-        which = f" (sample {sample['sample']})"
-        weigh.speaks(f"its sample {sample['sample']} reaches {number(float(sample['value']))}, the usual one of that "
-                     f"batch {number(float(sample['usual']))}", 0.5, float(sample["value"]))  # fmt: skip
+    if sample is not None and sample.sample is not None:
+        which = f" (sample {sample.sample})"
+        weigh.speaks(f"its sample {sample.sample} reaches {number(sample.value)}, the usual one of that "
+                     f"batch {number(sample.usual)}", 0.5, sample.value)  # fmt: skip
     limit = (
         case.healthy_grad_norm if case.trouble.broke else float(np.median(norm.values)) if len(norm) else float("nan")
     )

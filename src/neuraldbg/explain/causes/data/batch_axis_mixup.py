@@ -23,17 +23,19 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import STALL, Cause, Tier
 from neuraldbg.explain.evidence.inputs import agreed, experiments, place
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.experiment import BatchMixing
 from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.experiment import AxisOperation, MeetingPlace, MixingLayer
 
 GLUED = 0.3
 """Effect on another sample, relative to that on the sample itself, of pieces that were glued together."""
@@ -43,51 +45,50 @@ RECURRENT = ("RNN", "LSTM", "GRU")
 
 def judge(case: Case) -> Finding | None:
     """Weigh what the experiment found."""
-    if agreed(case, "batch_mixing", "mixed") is None:
+    if agreed(case, BatchMixing, lambda one: one.mixed) is None:
         return None
     # weights move, and with them what can be seen: the first trial that says enough counts
-    trials = (_weigh(case, value) for _, value in experiments(case, "batch_mixing") if value.get("mixed"))
+    trials = (_weigh(case, one) for one in experiments(case, BatchMixing) if one.mixed)
     return next((found for found in trials if found is not None), None)
 
 
-def _weigh(case: Case, value: dict[str, Any]) -> Finding | None:
-    why, layers, ops = str(value.get("why_batch") or ""), value.get("layers") or [], value.get("axis_ops") or []
-    if not why:
+def _weigh(case: Case, value: BatchMixing) -> Finding | None:
+    ops = value.axis_ops
+    if not value.why_batch:
         return None
     weigh = Weighing()
     others = {"later": "those after it", "some": "some of the others", "all": "all others"}
     weigh.speaks(
-        f"in a copy of the model, one sample exchanged for another changed the outputs of {others[value['pattern']]}",
-        2.0, float(value.get("strength") or 0.0), 1e-3,
+        f"in a copy of the model, one sample exchanged for another changed the outputs of {others[value.pattern]}",
+        2.0, value.strength, 1e-3,
     )  # fmt: skip
-    weigh.speaks(f"axis 0 of the input is the batch: {why}", 1.5, int(value["rows"]))
-    if layers:
-        return _layer(case, weigh, layers)
-    met = value.get("place") or {}
-    if met.get("at") == "output" and met.get("type") in RECURRENT:
+    weigh.speaks(f"axis 0 of the input is the batch: {value.why_batch}", 1.5, value.rows)
+    if value.layers:
+        return _layer(case, weigh, value.layers[0])
+    met = value.place
+    if met is not None and met.at == "output" and met.type in RECURRENT:
         return _recurrent(case, weigh, met)
     # a softmax over many samples moves each of the others a little, some by less than what counts
-    wide = value["pattern"] == "all" or (value["pattern"] == "some" and "softmax" in str(ops[0]["op"] if ops else ""))
-    if ops and wide and (int(value.get("dims") or 0) > TABLE or value.get("steady")):
+    wide = value.pattern == "all" or (value.pattern == "some" and "softmax" in (ops[0].op if ops else ""))
+    if ops and wide and (value.dims > TABLE or value.steady):
         return _operation(case, weigh, ops[0])
-    if value["pattern"] == "some" and int(value.get("dims") or 0) > TABLE and float(value["strength"]) > GLUED:
-        weigh.speaks("only some samples reach others, as when pieces of them are glued together", 2.0, value["pattern"])
-        if met.get("at") == "input":
-            weigh.speaks(f"{met['layer']} ({met['type']}) is the first that is given pieces of several samples", 0.5)
+    if value.pattern == "some" and value.dims > TABLE and value.strength > GLUED:
+        weigh.speaks("only some samples reach others, as when pieces of them are glued together", 2.0, value.pattern)
+        if met is not None and met.at == "input":
+            weigh.speaks(f"{met.layer} ({met.type}) is the first that is given pieces of several samples", 0.5)
         return weigh.conclude(
             "samples of a batch that leak into each other: pieces of different samples are put together",
             Remedy("Change the order of axes with transpose or permute: view and reshape keep the order of numbers.",
                    "x = x.transpose(1, 2)  # not x.view(n, features, time)"),
-            layer=_known(case, met.get("layer")),
+            layer=_known(case, met.layer if met is not None else ""),
             step=0,
             failure=case.trouble.name or "samples that leak into each other",
         )  # fmt: skip
     return None
 
 
-def _layer(case: Case, weigh: Weighing, layers: list[dict[str, Any]]) -> Finding:
-    first = layers[0]
-    path, kind, shape = str(first["layer"]), str(first["type"]), first["shape"]
+def _layer(case: Case, weigh: Weighing, first: MixingLayer) -> Finding:
+    path, kind, shape = first.layer, first.type, first.shape
     given = "x".join(str(size) for size in shape)
     weigh.speaks(
         f"{called(path)} ({kind}, batch_first=False) is given {given} and so takes the {shape[0]} samples for "
@@ -104,8 +105,8 @@ def _layer(case: Case, weigh: Weighing, layers: list[dict[str, Any]]) -> Finding
     )  # fmt: skip
 
 
-def _recurrent(case: Case, weigh: Weighing, met: dict[str, Any]) -> Finding:
-    path, kind = str(met["layer"]), str(met["type"])
+def _recurrent(case: Case, weigh: Weighing, met: MeetingPlace) -> Finding:
+    path, kind = met.layer, met.type
     weigh.speaks(f"samples are apart in what {called(path)} ({kind}) is given, and meet in what it gives", 3.5, kind)
     return weigh.conclude(
         f"samples of a batch that leak into each other: {called(path)} takes the samples of the batch for steps "
@@ -118,20 +119,20 @@ def _recurrent(case: Case, weigh: Weighing, met: dict[str, Any]) -> Finding:
     )  # fmt: skip
 
 
-def _known(case: Case, path: Any) -> str | None:
+def _known(case: Case, path: str) -> str | None:
     """Return the path of a layer, or of what holds it if the layer itself was never called as a module."""
-    paths = (str(path or ""), str(path or "").rpartition(".")[0])
+    paths = (path, path.rpartition(".")[0])
     return next((each for each in paths if each and each in case.layout.by_path), None)
 
 
-def _operation(case: Case, weigh: Weighing, op: dict[str, Any]) -> Finding:
-    name, layer = str(op["op"]), op.get("layer")
-    weigh.speaks(f"a {name.replace('_', ' ')} runs over axis 0{place(op.get('where'))}", 3.0, name)
+def _operation(case: Case, weigh: Weighing, op: AxisOperation) -> Finding:
+    name = op.op
+    weigh.speaks(f"a {name.replace('_', ' ')} runs over axis 0{place(op.where)}", 3.0, name)
     return weigh.conclude(
-        f"samples of a batch that leak into each other: {name.replace('_', ' ')} over axis 0{place(op.get('where'))}, "
+        f"samples of a batch that leak into each other: {name.replace('_', ' ')} over axis 0{place(op.where)}, "
         "which is the batch",
         Remedy("Let it run over the classes or positions of one sample.", f"F.{name}(x, dim=-1)"),
-        layer=layer if layer in case.layout.by_path else None,
+        layer=op.layer if op.layer in case.layout.by_path else None,
         step=0,
         failure=case.trouble.name or "samples that leak into each other",
     )

@@ -48,8 +48,8 @@ def judge(case: Case) -> Finding | None:
 
 def _refused(case: Case) -> Finding | None:
     weigh, steps = Weighing(), case.run.steps or len(case.history)
-    sizes = {int(fact.get("usual") or 0) for fact in batches(case)}
-    odd = [(step, size) for fact in batches(case) for step, size in fact.get("odd") or () if size == 1]
+    sizes = {fact.usual for fact in batches(case)}
+    odd = [(step, size) for fact in batches(case) for step, size in fact.odd if size == 1]
     weigh.speaks("batch norm in training mode refused a batch with one value per channel", 7.0, RAISED)
     if odd:
         weigh.speaks(f"the batch of step {odd[-1][0]} has 1 sample", 1.0, 1, 2)
@@ -70,12 +70,12 @@ def _undefined(case: Case) -> Finding | None:
     if origin is None:
         return None
     given = birth(case, "input") if origin.has("input") else None
-    if origin.has("input") and (given is None or given.get("share") != 1.0):
+    if origin.has("input") and (given is None or given.share != 1.0):
         return None  # a missing value spoils some cells of a sample; 0 / 0 of a single sample spoils them all
     size = case.run.scalar("batch_size")
     here = size.at(origin.step)
     if not origin.read:  # what a light step does not tell, the ledger of batches may
-        odd = (pair for fact in batches(case) for pair in fact.get("odd") or ())
+        odd = (pair for fact in batches(case) for pair in fact.odd)
         here = next((float(n) for step, n in odd if step == origin.step), here)
     others = size.values[size.steps != origin.step]
     if here != 1 or not len(others) or float(others.max()) < 2:
@@ -97,14 +97,14 @@ def _undefined(case: Case) -> Finding | None:
     born = birth(case, "forward", "backward")
     ops = {op.lower() for op in case.loss_ops}
     first = next((layer.path for layer in case.ordered if is_norm(layer) and layer.type.startswith("BatchNorm")), None)
-    if born is not None and str(born.get("op")).replace("_", "").startswith(SPREADS):
-        weigh.speaks(f"it is born in {born['op']}{place(born.get('where'))}", 2.0, str(born["op"]))
+    if born is not None and born.op.replace("_", "").startswith(SPREADS):
+        weigh.speaks(f"it is born in {born.op}{place(born.where)}", 2.0, born.op)
     elif ops & set(SPREADS) or first:
         weigh.speaks("a statistic over the batch stands in the model or its loss", 1.0, "std")
     return weigh.conclude(
         f"one sample in the batch of step {origin.step}: a spread over it is 0 / 0, usual are {usual} samples",
         _remedy(usual),
-        layer=(born or {}).get("layer") if (born or {}).get("layer") in case.layout.by_path else None,
+        layer=born.layer if born is not None and born.layer in case.layout.by_path else None,
         step=origin.step,
         failure=case.trouble.name or "non-finite value",
     )

@@ -34,6 +34,7 @@ from neuraldbg.nouns.layout import called
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.batches import Level
 
 NEAR_EPS = 1e-4
 """Variance of inputs that a batch norm behind the first layer does not bring back: its eps is 1e-5."""
@@ -52,22 +53,25 @@ GRIDS = {
 
 def judge(case: Case) -> Finding | None:
     """Weigh the grid on which the inputs lie."""
-    fact = next((fact for fact in batches(case) if fact.get("grid") in GRIDS and fact.get("train")), None)
-    if fact is None:
-        return None
-    what, code = GRIDS[str(fact["grid"])]
-    level, weigh = fact["train"], Weighing()
-    weigh.speaks(f"the inputs lie on the grid {what}", 5.0, str(fact["grid"]))
+    for fact in batches(case):
+        if fact.grid in GRIDS and fact.train is not None:
+            return _weigh(case, fact.grid, fact.train)
+    return None
+
+
+def _weigh(case: Case, grid: str, level: Level) -> Finding:
+    (what, code), weigh = GRIDS[grid], Weighing()
+    weigh.speaks(f"the inputs lie on the grid {what}", 5.0, grid)
     weigh.speaks(
-        f"they range from {number(level['low'])} to {number(level['high'])}, with a standard deviation of "
-        f"{number(level['std'])}", 0.7, level["std"], 0.02,
+        f"they range from {number(level.low)} to {number(level.high)}, with a standard deviation of "
+        f"{number(level.std)}", 0.7, level.std, 0.02,
     )  # fmt: skip
     leaves = [layer for layer in case.ordered if layer.leaf and layer.path in (case.layout.called or {layer.path})]
     absorbed = next((layer for layer in leaves[:2] if is_norm(layer)), None)
     if absorbed is not None:
         # Behind a first layer it does so only in part: its eps is larger than what is left of the variance, and the
         # zeros that a convolution pads with stand out from an offset.
-        whole = absorbed is leaves[0] or not (case.trouble.any or float(level["std"]) ** 2 < NEAR_EPS)
+        whole = absorbed is leaves[0] or not (case.trouble.any or level.std**2 < NEAR_EPS)
         weigh.against(f"{called(absorbed.path)} ({absorbed.type}) undoes the scale{'' if whole else ' in part'}",
                       5.0 if whole else 2.5, absorbed.path)  # fmt: skip
     if case.trouble.any:
@@ -78,7 +82,7 @@ def judge(case: Case) -> Finding | None:
         weigh.against(f"the loss falls all the same, {case.loss.course}", 1.0, case.loss.relative)
     first = next((w.layer.path for w in case.weights), None)
     return weigh.conclude(
-        f"inputs that are normalised twice: they range from {number(level['low'])} to {number(level['high'])}",
+        f"inputs that are normalised twice: they range from {number(level.low)} to {number(level.high)}",
         Remedy("Scale the inputs once: what the loader has done already must not be done again.", code),
         layer=first,
         step=0,

@@ -22,7 +22,7 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import Cause, Tier
 from neuraldbg.explain.evidence.inputs import batches
@@ -33,6 +33,7 @@ from neuraldbg.nouns import Remedy
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.batches import AlikeWorkers, EqualBatches
 
 SPLIT = """class Sharded(IterableDataset):
     def __iter__(self):
@@ -49,38 +50,38 @@ loader = DataLoader(dataset, num_workers=2, worker_init_fn=seed_worker)"""
 def judge(case: Case) -> Finding | None:
     """Weigh whether equal batches come in groups as large as there are workers."""
     for fact in batches(case):
-        found = _groups(case, fact.get("runs") or {})
+        found = _groups(case, fact.runs)
         if found is not None:
             return found
-        if fact.get("alike"):
-            return _alike(case, fact["alike"])
+        if fact.alike is not None:
+            return _alike(case, fact.alike)
     return None
 
 
-def _alike(case: Case, value: dict[str, Any]) -> Finding:
-    weigh, number, name = Weighing(), int(value["workers"]), str(value["name"])
-    if value["how"] == "init":
+def _alike(case: Case, value: AlikeWorkers) -> Finding:
+    weigh, number, name = Weighing(), value.workers, value.name
+    if value.how == "init":
         called = "worker_init_fn" if name == "<lambda>" else name
         weigh.speaks(f"{called} seeds every worker alike: it looks neither at its argument nor at its own seed",
                      3.2, called)  # fmt: skip
     else:
-        weigh.speaks(f"{value['dataset']} draws from its own generator .{name}, of which each worker has a copy in the "
+        weigh.speaks(f"{value.dataset} draws from its own generator .{name}, of which each worker has a copy in the "
                      "same state", 3.2, name)  # fmt: skip
     weigh.speaks(f"the loader at work has {number} workers", 0.5, number, 2)
     return weigh.conclude(
-        f"random numbers that the {number} workers of the data loader draw alike in {value['dataset']}",
+        f"random numbers that the {number} workers of the data loader draw alike in {value.dataset}",
         Remedy("Give each worker random numbers of its own.", SEED),
         step=0,
         failure=case.trouble.name or "augmentation that repeats itself",
     )
 
 
-def _groups(case: Case, runs: dict[str, Any]) -> Finding | None:
-    workers = runs.get("workers")
-    lengths = {int(length): int(count) for length, count in (runs.get("lengths") or {}).items()}
-    if not workers or int(workers["workers"]) < 2 or runs.get("reused"):
+def _groups(case: Case, runs: EqualBatches) -> Finding | None:
+    workers = runs.workers
+    lengths = {int(length): count for length, count in runs.lengths.items()}
+    if workers is None or workers.workers < 2 or runs.reused:
         return None
-    number = int(workers["workers"])
+    number = workers.workers
     groups, total = lengths.get(number, 0), sum(lengths.values())
     if groups < 2 or groups < 0.7 * total:
         return None
@@ -88,16 +89,16 @@ def _groups(case: Case, runs: dict[str, Any]) -> Finding | None:
     weigh.speaks(f"{plural(groups, 'group')} of {number} equal batches came one after the other", 3.0, groups, 2)
     weigh.speaks(f"the loader at work has {number} workers: as many as batches in a group", 2.5, number, number)
     weigh.speaks("each of the equal batches is a tensor of its own, so none was used again on purpose", 1.0, 0)
-    iterable = str(workers.get("iterable") or "")
+    iterable = workers.iterable
     what = (
         f"every one of {number} workers reads {iterable} from its beginning"
         if iterable
-        else f"{number} workers draw the same random numbers in {workers.get('dataset') or 'the dataset'}"
+        else f"{number} workers draw the same random numbers in {workers.dataset or 'the dataset'}"
     )
     return weigh.conclude(
         f"equal batches from the workers of the data loader: {what}",
         Remedy("Give each worker its own part of the data, or random numbers of its own.", SPLIT if iterable else SEED),
-        step=max(0, int(runs.get("first", 0))),
+        step=max(0, runs.first),
         failure=case.trouble.name or "data that repeats itself",
     )
 

@@ -28,33 +28,32 @@ from neuraldbg.explain.cause import STALL, Cause, Tier
 from neuraldbg.explain.evidence.inputs import agreed
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.experiment import InputIgnored
 from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.experiment import IgnoredOutput
 
 
 def judge(case: Case) -> Finding | None:
     """Weigh what the experiment found."""
-    found = agreed(case, "input_ignored", "ignored")
+    found = agreed(case, InputIgnored, lambda one: one.ignored)
     if found is None:
         return _one_of_several(case)
-    _, value = found
-    layer = value.get("layer") if value.get("layer") in case.layout.by_path else None
+    layer = found.layer if found.layer in case.layout.by_path else None
     weigh = Weighing()
-    if value.get("zeros"):
+    if found.zeros:
         return _zeros(case, weigh)
-    if value.get("output"):
-        return _blind(case, weigh, value["output"])
+    if found.output is not None:
+        return _blind(case, weigh, found.output)
     weigh.speaks(
         "in a copy of the model with fresh weights, other inputs gave the same output to the last bit, in eval and in "
         "training mode", 6.5, "same", "same",
     )  # fmt: skip
     if layer:
-        weigh.speaks(
-            f"{called(layer)} is the first layer whose input changed and whose output did not", 0.5, str(layer)
-        )
+        weigh.speaks(f"{called(layer)} is the first layer whose input changed and whose output did not", 0.5, layer)
     else:
         weigh.speaks("no layer was given anything that depends on the input", 0.3, "none")
     if case.trouble.any:
@@ -75,10 +74,10 @@ def judge(case: Case) -> Finding | None:
 
 def _one_of_several(case: Case) -> Finding | None:
     """An argument of the model that has no effect, beside others that have one."""
-    found = agreed(case, "input_ignored", "leaves")
+    found = agreed(case, InputIgnored, lambda one: one.leaves)
     if found is None:
         return None
-    leaf, weigh = str(found[1]["leaves"][0]), Weighing()
+    leaf, weigh = found.leaves[0], Weighing()
     named = f"argument {int(leaf) + 1}" if leaf.isdigit() else f"argument {leaf!r}"
     weigh.speaks(
         f"in a copy of the model with fresh weights, other values of {named} gave the same output to the last bit, and "
@@ -111,13 +110,15 @@ def _zeros(case: Case, weigh: Weighing) -> Finding:
     )  # fmt: skip
 
 
-def _blind(case: Case, weigh: Weighing, output: list[object]) -> Finding:
-    named = f"output {output[0]!r}" if output[0] else "output"
+def _blind(case: Case, weigh: Weighing, output: IgnoredOutput) -> Finding:
+    named = f"output {output.name!r}" if output.name else "output"
     weigh.speaks(
         f"in a copy of the model with fresh weights, other inputs gave the same {named} to the last bit, and other "
         "outputs moved", 5.0, "same", "same",
     )  # fmt: skip
-    weigh.speaks(f"it has the shape of what the loss compares it with ({output[1]}), and no other output has", 1.0)
+    weigh.speaks(
+        f"it has the shape of what the loss compares it with ({list(output.shape)}), and no other output has", 1.0
+    )
     weigh.speaks("it differs from sample to sample, by noise that the model draws", 0.5)
     return weigh.conclude(
         f"input that has no effect on the {named} of the model, which is made of noise alone",

@@ -31,6 +31,7 @@ from neuraldbg.explain.evidence.inputs import agreed
 from neuraldbg.explain.evidence.wording import number, percent
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.experiment import Causality, PaddingMask
 from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
@@ -43,12 +44,11 @@ FAR = 0.3
 
 def judge(case: Case) -> Finding | None:
     """Weigh what the experiment found."""
-    found = agreed(case, "causality", "leaks")
+    found = agreed(case, Causality, lambda one: one.leaks)
     if found is None:
         return _padding(case)
-    _, value = found
-    at, length, share = int(value["at"]), int(value["length"]), float(value["share"])
-    layer = value.get("layer") if value.get("layer") in case.layout.by_path else None
+    at, length, share = found.at, found.length, found.share
+    layer = found.layer if found.layer in case.layout.by_path else None
     weigh = Weighing()
     weigh.speaks(
         f"in a copy of the model other tokens after position {at} of {length} changed {percent(share)} of the outputs "
@@ -56,13 +56,13 @@ def judge(case: Case) -> Finding | None:
         7.0, share, 0.0,
     )  # fmt: skip
     if layer:
-        weigh.speaks(f"{called(layer)} ({value.get('type')}) is the first layer to let it in", 0.5, str(layer))
+        weigh.speaks(f"{called(layer)} ({found.type}) is the first layer to let it in", 0.5, layer)
     if case.loss.learned and case.loss.last < FAR * case.loss.initial:
         weigh.speaks(f"the loss fell from {number(case.loss.initial)} to {case.loss.ending}, as when the answer "
                      "is visible", 0.3, case.loss.last)  # fmt: skip
     return weigh.conclude(
         f"future tokens that the model can see: outputs up to position {at} depend on inputs after it",
-        _remedy(str(value.get("type") or "")),
+        _remedy(found.type),
         layer=layer,
         step=0,
         failure=case.trouble.name or "leak of the targets into the input",
@@ -71,11 +71,10 @@ def judge(case: Case) -> Finding | None:
 
 def _padding(case: Case) -> Finding | None:
     """Weigh a padding mask that is the wrong way round."""
-    found = agreed(case, "padding_mask", "inverted")
-    if found is None:
+    found = agreed(case, PaddingMask, lambda one: one.inverted)
+    if found is None or found.layer is None:
         return None
-    _, value = found
-    weigh, layer, kind = Weighing(), str(value["layer"]), str(value["type"])
+    weigh, layer, kind = Weighing(), found.layer, found.type
     weigh.speaks(
         f"the padding mask that {called(layer)} ({kind}) is given hides the words and shows the padding", 5.5, layer
     )

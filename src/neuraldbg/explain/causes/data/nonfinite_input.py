@@ -60,12 +60,12 @@ def judge(case: Case) -> Finding | None:
 def _made_again(case: Case) -> Finding | None:
     """In a step whose layers were not read, the failed pass was made again at once, and its batch looked at."""
     origin, born = case.origin, birth(case, "input", "target")
-    if origin is None or origin.read or born is None or born.get("step") != origin.step:
+    if origin is None or origin.read or born is None or born.step != origin.step:
         return None
-    weigh, what = Weighing(), str(born["phase"])
-    sample = f" in sample {born['sample']}" if born.get("sample") is not None else ""
+    weigh, what = Weighing(), born.phase
+    sample = f" in sample {born.sample}" if born.sample is not None else ""
     weigh.speaks(f"the loss of step {origin.step} was not finite, and the {what} of that step holds values that are "
-                 f"NaN or infinite{sample}", 5.0, int(born["count"]), 0)  # fmt: skip
+                 f"NaN or infinite{sample}", 5.0, born.count, 0)  # fmt: skip
     weigh.speaks(f"the steps before step {origin.step} were finite", 2.0, origin.step)
     return _concluded(case, weigh, what, origin.step, sample)
 
@@ -93,8 +93,8 @@ def _by_elimination(case: Case) -> Finding | None:
     if born is None and any(term.target_dtype in ("float16", "half") for term in case.terms):
         return None  # a sum or a square of finite values outgrows float16
     which = ""
-    if born is not None and born.get("step") == origin.step:
-        which = f" in sample {born['sample']}" if born.get("sample") is not None else ""
+    if born is not None and born.step == origin.step:
+        which = f" in sample {born.sample}" if born.sample is not None else ""
         weigh.speaks(f"the target that autograd saved is not finite{which}", 3.0, origin.step)
     weigh.speaks(f"at step {origin.step} inputs and activations are finite (at most {number(largest)}), yet the loss "
                  "is not", 3.0, origin.step)  # fmt: skip
@@ -129,10 +129,10 @@ def _weigh(case: Case, what: str, step: int, count: int) -> Finding:
         weigh.against(f"everything else stayed finite until step {origin.step}", 3.0, origin.step, step)
     born = birth(case, "input", "target")
     which = ""
-    if born is not None and born.get("sample") is not None and born.get("step") == step:
-        which = f", first in sample {born['sample']}"
-        weigh.speaks(f"sample {born['sample']} of that batch is the first with such a value "
-                     f"({plural(int(born['count']), 'sample')} of the batch)", 0.5, int(born["sample"]))  # fmt: skip
+    if born is not None and born.sample is not None and born.step == step:
+        which = f", first in sample {born.sample}"
+        weigh.speaks(f"sample {born.sample} of that batch is the first with such a value "
+                     f"({plural(born.count, 'sample')} of the batch)", 0.5, born.sample)  # fmt: skip
     return _concluded(case, weigh, what, step, f": {count} of them{which}")
 
 

@@ -21,7 +21,7 @@ What to do
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import Cause, Tier
 from neuraldbg.explain.evidence.inputs import batches
@@ -32,6 +32,7 @@ from neuraldbg.nouns import Remedy
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.batches import BatchesFact, Level
 
 PICTURE = 4
 """Axes of a batch of pictures."""
@@ -61,35 +62,33 @@ def judge(case: Case) -> Finding | None:
     return None
 
 
-def _compare(case: Case, fact: dict[str, Any]) -> Finding | None:
-    train, other, shape = fact.get("train"), fact.get("eval"), fact.get("shape") or []
-    if not train or not other or not fact.get("floating") or train["passes"] < 5 or not train["std"] > 0:
+def _compare(case: Case, fact: BatchesFact) -> Finding | None:
+    train, other, shape = fact.train, fact.eval, fact.shape
+    if train is None or other is None or not fact.floating or train.passes < 5 or not train.std > 0:
         return None
-    bursts, picture = int(fact.get("bursts") or 0), len(shape) == PICTURE
-    ratio = other["std"] / train["std"]
+    bursts, picture = fact.bursts, len(shape) == PICTURE
+    ratio = other.std / train.std
     values = FEW if not 1 / EXTREME < ratio < EXTREME else VALUES
-    often = bursts > 1 and 4 * bursts > int(fact.get("steps") or case.run.steps)
-    if math.prod(shape[1:]) < values or often or fact.get("skewed", 0.0) < ALL:
+    often = bursts > 1 and 4 * bursts > (fact.steps or case.run.steps)
+    if math.prod(shape[1:]) < values or often or fact.skewed < ALL:
         return None
-    shift = abs(other["mean"] - train["mean"]) / train["std"]
+    shift = abs(other.mean - train.mean) / train.std
     far = max(ratio, 1 / ratio if ratio > 0 else math.inf) >= APART[picture] or shift >= SHIFT[picture]
-    grids = (fact.get("grid"), fact.get("grid_eval"))
+    grids = (fact.grid, fact.grid_eval)
     regridded = grids[0] != grids[1] and all(grids)
     rescaled = _rescaled(train, other)
     if not far and not rescaled and not (picture and regridded):
         return None
     weigh = Weighing()
     weigh.speaks(
-        f"inputs of evaluation have mean {number(other['mean'])} and standard deviation {number(other['std'])}, those "
-        f"of training {number(train['mean'])} and {number(train['std'])}",
+        f"inputs of evaluation have mean {number(other.mean)} and standard deviation {number(other.std)}, those "
+        f"of training {number(train.mean)} and {number(train.std)}",
         4.5 if far else 2.5, ratio, APART[picture],
     )  # fmt: skip
-    weigh.speaks(f"{percent(fact['skewed'])} of the evaluation passes lie outside of all training passes", 0.7,
-                 fact["skewed"], ALL)  # fmt: skip
+    weigh.speaks(f"{percent(fact.skewed)} of the evaluation passes lie outside of all training passes", 0.7,
+                 fact.skewed, ALL)  # fmt: skip
     if regridded:
-        weigh.speaks(
-            f"pixels lie on the grid {grids[0]!r} in training and {grids[1]!r} in evaluation", 1.5, str(grids[1])
-        )
+        weigh.speaks(f"pixels lie on the grid {grids[0]!r} in training and {grids[1]!r} in evaluation", 1.5, grids[1])
     if rescaled:
         weigh.speaks(
             f"times {number(rescaled[0])} and plus {number(rescaled[1])}, mean, spread, smallest and largest value of "
@@ -97,34 +96,34 @@ def _compare(case: Case, fact: dict[str, Any]) -> Finding | None:
         )  # fmt: skip
     if picture:
         weigh.speaks("they are pictures, for which both sides have the same range", 0.7, len(shape))
-    if train["wander"] > 0.3 * train["std"]:
-        weigh.against("the inputs of training wander as well", 2.5, train["wander"])
+    if train.wander > 0.3 * train.std:
+        weigh.against("the inputs of training wander as well", 2.5, train.wander)
     return weigh.conclude(
-        f"evaluation inputs that are preprocessed differently: standard deviation {number(other['std'])} instead of "
-        f"{number(train['std'])}, mean {number(other['mean'])} instead of {number(train['mean'])}",
+        f"evaluation inputs that are preprocessed differently: standard deviation {number(other.std)} instead of "
+        f"{number(train.std)}, mean {number(other.mean)} instead of {number(train.mean)}",
         Remedy(
             "Give both sides the same deterministic steps, and check one batch of each.",
-            f"# training inputs: mean {literal(train['mean'])}, standard deviation {literal(train['std'])}\n"
+            f"# training inputs: mean {literal(train.mean)}, standard deviation {literal(train.std)}\n"
             "for name, loader in (('train', train_loader), ('val', val_loader)):\n"
             "    x = next(iter(loader))[0]\n    print(name, x.mean(), x.std())",
         ),
-        step=max(0, int(fact.get("first_eval", 0))),
+        step=max(0, fact.first_eval),
         failure=case.trouble.name or "validation that is too bad",
     )
 
 
-def _rescaled(train: dict[str, Any], other: dict[str, Any]) -> tuple[float, float] | None:
+def _rescaled(train: Level, other: Level) -> tuple[float, float] | None:
     """Return factor and offset by which the evaluation's inputs become those of training in all that is known of them:
     smallest and largest value give the two, mean and standard deviation must agree. None if they do not, or are equal.
     """
-    width = other["high"] - other["low"]
+    width = other.high - other.low
     if not width > 0:
         return None
-    times = (train["high"] - train["low"]) / width
-    plus = train["low"] - times * other["low"]
-    agrees = abs(times * other["std"] / train["std"] - 1) < AGREES
-    agrees = agrees and abs(times * other["mean"] + plus - train["mean"]) < AGREES * train["std"]
-    return (times, plus) if agrees and (abs(times - 1) > CHANGED or abs(plus) > CHANGED * train["std"]) else None
+    times = (train.high - train.low) / width
+    plus = train.low - times * other.low
+    agrees = abs(times * other.std / train.std - 1) < AGREES
+    agrees = agrees and abs(times * other.mean + plus - train.mean) < AGREES * train.std
+    return (times, plus) if agrees and (abs(times - 1) > CHANGED or abs(plus) > CHANGED * train.std) else None
 
 
 CAUSE = Cause(

@@ -23,17 +23,19 @@ What to do
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import Cause, Tier
 from neuraldbg.explain.evidence.inputs import agreed, batches
 from neuraldbg.explain.evidence.wording import percent
 from neuraldbg.explain.finding import Weighing
 from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.experiment import TargetInside
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.batches import BatchesFact, Overlap
 
 REPEATS = 0.9
 """Share of the newest training samples that must have come before, for the training data to be known."""
@@ -71,67 +73,67 @@ def judge(case: Case) -> Finding | None:
 
 def _inside(case: Case) -> Finding | None:
     """Weigh a column of the input that is the target, in every batch that was looked at."""
-    found = agreed(case, "target_inside", "inside")
-    if found is None:
+    found = agreed(case, TargetInside, lambda one: one.inside)
+    if found is None or found.column is None:
         return None
-    value, weigh = found[1], Weighing()
+    weigh = Weighing()
     weigh.speaks(
-        f"column {value['column']} of the {value['columns']} columns of the input equals the target in each of the "
-        f"{value['rows']} samples of a batch", 6.0, int(value["column"]),
+        f"column {found.column} of the {found.columns} columns of the input equals the target in each of the "
+        f"{found.rows} samples of a batch", 6.0, found.column,
     )  # fmt: skip
     return weigh.conclude(
-        f"target among the inputs: column {value['column']} of the table is what the model is to predict",
+        f"target among the inputs: column {found.column} of the table is what the model is to predict",
         Remedy("Take the target out of the inputs, and whatever is computed from it.",
-               f"x = torch.cat([x[:, :{value['column']}], x[:, {int(value['column']) + 1}:]], 1)"),
+               f"x = torch.cat([x[:, :{found.column}], x[:, {found.column + 1}:]], 1)"),
         step=0,
         failure=case.trouble.name or "validation that is too good",
     )  # fmt: skip
 
 
-def _overlap(case: Case, fact: dict[str, Any]) -> Finding | None:
-    overlap = fact.get("overlap")
-    if not overlap:
+def _overlap(case: Case, fact: BatchesFact) -> Finding | None:
+    overlap = fact.overlap
+    if overlap is None:
         return None
-    if overlap["shared"] < CHANCE * float(overlap.get("natural") or 0.0) * overlap["samples"]:
+    if overlap.shared < CHANCE * overlap.natural * overlap.samples:
         return None  # small discrete samples are equal by chance, on this side as on that
     found = _dataset(case, fact, overlap)
-    if found is not None or not overlap["mixed"]:
+    if found is not None or not overlap.mixed:
         return found
-    bursts, steps = int(fact.get("bursts") or 0), max(1, int(fact.get("steps") or case.run.steps))
-    validates = bursts == 1 or (overlap["again"] > 0 and 4 * bursts <= steps)
-    if overlap.get("recall", 0.0) > WHOLE:
+    bursts, steps = fact.bursts, max(1, fact.steps or case.run.steps)
+    validates = bursts == 1 or (overlap.again > 0 and 4 * bursts <= steps)
+    if overlap.recall > WHOLE:
         return None  # all of the data is evaluated, or the training set is too
-    if not validates or overlap["seen_before"] < REPEATS or _alike(fact, overlap):
+    if not validates or overlap.seen_before < REPEATS or _alike(fact, overlap):
         return None
-    clean = overlap["passes"] - overlap["pure"]
-    shared, samples = int(overlap["mixed_shared"]), int(overlap["mixed_samples"])
-    part = overlap["shared"] / max(1, overlap["samples"])
+    clean = overlap.passes - overlap.pure
+    shared, samples = overlap.mixed_shared, overlap.mixed_samples
+    part = overlap.shared / max(1, overlap.samples)
     if shared < FEW or not LOW <= shared / samples <= HIGH or clean < 1:
         return None
-    many = overlap["mixed"] >= 3 or samples >= 100
+    many = overlap.mixed >= 3 or samples >= 100
     weigh = Weighing()
     weigh.speaks(
-        f"{_count(int(overlap['mixed']))} of the evaluation hold samples that were trained on "
+        f"{_count(overlap.mixed)} of the evaluation hold samples that were trained on "
         f"({percent(shared / samples)}) beside samples that never were",
         5.5 if many else 3.5, shared / samples, LOW,
     )  # fmt: skip
     weigh.speaks(
-        f"{percent(overlap['seen_before'])} of the newest training samples had come before, so that the training data "
-        "is known", 0.7, overlap["seen_before"], REPEATS,
+        f"{percent(overlap.seen_before)} of the newest training samples had come before, so that the training data "
+        "is known", 0.7, overlap.seen_before, REPEATS,
     )  # fmt: skip
-    if overlap["pure"]:
-        weigh.against(f"other evaluation passes hold training samples only, as on purpose ({overlap['pure']})", 0.7,
-                      overlap["pure"])  # fmt: skip
+    if overlap.pure:
+        weigh.against(f"other evaluation passes hold training samples only, as on purpose ({overlap.pure})", 0.7,
+                      overlap.pure)  # fmt: skip
     return _conclude(case, weigh, part)
 
 
-def _alike(fact: dict[str, Any], overlap: dict[str, Any]) -> bool:
+def _alike(fact: BatchesFact, overlap: Overlap) -> bool:
     """Return True if samples are equal without being the same. Many measured numbers never are: then a sample was
     copied.
     """
-    if fact.get("floating") and math.prod((fact.get("shape") or [])[1:]) >= NUMBERS and not overlap.get("natural"):
-        return bool(overlap["twice"] > COPIED)
-    return bool(overlap["twice"] > ALIKE)
+    if fact.floating and math.prod(fact.shape[1:]) >= NUMBERS and not overlap.natural:
+        return overlap.twice > COPIED
+    return overlap.twice > ALIKE
 
 
 def _conclude(case: Case, weigh: Weighing, part: float) -> Finding:
@@ -146,20 +148,20 @@ def _conclude(case: Case, weigh: Weighing, part: float) -> Finding:
     )
 
 
-def _dataset(case: Case, fact: dict[str, Any], overlap: dict[str, Any]) -> Finding | None:
+def _dataset(case: Case, fact: BatchesFact, overlap: Overlap) -> Finding | None:
     """Weigh a dataset that is evaluated, is another object than those that are trained on, and holds their samples."""
-    if overlap["seen_before"] < REPEATS or _alike(fact, overlap):
+    if overlap.seen_before < REPEATS or _alike(fact, overlap):
         return None
-    others = [one for one in overlap.get("datasets") or () if not one["trained"]]
-    part, weigh = (others[0]["shared"] / max(1, others[0]["samples"])) if len(others) == 1 else 0.0, Weighing()
-    if len(others) != 1 or others[0]["shared"] < MANY or others[0]["bursts"] < 2:
+    others = [one for one in overlap.datasets if not one.trained]
+    part, weigh = (others[0].shared / max(1, others[0].samples)) if len(others) == 1 else 0.0, Weighing()
+    if len(others) != 1 or others[0].shared < MANY or others[0].bursts < 2:
         return None
-    if LOW <= part <= HIGH and overlap.get("recall", 0.0) <= WHOLE:
+    if LOW <= part <= HIGH and overlap.recall <= WHOLE:
         weigh.speaks(
             f"the dataset that is evaluated holds samples that were trained on ({percent(part)}) beside samples that "
             "never were", 5.5, part, LOW,
         )  # fmt: skip
-    elif part > ALL and len(overlap["datasets"]) == 1 and int(fact.get("bursts") or 0) == others[0]["bursts"]:
+    elif part > ALL and len(overlap.datasets) == 1 and fact.bursts == others[0].bursts:
         weigh.speaks("every sample of the dataset that is evaluated was trained on", 2.0, part, ALL)
         weigh.speaks("it is another dataset object than the one trained on, and nothing else is evaluated", 1.0)
     else:

@@ -23,7 +23,7 @@ What to do
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -40,6 +40,7 @@ from neuraldbg.nouns.layout import called
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case, InputStats
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.batches import Columns
 
 LARGE = 10.0
 """rms above which inputs are far from unit scale (LeCun et al. 1998, Efficient BackProp, ask for about 1)."""
@@ -66,7 +67,7 @@ UNEVEN = 100.0
 
 def judge(case: Case) -> Finding | None:
     """Weigh the scale of each float input."""
-    if _takes_ids(case) or any(fact.get("grid") in ("twice", "shrunk", "faint") for fact in batches(case)):
+    if _takes_ids(case) or any(fact.grid in ("twice", "shrunk", "faint") for fact in batches(case)):
         return None  # ids have no scale; what was scaled twice is double_normalisation
     findings = [_weigh(case, stats) for stats in case.inputs if not stats.integer]
     real = [found for found in findings if found is not None]
@@ -76,7 +77,7 @@ def judge(case: Case) -> Finding | None:
 def _weigh(case: Case, stats: InputStats) -> Finding | None:
     weigh = Weighing()
     first_input = stats.leaf in ("", "0", "x", "input")
-    columns = next((fact.get("columns") for fact in batches(case)), None) if first_input else None
+    columns = next((fact.columns for fact in batches(case)), None) if first_input else None
     what = _scale(stats, weigh, columns)
     if not what:
         return None
@@ -103,7 +104,7 @@ def _weigh(case: Case, stats: InputStats) -> Finding | None:
     )
 
 
-def _scale(stats: InputStats, weigh: Weighing, columns: dict[str, Any] | None) -> str:
+def _scale(stats: InputStats, weigh: Weighing, columns: Columns | None) -> str:
     """Weigh how far the input is from unit scale, and say it; empty if it is not far."""
     said = []
     if stats.rms > LARGE or 0 < stats.rms < SMALL:
@@ -123,12 +124,12 @@ def _scale(stats: InputStats, weigh: Weighing, columns: dict[str, Any] | None) -
         weigh.speaks(f"its columns have standard deviations from {low} to {high}", 2.0,
                       ratio, UNEVEN)  # fmt: skip
         said.append(f"has columns that differ {number(ratio)} times in scale")
-    if not said and columns is not None and columns["offset"] > FAR_OFF:
+    if not said and columns is not None and columns.offset > FAR_OFF:
         weigh.speaks(
-            f"its column {columns['worst']} has a mean of {number(columns['worst_mean'])} with a standard deviation of "
-            f"{number(columns['worst_std'])}", 1.5, columns["offset"], FAR_OFF,
+            f"its column {columns.worst} has a mean of {number(columns.worst_mean)} with a standard deviation of "
+            f"{number(columns.worst_std)}", 1.5, columns.offset, FAR_OFF,
         )  # fmt: skip
-        said.append(f"has a column ({columns['worst']}) whose offset is {number(columns['offset'])} times its spread")
+        said.append(f"has a column ({columns.worst}) whose offset is {number(columns.offset)} times its spread")
     return " and ".join(said)
 
 

@@ -26,13 +26,15 @@ What to do
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neuraldbg.explain.cause import Cause, Tier
 from neuraldbg.explain.evidence.inputs import agreed, batches, place
 from neuraldbg.explain.evidence.wording import listing, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.evaluation_modes import EvaluationModesFact
+from neuraldbg.nouns.facts.experiment import EvalRandom
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -49,31 +51,29 @@ def judge(case: Case) -> Finding | None:
     """Weigh the evaluations of each trained model."""
     if len(case.run.streams) > 1:
         return None  # several players: passes without gradients serve the others
-    latest = {fact.value["model"]: fact.value for fact in case.run.facts_of(FactKey.EVALUATION_MODES.value)}
-    found = [finding for value in latest.values() if (finding := _weigh(value)) is not None]
+    found = [finding for seen in case.run.known_each(EvaluationModesFact) if (finding := _weigh(seen)) is not None]
     return max(found, key=lambda finding: finding.log_odds) if found else _functional(case)
 
 
 def _functional(case: Case) -> Finding | None:
     """Weigh dropout that does not look at the mode, in a model that is evaluated in evaluation mode."""
-    found = agreed(case, "eval_random", "random")
+    found = agreed(case, EvalRandom, lambda one: one.random)
     if found is None:
         return None
-    value = found[1]
-    draw = next((draw for draw in value.get("draws") or () if _forgets_mode(str(draw.get("call") or ""))), None)
-    bursts = sum(int(fact.get("bursts") or 0) for fact in batches(case) if fact.get("model") == value.get("model"))
+    draw = next((draw for draw in found.draws if _forgets_mode(draw.call)), None)
+    bursts = sum(fact.bursts for fact in batches(case) if fact.model == found.model)
     if draw is None or bursts < 1:
         return None
     weigh = Weighing()
     weigh.speaks(
         "a copy of the model in evaluation mode gave another output for the same input, since a dropout that does not "
-        f"look at the mode draws random numbers{place(draw.get('where'))}", 4.5, str(draw["call"]),
+        f"look at the mode draws random numbers{place(draw.where)}", 4.5, draw.call,
     )  # fmt: skip
     told = f"{plural(bursts, 'evaluation')} ran in evaluation mode, with values dropped all the same"
     weigh.speaks(told, 1.0, bursts)
-    attention = "scaled_dot_product" in str(draw["call"])
+    attention = "scaled_dot_product" in draw.call
     return weigh.conclude(
-        f"dropout that stays active in evaluation mode{place(draw.get('where'))}",
+        f"dropout that stays active in evaluation mode{place(draw.where)}",
         Remedy(
             "Let dropout ask for the mode.",
             "F.scaled_dot_product_attention(q, k, v, dropout_p=p if self.training else 0.0)"
@@ -93,52 +93,52 @@ def _forgets_mode(call: str) -> bool:
     return "dropout" in text and "training" not in text and not _ALWAYS.search(text)
 
 
-def _weigh(seen: dict[str, Any]) -> Finding | None:
+def _weigh(seen: EvaluationModesFact) -> Finding | None:
     weight = _strength(seen)
-    layers = [*seen["norms"], *seen["dropout"]]
+    layers = [*seen.norms, *seen.dropout]
     if weight == 0.0 or not layers:
         return None
     weigh = Weighing()
-    kind = "with gradients and no backward" if seen["grad"] else "without gradients"
+    kind = "with gradients and no backward" if seen.grad else "without gradients"
     weigh.speaks(
-        f"{plural(seen['passes'], 'pass')} {kind} in {plural(seen['train_bursts'], 'evaluation')} ran in training mode"
+        f"{plural(seen.passes, 'pass')} {kind} in {plural(seen.train_bursts, 'evaluation')} ran in training mode"
         .replace("passs", "passes"),
-        weight, seen["train_bursts"], 0,
+        weight, seen.train_bursts, 0,
     )  # fmt: skip
-    if seen["eval_bursts"]:
-        weigh.against(f"{plural(seen['eval_bursts'], 'evaluation')} ran in evaluation mode", 4.0, seen["eval_bursts"])
+    if seen.eval_bursts:
+        weigh.against(f"{plural(seen.eval_bursts, 'evaluation')} ran in evaluation mode", 4.0, seen.eval_bursts)
     else:
         weigh.speaks("no evaluation ran in evaluation mode", 0.5, 0)
-    if seen["norms"]:
-        weigh.speaks(f"each of these passes moved the running statistics of {listing(seen['norms'])}", 0.7)
-    if seen["dropout"]:
-        weigh.speaks(f"{listing(seen['dropout'])} dropped values in them", 0.4)
-    active = [word for word, names in (("batch norm", seen["norms"]), ("dropout", seen["dropout"])) if names]
+    if seen.norms:
+        weigh.speaks(f"each of these passes moved the running statistics of {listing(seen.norms)}", 0.7)
+    if seen.dropout:
+        weigh.speaks(f"{listing(seen.dropout)} dropped values in them", 0.4)
+    active = [word for word, names in (("batch norm", seen.norms), ("dropout", seen.dropout)) if names]
     return weigh.conclude(
-        f"a validation in training mode: {' and '.join(active)} of {seen['model']!r} "
+        f"a validation in training mode: {' and '.join(active)} of {seen.model!r} "
         f"{'are' if len(active) > 1 else 'is'} active in it",
         Remedy(
             "Switch to evaluation mode before the validation, and back after it.",
             "model.eval()\nwith torch.no_grad():\n    for x, y in val_loader:\n        ...\nmodel.train()",
         ),
-        step=int(seen["first"]),
+        step=seen.first,
         failure="unreliable validation",
     )
 
 
-def _strength(seen: dict[str, Any]) -> float:
+def _strength(seen: EvaluationModesFact) -> float:
     """Return how clearly the passes are a validation; 0 for what else they may be."""
-    if seen["repeated"] * 2 >= seen["passes"] and not seen["same"]:
+    if seen.repeated * 2 >= seen.passes and not seen.same:
         return 0.0  # Monte Carlo dropout
-    rare = seen["train_bursts"] <= RARE * max(seen["steps"], 1)
-    if rare and seen["longest"] >= 2 and seen["train_bursts"] >= 2:
+    rare = seen.train_bursts <= RARE * max(seen.steps, 1)
+    if rare and seen.longest >= 2 and seen.train_bursts >= 2:
         return 5.0
-    if rare and seen["longest"] >= 3:
+    if rare and seen.longest >= 3:
         return 3.0
-    if seen["train_bursts"] >= 3 and not seen["grad"]:
-        if seen["same"]:
+    if seen.train_bursts >= 3 and not seen.grad:
+        if seen.same:
             return 4.4 if rare else 2.6
-        return 2.8 if seen["train_bursts"] <= 0.3 * seen["steps"] else 0.0
+        return 2.8 if seen.train_bursts <= 0.3 * seen.steps else 0.0
     return 0.0
 
 

@@ -22,12 +22,12 @@ What to do
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from neuraldbg.explain.cause import NONFINITE, Cause, Tier
-from neuraldbg.explain.evidence.inputs import birth, outgrown, place
+from neuraldbg.explain.evidence.inputs import beside, birth, outgrown, place
 from neuraldbg.explain.evidence.operation_domains import broken
 from neuraldbg.explain.evidence.wording import moved, number, plural
 from neuraldbg.explain.finding import Weighing
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.evidence.first_nonfinite import Origin
     from neuraldbg.explain.finding import Finding
+    from neuraldbg.nouns.facts.experiment import NonfiniteBirth
 
 STABLE = {
     "log": ("Keep the operand of log above zero, or use a function that never forms it.",
@@ -98,22 +99,22 @@ def judge(case: Case) -> Finding | None:
         return None
     weigh = Weighing()
     if born is not None:
-        weigh.speaks(_birth_words(born, origin.step), 4.5, str(born["op"]))
+        weigh.speaks(_birth_words(born, origin.step), 4.5, born.op)
     if edges:
         edge = edges[0]
         weigh.speaks(f"at step {origin.step} the {edge.operand} of {edge.op} {edge.what}", 4.0, edge.value, edge.edge)
     elif born is None:
         weigh.speaks(f"the loss contains {guessed[0]}, which can break", 0.7, guessed[0])
     _weigh_before(case, origin, weigh, inside=born is not None)
-    op = str(born["op"]) if born is not None else edges[0].op if edges else guessed[0].lower()
+    op = born.op if born is not None else edges[0].op if edges else guessed[0].lower()
     kind = next((ALIASES.get(word, word) for word in (*ALIASES, *STABLE) if op.startswith(word)), "div")
     layer = (
-        str((born or {}).get("layer") or "")
+        (born.layer if born is not None else "")
         or (edges[0].layer if edges else "")
         or next((term.layer for term in case.terms if term.layer), None)
     )
     if born is not None:
-        detail = f"{op}{place(born.get('where'))}"
+        detail = f"{op}{place(born.where)}"
     else:
         detail = f"{op} whose {edges[0].operand} {edges[0].what}" if edges else f"{op} in the loss"
     return weigh.conclude(
@@ -125,26 +126,24 @@ def judge(case: Case) -> Finding | None:
     )
 
 
-def _born(case: Case, origin: Origin) -> dict[str, Any] | None:
+def _born(case: Case, origin: Origin) -> NonfiniteBirth | None:
     """Return the birth of the first non-finite value, if it lies in an operation that has edges; sums and products
     overflow only after something else made their operands large.
     """
     born = birth(case, "forward", "backward", "loss")
-    if born is None or abs(int(born.get("step", -9)) - origin.step) > 1:
+    if born is None or not beside(born, origin.step):
         return None
-    return born if str(born["op"]).startswith((*STABLE, *ALIASES)) else None
+    return born if born.op.startswith((*STABLE, *ALIASES)) else None
 
 
-def _birth_words(born: dict[str, Any], step: int) -> str:
-    where, sample = place(born.get("where")), born.get("sample")
+def _birth_words(born: NonfiniteBirth, step: int) -> str:
+    where, sample = place(born.where), born.sample
     which = f", in sample {sample} of the batch" if sample is not None else ""
-    if born["phase"] == "backward":
-        return f"at step {step}, made again on a copy, the backward of {born['op']}{where} gave the first NaN{which}"
-    if born["phase"] == "loss":
-        return (
-            f"at step {step} the operand of {born['op']} in the loss lies where it has no finite value or slope{which}"
-        )
-    return f"at step {step}, made again on a copy, {born['op']}{where} gave the first non-finite value{which}"
+    if born.phase == "backward":
+        return f"at step {step}, made again on a copy, the backward of {born.op}{where} gave the first NaN{which}"
+    if born.phase == "loss":
+        return f"at step {step} the operand of {born.op} in the loss lies where it has no finite value or slope{which}"
+    return f"at step {step}, made again on a copy, {born.op}{where} gave the first non-finite value{which}"
 
 
 def _weigh_before(case: Case, origin: Origin, weigh: Weighing, *, inside: bool) -> None:

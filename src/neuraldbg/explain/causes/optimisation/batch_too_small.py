@@ -28,7 +28,8 @@ from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
 from neuraldbg.explain.evidence.case import LR_MAX
 from neuraldbg.explain.evidence.wording import moved, number, percent, plural
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.gradient_course import GradientCourseFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -48,12 +49,13 @@ def judge(case: Case) -> Finding | None:
     size = float(np.median(sizes)) if len(sizes) else float("nan")
     if not 0 < size <= SMALL or case.learned or not case.loss.alone or case.trouble.kind == "nonfinite":
         return None
-    windows = (case.run.fact(FactKey.GRADIENT_COURSE.value, stream=case.stream) or {}).get("windows") or []
+    course = case.run.known(GradientCourseFact, stream=case.stream)
+    windows = course.windows if course is not None else ()
     if not windows or not (case.trouble.any or case.trouble.kind == "unclear"):
         return None
     weigh = Weighing()
     weigh.speaks(f"a step sees {plural(int(size), 'sample')}", 1.5 if size <= 2 else 0.8, size, SMALL)
-    signal = float(np.median([w["signal"] for w in windows]))
+    signal = float(np.median([w.signal for w in windows]))
     first = windows[0]
     if signal < NOISY:
         weigh.speaks(
@@ -64,11 +66,11 @@ def judge(case: Case) -> Finding | None:
         )
     else:
         weigh.against(f"single gradients share {percent(signal)} of their square with each other", 3.0, signal, NOISY)
-    if first["signal"] > SURE * first["error"]:
+    if first.signal > SURE * first.error:
         weigh.speaks(
-            f"averaged over {first['count']} steps at the beginning a common direction stands out", 1.0, first["signal"]
+            f"averaged over {first.count} steps at the beginning a common direction stands out", 1.0, first.signal
         )
-    elif not any(w["signal"] > SURE * w["error"] for w in windows):
+    elif not any(w.signal > SURE * w.error for w in windows):
         weigh.against(
             "even averaged over many steps nothing is common to them: there may be nothing to learn", 0.8, signal
         )

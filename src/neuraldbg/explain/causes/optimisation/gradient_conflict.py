@@ -22,14 +22,15 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from neuraldbg.explain.cause import STALL, Cause, Tier
 from neuraldbg.explain.evidence.wording import number, percent
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.loss_branches import LossBranchesFact
 from neuraldbg.nouns.facts.targets import TargetsFact
 
 if TYPE_CHECKING:
@@ -62,18 +63,18 @@ def judge(case: Case) -> Finding | None:
     readings = max(pairs.values(), key=lambda p: (len(p) >= 3, -_left(p)), default=[])
     if len(readings) < 3:
         return None
-    cosine = float(np.median([r["cosine"] for r in readings]))
-    left, names, layer = _left(readings), readings[0]["names"], readings[-1]["layer"]
-    first, second = (float(np.median([r["norms"][i] for r in readings])) for i in (0, 1))
+    cosine = float(np.median([r.cosine for r in readings]))
+    left, names, layer = _left(readings), readings[0].names, readings[-1].layer
+    first, second = (float(np.median([r.norms[i] for r in readings])) for i in (0, 1))
     weigh = Weighing()
     if cosine < OPPOSED and left < LEFT:
         weigh.speaks(
             f"the gradients of {names[0]} and {names[1]} oppose each other (cosine {number(cosine)}), and only "
             f"{percent(left)} of them is left", 3.5, cosine, OPPOSED,
         )  # fmt: skip
-        beginning = [r["cosine"] for r in readings[:2]]
+        beginning = [r.cosine for r in readings[:2]]
         if min(beginning) > OPPOSED:
-            weigh.against("at the beginning they did not", 2.0, float(beginning[0]), OPPOSED)
+            weigh.against("at the beginning they did not", 2.0, beginning[0], OPPOSED)
     elif min(first, second) > 0 and max(first, second) > DROWNED * min(first, second):
         weigh.speaks(
             f"the gradient of {names[0 if first > second else 1]} is {number(max(first, second) / min(first, second))} "
@@ -90,7 +91,7 @@ def judge(case: Case) -> Finding | None:
             f"loss = {_weight(second, first)} * loss_1 + {_weight(first, second)} * loss_2",
         ),
         layer=layer,
-        step=int(readings[0]["step"]),
+        step=readings[0].step,
         failure=case.trouble.name or "slow learning",
     )
 
@@ -101,14 +102,14 @@ def _drowned(case: Case) -> Finding | None:
         return None
     for name, accuracy, chance in _guessing(case):
         for pair in _pairs(case).values():
-            weak = next((i for i in (0, 1) if str(pair[0]["names"][i]).startswith(name)), None)
-            if weak is None or str(pair[0]["names"][1 - weak]).startswith(name) or len(pair) < 3:
+            weak = next((i for i in (0, 1) if pair[0].names[i].startswith(name)), None)
+            if weak is None or pair[0].names[1 - weak].startswith(name) or len(pair) < 3:
                 continue
-            ratios = [float(r["norms"][1 - weak]) / max(float(r["norms"][weak]), 1e-30) for r in pair]
+            ratios = [r.norms[1 - weak] / max(r.norms[weak], 1e-30) for r in pair]
             if min(ratios) < LEADS or float(np.median(ratios)) < DROWNED:
                 continue
-            times, (first, second) = float(np.median(ratios)), pair[0]["names"]
-            own, other = pair[0]["names"][weak], pair[0]["names"][1 - weak]
+            times, (first, second) = float(np.median(ratios)), pair[0].names
+            own, other = pair[0].names[weak], pair[0].names[1 - weak]
             weigh = Weighing()
             weigh.speaks(
                 f"the gradient of {other} is {number(times)} times that of {own}, from the first step on",
@@ -126,17 +127,17 @@ def _drowned(case: Case) -> Finding | None:
                     f"loss = {1.0 if weak == 0 else 1 / times:.2g} * loss_1 + {1 / times if weak == 0 else 1.0:.2g} * "
                     f"loss_2  # 1: {first}, 2: {second}",
                 ),
-                layer=pair[-1]["layer"],
-                step=int(pair[0]["step"]),
+                layer=pair[-1].layer,
+                step=pair[0].step,
                 failure="one task that is not learnt",
             )
     return None
 
 
-def _pairs(case: Case) -> dict[str, list[dict[str, Any]]]:
-    pairs: dict[str, list[dict[str, Any]]] = {}
-    for fact in case.run.facts_of(FactKey.LOSS_BRANCHES.value):
-        pairs.setdefault(str(fact.value["pair"]), []).append(fact.value)
+def _pairs(case: Case) -> dict[str, list[LossBranchesFact]]:
+    pairs: dict[str, list[LossBranchesFact]] = {}
+    for _, fact in case.run.versions(LossBranchesFact):
+        pairs.setdefault(fact.pair, []).append(fact)
     return pairs
 
 
@@ -160,13 +161,13 @@ def _guessing(case: Case) -> list[tuple[str, float, float]]:
     return found
 
 
-def _left(readings: list[dict[str, Any]]) -> float:
+def _left(readings: list[LossBranchesFact]) -> float:
     """Return the median norm of the sum of two gradients over the sum of their norms."""
     shares = []
     for r in readings:
-        a, b = (float(n) for n in r["norms"])
+        a, b = (float(n) for n in r.norms)  # the square of a large int has no float
         if a + b > 0:
-            shares.append(float(np.sqrt(max(a * a + b * b + 2 * a * b * float(r["cosine"]), 0.0)) / (a + b)))
+            shares.append(float(np.sqrt(max(a * a + b * b + 2 * a * b * r.cosine, 0.0)) / (a + b)))
     return float(np.median(shares)) if shares else 1.0
 
 

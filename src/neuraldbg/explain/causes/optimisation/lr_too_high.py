@@ -36,7 +36,8 @@ from neuraldbg.explain.evidence.simpler_causes import simpler_reasons
 from neuraldbg.explain.evidence.symptom import relapse
 from neuraldbg.explain.evidence.wording import literal, moved, number, plural, rounded
 from neuraldbg.explain.finding import Weighing
-from neuraldbg.nouns import FactKey, Remedy
+from neuraldbg.nouns import Remedy
+from neuraldbg.nouns.facts.loss_branches import LossBranchesFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
@@ -178,8 +179,7 @@ def _weigh_before(case: Case, weigh: Weighing, onset: int) -> None:
 
 def _compares(case: Case) -> bool:
     """Return True if every part of the loss compares something with targets: else its level may mean little."""
-    facts = case.run.facts_of(FactKey.LOSS_BRANCHES.value)
-    parts = [str(name) for fact in facts for name in fact.value.get("names") or () if fact.value.get("kind") == "terms"]
+    parts = [name for _, fact in case.run.versions(LossBranchesFact) for name in fact.names if fact.kind == "terms"]
     named = all("loss" in part.split(" of ")[0] or "crossentropy" in part for part in parts)
     return named and all(term.kind != "unknown" for term in case.terms)
 

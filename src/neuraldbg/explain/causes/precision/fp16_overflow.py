@@ -19,7 +19,7 @@ What to do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,12 +31,11 @@ from neuraldbg.explain.finding import Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from neuraldbg.explain.evidence.case import Case
     from neuraldbg.explain.evidence.first_nonfinite import Origin
     from neuraldbg.explain.finding import Finding
     from neuraldbg.nouns import Site
+    from neuraldbg.nouns.facts.experiment import NonfiniteBirth
 
 LIMIT = 65504.0
 """The largest finite float16 (IEEE 754 binary16)."""
@@ -71,8 +70,8 @@ def judge(case: Case) -> Finding | None:
     if not summed:
         _weigh_reasons(case, weigh, origin)
     layer = (origin.first.module if origin.first is not None and _half(origin.first) else near.module) or None
-    if born is not None and born.get("layer") and born["layer"] in case.layout.by_path:
-        layer = str(born["layer"])
+    if born is not None and born.layer and born.layer in case.layout.by_path:
+        layer = born.layer
     return weigh.conclude(
         f"values that outgrow half precision: {near.label} reached {number(peak)} in float16, whose limit is 65504",
         Remedy(
@@ -109,12 +108,12 @@ def _summed(case: Case, origin: Origin) -> int:
     return max((t.input.count for t in halves if t.input is not None), default=0)
 
 
-def _weigh_birth(weigh: Weighing, origin: Origin, born: Mapping[str, Any] | None) -> None:
+def _weigh_birth(weigh: Weighing, origin: Origin, born: NonfiniteBirth | None) -> None:
     """Weigh where the first infinity came from: made again on a copy, or else as it was seen."""
     if born is not None:
         weigh.speaks(
-            f"made again on a copy, {born['op']}{place(born.get('where'))} gave the first infinity of finite values, "
-            "in float16", 6.0, str(born["op"]),
+            f"made again on a copy, {born.op}{place(born.where)} gave the first infinity of finite values, "
+            "in float16", 6.0, born.op,
         )  # fmt: skip
     elif origin.first is not None and _half(origin.first):
         said = f"the first infinity of the run is in float16, at {origin.first.label} (step {origin.step})"
