@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.cause import Cause
 from neuraldbg.explain.causes import CAUSES, cause
 from neuraldbg.explain.evidence.case import Case
 from neuraldbg.explain.evidence.wording import listing, plural
-from neuraldbg.explain.finding import Finding
+from neuraldbg.explain.finding import Finding, Tier
 from neuraldbg.explain.verdict import causal_chain, ranking, verdict
 from neuraldbg.explain.verdict.causal_chain import trace
 from neuraldbg.explain.verdict.source_lines import places

@@ -7,14 +7,13 @@ A member module defines ``CAUSE = Cause(...)``. Registration is one line, the do
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from neuraldbg.explain.evidence.case import Case
-    from neuraldbg.explain.finding import Finding
+    from neuraldbg.explain.finding import Finding, Tier
 
 
 NONFINITE = frozenset({"nonfinite_activation", "nonfinite_gradient", "nonfinite_parameter", "nonfinite_loss"})
@@ -34,25 +33,12 @@ UNITS = frozenset({"dead_units", "saturated_units"})
 """Units that stopped working."""
 
 
-class Tier(IntEnum):
-    """How directly a cause's own evidence shows it; a higher tier explains a lower one's symptoms away."""
-
-    PALLIATIVE = 0
-    """Named by symptoms alone, such as a learning rate: true only when no specific cause explains the run."""
-    STATISTICAL = 1
-    """Named by a pattern of statistics over layers or steps."""
-    SPECIFIC = 2
-    """Named by a measurement that few other causes produce: statistics of the batch, of one operation."""
-    CERTAIN = 3
-    """Read from the program itself: wiring of loop, loss graph, modes, optimizer membership."""
-
-
 @dataclass(frozen=True)
 class Cause:
     """A cause of the taxonomy."""
 
-    id: str
-    category: str
+    module: str
+    """Dotted name of its module: ``...causes.<category>.<id>``."""
     title: str
     """A few words for lists."""
     tier: Tier
@@ -67,3 +53,13 @@ class Cause:
     entails: frozenset[str] = frozenset()
     """Ids of causes whose own evidence is a consequence of this one: a graph that is cut leaves parameters unused.
     Where both are credible, those stand back, whatever their tier."""
+
+    @property
+    def id(self) -> str:
+        """The name of its module."""
+        return self.module.rpartition(".")[2]
+
+    @property
+    def category(self) -> str:
+        """The name of its folder."""
+        return self.module.split(".")[-2]

@@ -7,12 +7,22 @@ They add up to the prior of the cause's tier in ``ranking``.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from enum import IntEnum
 
 from neuraldbg.nouns import Evidence, Remedy
 
-if TYPE_CHECKING:
-    from neuraldbg.explain.cause import Tier
+
+class Tier(IntEnum):
+    """How directly a cause's own evidence shows it; a higher tier explains a lower one's symptoms away."""
+
+    PALLIATIVE = 0
+    """Named by symptoms alone, such as a learning rate: true only when no specific cause explains the run."""
+    STATISTICAL = 1
+    """Named by a pattern of statistics over layers or steps."""
+    SPECIFIC = 2
+    """Named by a measurement that few other causes produce: statistics of the batch, of one operation."""
+    CERTAIN = 3
+    """Read from the program itself: wiring of loop, loss graph, modes, optimizer membership."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.symptom import Symptoms
     from neuraldbg.nouns import Layer
 
     Floats = npt.NDArray[np.float64]
@@ -86,24 +86,24 @@ def is_norm(layer: Layer) -> bool:
     return any(word in layer.type for word in NORM_WORDS)
 
 
-def weights(case: Case) -> tuple[Weight, ...]:
+def weights(run: Symptoms) -> tuple[Weight, ...]:
     """Return the weight matrices in data-flow order."""
     found = []
-    order = [layer for layer in case.ordered if layer.leaf]
+    order = [layer for layer in run.ordered if layer.leaf]
     for index, layer in enumerate(order):
         if layer.type not in MATRIX_TYPES or "weight" not in layer.params:
             continue
-        held = layer if case.layout.rows("param", layer.path, "weight") else _tied(case, layer)
-        rows = case.layout.rows("param", held.path, "weight") if held is not None else ()
+        held = layer if run.layout.rows("param", layer.path, "weight") else _tied(run, layer)
+        rows = run.layout.rows("param", held.path, "weight") if held is not None else ()
         if held is None or not rows:
             continue
-        rms, total = case.run.series(rows[0], "rms").finite(), case.run.series(rows[0], "total").finite()
+        rms, total = run.run.series(rows[0], "rms").finite(), run.run.series(rows[0], "total").finite()
         out = layer.settings.get("out_features") or layer.settings.get("out_channels")
         if not len(rms) or not len(total) or not isinstance(out, (int, float)) or not out:
             continue
         scale, fan_in = float(rms.values[0]), float(total.values[0]) / float(out)
-        update = case.layout.rows("update", held.path, "weight")
-        step = case.run.series(update[0], "rms").finite() if update else None
+        update = run.layout.rows("update", held.path, "weight")
+        step = run.run.series(update[0], "rms").finite() if update else None
         moved = float(step.values[0]) / scale if step is not None and len(step) and scale > 0 else float("nan")
         following = order[index + 1] if index + 1 < len(order) else None
         normed = following is not None and is_norm(following)
@@ -111,76 +111,76 @@ def weights(case: Case) -> tuple[Weight, ...]:
     return tuple(found)
 
 
-def _tied(case: Case, layer: Layer) -> Layer | None:
+def _tied(run: Symptoms, layer: Layer) -> Layer | None:
     """Return the embedding whose matrix a layer shares: the matrix is recorded once, where it is registered first."""
     sizes = (layer.settings.get("out_features"), layer.settings.get("in_features"))
-    tables = [one for one in case.layout.layers if one.type == "Embedding" and one.model == layer.model]
+    tables = [one for one in run.layout.layers if one.type == "Embedding" and one.model == layer.model]
     fitting = [
         one for one in tables if (one.settings.get("num_embeddings"), one.settings.get("embedding_dim")) == sizes
     ]
     return fitting[0] if len(fitting) == 1 else None
 
 
-def gradient_profile(case: Case, kind: str = "output_grad", stat: str = "rms") -> Profile:
+def gradient_profile(run: Symptoms, kind: str = "output_grad", stat: str = "rms") -> Profile:
     """Return the gradient's size per layer with weights at the beginning, median over the first recorded steps.
 
     ``output_grad`` is the gradient of each layer's output, per element; where it was not read, ``param_grad``.
     """
     found: dict[str, float] = {}
     # Where the first updates did harm, only the first step still shows the model as it was built.
-    steps = 1 if case.loss.early_rise > 1.5 or (case.onset is not None and case.trouble.broke) else FIRST
-    for layer in case.ordered:
+    steps = 1 if run.loss.early_rise > 1.5 or (run.onset is not None and run.trouble.broke) else FIRST
+    for layer in run.ordered:
         if layer.type not in MATRIX_TYPES + RECURRENT_TYPES:
             continue
-        rows = case.layout.rows(kind, layer.path)
+        rows = run.layout.rows(kind, layer.path)
         if kind == "param_grad":
-            rows = tuple(r for r in rows if "weight" in case.layout.sites[r].name)
+            rows = tuple(r for r in rows if "weight" in run.layout.sites[r].name)
         if rows:
-            series = case.run.series(rows[0], stat).finite()
+            series = run.run.series(rows[0], stat).finite()
             if len(series):
-                found[layer.path] = float(np.median(case.early(series, steps).values))
-    found = _one_model(case, found)
+                found[layer.path] = float(np.median(run.early(series, steps).values))
+    found = _one_model(run, found)
     if len(found) < 2 and kind == "output_grad":
-        return gradient_profile(case, "param_grad", stat)
+        return gradient_profile(run, "param_grad", stat)
     return Profile(tuple(found), np.asarray(list(found.values()), dtype=np.float64))
 
 
-def _one_model(case: Case, found: dict[str, float]) -> dict[str, float]:
+def _one_model(run: Symptoms, found: dict[str, float]) -> dict[str, float]:
     """Keep the layers of the model with most of them: a gradient does not fade from one model to another."""
-    models = [case.layout.by_path[path].model for path in found]
+    models = [run.layout.by_path[path].model for path in found]
     largest = max(dict.fromkeys(models), key=models.count, default=None)
-    return {path: value for path, value in found.items() if case.layout.by_path[path].model == largest}
+    return {path: value for path, value in found.items() if run.layout.by_path[path].model == largest}
 
 
-def activation_profile(case: Case) -> Profile:
+def activation_profile(run: Symptoms) -> Profile:
     """Return the activations' rms per layer with weights at the first recorded step, before any update."""
     found: dict[str, float] = {}
-    for layer in case.ordered:
+    for layer in run.ordered:
         if layer.type not in MATRIX_TYPES:
             continue
-        rows = case.layout.rows("activation", layer.path)
-        series = case.run.series(rows[0], "rms") if rows else None
+        rows = run.layout.rows("activation", layer.path)
+        series = run.run.series(rows[0], "rms") if rows else None
         if series is not None and len(series) and np.isfinite(series.values[0]):
             found[layer.path] = float(series.values[0])
     return Profile(tuple(found), np.asarray(list(found.values()), dtype=np.float64))
 
 
-def unit_share(case: Case, row: int, stat: str, of: str) -> tuple[Floats, Floats]:
+def unit_share(run: Symptoms, row: int, stat: str, of: str) -> tuple[Floats, Floats]:
     """Return steps and share (0 to 1) of dead units (``dead`` of ``units``) or saturated elements (of ``count``).
 
     A reading stands for the unread steps behind it too.
     """
-    end = case.origin.step - 1 if case.origin is not None else case.run.steps  # behind a NaN every unit looks dead
-    part, whole = (case.held(case.run.series(row, name).between(0, end)) for name in (stat, of))
+    end = run.origin.step - 1 if run.origin is not None else run.run.steps  # behind a NaN every unit looks dead
+    part, whole = (run.held(run.run.series(row, name).between(0, end)) for name in (stat, of))
     keep = (whole.values > 0) & np.isfinite(part.values)
     return part.steps[keep].astype(np.float64), part.values[keep] / whole.values[keep]
 
 
-def healthy_norm(case: Case) -> float:
+def healthy_norm(run: Symptoms) -> float:
     """Return the upper end (90%) of the gradient norm before the onset; NaN if there was no healthy time."""
-    norm = case.scalar("grad_norm").finite()
-    if case.onset is not None:
-        norm = norm.between(0, case.onset - 1)
+    norm = run.scalar("grad_norm").finite()
+    if run.onset is not None:
+        norm = norm.between(0, run.onset - 1)
     if len(norm) < HEALTHY_STEPS:
         return float("nan")
     # Where the norm ran away before the onset, only its first steps were healthy.

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 import statistics
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from neuraldbg.explain.evidence.loss_curve import ENOUGH, FEW
+from neuraldbg.explain.evidence.record_readings import RecordReadings
 from neuraldbg.explain.evidence.wording import number, plural
 from neuraldbg.nouns.facts.accumulation import AccumulationFact
 from neuraldbg.nouns.facts.loss import LossFact
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.nouns import Event
 
 KINDS = {
     "nonfinite": "nonfinite_loss",
@@ -45,6 +47,9 @@ WINDOW = 5
 """Steps over which the level is taken."""
 LEARNT_ALREADY = 0.5
 """A loss that begins below this share of the loss of guessing belongs to a model that was trained before."""
+
+SURE = 0.5
+"""Detector confidence below which an event is not taken for a symptom."""
 
 
 @dataclass(frozen=True)
@@ -76,19 +81,19 @@ class Trouble:
         return self.kind in KINDS
 
 
-def guessing_loss(case: Case) -> float:
+def guessing_loss(run: RecordReadings) -> float:
     """Return the loss of a constant guess, from the loss graph: ln C, ln 2, the targets' variance; NaN if unknown.
 
     Micro-batches that are divided by their number are recorded as they are, so the guess is divided too.
     """
-    if case.loss_ops[:1] == ("mul",) and len(case.terms) == 1 and case.terms[0].kind in NAMED:
+    if run.loss_ops[:1] == ("mul",) and len(run.terms) == 1 and run.terms[0].kind in NAMED:
         return float("nan")  # a loss function times a factor, as a scale for half precision or a weight
-    known = case.run.known(AccumulationFact, stream=case.stream)
-    return _guess_of_terms(case) / max(known.divisor if known is not None else 1.0, 1.0)
+    known = run.run.known(AccumulationFact, stream=run.stream)
+    return _guess_of_terms(run) / max(known.divisor if known is not None else 1.0, 1.0)
 
 
-def _guess_of_terms(case: Case) -> float:
-    for term in case.terms:
+def _guess_of_terms(run: RecordReadings) -> float:
+    for term in run.terms:
         if term.reduction != "mean":
             continue
         if term.kind in ("cross_entropy", "nll") and term.classes > 1:
@@ -96,13 +101,13 @@ def _guess_of_terms(case: Case) -> float:
         if term.kind in ("bce", "bce_with_logits"):
             return math.log(2.0)
         if term.kind in ("mse", "squared_error"):
-            return _variance(case, term.kind)
+            return _variance(run, term.kind)
     return float("nan")
 
 
-def _variance(case: Case, kind: str) -> float:
+def _variance(run: RecordReadings, kind: str) -> float:
     """Return the targets' variance, median over the batches that were read; NaN if unknown."""
-    terms = [term for _, loss in case.run.versions(LossFact) for term in loss.terms]
+    terms = [term for _, loss in run.run.versions(LossFact) for term in loss.terms]
     found = [term.target.std for term in terms if term.kind == kind and term.target is not None]
     known = [std**2 for std in found if std is not None and math.isfinite(std)]
     return statistics.median(known) if known else float("nan")
@@ -117,11 +122,11 @@ class Relapse:
     low: float
 
 
-def relapse(case: Case) -> Relapse | None:
+def relapse(run: RecordReadings) -> Relapse | None:
     """Return where a classification lost all it had learnt; None where it did not."""
-    guess, y, at = guessing_loss(case), case.loss.finite.values, case.loss.finite.steps
-    kinds = {term.kind for term in case.terms}
-    if not guess > 0 or not case.alone or len(case.terms) != 1 or not kinds <= {"cross_entropy", "nll"}:
+    guess, y, at = guessing_loss(run), run.loss.finite.values, run.loss.finite.steps
+    kinds = {term.kind for term in run.terms}
+    if not guess > 0 or not run.alone or len(run.terms) != 1 or not kinds <= {"cross_entropy", "nll"}:
         return None
     if len(y) < 3 * LOST:
         return None
@@ -139,14 +144,14 @@ def relapse(case: Case) -> Relapse | None:
     return Relapse(int(at[begin]), last - first, float(smooth[down[0] : begin].min()))
 
 
-def at_guess(case: Case) -> bool:
+def at_guess(run: RecordReadings) -> bool:
     """Return True if the loss came to rest at the level of a constant guess: nothing was learnt from the inputs.
 
     A large first loss (huge inputs or weights) that falls to this level looks like learning and is none.
     """
-    loss, guess = case.loss, guessing_loss(case)
+    loss, guess = run.loss, guessing_loss(run)
     # A sum of several terms may rest above the guess of one that was learnt.
-    if not guess > 0 or len(loss.finite) < ENOUGH or not loss.alone or len(case.terms) > 1:
+    if not guess > 0 or len(loss.finite) < ENOUGH or not loss.alone or len(run.terms) > 1:
         return False
     # A weak relation (an R2 of 0.1) is one: the level is taken over half the run, with its standard error.
     half = loss.finite.values[len(loss.finite) // 2 :]
@@ -155,75 +160,115 @@ def at_guess(case: Case) -> bool:
     return near and not loss.still_falling
 
 
-def find_trouble(case: Case) -> Trouble:
+def find_trouble(run: RecordReadings) -> Trouble:
     """Return the worst trouble over all optimizers of the run."""
-    origin = case.origin
-    for stream in case.run.streams:
-        loss = case.loss_of(stream)
+    origin = run.origin
+    for stream in run.run.streams:
+        loss = run.loss_of(stream)
         if loss.ends_nonfinite:
             step = loss.nonfinite_from
-            value = _bad_value(case, step)
+            value = _bad_value(run, step)
             return Trouble("nonfinite", step, f"the loss became {value} at step {step}")
-    if origin is not None and _ruined(case):
+    if origin is not None and _ruined(run):
         return Trouble("nonfinite", origin.step, f"weights or gradients became NaN or infinite at step {origin.step}")
-    for stream in case.run.streams:
-        loss = case.loss_of(stream)
+    for stream in run.run.streams:
+        loss = run.loss_of(stream)
         if loss.diverged:
             begun = number(loss.initial)
             if loss.best < 0.95 * loss.initial:
                 begun = loss.lowest
             peak = [f"at most {number(loss.peak)}"] if loss.peak > 10 * abs(loss.last) else []
             return Trouble("diverged", loss.diverged_from, f"the loss rose from {begun} to {loss.ended(*peak)}")
-    if _still(case):
-        steps = plural(case.run.steps or len(case.history), "step")
-        return Trouble("still", int(case.history.steps[0]), f"no weight changed in {steps}")
-    return _course(case)
+    if _still(run):
+        steps = plural(run.run.steps or len(run.history), "step")
+        return Trouble("still", int(run.history.steps[0]), f"no weight changed in {steps}")
+    return _course(run)
 
 
-def _still(case: Case) -> bool:
+def _still(run: RecordReadings) -> bool:
     """Return True if every weight of the models stayed as it was: their statistics are the same to the last digit."""
-    history, sites = case.history, case.run.layout.sites
+    history, sites = run.history, run.run.layout.sites
     rows = [i for i, site in enumerate(sites[: history.sites]) if site.kind == "param"]
-    elsewhere = any(one.foreign > one.foreign_no_grad for one in case.optimizers)
-    if not rows or len(history) < FEW or elsewhere or case.loss.learned:  # an image or a latent code is trained
+    elsewhere = any(one.foreign > one.foreign_no_grad for one in run.optimizers)
+    if not rows or len(history) < FEW or elsewhere or run.loss.learned:  # an image or a latent code is trained
         return False
     values = [history.stat(rows, name) for name in ("mean", "rms", "min", "max")]
     seen = [value[np.isfinite(value).all(axis=1)] for value in values]
     return all(len(value) >= FEW and bool((value == value[:1]).all()) for value in seen)
 
 
-def _course(case: Case) -> Trouble:
+def _course(run: RecordReadings) -> Trouble:
     """Judge whether the main loss goes anywhere."""
-    loss = case.loss
+    loss = run.loss
     if not len(loss):
         return Trouble("unseen")
-    guess = guessing_loss(case)
+    guess = guessing_loss(run)
     if not loss.learned and loss.last < LEARNT_ALREADY * guess:
         return Trouble("none")
     fell = "hardly fell" if loss.last < loss.initial else "did not fall"
-    span = f"{fell} in {plural(case.run.steps or len(loss), 'step')}, from {number(loss.initial)} to {loss.ending}"
+    span = f"{fell} in {plural(run.run.steps or len(loss), 'step')}, from {number(loss.initial)} to {loss.ending}"
     if loss.stuck and loss.finite.values.min() >= 0:
         return Trouble("stuck", int(loss.series.steps[0]), f"the loss {span}")
     if loss.slow and loss.finite.values.min() >= 0:
         return Trouble("slow", int(loss.series.steps[0]), f"the loss {span}")
-    if at_guess(case) and not loss.diverged:
+    if at_guess(run) and not loss.diverged:
         said = f"the loss came to rest at {loss.ending}, hardly better than a constant guess ({number(guess)})"
-        weak = any(term.kind in ("mse", "squared_error") for term in case.terms)
+        weak = any(term.kind in ("mse", "squared_error") for term in run.terms)
         return Trouble("stuck", int(loss.series.steps[0]), said, guess=weak)
     if loss.learned or not loss.alone:
         return Trouble("none")
     return Trouble("short" if len(loss) < FEW else "unclear")
 
 
-def _bad_value(case: Case, step: int | None) -> str:
-    value = case.loss.series.at(step) if step is not None else float("nan")
+def _bad_value(run: RecordReadings, step: int | None) -> str:
+    value = run.loss.series.at(step) if step is not None else float("nan")
     return "infinite" if math.isinf(value) else "NaN"
 
 
-def _ruined(case: Case) -> bool:
+def _ruined(run: RecordReadings) -> bool:
     """Return True if weights or gradients were non-finite when the run ended."""
-    history, sites = case.history, case.run.layout.sites
+    history, sites = run.history, run.run.layout.sites
     rows = [i for i, site in enumerate(sites[: history.sites]) if site.kind in ("param", "param_grad", "loss")]
-    if case.scaled:
+    if run.scaled:
         rows = [i for i in rows if sites[i].kind == "param"]
     return bool(rows) and bool((history.stat(rows, "nonfinite")[history.read][-1:] > 0).any())
+
+
+def is_symptom(event: Event) -> bool:
+    """Return True if an event shows something wrong: its detector is sure, and it is not how a converged run looks."""
+    return event.confidence >= SURE and not event.details.get("after_learning")
+
+
+class Symptoms(RecordReadings):
+    """The readings of a run with what went wrong in it, before any cause is weighed."""
+
+    @property
+    def learned(self) -> bool:
+        """Return True if the main loss fell for good, and below the level of a constant guess where that is known."""
+        return self.loss.learned and not at_guess(self)
+
+    @cached_property
+    def trouble(self) -> Trouble:
+        """Return what went wrong, as a person would see it."""
+        return find_trouble(self)
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """Kinds of events in the run, with what the loss itself shows where no event was recorded."""
+        seen = {event.kind for event in self.run.events if is_symptom(event)}
+        if self.trouble.kind in KINDS:
+            seen.add(KINDS[self.trouble.kind])
+        return frozenset(seen)
+
+    @cached_property
+    def onset(self) -> int | None:
+        """The step at which things went wrong; None if nothing did."""
+        if not self.trouble.any:
+            return None
+        steps = [s for s in (self.trouble.step, self.origin.step if self.origin else None) if s is not None]
+        return min(steps) if steps else 0
+
+    @cached_property
+    def blind(self) -> bool:
+        """Return True if the step at which things went wrong is one whose sites were not read."""
+        return self.onset is not None and self.trouble.broke and not self.was_read(self.onset)

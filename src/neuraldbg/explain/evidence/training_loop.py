@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.evidence.case import ADAPTIVE
+from neuraldbg.explain.evidence.record_readings import ADAPTIVE
 from neuraldbg.explain.evidence.wording import number
 from neuraldbg.nouns.facts.order import OrderFact
 

@@ -16,7 +16,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from neuraldbg.errors import ConfigError
-from neuraldbg.explain.cause import Tier
+from neuraldbg.explain.finding import Tier
 
 FILE = "calibration.json"
 _TIERS = frozenset(tier.name.lower() for tier in Tier)

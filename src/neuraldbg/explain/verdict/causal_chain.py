@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.evidence.case import Case, is_symptom
+from neuraldbg.explain.evidence.case import Case
+from neuraldbg.explain.evidence.symptom import is_symptom
 from neuraldbg.explain.evidence.wording import listing
 from neuraldbg.nouns import Chain, ChainEdge, ChainNode
 from neuraldbg.nouns.layout import called

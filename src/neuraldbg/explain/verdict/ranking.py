@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import NONFINITE, Tier
+from neuraldbg.explain.cause import NONFINITE
+from neuraldbg.explain.finding import Tier
 from neuraldbg.explain.verdict.calibration import fitted, sigmoid
 from neuraldbg.nouns import Evidence, Hypothesis
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import Tier
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.loss_curve import FEW
 from neuraldbg.explain.evidence.training_loop import rise
 from neuraldbg.explain.evidence.wording import number, percent, plural
+from neuraldbg.explain.finding import Tier
 from neuraldbg.explain.verdict.ranking import CREDIBLE, ends_so
 from neuraldbg.nouns import Unjudged
 

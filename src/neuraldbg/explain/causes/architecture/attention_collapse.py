@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, STALL, Cause
 from neuraldbg.explain.evidence.layer_facts import above_guess, as_number, readings
 from neuraldbg.explain.evidence.wording import listing, moved, number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.attention import AttentionFact
 from neuraldbg.nouns.layout import called
@@ -111,8 +111,7 @@ def _since(seen: list[Reading[AttentionPlace]]) -> Reading[AttentionPlace]:
 
 
 CAUSE = Cause(
-    id="attention_collapse",
-    category="architecture",
+    module=__name__,
     title="attention without entropy",
     tier=Tier.STATISTICAL,
     explains=BLOW_UP | STALL,

@@ -22,10 +22,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.cause import Cause
 from neuraldbg.explain.evidence.layer_facts import as_number, evaluated, late_gap, training_norms
 from neuraldbg.explain.evidence.wording import listing, literal, number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
@@ -126,8 +126,7 @@ def _remedy(layers: list[str], momentum: float) -> Remedy:
 
 
 CAUSE = Cause(
-    id="batchnorm_momentum",
-    category="architecture",
+    module=__name__,
     title="running statistics that follow one batch, or none",
     tier=Tier.CERTAIN,
     explains=frozenset(),

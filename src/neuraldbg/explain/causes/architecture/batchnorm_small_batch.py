@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, STALL, Cause
 from neuraldbg.explain.evidence.layer_facts import as_number, evaluated, late_gap, training_norms
 from neuraldbg.explain.evidence.wording import listing, number, percent, plural
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
@@ -135,8 +135,7 @@ def _remedy(case: Case, layer: str) -> Remedy:
 
 
 CAUSE = Cause(
-    id="batchnorm_small_batch",
-    category="architecture",
+    module=__name__,
     title="batch norm over too few values",
     tier=Tier.SPECIFIC,
     explains=BLOW_UP | STALL,

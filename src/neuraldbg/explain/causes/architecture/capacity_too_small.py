@@ -21,12 +21,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.cause import Cause
 from neuraldbg.explain.evidence.depth_profiles import MATRIX_TYPES, RECURRENT_TYPES
 from neuraldbg.explain.evidence.layer_facts import resting
 from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.wording import percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
@@ -122,8 +122,7 @@ def _all_pass(case: Case, path: str) -> bool:
 
 
 CAUSE = Cause(
-    id="capacity_too_small",
-    category="architecture",
+    module=__name__,
     title="too narrow for its task",
     tier=Tier.PALLIATIVE,
     explains=frozenset({"loss_plateau"}),

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import STALL, Cause, Tier
-from neuraldbg.explain.evidence.case import RELU_TYPES
+from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.evidence.depth_profiles import unit_share
+from neuraldbg.explain.evidence.record_readings import RELU_TYPES
 from neuraldbg.explain.evidence.wording import moved, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
@@ -132,8 +132,7 @@ def _layers(case: Case) -> list[Dying]:
 
 
 CAUSE = Cause(
-    id="dead_relu",
-    category="architecture",
+    module=__name__,
     title="ReLU units that output zero for all data",
     tier=Tier.STATISTICAL,
     explains=STALL | {"dead_units"},

@@ -22,11 +22,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.evidence.layer_facts import dropout_rates
 from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.wording import listing, literal, number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
@@ -110,8 +110,7 @@ def _line(case: Case, path: str, p: float) -> str:
 
 
 CAUSE = Cause(
-    id="dropout_too_high",
-    category="architecture",
+    module=__name__,
     title="dropout removes nearly everything",
     tier=Tier.SPECIFIC,
     explains=STALL,

@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import BLOW_UP, Cause, Tier
-from neuraldbg.explain.evidence.case import LR_MAX
+from neuraldbg.explain.cause import BLOW_UP, Cause
 from neuraldbg.explain.evidence.depth_profiles import RECURRENT_TYPES, gradient_profile
 from neuraldbg.explain.evidence.optimizer_steps import climbs, poor, weigh_blind
+from neuraldbg.explain.evidence.record_readings import LR_MAX
 from neuraldbg.explain.evidence.simpler_causes import simpler_reasons
 from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.wording import literal, moved, number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
@@ -219,8 +219,7 @@ def _through_time(case: Case, recurrent: str) -> float:
 
 
 CAUSE = Cause(
-    id="exploding_depth",
-    category="architecture",
+    module=__name__,
     title="the gradient grows over the depth",
     tier=Tier.STATISTICAL,
     explains=BLOW_UP,

@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.cause import Cause
 from neuraldbg.explain.evidence.layer_facts import evaluated, norms
 from neuraldbg.explain.evidence.wording import listing, number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
@@ -100,8 +100,7 @@ def _drifts(seen: list[Reading[NormLayer]]) -> bool:
 
 
 CAUSE = Cause(
-    id="frozen_norm_drift",
-    category="architecture",
+    module=__name__,
     title="running statistics of a frozen part move",
     tier=Tier.SPECIFIC,
     explains=frozenset(),

@@ -24,13 +24,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.evidence.depth_profiles import MATRIX_TYPES, is_norm
 from neuraldbg.explain.evidence.layer_facts import calls, operations_into
 from neuraldbg.explain.evidence.optimizer_steps import POOR, poor, weigh_poverty
 from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.wording import listing, number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -215,8 +215,7 @@ def _remedy(case: Case, wrong: list[Weight]) -> Remedy:
 
 
 CAUSE = Cause(
-    id="init_scale_wrong",
-    category="architecture",
+    module=__name__,
     title="initial weights of the wrong scale",
     tier=Tier.SPECIFIC,
     explains=BLOW_UP | STALL | UNITS,

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import BLOW_UP, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, Cause
 from neuraldbg.explain.evidence.layer_facts import Reading, as_number, calls
 from neuraldbg.explain.evidence.wording import number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -112,8 +112,7 @@ def _drifts(seen: list[Reading[Variety]]) -> bool:
 
 
 CAUSE = Cause(
-    id="logit_drift",
-    category="architecture",
+    module=__name__,
     title="the level of the logits drifts",
     tier=Tier.STATISTICAL,
     explains=BLOW_UP,

@@ -23,11 +23,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.evidence.depth_profiles import MATRIX_TYPES
 from neuraldbg.explain.evidence.layer_facts import operations_into
 from neuraldbg.explain.evidence.wording import listing, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -160,8 +160,7 @@ def _activates(layer: Layer) -> bool:
 
 
 CAUSE = Cause(
-    id="missing_activation",
-    category="architecture",
+    module=__name__,
     title="no activation between linear layers",
     tier=Tier.CERTAIN,
     explains=STALL,

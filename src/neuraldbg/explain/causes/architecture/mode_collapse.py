@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.cause import Cause
 from neuraldbg.explain.evidence.layer_facts import calls
 from neuraldbg.explain.evidence.wording import number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.loss_branches import LossBranchesFact
 
@@ -256,8 +256,7 @@ def _wide(v: Variety) -> bool:
 
 
 CAUSE = Cause(
-    id="mode_collapse",
-    category="architecture",
+    module=__name__,
     title="outputs stop varying",
     tier=Tier.STATISTICAL,
     explains=frozenset(),

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
-from neuraldbg.explain.evidence.case import RELU_TYPES
+from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence.depth_profiles import unit_share
+from neuraldbg.explain.evidence.record_readings import RELU_TYPES
 from neuraldbg.explain.evidence.task_phases import phases
 from neuraldbg.explain.evidence.wording import number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
@@ -107,8 +107,7 @@ def _silent(case: Case, found: tuple[Phase, ...]) -> tuple[str | None, list[floa
 
 
 CAUSE = Cause(
-    id="plasticity_loss",
-    category="architecture",
+    module=__name__,
     title="each new task is learnt worse, units fall silent",
     tier=Tier.STATISTICAL,
     explains=STALL | UNITS | {"loss_divergence", "loss_spike"},

@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.evidence.layer_facts import above_guess
 from neuraldbg.explain.evidence.wording import number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.attention import AttentionFact
 from neuraldbg.nouns.facts.tokens import TokensFact
@@ -87,8 +87,7 @@ def judge(case: Case) -> Finding | None:
 
 
 CAUSE = Cause(
-    id="rank_collapse",
-    category="architecture",
+    module=__name__,
     title="positions become alike over the depth",
     tier=Tier.STATISTICAL,
     explains=STALL,

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import STALL, Cause, Tier
-from neuraldbg.explain.evidence.case import BOUNDED_TYPES
+from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.evidence.depth_profiles import unit_share
+from neuraldbg.explain.evidence.record_readings import BOUNDED_TYPES
 from neuraldbg.explain.evidence.wording import moved, number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
@@ -121,8 +121,7 @@ def _worst(case: Case) -> tuple[str, float, float, int] | None:
 
 
 CAUSE = Cause(
-    id="saturating_activation",
-    category="architecture",
+    module=__name__,
     title="hidden units at the bounds of their activation",
     tier=Tier.STATISTICAL,
     explains=STALL | {"saturated_units"},

@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence.layer_facts import as_number, readings
 from neuraldbg.explain.evidence.wording import listing, number, percent, plural
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.symmetry import SymmetryFact
 from neuraldbg.nouns.layout import called
@@ -103,8 +103,7 @@ def _remedy(layers: list[str], names: list[str]) -> Remedy:
 
 
 CAUSE = Cause(
-    id="symmetric_init",
-    category="architecture",
+    module=__name__,
     title="units that begin equal and stay equal",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,

@@ -23,11 +23,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.evidence.depth_profiles import RECURRENT_TYPES, unit_share
 from neuraldbg.explain.evidence.inputs import experiments
 from neuraldbg.explain.evidence.wording import number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.experiment import InputIgnored
 from neuraldbg.nouns.layout import called
@@ -180,8 +180,7 @@ def saturated(case: Case) -> bool:
 
 
 CAUSE = Cause(
-    id="vanishing_depth",
-    category="architecture",
+    module=__name__,
     title="the gradient fades over the depth",
     tier=Tier.STATISTICAL,
     explains=STALL,

@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause
 from neuraldbg.explain.evidence.inputs import experiments
 from neuraldbg.explain.evidence.targets import slots
 from neuraldbg.explain.evidence.wording import literal, number, percent, plural
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.experiment import OddSample
 
@@ -222,8 +222,7 @@ def _weigh_loss(case: Case, odd: Outlier, weigh: Weighing) -> None:
 
 
 CAUSE = Cause(
-    id="bad_batch",
-    category="data",
+    module=__name__,
     title="one batch unlike all others",
     tier=Tier.SPECIFIC,
     explains=BLOW_UP | UNITS,

@@ -25,9 +25,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.evidence.inputs import agreed, experiments, place
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.experiment import BatchMixing
 from neuraldbg.nouns.layout import called
@@ -139,8 +139,7 @@ def _operation(case: Case, weigh: Weighing, op: AxisOperation) -> Finding:
 
 
 CAUSE = Cause(
-    id="batch_axis_mixup",
-    category="data",
+    module=__name__,
     title="samples of a batch leak into each other",
     tier=Tier.CERTAIN,
     explains=frozenset(STALL),

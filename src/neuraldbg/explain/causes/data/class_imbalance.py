@@ -23,10 +23,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.wording import literal, number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -117,8 +117,7 @@ def _entropy(slot: TargetsFact) -> float:
 
 
 CAUSE = Cause(
-    id="class_imbalance",
-    category="data",
+    module=__name__,
     title="one class makes up nearly all labels and predictions",
     tier=Tier.STATISTICAL,
     explains=STALL | UNITS,

@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause
 from neuraldbg.explain.evidence.depth_profiles import is_norm
 from neuraldbg.explain.evidence.inputs import batches, birth, place
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -120,8 +120,7 @@ def _remedy(usual: int) -> Remedy:
 
 
 CAUSE = Cause(
-    id="degenerate_batch",
-    category="data",
+    module=__name__,
     title="a batch too small for its statistic",
     tier=Tier.CERTAIN,
     explains=BLOW_UP | UNITS,

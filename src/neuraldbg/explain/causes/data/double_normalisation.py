@@ -22,12 +22,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.evidence.depth_profiles import is_norm
 from neuraldbg.explain.evidence.inputs import batches
 from neuraldbg.explain.evidence.optimizer_steps import POOR, poor, weigh_poverty
 from neuraldbg.explain.evidence.wording import number
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
@@ -91,8 +91,7 @@ def _weigh(case: Case, grid: str, level: Level) -> Finding:
 
 
 CAUSE = Cause(
-    id="double_normalisation",
-    category="data",
+    module=__name__,
     title="inputs normalised twice",
     tier=Tier.CERTAIN,
     explains=frozenset(STALL),

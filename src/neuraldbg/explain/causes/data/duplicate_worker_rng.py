@@ -24,10 +24,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.cause import Cause
 from neuraldbg.explain.evidence.inputs import batches
 from neuraldbg.explain.evidence.wording import plural
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -104,8 +104,7 @@ def _groups(case: Case, runs: EqualBatches) -> Finding | None:
 
 
 CAUSE = Cause(
-    id="duplicate_worker_rng",
-    category="data",
+    module=__name__,
     title="the workers of the loader deliver the same samples",
     tier=Tier.CERTAIN,
     explains=frozenset(),

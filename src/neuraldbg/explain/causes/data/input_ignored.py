@@ -24,9 +24,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.evidence.inputs import agreed
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.experiment import InputIgnored
 from neuraldbg.nouns.layout import called
@@ -130,8 +130,7 @@ def _blind(case: Case, weigh: Weighing, output: IgnoredOutput) -> Finding:
 
 
 CAUSE = Cause(
-    id="input_ignored",
-    category="data",
+    module=__name__,
     title="the output does not depend on the input",
     tier=Tier.CERTAIN,
     explains=frozenset(STALL),

@@ -26,10 +26,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.wording import number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -167,8 +167,7 @@ def _finish(case: Case, weigh: Weighing, term: LossTerm) -> Finding:
 
 
 CAUSE = Cause(
-    id="label_noise",
-    category="data",
+    module=__name__,
     title="labels that have nothing to do with the inputs",
     tier=Tier.STATISTICAL,
     explains=STALL | UNITS,

@@ -26,10 +26,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.evidence.inputs import agreed
 from neuraldbg.explain.evidence.wording import number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.experiment import Causality, PaddingMask
 from neuraldbg.nouns.layout import called
@@ -104,8 +104,7 @@ def _remedy(kind: str) -> Remedy:
 
 
 CAUSE = Cause(
-    id="mask_error",
-    category="data",
+    module=__name__,
     title="the model can see what it is to predict",
     tier=Tier.CERTAIN,
     explains=frozenset(STALL),

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause
 from neuraldbg.explain.evidence.inputs import birth
 from neuraldbg.explain.evidence.targets import readings
 from neuraldbg.explain.evidence.wording import number, plural
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -151,8 +151,7 @@ def _concluded(case: Case, weigh: Weighing, what: str, step: int, where: str) ->
 
 
 CAUSE = Cause(
-    id="nonfinite_input",
-    category="data",
+    module=__name__,
     title="the data holds NaN or infinity",
     tier=Tier.SPECIFIC,
     explains=BLOW_UP | UNITS | {"nonfinite_input"},

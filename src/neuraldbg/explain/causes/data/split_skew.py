@@ -23,10 +23,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.cause import Cause
 from neuraldbg.explain.evidence.inputs import batches
 from neuraldbg.explain.evidence.wording import literal, number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -127,8 +127,7 @@ def _rescaled(train: Level, other: Level) -> tuple[float, float] | None:
 
 
 CAUSE = Cause(
-    id="split_skew",
-    category="data",
+    module=__name__,
     title="training and evaluation are preprocessed differently",
     tier=Tier.SPECIFIC,
     explains=frozenset(),

@@ -25,10 +25,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.cause import Cause
 from neuraldbg.explain.evidence.inputs import agreed, batches
 from neuraldbg.explain.evidence.wording import percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.experiment import TargetInside
 
@@ -174,8 +174,7 @@ def _count(batches: int) -> str:
 
 
 CAUSE = Cause(
-    id="train_val_leak",
-    category="data",
+    module=__name__,
     title="validation samples were trained on",
     tier=Tier.CERTAIN,
     explains=frozenset(),

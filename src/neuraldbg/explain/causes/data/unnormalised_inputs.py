@@ -27,18 +27,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.evidence.depth_profiles import gradient_profile, is_norm
 from neuraldbg.explain.evidence.inputs import batches
 from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.wording import literal, number
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.outputs import OutputsFact
 from neuraldbg.nouns.layout import called
 
 if TYPE_CHECKING:
-    from neuraldbg.explain.evidence.case import Case, InputStats
+    from neuraldbg.explain.evidence.case import Case
+    from neuraldbg.explain.evidence.record_readings import InputStats
     from neuraldbg.explain.finding import Finding
     from neuraldbg.nouns.facts.batches import Columns
 
@@ -215,8 +216,7 @@ def _takes_ids(case: Case) -> bool:
 
 
 CAUSE = Cause(
-    id="unnormalised_inputs",
-    category="data",
+    module=__name__,
     title="inputs far from unit scale",
     tier=Tier.SPECIFIC,
     explains=BLOW_UP | STALL | UNITS,

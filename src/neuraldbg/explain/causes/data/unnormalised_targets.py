@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.evidence.wording import literal, number
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -115,8 +115,7 @@ def _slow_start(case: Case, rms: float, weigh: Weighing) -> bool:
 
 
 CAUSE = Cause(
-    id="unnormalised_targets",
-    category="data",
+    module=__name__,
     title="regression targets far from unit scale",
     tier=Tier.SPECIFIC,
     explains=BLOW_UP | STALL | UNITS,

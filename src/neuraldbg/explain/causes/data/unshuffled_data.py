@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.wording import number, percent, plural
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -157,8 +157,7 @@ def _finish(case: Case, weigh: Weighing, sentence: str, step: int) -> Finding:
 
 
 CAUSE = Cause(
-    id="unshuffled_data",
-    category="data",
+    module=__name__,
     title="batches ordered by class or target",
     tier=Tier.SPECIFIC,
     explains=STALL | UNITS | {"loss_spike", "gradient_spike", "loss_divergence"},

@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.evidence.optimizer_steps import weigh_bearing
 from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.training_loop import micro_batches
 from neuraldbg.explain.evidence.wording import moved, number
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.accumulation import AccumulationFact
 
@@ -105,8 +105,7 @@ def _weigh(case: Case, count: int, factor: float, divisor: float) -> Finding:
 
 
 CAUSE = Cause(
-    id="accumulation_unscaled",
-    category="loop",
+    module=__name__,
     title="micro-batches are summed where a mean is meant",
     tier=Tier.CERTAIN,
     explains=BLOW_UP | UNITS | (STALL & {"loss_plateau", "vanishing_gradients"}),

@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import STALL, Cause, Tier
-from neuraldbg.explain.evidence.case import owner
+from neuraldbg.explain.cause import STALL, Cause
+from neuraldbg.explain.evidence.record_readings import owner
 from neuraldbg.explain.evidence.wording import listing, number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.accumulation import AccumulationFact
 
@@ -97,8 +97,7 @@ def _never_fed(case: Case) -> list[str]:
 
 
 CAUSE = Cause(
-    id="accumulation_wiped",
-    category="loop",
+    module=__name__,
     title="accumulated gradients are cleared too early",
     tier=Tier.CERTAIN,
     explains=STALL,

@@ -22,10 +22,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, STALL, Cause
 from neuraldbg.explain.evidence.training_loop import order
 from neuraldbg.explain.evidence.wording import literal, number, plural
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.clip import ClipFact
 
@@ -117,8 +117,7 @@ def _call(fact: ClipFact) -> str:
 
 
 CAUSE = Cause(
-    id="clip_misplaced",
-    category="loop",
+    module=__name__,
     title="clipping at the wrong place",
     tier=Tier.CERTAIN,
     explains=BLOW_UP | (STALL & {"loss_plateau", "update_ratio_low"}),

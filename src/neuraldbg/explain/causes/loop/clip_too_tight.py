@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.evidence.wording import literal, moved, number, percent, rounded
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.clip import ClipFact
 
@@ -122,8 +122,7 @@ def _add_symptoms(case: Case, weigh: Weighing) -> None:
 
 
 CAUSE = Cause(
-    id="clip_too_tight",
-    category="loop",
+    module=__name__,
     title="a clipping limit that leaves nothing",
     tier=Tier.CERTAIN,
     explains=STALL,

@@ -27,12 +27,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.causes.loop.param_not_in_optimizer import movement
-from neuraldbg.explain.evidence.case import owner
 from neuraldbg.explain.evidence.graph_wiring import MEANT, PART, access, as_drawn, cut_off, cuts, dry, line
+from neuraldbg.explain.evidence.record_readings import owner
 from neuraldbg.explain.evidence.wording import listing
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -211,8 +211,7 @@ def _excused(case: Case, weigh: Weighing, layers: list[str]) -> bool:
 
 
 CAUSE = Cause(
-    id="detached_graph",
-    category="loop",
+    module=__name__,
     title="the graph is cut between a layer and the loss",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,

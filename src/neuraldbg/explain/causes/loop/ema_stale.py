@@ -27,9 +27,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.cause import Cause
 from neuraldbg.explain.evidence.wording import listing, plural
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.copies import CopiesFact
 
@@ -228,8 +228,7 @@ def _update(copy: CopiesFact) -> str:
 
 
 CAUSE = Cause(
-    id="ema_stale",
-    category="loop",
+    module=__name__,
     title="an averaged copy is not updated",
     tier=Tier.CERTAIN,
     explains=frozenset(),

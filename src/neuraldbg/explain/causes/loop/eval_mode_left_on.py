@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import BLOW_UP, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, Cause
 from neuraldbg.explain.evidence.wording import listing, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.modes import ModesFact
 
@@ -103,8 +103,7 @@ def _frozen(case: Case, modes: ModesFact) -> bool:
 
 
 CAUSE = Cause(
-    id="eval_mode_left_on",
-    category="loop",
+    module=__name__,
     title="the model trains in evaluation mode",
     tier=Tier.CERTAIN,
     explains=BLOW_UP | {"loss_plateau"},

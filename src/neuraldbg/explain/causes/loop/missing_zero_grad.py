@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.evidence.wording import number, percent, plural
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -93,8 +93,7 @@ def _judge_stream(case: Case, stream: int) -> Finding | None:
 
 
 CAUSE = Cause(
-    id="missing_zero_grad",
-    category="loop",
+    module=__name__,
     title="gradients are never cleared",
     tier=Tier.CERTAIN,
     explains=BLOW_UP | STALL | UNITS,

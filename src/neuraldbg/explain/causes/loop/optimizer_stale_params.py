@@ -22,10 +22,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
-from neuraldbg.explain.evidence.case import owner
+from neuraldbg.explain.cause import STALL, UNITS, Cause
+from neuraldbg.explain.evidence.record_readings import owner
 from neuraldbg.explain.evidence.wording import listing, plural, rounded
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.optimizer import OptimizerFact
 
@@ -104,8 +104,7 @@ def _persists(case: Case, fact: OptimizerFact) -> bool:
 
 
 CAUSE = Cause(
-    id="optimizer_stale_params",
-    category="loop",
+    module=__name__,
     title="the optimizer holds tensors that are not the model's",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,

@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, STALL, Cause
 from neuraldbg.explain.evidence.training_loop import jump, losses_from, rates, stateful, stream_at
 from neuraldbg.explain.evidence.wording import literal, number, plural
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.memory import MemoryFact
 from neuraldbg.nouns.facts.optimizer import OptimizerFact
@@ -137,8 +137,7 @@ def _same_kind(about: OptimizerFact, fact: ResumeFact) -> bool:
 
 
 CAUSE = Cause(
-    id="optimizer_state_lost",
-    category="loop",
+    module=__name__,
     title="the optimizer forgets its state",
     tier=Tier.CERTAIN,
     explains=STALL | (BLOW_UP & {"loss_spike", "gradient_spike", "loss_divergence", "update_ratio_high"}),

@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.evidence.training_loop import completed, rates
 from neuraldbg.explain.evidence.wording import listing, plural, rounded
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.schedule import ScheduleFact
 from neuraldbg.nouns.facts.unstepped import UnsteppedFact
@@ -112,8 +112,7 @@ def _judge_rate(case: Case) -> Finding | None:
 
 
 CAUSE = Cause(
-    id="optimizer_step_missing",
-    category="loop",
+    module=__name__,
     title="backward without a step",
     tier=Tier.CERTAIN,
     explains=STALL,

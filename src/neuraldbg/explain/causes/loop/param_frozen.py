@@ -23,11 +23,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
-from neuraldbg.explain.evidence.case import owner
+from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence.depth_profiles import is_norm
+from neuraldbg.explain.evidence.record_readings import owner
 from neuraldbg.explain.evidence.wording import listing, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -160,8 +160,7 @@ def _share(case: Case, names: list[str]) -> float:
 
 
 CAUSE = Cause(
-    id="param_frozen",
-    category="loop",
+    module=__name__,
     title="a layer that should train is frozen",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
-from neuraldbg.explain.evidence.case import owner
+from neuraldbg.explain.cause import STALL, UNITS, Cause
+from neuraldbg.explain.evidence.record_readings import owner
 from neuraldbg.explain.evidence.wording import listing, plural, rounded
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.hidden import HiddenFact
 from neuraldbg.nouns.facts.params import ParamsFact
@@ -168,8 +168,7 @@ def _remedy(case: Case, names: list[str]) -> Remedy:
 
 
 CAUSE = Cause(
-    id="param_not_in_optimizer",
-    category="loop",
+    module=__name__,
     title="trainable parameters are in no optimizer",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,

@@ -23,11 +23,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, Cause, Tier
-from neuraldbg.explain.evidence.case import owner
+from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.evidence.graph_wiring import access, cut_off, dry
+from neuraldbg.explain.evidence.record_readings import owner
 from neuraldbg.explain.evidence.wording import listing
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -96,8 +96,7 @@ def _idle_model(case: Case, name: str, names: list[str]) -> bool:
 
 
 CAUSE = Cause(
-    id="param_unused",
-    category="loop",
+    module=__name__,
     title="a layer takes no part in the loss",
     tier=Tier.CERTAIN,
     explains=STALL,

@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, STALL, Cause
 from neuraldbg.explain.evidence.training_loop import completed, raised, rates
 from neuraldbg.explain.evidence.wording import number, percent, plural
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.schedule import ScheduleFact
 
@@ -306,8 +306,7 @@ def _twice(case: Case, fact: ScheduleFact, _: Facts) -> Finding | None:
 
 
 CAUSE = Cause(
-    id="schedule_error",
-    category="loop",
+    module=__name__,
     title="a learning rate that is not what its schedule means",
     tier=Tier.CERTAIN,
     explains=STALL | BLOW_UP,

@@ -26,11 +26,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, Cause, Tier
-from neuraldbg.explain.evidence.case import owner
+from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.evidence.graph_wiring import access
+from neuraldbg.explain.evidence.record_readings import owner
 from neuraldbg.explain.evidence.wording import percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.ties import TiesFact
 
@@ -84,8 +84,7 @@ def _weigh(pair: WeightPair) -> Finding:
 
 
 CAUSE = Cause(
-    id="tied_weights_broken",
-    category="loop",
+    module=__name__,
     title="tied weights are two tensors",
     tier=Tier.CERTAIN,
     explains=STALL,

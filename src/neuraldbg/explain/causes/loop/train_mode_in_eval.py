@@ -28,10 +28,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import Cause, Tier
+from neuraldbg.explain.cause import Cause
 from neuraldbg.explain.evidence.inputs import agreed, batches, place
 from neuraldbg.explain.evidence.wording import listing, plural
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.evaluation_modes import EvaluationModesFact
 from neuraldbg.nouns.facts.experiment import EvalRandom
@@ -143,8 +143,7 @@ def _strength(seen: EvaluationModesFact) -> float:
 
 
 CAUSE = Cause(
-    id="train_mode_in_eval",
-    category="loop",
+    module=__name__,
     title="validation runs in training mode",
     tier=Tier.CERTAIN,
     explains=frozenset(),

@@ -26,10 +26,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence.graph_wiring import MEANT
 from neuraldbg.explain.evidence.wording import listing, plural
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.hidden import HiddenFact
 
@@ -108,8 +108,7 @@ def _remedy(weight: HiddenWeight, count: str) -> Remedy:
 
 
 CAUSE = Cause(
-    id="unregistered_params",
-    category="loop",
+    module=__name__,
     title="layers or weights that the model does not own",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,

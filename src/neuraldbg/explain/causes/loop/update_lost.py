@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import STALL, Cause, Tier
-from neuraldbg.explain.evidence.case import owner
+from neuraldbg.explain.cause import STALL, Cause
+from neuraldbg.explain.evidence.record_readings import owner
 from neuraldbg.explain.evidence.wording import listing, number, plural
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.params import ParamsFact
 
@@ -151,8 +151,7 @@ def _back(case: Case, names: list[str], seen: int) -> Finding:
 
 
 CAUSE = Cause(
-    id="update_lost",
-    category="loop",
+    module=__name__,
     title="updates that never arrive",
     tier=Tier.CERTAIN,
     explains=STALL,

@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, STALL, Cause
 from neuraldbg.explain.evidence.graph_wiring import line
 from neuraldbg.explain.evidence.wording import number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.functions import FunctionsFact
 
@@ -68,8 +68,7 @@ def _weigh(fact: FunctionsFact) -> Finding:
 
 
 CAUSE = Cause(
-    id="wrong_custom_backward",
-    category="loop",
+    module=__name__,
     title="a custom backward is wrong",
     tier=Tier.CERTAIN,
     explains=BLOW_UP | STALL,

@@ -27,10 +27,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence.graph_wiring import access
 from neuraldbg.explain.evidence.wording import listing, number, plural
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -258,8 +258,7 @@ def _remedy(culprit: str, layer: str) -> Remedy:
 
 
 CAUSE = Cause(
-    id="zero_gradient_path",
-    category="loop",
+    module=__name__,
     title="an operation with zero gradient before the loss",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,

@@ -22,9 +22,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence import targets
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -80,8 +80,7 @@ def _weigh(case: Case, term: LossTerm, name: str) -> Finding:
 
 
 CAUSE = Cause(
-    id="double_sigmoid",
-    category="loss",
+    module=__name__,
     title="sigmoid before a binary cross entropy that has its own",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,

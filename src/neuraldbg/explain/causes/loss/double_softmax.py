@@ -22,10 +22,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.wording import number
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -99,8 +99,7 @@ def _floor(case: Case, weigh: Weighing, lowest: float, classes: int) -> None:
 
 
 CAUSE = Cause(
-    id="double_softmax",
-    category="loss",
+    module=__name__,
     title="softmax before a cross entropy that has its own",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,

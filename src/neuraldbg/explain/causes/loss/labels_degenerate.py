@@ -21,10 +21,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.wording import number, plural
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -94,8 +94,7 @@ def _finish(weigh: Weighing, term: LossTerm, sentence: str) -> Finding:
 
 
 CAUSE = Cause(
-    id="labels_degenerate",
-    category="loss",
+    module=__name__,
     title="labels that are all the same",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,

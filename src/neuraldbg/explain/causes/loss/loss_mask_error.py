@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.wording import number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -123,8 +123,7 @@ def _nothing_left(case: Case, slot: TargetsFact) -> Finding | None:
 
 
 CAUSE = Cause(
-    id="loss_mask_error",
-    category="loss",
+    module=__name__,
     title="padding counts, or what should count is masked",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,

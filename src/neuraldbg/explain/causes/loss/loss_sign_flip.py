@@ -25,11 +25,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.symptom import guessing_loss
 from neuraldbg.explain.evidence.wording import number
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.loss import LossFact, LossTerm
 
@@ -128,8 +128,7 @@ def _weigh(case: Case, term: LossTerm, maximised: bool) -> Finding | None:
 
 
 CAUSE = Cause(
-    id="loss_sign_flip",
-    category="loss",
+    module=__name__,
     title="the loss is maximised",
     tier=Tier.CERTAIN,
     explains=BLOW_UP | STALL | UNITS,

@@ -25,10 +25,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.wording import number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -169,8 +169,7 @@ def _several_at_once(case: Case, term: LossTerm) -> Finding | None:
 
 
 CAUSE = Cause(
-    id="loss_task_mismatch",
-    category="loss",
+    module=__name__,
     title="the loss belongs to another kind of task",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,

@@ -27,10 +27,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.wording import number
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -124,8 +124,7 @@ def _code(kind: str, term: LossTerm) -> str:
 
 
 CAUSE = Cause(
-    id="missing_log_softmax",
-    category="loss",
+    module=__name__,
     title="NLL or KL loss without log-probabilities",
     tier=Tier.CERTAIN,
     explains=BLOW_UP | STALL | UNITS,

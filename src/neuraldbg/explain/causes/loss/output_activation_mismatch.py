@@ -26,10 +26,10 @@ import math
 import statistics
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.wording import number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -160,8 +160,7 @@ def _crash(case: Case, message: str) -> Finding | None:
 
 
 CAUSE = Cause(
-    id="output_activation_mismatch",
-    category="loss",
+    module=__name__,
     title="the last activation cannot give what the loss asks for",
     entails=frozenset({"input_ignored", "zero_gradient_path", "dead_relu"}),
     tier=Tier.CERTAIN,

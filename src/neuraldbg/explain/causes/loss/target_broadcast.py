@@ -23,9 +23,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence.targets import readings
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.loss import LossFact, LossTerm
 
@@ -130,8 +130,7 @@ def _plateau(case: Case, term: LossTerm, weigh: Weighing) -> None:
 
 
 CAUSE = Cause(
-    id="target_broadcast",
-    category="loss",
+    module=__name__,
     title="prediction and target differ in shape and are broadcast",
     tier=Tier.CERTAIN,
     explains=STALL | UNITS,

@@ -25,11 +25,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.causes.loss.loss_task_mismatch import class_ids, one_each
 from neuraldbg.explain.evidence import targets
 from neuraldbg.explain.evidence.wording import number, percent, plural
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -165,8 +165,7 @@ def _nearly_all(slot: TargetsFact) -> Finding | None:
 
 
 CAUSE = Cause(
-    id="target_out_of_range",
-    category="loss",
+    module=__name__,
     title="targets outside what the loss is defined for",
     tier=Tier.CERTAIN,
     explains=BLOW_UP | STALL | UNITS,

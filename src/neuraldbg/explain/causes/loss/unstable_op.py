@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import NONFINITE, Cause, Tier
+from neuraldbg.explain.cause import NONFINITE, Cause
 from neuraldbg.explain.evidence.inputs import beside, birth, outgrown, place
 from neuraldbg.explain.evidence.operation_domains import broken
 from neuraldbg.explain.evidence.wording import moved, number, plural
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -201,8 +201,7 @@ def find_edges(case: Case, origin: Origin) -> list[Edge]:
 
 
 CAUSE = Cause(
-    id="unstable_op",
-    category="loss",
+    module=__name__,
     title="an operation without a finite value or gradient",
     tier=Tier.SPECIFIC,
     explains=NONFINITE | {"loss_divergence", "loss_spike", "gradient_spike", "exploding_gradients"},

@@ -22,10 +22,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.evidence.optimizer_steps import weigh_bearing
 from neuraldbg.explain.evidence.wording import moved, number
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -112,8 +112,7 @@ def _weigh(case: Case, term: LossTerm, count: int) -> Finding:
 
 
 CAUSE = Cause(
-    id="wrong_reduction",
-    category="loss",
+    module=__name__,
     title="the loss is summed where a mean is meant",
     tier=Tier.SPECIFIC,
     explains=BLOW_UP | UNITS | (STALL & {"loss_plateau", "vanishing_gradients"}),

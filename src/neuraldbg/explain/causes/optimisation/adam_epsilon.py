@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import NONFINITE, STALL, Cause, Tier
+from neuraldbg.explain.cause import NONFINITE, STALL, Cause
 from neuraldbg.explain.evidence.optimizer_steps import POOR, below_eps, poor, weigh_trouble
 from neuraldbg.explain.evidence.wording import literal, moved, number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -132,8 +132,7 @@ def _outweighs(case: Case, share: float, latest: OptimizerStateFact) -> Finding 
 
 
 CAUSE = Cause(
-    id="adam_epsilon",
-    category="optimisation",
+    module=__name__,
     title="Adam's epsilon outweighs the gradients, or underflows",
     tier=Tier.SPECIFIC,
     explains=STALL | NONFINITE,

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause, Tier
-from neuraldbg.explain.evidence.case import LR_MAX
+from neuraldbg.explain.cause import BLOW_UP, UNITS, Cause
 from neuraldbg.explain.evidence.optimizer_steps import betas, lag
+from neuraldbg.explain.evidence.record_readings import LR_MAX
 from neuraldbg.explain.evidence.wording import literal, number
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.layout import called
 
@@ -117,8 +117,7 @@ def _weigh_loss(case: Case, weigh: Weighing, step: int) -> None:
 
 
 CAUSE = Cause(
-    id="adam_second_moment_stale",
-    category="optimisation",
+    module=__name__,
     title="Adam's second moment lags behind the gradient",
     tier=Tier.STATISTICAL,
     explains=BLOW_UP | UNITS,

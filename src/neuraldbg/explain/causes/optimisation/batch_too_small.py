@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
-from neuraldbg.explain.evidence.case import LR_MAX
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
+from neuraldbg.explain.evidence.record_readings import LR_MAX
 from neuraldbg.explain.evidence.wording import moved, number, percent, plural
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.gradient_course import GradientCourseFact
 
@@ -107,8 +107,7 @@ def _weigh_course(case: Case, weigh: Weighing) -> None:
 
 
 CAUSE = Cause(
-    id="batch_too_small",
-    category="optimisation",
+    module=__name__,
     title="the batch is too small",
     tier=Tier.STATISTICAL,
     explains=(BLOW_UP - {"nonfinite_loss"}) | UNITS | (STALL & {"loss_plateau"}),

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence.optimizer_steps import POOR, poor, setting, shrinking, weigh_poverty
 from neuraldbg.explain.evidence.wording import listing, literal, number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -87,8 +87,7 @@ def judge(case: Case) -> Finding | None:
 
 
 CAUSE = Cause(
-    id="decay_on_norms",
-    category="optimisation",
+    module=__name__,
     title="normalisation layers are decayed",
     tier=Tier.SPECIFIC,
     explains=STALL | UNITS | {"loss_divergence", "activation_scale"},

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.evidence.wording import number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.loss_branches import LossBranchesFact
 from neuraldbg.nouns.facts.targets import TargetsFact
@@ -176,8 +176,7 @@ def _weight(other: float, own: float) -> str:
 
 
 CAUSE = Cause(
-    id="gradient_conflict",
-    category="optimisation",
+    module=__name__,
     title="two losses work against each other",
     tier=Tier.SPECIFIC,
     explains=STALL & {"loss_plateau", "update_ratio_low"} | {"loss_plateau"},

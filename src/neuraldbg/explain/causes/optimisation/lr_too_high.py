@@ -28,14 +28,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.evidence import targets
-from neuraldbg.explain.evidence.case import LR_MAX, LR_USUAL
 from neuraldbg.explain.evidence.optimizer_steps import climbs, weigh_blind
+from neuraldbg.explain.evidence.record_readings import LR_MAX, LR_USUAL
 from neuraldbg.explain.evidence.simpler_causes import simpler_reasons
 from neuraldbg.explain.evidence.symptom import relapse
 from neuraldbg.explain.evidence.wording import literal, moved, number, plural, rounded
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.loss_branches import LossBranchesFact
 
@@ -222,8 +222,7 @@ def _remedy(case: Case, ratio: float) -> Remedy:
 
 
 CAUSE = Cause(
-    id="lr_too_high",
-    category="optimisation",
+    module=__name__,
     title="the learning rate is too high",
     tier=Tier.PALLIATIVE,
     entails=frozenset({"logit_drift"}),

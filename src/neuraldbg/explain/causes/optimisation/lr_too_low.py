@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import STALL, Cause, Tier
-from neuraldbg.explain.evidence.case import LR_MAX, LR_MIN, LR_USUAL
+from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.evidence.optimizer_steps import climbs
+from neuraldbg.explain.evidence.record_readings import LR_MAX, LR_MIN, LR_USUAL
 from neuraldbg.explain.evidence.wording import moved, number, rounded
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -147,8 +147,7 @@ def _suggest(lr: float, ratio: float) -> float:
 
 
 CAUSE = Cause(
-    id="lr_too_low",
-    category="optimisation",
+    module=__name__,
     title="the learning rate is too low",
     tier=Tier.PALLIATIVE,
     entails=frozenset({"rank_collapse"}),

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
-from neuraldbg.explain.evidence.case import LR_MAX, LR_USUAL
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.evidence.optimizer_steps import betas, climbs, momentum, setting, uphill, weight_rows
+from neuraldbg.explain.evidence.record_readings import LR_MAX, LR_USUAL
 from neuraldbg.explain.evidence.wording import literal, number, percent, rounded
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -136,8 +136,7 @@ def period(case: Case) -> float:
 
 
 CAUSE = Cause(
-    id="momentum_too_high",
-    category="optimisation",
+    module=__name__,
     title="the momentum is too high",
     tier=Tier.SPECIFIC,
     explains=BLOW_UP | UNITS | STALL,

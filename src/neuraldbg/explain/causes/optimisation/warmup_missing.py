@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause, Tier
-from neuraldbg.explain.evidence.case import LR_MAX
+from neuraldbg.explain.cause import BLOW_UP, STALL, UNITS, Cause
 from neuraldbg.explain.evidence.optimizer_steps import DEEP, POOR, attentive, poor
+from neuraldbg.explain.evidence.record_readings import LR_MAX
 from neuraldbg.explain.evidence.wording import literal, moved, number, plural
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -108,8 +108,7 @@ def _weigh_course(case: Case, weigh: Weighing, early: float) -> None:
 
 
 CAUSE = Cause(
-    id="warmup_missing",
-    category="optimisation",
+    module=__name__,
     title="the learning rate is not warmed up",
     tier=Tier.STATISTICAL,
     explains=BLOW_UP | UNITS | (STALL & {"loss_plateau", "vanishing_gradients"}),

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import STALL, UNITS, Cause, Tier
+from neuraldbg.explain.cause import STALL, UNITS, Cause
 from neuraldbg.explain.evidence.optimizer_steps import POOR, decoupled, poor, setting, shrinking, weigh_trouble
 from neuraldbg.explain.evidence.wording import literal, number, percent, rounded
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -111,8 +111,7 @@ def _weigh_custom(weigh: Weighing, decay: float, apart: bool, optimizer: str) ->
 
 
 CAUSE = Cause(
-    id="weight_decay_too_high",
-    category="optimisation",
+    module=__name__,
     title="the weight decay is too high",
     tier=Tier.SPECIFIC,
     explains=STALL | UNITS | {"loss_divergence", "activation_scale"},

@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.evidence.wording import literal, number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -170,8 +170,7 @@ def _wanted(case: Case, row: int) -> float:
 
 
 CAUSE = Cause(
-    id="bf16_update_lost",
-    category="precision",
+    module=__name__,
     title="updates are rounded away in low-precision weights",
     tier=Tier.SPECIFIC,
     explains=STALL,

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import NONFINITE, Cause, Tier
+from neuraldbg.explain.cause import NONFINITE, Cause
 from neuraldbg.explain.evidence.inputs import outgrown, place
 from neuraldbg.explain.evidence.simpler_causes import simpler_reasons
 from neuraldbg.explain.evidence.wording import number
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -139,8 +139,7 @@ def _half(site: Site) -> bool:
 
 
 CAUSE = Cause(
-    id="fp16_overflow",
-    category="precision",
+    module=__name__,
     title="values outgrow float16",
     tier=Tier.SPECIFIC,
     explains=NONFINITE | {"gradient_spike", "exploding_gradients", "loss_spike"},

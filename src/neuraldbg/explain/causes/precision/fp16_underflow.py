@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neuraldbg.explain.cause import STALL, Cause, Tier
+from neuraldbg.explain.cause import STALL, Cause
 from neuraldbg.explain.evidence.loss_curve import WORTH
 from neuraldbg.explain.evidence.wording import listing, number, percent
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 
 if TYPE_CHECKING:
@@ -151,8 +151,7 @@ def _flushed(case: Case, row: int) -> tuple[float, float] | None:
 
 
 CAUSE = Cause(
-    id="fp16_underflow",
-    category="precision",
+    module=__name__,
     title="gradients underflow in float16",
     tier=Tier.SPECIFIC,
     explains=STALL,

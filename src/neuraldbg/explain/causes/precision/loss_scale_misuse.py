@@ -24,10 +24,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neuraldbg.explain.cause import BLOW_UP, STALL, Cause, Tier
+from neuraldbg.explain.cause import BLOW_UP, STALL, Cause
 from neuraldbg.explain.evidence.training_loop import raised
 from neuraldbg.explain.evidence.wording import number, plural
-from neuraldbg.explain.finding import Weighing
+from neuraldbg.explain.finding import Tier, Weighing
 from neuraldbg.nouns import Remedy
 from neuraldbg.nouns.facts.order import OrderFact
 from neuraldbg.nouns.facts.scaler import ScalerFact
@@ -129,8 +129,7 @@ def _conclude(case: Case, weigh: Weighing, sentence: str, step: int) -> Finding:
 
 
 CAUSE = Cause(
-    id="loss_scale_misuse",
-    category="precision",
+    module=__name__,
     title="a gradient scaler used wrongly",
     tier=Tier.CERTAIN,
     explains=BLOW_UP | STALL,

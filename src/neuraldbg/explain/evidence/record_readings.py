@@ -1,0 +1,330 @@
+"""The readings of a run's record that many causes need: cached, and free of judgement."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from neuraldbg.explain.evidence.first_nonfinite import Origin, find_origin
+from neuraldbg.explain.evidence.loss_curve import LossSummary
+from neuraldbg.nouns import Series
+from neuraldbg.nouns.facts.batch import BatchFact, BatchLeaf
+from neuraldbg.nouns.facts.loss import LossFact, LossTerm
+from neuraldbg.nouns.facts.optimizer import OptimizerFact, ParameterGroup
+from neuraldbg.nouns.facts.params import ParamsFact
+from neuraldbg.nouns.facts.precision import PrecisionFact
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from neuraldbg.nouns import Event, History, Layer, Layout, RunRecord
+
+ADAPTIVE = ("Adam", "RMSprop", "Adagrad", "Adadelta", "Lion", "Rprop", "Adafactor", "LAMB", "Shampoo", "Muon")
+"""Optimizers whose step does not grow with the scale of the gradient."""
+LR_MAX = {"adaptive": 1e-2, "plain": 1.0}
+"""The largest learning rates in common use, for Adam and its kin and for SGD."""
+LR_USUAL = {"adaptive": 3e-3, "plain": 0.1}
+"""Learning rates up to here are what tutorials and papers begin with: they need a reason to be called too high."""
+LR_MIN = {"adaptive": 1e-6, "plain": 1e-5}
+"""The smallest learning rates in common use."""
+RELU_TYPES = ("ReLU", "ReLU6")
+BOUNDED_TYPES = ("Sigmoid", "Tanh", "Hardtanh", "Hardsigmoid", "Softsign")
+Standing: TypeAlias = Literal["frozen", "not_in_optimizer", "no_grad", "uncalled", "zero_lr"]
+"""The lists of names in a PARAMS fact."""
+
+
+@dataclass(frozen=True)
+class InputStats:
+    """A tensor given to the root model, median over the first recorded steps."""
+
+    row: int
+    leaf: str
+    dtype: str
+    mean: float
+    std: float
+    rms: float
+    low: float
+    high: float
+    columns: tuple[float, float] | None
+    """Smallest and largest standard deviation over the columns of a 2-D input."""
+
+    @property
+    def integer(self) -> bool:
+        """Return True if it holds ids rather than measurements."""
+        return self.dtype.removeprefix("torch.").startswith(("int", "uint", "bool", "long"))
+
+
+class RecordReadings:
+    """Cached readings of a RunRecord, about the main optimizer (most steps) unless they say otherwise."""
+
+    def __init__(self, run: RunRecord) -> None:
+        self.run = run
+        self.layout: Layout = run.layout
+        self.history: History = run.history
+
+    @cached_property
+    def stream(self) -> int:
+        """The optimizer that stepped most often, the first of equals."""
+        streams = [int(s) for s in self.history.stream]
+        return min(Counter(streams).items(), key=lambda kv: (-kv[1], kv[0]))[0] if streams else 0
+
+    @cached_property
+    def alone(self) -> bool:
+        """Return True if no other optimizer steps between the first and the last step of this one.
+
+        A teacher that is trained before its student, or the next fold, is another training; a critic is not.
+        """
+        return self._alone(self.stream)
+
+    def _alone(self, stream: int) -> bool:
+        mine = np.flatnonzero(self.history.stream == stream)
+        return len(mine) == 0 or len(mine) == mine[-1] - mine[0] + 1
+
+    def scalar(self, name: str, stream: int | None = None) -> Series:
+        """One scalar of the main optimizer, or of another."""
+        return self.run.scalar(name, self.stream if stream is None else stream)
+
+    def loss_of(self, stream: int) -> LossSummary:
+        """The loss of one optimizer."""
+        return LossSummary(self.run.scalar("loss", stream), alone=self._alone(stream))
+
+    @cached_property
+    def loss(self) -> LossSummary:
+        """The loss of the main optimizer."""
+        return self.loss_of(self.stream)
+
+    @cached_property
+    def scaled(self) -> bool:
+        """Return True if a gradient scaler was at work."""
+        return bool(len(self.run.scalar("loss_scale"))) or self.precision.scaler
+
+    @cached_property
+    def origin(self) -> Origin | None:
+        """Return where the first NaN or infinity stood; None for a run that stayed finite."""
+        return find_origin(self.run, scaled=self.scaled)
+
+    def event(self, *kinds: str) -> Event | None:
+        """The earliest event of these kinds."""
+        found = self.run.events_of(*kinds)
+        return min(found, key=lambda e: e.first_step) if found else None
+
+    @cached_property
+    def _told(self) -> npt.NDArray[np.bool_]:
+        """Rows of the history that stand for steps; what else there is are tables kept longer than the scalars."""
+        known = [
+            self.history.scalars[name] for name in ("lr", "loss", "loss_nonfinite") if name in self.history.scalars
+        ]
+        found = np.any([np.isfinite(values) for values in known], axis=0) if known else np.zeros(0, np.bool_)
+        return found if found.any() else np.ones(len(self.history), np.bool_)
+
+    @cached_property
+    def _read(self) -> npt.NDArray[np.bool_]:
+        """Rows of the history whose steps had their sites read: all of them where no site was ever read."""
+        history = self.history
+        if not history.read.any():
+            return np.ones(len(history), np.bool_)
+        first = history.steps[history.read]
+        end = np.maximum.accumulate(first + history.width[history.read])
+        before = np.searchsorted(first, history.steps, side="right") - 1
+        return history.read | ((before >= 0) & (history.steps < end[np.maximum(before, 0)]))
+
+    def steps_read(self, stream: int | None = None) -> int:
+        """Return how many recorded steps of an optimizer, or of all, had their sites read; the others were light."""
+        rows = self._read & self._told
+        return int((rows if stream is None else rows & (self.history.stream == stream)).sum())
+
+    @property
+    def steps_known(self) -> int:
+        """Return how many steps were recorded, light ones too; those that were folded count as one."""
+        return int(self._told.sum())
+
+    @cached_property
+    def skips(self) -> bool:
+        """Return True if the sites of some steps were not read, to keep the cost low."""
+        return bool((self._told & ~self._read).any())
+
+    def was_read(self, step: int) -> bool:
+        """Return True if the sites were read in a step."""
+        history = self.history
+        hit = np.flatnonzero((history.steps <= step) & (step < history.steps + history.width))
+        return bool(self._read[hit].any())
+
+    @cached_property
+    def throughout(self) -> str:
+        """Return what "always" is for what sites tell: "in all 200 steps", or "in all 48 steps that
+        were read, of 200".
+        """
+        steps = self.run.steps or len(self.history)
+        return f"in all {self.steps_read()} steps that were read, of {steps}" if self.skips else f"in all {steps} steps"
+
+    def rank(self, series: Series) -> npt.NDArray[np.int64]:
+        """Return which step of its optimizers (0, 1, ...) each value of a series is: light steps
+        count, though unread.
+        """
+        found: npt.NDArray[np.int64] = np.searchsorted(self._own(series), series.steps)
+        return found
+
+    def _own(self, series: Series) -> npt.NDArray[np.int64]:
+        """All steps of the optimizers in whose steps a series has values."""
+        history = self.history
+        at = np.clip(np.searchsorted(history.steps, series.steps, side="right") - 1, 0, max(0, len(history) - 1))
+        mine = np.isin(history.stream, np.unique(history.stream[at])) & self._told
+        return np.unique(history.steps[mine])
+
+    def held(self, series: Series) -> Series:
+        """Return a series in which each reading stands for the unread steps behind it too, so that shares and medians
+        are of the whole run and not of the times at which much was read; the same one where nothing went unread.
+        """
+        if not self.skips or not len(series):
+            return series
+        rank = self.rank(series)
+        gaps = np.maximum(np.diff(rank), 1)
+        # The last reading stands for what follows it, though not for longer than any other does.
+        rest = max(1, min(len(self._own(series)) - int(rank[-1]), int(gaps.max(initial=1))))
+        times = np.append(gaps, rest)
+        return Series(np.repeat(series.steps, times), np.repeat(series.values, times), np.repeat(series.width, times))
+
+    def early(self, series: Series, steps: int) -> Series:
+        """Return the readings of the first steps of a series, or the very first one."""
+        kept = max(1, int((self.rank(series) < steps).sum())) if self.skips else steps
+        return Series(series.steps[:kept], series.values[:kept], series.width[:kept])
+
+    def unbroken(self, series: Series) -> Series:
+        """Return the longest part of a series within which no step went unread."""
+        if not self.skips or not len(series):
+            return series
+        cuts = [0, *(np.flatnonzero(np.diff(self.rank(series)) > 1) + 1).tolist(), len(series)]
+        begin, end = max(itertools.pairwise(cuts), key=lambda part: part[1] - part[0])
+        return Series(series.steps[begin:end], series.values[begin:end], series.width[begin:end])
+
+    @cached_property
+    def optimizer(self) -> OptimizerFact | None:
+        """The OPTIMIZER fact of the main optimizer, as last seen; None if there is none."""
+        return self.run.known(OptimizerFact, stream=self.stream)
+
+    @cached_property
+    def optimizers(self) -> tuple[OptimizerFact, ...]:
+        """The OPTIMIZER facts as last seen, one for each optimizer."""
+        return self.run.known_each(OptimizerFact)
+
+    @cached_property
+    def groups(self) -> tuple[ParameterGroup, ...]:
+        """The parameter groups of the main optimizer, as last seen; empty if there is none."""
+        return self.optimizer.groups if self.optimizer is not None else ()
+
+    @cached_property
+    def decayed_norms(self) -> frozenset[str]:
+        """Names of gains and offsets of normalisation layers that decay in the main optimizer."""
+        return frozenset(self.optimizer.decayed_norms if self.optimizer is not None else ())
+
+    @cached_property
+    def precision(self) -> PrecisionFact:
+        """The PRECISION fact, as last seen; without autocast and scaler if there is none."""
+        return self.run.known(PrecisionFact) or PrecisionFact()
+
+    @cached_property
+    def optimizer_name(self) -> str:
+        """Its class name."""
+        if self.optimizer is not None and self.optimizer.type:
+            return self.optimizer.type
+        named = self.run.info.optimizers
+        return named[self.stream] if self.stream < len(named) else "optimizer"
+
+    @property
+    def adaptive(self) -> bool:
+        """Return True if its step does not depend on the gradient's scale."""
+        return any(word.lower() in self.optimizer_name.lower() for word in ADAPTIVE)
+
+    @property
+    def lr_class(self) -> str:
+        """``adaptive`` or ``plain``, the keys of the tables of common learning rates."""
+        return "adaptive" if self.adaptive else "plain"
+
+    @cached_property
+    def lr(self) -> float:
+        """The learning rate at the beginning: the first that was not zero; NaN if unknown."""
+        rates = self.scalar("lr").finite().values
+        positive = rates[rates > 0]
+        if len(positive):
+            return float(positive[0])
+        if self.groups and (lr := self.groups[0].lr) is not None:
+            return float(lr)
+        return 0.0 if len(rates) else float("nan")
+
+    @cached_property
+    def terms(self) -> tuple[LossTerm, ...]:
+        """Terms of the loss graphs, the newest of each optimizer."""
+        return tuple(term for loss in self.run.known_each(LossFact) for term in loss.terms)
+
+    @cached_property
+    def loss_ops(self) -> tuple[str, ...]:
+        """Operations in the loss graphs."""
+        return tuple(op for _, loss in self.run.versions(LossFact) for op in loss.ops)
+
+    def standing(self, field: Standing, last: int | None = None) -> list[str]:
+        """Names that a list of the PARAMS fact held in every version (or in the ``last`` ones), in data-flow order."""
+        versions = [set(getattr(params, field)) for _, params in self.run.versions(ParamsFact)]
+        versions = versions[-last:] if last else versions
+        names = set.intersection(*versions) if versions else set()
+        return sorted(names, key=lambda name: (self.depth(owner(name)), name))
+
+    @cached_property
+    def param_names(self) -> list[str]:
+        """All parameters of the watched models, in data-flow order."""
+        return [f"{layer.path}.{p}" if layer.path else p for layer in self.ordered for p in layer.params]
+
+    def depth(self, layer: str | None) -> int:
+        """Position of a layer in data-flow order; unknown ones come last."""
+        return self.layout.depth.get(layer or "", len(self.layout.layers))
+
+    @cached_property
+    def ordered(self) -> tuple[Layer, ...]:
+        """Layers in data-flow order."""
+        return tuple(sorted(self.layout.layers, key=lambda layer: self.depth(layer.path)))
+
+    def follows(self, path: str, types: tuple[str, ...]) -> bool:
+        """Return True if a layer is of one of these activation types, or a functional call of that name follows it."""
+        layer = self.layout.by_path.get(path)
+        if layer is not None and layer.type in types:
+            return True
+        return bool(self.layout.following_ops.get(path, frozenset()) & {name.lower() for name in types})
+
+    @property
+    def leaves(self) -> dict[str, BatchLeaf]:
+        """The tensor inputs as the newest BATCH fact describes them, by the name of the leaf."""
+        batch = self.run.known(BatchFact)
+        return batch.inputs if batch is not None else {}
+
+    @cached_property
+    def inputs(self) -> tuple[InputStats, ...]:
+        """The root model's tensor inputs."""
+        leaves = self.leaves
+        found = []
+        for row in self.layout.rows("input"):
+            site = self.layout.sites[row]
+            stats = {
+                name: self.run.series(row, name).finite().values[:20] for name in ("mean", "std", "rms", "min", "max")
+            }
+            if not all(len(values) for values in stats.values()):
+                continue
+            middle = {name: float(np.median(values)) for name, values in stats.items()}
+            leaf = leaves.get(site.name) or (next(iter(leaves.values())) if len(leaves) == 1 else BatchLeaf())
+            low, high = leaf.column_std_min, leaf.column_std_max
+            columns = (low, high) if low is not None and high is not None else None
+            found.append(
+                InputStats(
+                    row, site.name, leaf.dtype or site.dtype, middle["mean"], middle["std"], middle["rms"],
+                    middle["min"], middle["max"], None if leaf.image else columns,
+                )
+            )  # fmt: skip
+        return tuple(found)
+
+
+def owner(name: str) -> str:
+    """Return the layer path of a parameter name."""
+    return name.rpartition(".")[0]
