@@ -25,6 +25,7 @@ import pytest
 from tests.guest import faces, mutants
 
 from neuraldbg.nouns import FactKey
+from neuraldbg.nouns.facts import BY_KEY
 from neuraldbg.record import fact_shapes
 
 SEED = 20261125
@@ -131,7 +132,7 @@ def test_thousands_of_mutated_run_files(part, bases, tmp_path, record_property):
 
 
 def test_there_is_a_fact_of_every_kind_and_all_of_them_fit():
-    assert {key for key, _ in mutants.FACTS} == {key.value for key in FactKey} == set(fact_shapes.SHAPES)
+    assert {key for key, _ in mutants.FACTS} == {key.value for key in FactKey} == set(BY_KEY)
     for key, value in mutants.FACTS:
         fact_shapes.fitting(key, value)
 

@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 from neuraldbg.nouns.facts import BY_KEY
-from neuraldbg.nouns.facts.kinds import CLASS_ID, COUNT, NUMERAL, WIDE, CodeLine
+from neuraldbg.nouns.facts.kinds import CLASS_ID, COUNT, NUMERAL, WIDE, SourceLine
 from neuraldbg.nouns.facts.known import UNIONS, Known, layout
 from neuraldbg.record import validation
 from neuraldbg.record.validation import (
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 Lacking = validation.Lacking
 
-_PLAIN: dict[Any, Check] = {bool: flag, int: integer, float: real, str: text, CodeLine: line}
+_PLAIN: dict[Any, Check] = {bool: flag, int: integer, float: real, str: text, SourceLine: line}
 _MARKED: dict[str, Check] = {COUNT: count, WIDE: wide, CLASS_ID: numbered, NUMERAL: numeric}
 
 

@@ -11,7 +11,7 @@ from neuraldbg.nouns.facts.dry import DryFact
 
 if TYPE_CHECKING:
     from neuraldbg.explain.evidence.case import Case
-    from neuraldbg.nouns.facts.kinds import CodeLine
+    from neuraldbg.nouns.facts.kinds import SourceLine
 
 MEANT = re.compile(
     r"backbone|encoder|pretrain|feature|extractor|teacher|target|(^|[._])ema|momentum|shadow|frozen|freeze|base_|embed|"
@@ -92,7 +92,7 @@ def access(path: str, holder: str = "self") -> str:
     return "".join([holder, *(f"[{part}]" if part.isdigit() else f".{part}" for part in path.split(".") if part)])
 
 
-def line(place: CodeLine | None) -> str:
+def line(place: SourceLine | None) -> str:
     """Write a place as ``train.py:12: x = self.fc2(x.detach())``; empty if it is not known."""
     if place is None:
         return ""

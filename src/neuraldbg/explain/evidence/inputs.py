@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from neuraldbg.explain.evidence.case import Case
-    from neuraldbg.nouns.facts.kinds import CodeLine
+    from neuraldbg.nouns.facts.kinds import SourceLine
 
 E = TypeVar("E", bound=ExperimentFact)
 
@@ -71,7 +71,7 @@ def beside(born: NonfiniteBirth, step: int) -> bool:
     return born.step is not None and abs(born.step - step) <= 1
 
 
-def place(where: CodeLine | None) -> str:
+def place(where: SourceLine | None) -> str:
     """Write a line of code as " (model.py line 12)", empty for None."""
     if where is None:
         return ""

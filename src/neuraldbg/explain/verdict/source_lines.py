@@ -69,5 +69,5 @@ def _born(case: Case, hypothesis: Hypothesis) -> CodeLine | None:
     return _line(born.where, f"{whose} gave the first non-finite value")
 
 
-def _line(at: kinds.CodeLine, what: str) -> CodeLine:
+def _line(at: kinds.SourceLine, what: str) -> CodeLine:
     return CodeLine(at.file, at.number, at.text, what)

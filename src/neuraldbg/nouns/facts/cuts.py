@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from neuraldbg.nouns.facts.kinds import CodeLine
+from neuraldbg.nouns.facts.kinds import SourceLine
 from neuraldbg.nouns.facts.known import Known
 
 
@@ -18,7 +18,7 @@ class GraphCut:
     how: Literal["shared", "shape", "next"]
     """The evidence that the two belong together: "shared" if the input of the one is the output of the other, "shape"
     if it has its shape, "next" if the one is merely called after the other."""
-    place: CodeLine | None
+    place: SourceLine | None
     """The line that calls the layer behind the cut; None if it is not known."""
 
 
@@ -33,7 +33,7 @@ class CutsFact(Known):
     """The model's name."""
     cut: GraphCut | None
     """The cut between two layers with the strongest evidence; None if none was found."""
-    no_grad: dict[str, CodeLine | None]
+    no_grad: dict[str, SourceLine | None]
     """The layers without a gradient that are called with gradients off inside a pass that has them on, by path, each
     with the line that calls it; None if the line is not known."""
     unreached: tuple[str, ...]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from neuraldbg.nouns.facts.kinds import CodeLine, Count
+from neuraldbg.nouns.facts.kinds import Count, SourceLine
 from neuraldbg.nouns.facts.known import Known
 
 
@@ -21,7 +21,7 @@ class DryFact(Known):
     """The number of such passes whose loss has no graph at all."""
     output_grad: bool | None
     """True if the output of the model's latest forward pass still had a graph; None without such a pass."""
-    place: CodeLine | None
+    place: SourceLine | None
     """The line of the first of those backward calls; None if it is not known."""
     step: int
     """The optimizer step of the first such pass."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from neuraldbg.nouns.facts.kinds import CodeLine, Count
+from neuraldbg.nouns.facts.kinds import Count, SourceLine
 from neuraldbg.nouns.facts.known import Known
 
 
@@ -38,7 +38,7 @@ class RandomDraw:
 
     op: str
     """Operation."""
-    where: CodeLine | None = None
+    where: SourceLine | None = None
     """Line of the user's code, None if it is not known."""
     call: str = ""
     """Source of the whole statement, empty if the line is not known."""
@@ -72,7 +72,7 @@ class AxisOperation:
 
     op: str
     """Operation."""
-    where: CodeLine | None = None
+    where: SourceLine | None = None
     """Line of the user's code, None if it is not known."""
     layer: str | None = None
     """Path of the module around it; empty or None for the model itself."""
@@ -201,7 +201,7 @@ class NonfiniteBirth(ExperimentFact):
     """Part of the step: "input", "target", "forward", "loss" or "backward"."""
     op: str
     """Operation, empty for data."""
-    where: CodeLine | None
+    where: SourceLine | None
     """Line of the user's code, None if it is not known."""
     layer: str | None
     """Path of the layer around the operation, empty or None if it is not known."""

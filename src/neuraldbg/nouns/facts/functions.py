@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from neuraldbg.nouns.facts.kinds import CodeLine
+from neuraldbg.nouns.facts.kinds import SourceLine
 from neuraldbg.nouns.facts.known import Known
 
 
@@ -26,7 +26,7 @@ class FunctionsFact(Known):
     """The same directional derivative by finite differences."""
     error: float
     """The largest relative error over inputs and directions."""
-    place: CodeLine | None
+    place: SourceLine | None
     """The line that calls the Function; None if it is not known."""
     layer: str = ""
     """The path of the layer that the Function feeds, or "loss"."""

@@ -14,7 +14,7 @@ Numeral: TypeAlias = Annotated[str, NUMERAL]
 """A number as text: JSON has no other names."""
 
 
-class CodeLine(NamedTuple):
+class SourceLine(NamedTuple):
     """A line of the user's code."""
 
     file: str

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from neuraldbg.nouns.facts.kinds import CodeLine
+from neuraldbg.nouns.facts.kinds import SourceLine
 from neuraldbg.nouns.facts.known import Known
 
 
@@ -14,6 +14,6 @@ class PlacesFact(Known):
     KEY: ClassVar = "places"
     WHOLE: ClassVar = "lines"
 
-    lines: dict[str, tuple[CodeLine, ...]] = field(default_factory=dict)
+    lines: dict[str, tuple[SourceLine, ...]] = field(default_factory=dict)
     """Lines by kind: "forward" (a model is called in training), "evaluation" (a model is called to evaluate it),
     "backward" (a loss is differentiated), "step" (an optimizer steps), "optimizer" and "scheduler" (one is made)."""
