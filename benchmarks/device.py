@@ -36,7 +36,7 @@ from neuraldbg import NeuralDbg
 from neuraldbg.capture.statistics import operation
 from neuraldbg.capture.statistics.device.async_copy import Sent
 from neuraldbg.capture.statistics.device.table import DeviceTable, why_torch
-from neuraldbg.capture.statistics.device.tensor_group import Many
+from neuraldbg.capture.statistics.device.tensor_group import TensorGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,7 +126,7 @@ def launches(device: torch.device, numel: int, times: int) -> Table:
     sizes = [min(n, numel) for n in (768, 3072, 589_824, 2_359_296)]  # as in a GPT of this size
     grads = [torch.randn(n, device=device).to(torch.bfloat16) for n in sizes for _ in range(37)]
     table, plain = DeviceTable(device, 1024), DeviceTable(device, 1024, "torch")
-    some, every = (Many(table, grads, range(len(grads)), [cap] * len(grads)) for cap in (4096, 0))
+    some, every = (TensorGroup(table, grads, range(len(grads)), [cap] * len(grads)) for cap in (4096, 0))
     sent: list[Sent] = []
 
     def send() -> None:

@@ -23,7 +23,7 @@ from neuraldbg.capture.statistics.device import block_layout, placement
 from neuraldbg.capture.statistics.device import table as device_module
 from neuraldbg.capture.statistics.device.async_copy import Sent
 from neuraldbg.capture.statistics.device.table import DeviceTable
-from neuraldbg.capture.statistics.device.tensor_group import Many
+from neuraldbg.capture.statistics.device.tensor_group import TensorGroup
 
 TRITON = importlib.util.find_spec("triton") is not None
 INTERPRETED = TRITON and os.environ.get("TRITON_INTERPRET") == "1"
@@ -176,7 +176,7 @@ def test_a_row_accumulates(kind, xs):
 def test_many_tensors_and_what_changed(kind, xs, absent, cap, by):
     table = DeviceTable("cpu", 3 * len(xs), kind)
     rows = list(range(0, 3 * len(xs), 3))
-    many = Many(table, xs, rows, [cap] * len(xs), [row + 1 for row in rows])
+    many = TensorGroup(table, xs, rows, [cap] * len(xs), [row + 1 for row in rows])
     xs = [None if i in absent else x for i, x in enumerate(xs)]
     empty = DeviceTable("cpu", 1, "torch").table[0].numpy()
     for turn in range(3):  # the third reading is a second one in its step: it replaces the other
@@ -201,7 +201,7 @@ def test_many_tensors_and_what_changed(kind, xs, absent, cap, by):
 def test_what_is_laid_out_otherwise_than_it_was_is_passed_over(kind):
     x = torch.randn(30, 40)
     table = DeviceTable("cpu", 8, kind)
-    many = Many(table, [x] * 4, range(4), [0] * 4, range(4, 8))
+    many = TensorGroup(table, [x] * 4, range(4), [0] * 4, range(4, 8))
     many.observe([x] * 4)
     with patch.object(placement, "lies", lambda x: True):
         many.compare([x.clone(), x.clone().t(), x.double(), x[:0]])
@@ -226,7 +226,7 @@ def test_the_limits_of_half_precision(kind):
 def test_one_cap_for_each_of_many(kind):
     xs = [torch.randn(3000), torch.randn(3000), torch.randn(3000, dtype=torch.float64)]
     table = DeviceTable("cpu", 3, kind)
-    Many(table, xs, [2, 0, 1], [0, 256, 1000]).observe(xs)
+    TensorGroup(table, xs, [2, 0, 1], [0, 256, 1000]).observe(xs)
     for x, row, cap in zip(xs, [2, 0, 1], [3000, 256, 1000], strict=True):
         close(table.table[row].numpy(), oracle(op.sample(x, cap), 3000))
 
@@ -237,7 +237,7 @@ def test_several_programs_share_a_tensor(kind):
     x[[5, 20_000, 39_999]] = torch.tensor([float("nan"), 100.0, -100.0])
     table = DeviceTable("cpu", 2, kind)
     table.observe(x, 0, 0)
-    Many(table, [x], [1], [0]).observe([x])
+    TensorGroup(table, [x], [1], [0]).observe([x])
     for row in table.table.numpy():
         close(row, oracle(x, x.numel()))
 

@@ -20,7 +20,7 @@ from neuraldbg.capture.statistics import operation as op
 from neuraldbg.capture.statistics.device import table as device_module
 from neuraldbg.capture.statistics.device.async_copy import Sent
 from neuraldbg.capture.statistics.device.table import DeviceTable
-from neuraldbg.capture.statistics.device.tensor_group import Many
+from neuraldbg.capture.statistics.device.tensor_group import TensorGroup
 from neuraldbg.capture.steps import overhead_budget
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA or ROCm device")
@@ -132,7 +132,7 @@ def test_many_tensors_and_what_changed(kind, cap):
     xs = some()
     n = len(xs)
     table = DeviceTable("cuda", 2 * n, kind)
-    many = Many(table, xs, range(n), [cap] * n, range(n, 2 * n))
+    many = TensorGroup(table, xs, range(n), [cap] * n, range(n, 2 * n))
     for _ in range(3):
         many.observe(xs)
         news = [x + 0.01 * torch.randn_like(x) for x in xs]
@@ -149,7 +149,10 @@ def test_nothing_waits_for_the_device(never_waiting):
     xs, table = some(), DeviceTable("cuda", 64)
     n = len(xs)
     odd, sent = xs[-1][: 3_000_000 - 1][::3], []
-    weights, gradients = Many(table, xs, range(n), [4096] * n, range(n, 2 * n)), Many(table, xs, range(n), [0] * n)
+    weights, gradients = (
+        TensorGroup(table, xs, range(n), [4096] * n, range(n, 2 * n)),
+        TensorGroup(table, xs, range(n), [0] * n),
+    )
     for on in (False, True, True):  # the first turn compiles
         never_waiting(on)
         for row, x in enumerate(xs):
@@ -170,7 +173,7 @@ def test_a_reading_allocates_nothing_of_the_tensors_size():
     x = torch.randn(64, 1024, 1024, device="cuda", dtype=torch.bfloat16)
     table = DeviceTable("cuda", 2)
     for cap in (4096, 0):
-        many = Many(table, [x], [1], [cap])
+        many = TensorGroup(table, [x], [1], [cap])
         table.observe(x, 0, cap)
         many.observe([x])
         torch.cuda.synchronize()
@@ -191,7 +194,7 @@ def test_a_replayed_graph_grows_the_row():
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         table.observe(x * 2, 1, 0)
-        Many(table, [x], [2], [0]).observe([x])
+        TensorGroup(table, [x], [2], [0]).observe([x])
     for _ in range(3):
         graph.replay()
     rows = rows_of(table)
@@ -238,7 +241,7 @@ def test_a_tensor_of_another_than_the_current_device():
     table = DeviceTable("cuda:1", 2)
     x = torch.ones(1000, device="cuda:1")
     table.observe(x, 0, 0)
-    Many(table, [x], [1], [0]).observe([x])
+    TensorGroup(table, [x], [1], [0]).observe([x])
     assert torch.cuda.current_device() == 0
     assert rows_of(table)[:, op.SUM].tolist() == [1000, 1000]
 

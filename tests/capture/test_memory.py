@@ -19,7 +19,7 @@ from neuraldbg.capture.guest.native import CODES
 from neuraldbg.capture.guest.plain_numbers import number
 from neuraldbg.capture.guest.tensor_kinds import unheard
 from neuraldbg.capture.guest.tensor_memory import Unread
-from neuraldbg.capture.loop import backward
+from neuraldbg.capture.loop import loss_values
 from neuraldbg.capture.parameters import batched_reads
 from neuraldbg.capture.statistics import operation
 
@@ -208,7 +208,7 @@ def test_an_addend_of_a_dtensor_is_shown_and_is_no_number_of_it(mesh):
             assert kernel.native is None or kernel.native.readable(x)
         assert tensor_memory.is_addend(addend)
         assert not tensor_memory.is_addend(whole)
-        assert backward.value_of(one) is None
+        assert loss_values.value_of(one) is None
         assert number(one) is None
         assert number(DTensor.from_local(torch.tensor(2.0), mesh, [Replicate()], run_check=False)) == 2.0
 

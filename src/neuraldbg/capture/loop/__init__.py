@@ -14,6 +14,7 @@ each calls the one below, and the last session to end restores torch's own funct
 - ``models.py``: finds trained models when they are called, and tells training passes from evaluation
 - ``forward_pass.py``: a watched model, and one pass through it
 - ``backward.py``: the loss of each backward pass, and its graph
+- ``loss_values.py``: the values of the losses, as numbers or still pending on a device
 - ``optimizers.py``, ``optimizer_stream.py``: optimizer steps, and the state of one optimizer over the run
 - ``manual_steps.py``: steps without an optimizer of torch
 - ``torch_patches.py``: the wrappers of torch functions, and their removal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -20,10 +20,9 @@ from neuraldbg.capture.guest.native import native
 from neuraldbg.capture.guest.plain_numbers import number
 from neuraldbg.capture.guest.program_objects import is_a, sequence, uses_up
 from neuraldbg.capture.guest.tensor_kinds import node_of, readable
+from neuraldbg.capture.loop.loss_values import Kept, mean_loss, value_of
 from neuraldbg.capture.loop.moments import Backward
 from neuraldbg.capture.statistics import operation
-from neuraldbg.capture.statistics.device import placement
-from neuraldbg.capture.statistics.device.pending import Awaited
 from neuraldbg.nouns import Edge, Site
 
 if TYPE_CHECKING:
@@ -65,8 +64,6 @@ _WHAT = {"self": "input", "result": "result", "other": "divisor", "x1": "input"}
 _LOSSES = 4096
 _READ_IN_STEP = 8
 """Backward passes of one step whose graphs are read: a loop without a known optimizer never ends its step."""
-Kept: TypeAlias = "tuple[Tensor | float | None, float]"
-"""(loss, None if it cannot be read; the loss scale it was multiplied by)."""
 Operand = tuple[str, tuple[int, ...], int]
 """(operation, path from the loss's node, row)."""
 
@@ -360,45 +357,6 @@ class Losses:
         return watched
 
 
-def mean_loss(kept: list[Kept], *, closure: bool) -> tuple[float, int] | None:
-    """Return a step's loss, and the number of its losses that were not finite; see ``Losses.loss``."""
-    if not kept:
-        return None
-    values = [float(value) / scale for value, scale in kept if value is not None]  # synchronises a device
-    if not values:
-        return None
-    bad = sum(1 for value in values if not math.isfinite(value))
-    return (values[0] if closure else sum(values) / len(values)), bad
-
-
-def loss_of(kept: list[Kept], *, closure: bool) -> tuple[dict[str, float], Awaited | None]:
-    """Return the scalars of a step's losses, and those still pending on a device, None if there are none."""
-    if not awaits(kept):
-        return _told(kept, closure=closure), None
-    there = tuple(value for value, _ in kept if is_a(value, Tensor))
-    scales = [(is_a(value, Tensor), value, scale) for value, scale in kept if value is not None]
-
-    def land(values: list[Any], taken: object) -> dict[str, float]:
-        arrived = iter(values)
-        known: list[Kept] = [(float(next(arrived)) if late else value, scale) for late, value, scale in scales]
-        return _told(known, closure=closure)
-
-    return {}, Awaited(there, land)
-
-
-def awaits(kept: list[Kept]) -> bool:
-    """Return True if a loss of a step is on a device."""
-    for value, _ in kept:  # noqa: SIM110 (at every light step: a generator would cost more than the rest)
-        if type(value) is not float and is_a(value, Tensor) and placement.lies(value):
-            return True
-    return False
-
-
-def _told(kept: list[Kept], *, closure: bool) -> dict[str, float]:
-    loss = mean_loss(kept, closure=closure)
-    return {"loss": loss[0], "loss_nonfinite": loss[1]} if loss is not None else {}
-
-
 def _operand(root: Any, name: str, path: tuple[int, ...]) -> Tensor | None:
     """Return the saved tensor that shows whether a risky operation is about to fail, None if there is none."""
     node = follow(root, path)
@@ -407,24 +365,6 @@ def _operand(root: Any, name: str, path: tuple[int, ...]) -> Tensor | None:
     if name == "pow" and not ((power := number(node._saved_exponent)) is not None and power < 1):  # noqa: SLF001
         return None  # a square has no pole
     return saved(node, _RISKY[name])
-
-
-def value_of(root: Tensor) -> Tensor | float | None:
-    """Return the loss as a number if that needs no synchronisation, else as a small tensor that the end of the step
-    reads; None if it cannot be read. None also for a DTensor with different parts: each rank would have another number.
-    """
-    if type(root) in tensor_memory.ORDINARY and root.layout is not torch.strided:
-        root = root.detach().to_dense()
-    held = tensor_memory.readable(root)
-    if held is None or held.shape != root.shape or tensor_memory.is_addend(root):
-        return None
-    if not placement.lies(held) and held.dim() == 0 and held.is_floating_point():
-        return float(held.item())
-    value = held.detach()
-    value = value.real if value.is_complex() else value
-    if value.dim():
-        return value.double().mean()
-    return value.clone() if placement.lies(value) else float(value.item())
 
 
 def _by_hand(root: Tensor) -> float:

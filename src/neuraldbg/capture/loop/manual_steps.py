@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from neuraldbg.capture.guest.guard import Tally
-    from neuraldbg.capture.loop.backward import Kept
+    from neuraldbg.capture.loop.loss_values import Kept
     from neuraldbg.capture.loop.reader_context import Scene
 
 _UNSTEPPED = 10

@@ -17,7 +17,7 @@ from neuraldbg.capture.statistics import operation
 from neuraldbg.capture.statistics.device import placement
 from neuraldbg.capture.statistics.device.pending import Awaited
 from neuraldbg.capture.statistics.device.table import DeviceTable
-from neuraldbg.capture.statistics.device.tensor_group import Many
+from neuraldbg.capture.statistics.device.tensor_group import TensorGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ class DeviceNorm:
         like = [named(ref) for ref in tensors]
         self.device = like[0].device
         self._table = DeviceTable(self.device, len(tensors))
-        self._many = Many(self._table, like, range(len(tensors)), [cap] * len(tensors))
+        self._group = TensorGroup(self._table, like, range(len(tensors)), [cap] * len(tensors))
         self._turn = 0
 
     def read(self) -> Tensor | None:
@@ -56,7 +56,7 @@ class DeviceNorm:
             return torch.stack(torch._foreach_norm(there, 2, dtype=wide))  # noqa: SLF001 (as torch's clipping)
         self._turn += 1
         self._table.clear(len(grads))
-        self._many.observe(grads, self._turn)
+        self._group.observe(grads, self._turn)
         return self._table.table
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from neuraldbg.capture.statistics.device import placement
 from neuraldbg.capture.statistics.device.table import layout
-from neuraldbg.capture.statistics.device.tensor_group import Many
+from neuraldbg.capture.statistics.device.tensor_group import TensorGroup
 
 if TYPE_CHECKING:
     import torch
@@ -32,9 +32,9 @@ class OnDevice:
         self._layouts = [layout(x) for x in tensors]
         self._table = table
         self.rows = rows
-        self._weights = Many(table, tensors, rows, caps, updates)
+        self._weights = TensorGroup(table, tensors, rows, caps, updates)
         whole = 0 if table.kind == "triton" else most
-        self._gradients = Many(table, tensors, self.gradient_rows, [whole] * len(members))
+        self._gradients = TensorGroup(table, tensors, self.gradient_rows, [whole] * len(members))
 
     def _tensors(self) -> list[Tensor]:
         return [w.ref for w in self.members]

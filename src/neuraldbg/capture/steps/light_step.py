@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from neuraldbg.capture.loop.backward import awaits, loss_of
+from neuraldbg.capture.loop.loss_values import awaits, loss_of
 from neuraldbg.capture.statistics.device.pending import sent
 
 if TYPE_CHECKING:
-    from neuraldbg.capture.loop.backward import Kept
+    from neuraldbg.capture.loop.loss_values import Kept
     from neuraldbg.capture.loop.optimizer_stream import Stream
     from neuraldbg.capture.statistics.device.pending import Late
     from neuraldbg.capture.statistics.raw_rows import Raw

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from neuraldbg.capture.guest.program_objects import is_a
-from neuraldbg.capture.loop.backward import loss_of
+from neuraldbg.capture.loop.loss_values import loss_of
 from neuraldbg.capture.parameters.parameters import norm_of
 from neuraldbg.capture.statistics.device import placement
 from neuraldbg.capture.statistics.device.pending import Awaited

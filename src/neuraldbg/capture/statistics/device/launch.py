@@ -31,7 +31,7 @@ class Member(NamedTuple):
     """The row for the change made by a step; the same as ``row`` where no values are kept."""
 
 
-class _Group:
+class _DtypePlan:
     """The members of one dtype, which one launch reads together."""
 
     def __init__(self, table: Tensor, dtype: torch.dtype, members: Sequence[Member], *, keep: bool) -> None:
@@ -68,15 +68,15 @@ class _Group:
         triton_kernels.clear(self._table, self._addresses, self._plans, mode)
 
 
-class Batch:
-    """A batch of tensors that are read together at every step."""
+class LaunchPlan:
+    """The plan by which Triton reads the tensors of a group: one launch per dtype."""
 
     def __init__(self, table: Tensor, members: Sequence[Member], *, keep: bool) -> None:
         by_dtype: dict[torch.dtype, list[int]] = {}
         for place, member in enumerate(members):
             by_dtype.setdefault(member.dtype, []).append(place)
         self._groups = [
-            (places, _Group(table, dtype, [members[place] for place in places], keep=keep))
+            (places, _DtypePlan(table, dtype, [members[place] for place in places], keep=keep))
             for dtype, places in by_dtype.items()
         ]
         self._read_in = dict.fromkeys((triton_kernels.OBSERVE, triton_kernels.KEEP, triton_kernels.SUBTRACT), -1)

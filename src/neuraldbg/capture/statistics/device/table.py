@@ -13,7 +13,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -24,9 +23,9 @@ from neuraldbg.capture.statistics.device import block_layout
 from neuraldbg.raised import let_pass
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from collections.abc import Iterable
 
-    from neuraldbg.capture.statistics.device.launch import Batch
+    from torch import Tensor
 
 Backend = Literal["triton", "torch"]
 _captured: dict[int, Tensor] = {}
@@ -89,26 +88,6 @@ def blank(rows: int, device: torch.device) -> Tensor:
     return table
 
 
-class Kept:
-    """The values that a reading of many tensors has kept, for ``DeviceTable.difference_many``."""
-
-    def __init__(
-        self,
-        tensors: Sequence[Tensor | None],
-        caps: Sequence[int],
-        updates: Sequence[int],
-        by: Batch | Sequence[Tensor | None],
-    ) -> None:
-        self.caps, self.updates = caps, updates
-        self.by = by
-        """The batch whose arena holds the values, or the samples themselves."""
-        self._layouts = [layout(x) for x in tensors]
-
-    def still(self, tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
-        """Return the tensors, None for each whose dtype, shape or strides changed: other places would be read."""
-        return [x if layout(x) == was else None for x, was in zip(tensors, self._layouts, strict=True)]
-
-
 class DeviceTable:
     """The accumulator rows of one device. ``table`` keeps its address: compiled code and CUDA graphs write to it."""
 
@@ -138,49 +117,9 @@ class DeviceTable:
         else:
             _by_torch(x, self.table, row, cap, bound, centre)
 
-    def difference_many(self, tensors: Sequence[Tensor | None], kept: Kept) -> None:
-        """Set the rows ``updates`` to the statistics of the tensors minus their kept values.
-
-        Narrow dtypes are subtracted in float32. None, and a tensor whose layout has changed, is skipped.
-        """
-        tensors = kept.still(tensors)
-        if isinstance(kept.by, Sequence):
-            news = [
-                None if x is None or old is None else block_layout.sample(x, cap).to(old.dtype).sub(old)
-                for x, old, cap in zip(tensors, kept.by, kept.caps, strict=True)
-            ]
-            self.set_each(news, kept.updates, [0] * len(news), totals=[0 if x is None else x.numel() for x in tensors])
-            return
-        from neuraldbg.capture.statistics.device import triton_kernels  # noqa: PLC0415 (imports Triton)
-
-        kept.by.launch(tensors, triton_kernels.SUBTRACT, self.turn)
-
-    def set_each(
-        self,
-        tensors: Sequence[Tensor | None],
-        rows: Sequence[int],
-        caps: Sequence[int],
-        *,
-        keep: bool = False,
-        totals: Sequence[int] = (),
-    ) -> list[Tensor | None]:
-        """Set rows one by one. Return the samples that were read if ``keep``, else None for each."""
-        kept: list[Tensor | None] = []
-        for number, (x, row, cap) in enumerate(zip(tensors, rows, caps, strict=True)):
-            if x is None or x.numel() == 0:
-                kept.append(None)
-                continue
-            self.table[row].copy_(self._blank[row])
-            self.observe(x, row, cap)
-            if totals:
-                self.table[row, operation.TOTAL] += totals[number] - x.numel()
-            wide = torch.float64 if x.dtype is torch.float64 else torch.float32
-            kept.append(block_layout.sample(x, cap).to(wide, copy=True) if keep else None)
-        return kept
-
     # -- handing over -------------------------------------------------------------------------------------------
 
-    def reset(self, rows: Sequence[int]) -> None:
+    def reset(self, rows: Iterable[int]) -> None:
         """Clear some rows."""
         for row in rows:
             self.table[row].copy_(self._blank[row])
