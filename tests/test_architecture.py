@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 import subprocess
 import sys
@@ -68,6 +69,14 @@ def test_no_room_of_capture_knows_one_above_it_not_even_for_types(path):
     own = dotted(path).removeprefix("neuraldbg.capture").strip(".").partition(".")[0]
     rooms = {m.split(".")[2] for m in imported(path) if m.startswith("neuraldbg.capture.")}
     assert {room for room in rooms if own and floor[room] > floor[own]} == set()
+
+
+def test_no_files_import_each_other_in_a_circle_not_even_for_types():
+    graph = {dotted(path): imported(path) - {dotted(path)} for path in SOURCES}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
 
 
 def test_all_that_is_no_capture_runs_without_torch():

@@ -18,6 +18,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from neuraldbg.capture.guest.native import dense
 from neuraldbg.capture.statistics import operation as op
 from neuraldbg.capture.statistics.device import block_layout, placement
 from neuraldbg.capture.statistics.device import table as device_module
@@ -168,7 +169,7 @@ def test_a_row_accumulates(kind, xs):
 @KINDS
 @settings(max_examples=40)
 @given(
-    xs=st.lists(tensors(longest=7).filter(lambda x: x.numel() and block_layout.dense(x)), min_size=1, max_size=6),
+    xs=st.lists(tensors(longest=7).filter(lambda x: x.numel() and dense(x)), min_size=1, max_size=6),
     absent=st.sets(st.integers(0, 5)),
     cap=st.sampled_from(CAPS),
     by=st.sampled_from([0.0, 0.25, 1e-3]),

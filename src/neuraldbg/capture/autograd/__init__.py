@@ -6,5 +6,6 @@ May import: statistics, guest.
 - ``loss_terms.py``: the terms of the loss: kind, reduction, shapes, targets
 - ``output_head.py``: the operations between the last layer and the loss, the sign of a term
 - ``gaussian_kl.py``: the Kullback-Leibler term of a variational autoencoder
+- ``risky_operations.py``: the operations that can make non-finite values, and the operand that shows it
 - ``saved_tensors.py``: saved tensors of nodes, and the regions in which the program packs them
 """

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from neuraldbg.capture.autograd.graph_walk import op_name, parents
+from neuraldbg.capture.autograd.risky_operations import RISKY
 from neuraldbg.capture.autograd.saved_tensors import saved
 from neuraldbg.capture.guest.module_tree import add_hook, walk
 from neuraldbg.capture.guest.own_hooks import numbers_apart
@@ -25,7 +26,7 @@ from neuraldbg.capture.guest.user_code import user_place
 from neuraldbg.capture.statistics.nested_tensors import leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from neuraldbg.capture.autograd.graph_walk import Node
     from neuraldbg.capture.experiments.experiment import Bench
@@ -40,25 +41,6 @@ _LAYOUT = frozenset({
     "scalar_tensor", "masked_fill", "where", "clone", "detach", "copy", "view", "lift_fresh",
 })  # fmt: skip
 """Operations that pass on existing values, or write an infinity because the program gives one."""
-_EDGES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
-    "log": ("self", lambda x: ~(x > 0)),
-    "log2": ("self", lambda x: ~(x > 0)),
-    "log10": ("self", lambda x: ~(x > 0)),
-    "log1p": ("self", lambda x: ~(x > -1)),
-    "sqrt": ("result", lambda x: ~(x > 0)),
-    "rsqrt": ("result", lambda x: ~x.isfinite()),
-    "reciprocal": ("result", lambda x: ~x.isfinite()),
-    "div": ("other", lambda x: x == 0),
-    "exp": ("result", lambda x: ~x.isfinite()),
-    "acos": ("self", lambda x: ~(x.abs() < 1)),
-    "asin": ("self", lambda x: ~(x.abs() < 1)),
-    "atanh": ("self", lambda x: ~(x.abs() < 1)),
-    "linalgvectornorm": ("result", lambda x: ~(x > 0)),
-    "norm": ("result", lambda x: ~(x > 0)),
-    "std": ("result", lambda x: ~(x > 0)),
-    "logsumexp": ("result", lambda x: ~x.isfinite()),
-}
-"""{operation: (operand saved by autograd, mask of the elements at which value or slope is not finite)}."""
 
 
 class _Done(Exception):
@@ -178,10 +160,10 @@ def loss_birth(root: Node, rows: int) -> dict[str, Any] | None:
     while queue and len(seen) < _NODES:
         node = queue.pop(0)
         name = op_name(node)
-        risk = _EDGES.get(name)
-        value = _saved(node, risk[0]) if risk is not None else None
-        if risk is not None and value is not None:
-            bad = risk[1](value)
+        risk = RISKY.get(name)
+        value = _saved(node, risk.operand) if risk is not None and risk.mask is not None else None
+        if risk is not None and risk.mask is not None and value is not None:
+            bad = risk.mask(value)
             if bool(bad.any()):
                 marked = torch.where(bad, torch.full_like(value, torch.nan), torch.zeros_like(value))
                 found = {"phase": "loss", "op": name, "where": None, "layer": "", **_sample(marked, rows)}

@@ -13,6 +13,7 @@ from torch import Tensor
 from neuraldbg.capture.autograd.gaussian_kl import gaussian_kl
 from neuraldbg.capture.autograd.graph_walk import follow, op_name, walk
 from neuraldbg.capture.autograd.loss_terms import loss_terms
+from neuraldbg.capture.autograd.risky_operations import RISKY
 from neuraldbg.capture.autograd.saved_tensors import saved
 from neuraldbg.capture.guest import tensor_memory
 from neuraldbg.capture.guest.guard import guarded
@@ -35,29 +36,6 @@ if TYPE_CHECKING:
     from neuraldbg.capture.loop.models import Models
     from neuraldbg.capture.loop.native_steps import NativeSteps
 
-_RISKY = {
-    "log": "self",
-    "log2": "self",
-    "log10": "self",
-    "log1p": "self",
-    "sqrt": "result",
-    "rsqrt": "result",
-    "reciprocal": "result",
-    "div": "other",
-    "pow": "self",
-    "exp": "result",
-    "acos": "self",
-    "asin": "self",
-    "atanh": "self",
-    "linalgvectornorm": "result",
-    "norm": "result",
-    "std": "result",
-    "var": "self",
-    "xlogy": "self",
-    "logsumexp": "result",
-    "cosinesimilarity": "x1",
-}
-"""{operation that can turn finite values or gradients into non-finite ones: the saved operand that shows it}."""
 _SCALE = 128.0
 """Factor from which a power of two is a scale for half precision, and no weight of a loss."""
 _WHAT = {"self": "input", "result": "result", "other": "divisor", "x1": "input"}
@@ -323,7 +301,7 @@ class Losses:
         signature = node.name() if node is not None else ""
         found: Walk | None = None
         if nodes is not None:
-            found = walk(node, nodes, frozenset(_RISKY))
+            found = walk(node, nodes, frozenset(RISKY))
             for edge in found.as_edges():
                 self.edges.setdefault((edge.source, edge.target), edge)
             terms = loss_terms(found.loss_nodes, nodes)
@@ -350,7 +328,8 @@ class Losses:
             numbers[name, layer] += 1
             if key not in self._rows:
                 module = "" if layer == "loss" else layer
-                self._rows[key] = self.hooks.table.add(Site("op", module, key[2], f"{name}.{_WHAT[_RISKY[name]]}"))
+                site = Site("op", module, key[2], f"{name}.{_WHAT[RISKY[name].operand]}")
+                self._rows[key] = self.hooks.table.add(site)
             row = self._rows[key]
             if row is not None:
                 watched.append((name, path, row))
@@ -364,7 +343,7 @@ def _operand(root: Any, name: str, path: tuple[int, ...]) -> Tensor | None:
         return None
     if name == "pow" and not ((power := number(node._saved_exponent)) is not None and power < 1):  # noqa: SLF001
         return None  # a square has no pole
-    return saved(node, _RISKY[name])
+    return saved(node, RISKY[name].operand)
 
 
 def _by_hand(root: Tensor) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from neuraldbg.capture.guest.native import dense
 from neuraldbg.capture.statistics import operation
 
 if TYPE_CHECKING:
@@ -42,19 +43,6 @@ def blocks(numel: int, cap: int) -> Blocks:
         return Blocks(numel, LANES, LANES, numel, -(-numel // LANES))
     number, size = max(cap // operation.BLOCK, 1), min(operation.BLOCK, cap)
     return Blocks(number * size, size, (numel - size) // max(number - 1, 1), numel, number)
-
-
-def dense(x: Tensor) -> bool:
-    """Return True if the elements of ``x`` fill one stretch of memory, each once, in any order of the axes."""
-    if x.is_contiguous():
-        return not x.is_neg()
-    expected = 1
-    for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):
-        if size != 1:
-            if stride != expected:
-                return False
-            expected *= size
-    return not x.is_neg()
 
 
 def in_order(x: Tensor) -> Tensor:

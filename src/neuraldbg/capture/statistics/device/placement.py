@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from neuraldbg.capture.guest import tensor_memory
+from neuraldbg.capture.guest.native import dense
 from neuraldbg.capture.statistics import operation
-from neuraldbg.capture.statistics.device import block_layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ def plain(x: Tensor) -> bool:
     """Return True if one launch can read ``x`` together with other tensors, in place: of torch's own class, dense, of a
     dtype that we read.
     """
-    return type(x) in tensor_memory.ORDINARY and lies(x) and operation.observable(x) and block_layout.dense(x)
+    return type(x) in tensor_memory.ORDINARY and lies(x) and operation.observable(x) and dense(x)
 
 
 def gradients(tensors: Sequence[Tensor]) -> tuple[list[Tensor | None], list[int]]:
