@@ -4,17 +4,19 @@ They are optional. Without the kernel the package reads with torch's operators; 
 at once.
 """
 
+from pathlib import Path
+
 from setuptools import Extension, setup
 
-PARTS = ("loops", "halves", "tensor", "hooks", "graph", "light", "step", "stand_in", "objects")
+KERNEL = Path("src/neuraldbg/capture/kernel")
 LIMITED = "0x030A0000"  # the stable ABI as of Python 3.10: one build for all later ones
 
 setup(
     ext_modules=[
         Extension(
             "neuraldbg.capture._kernel",
-            ["src/neuraldbg/capture/_kernel.c"],
-            depends=[f"src/neuraldbg/capture/_kernel_{part}.h" for part in PARTS],
+            [str(KERNEL / "module.c")],
+            depends=sorted(map(str, KERNEL.glob("*.h"))),
             define_macros=[("Py_LIMITED_API", LIMITED)],
             py_limited_api=True,
             optional=True,

@@ -686,7 +686,7 @@ def test_tracing_a_model_in_mid_course_gives_no_warning_of_ours(recwarn: pytest.
 
 def test_native_code_and_python_have_the_same_numbers() -> None:
     folder = Path(native_light_steps.__file__).parents[1]
-    header = (folder / "_kernel_step.h").read_text()
+    header = (folder / "kernel/light_step.h").read_text()
     said = dict(re.findall(r"#define (\w+) +([\d.]+)", header))
     assert float(said["LONGEST_S"]) == step_accounting.LONGEST_S == BACKLOG_S
     assert int(said["SOON"]) == step_accounting.MOST

@@ -17,7 +17,7 @@ May import: no other room. Training under NeuralDBG stays bitwise the same as wi
   swallows the failure, and counts it all the same if a statement of our own code raised it.
 - When the session ends, every hook and wrapper is removed. An autouse check in ``tests/conftest.py`` verifies it.
 
-Native code is optional at install (``_kernel.c`` and a header for each part).
+Native code is optional at install (``kernel/module.c`` and a header for each part).
 
 - ``guard.py``: error counts, time spent, the switch of a session's wrappers, ``sessions_paused``
 - ``native.py``: the native module, None where it was not built

@@ -20,7 +20,7 @@ def living(kind: type[T]) -> Sequence[T]:
     """Return the living objects of a class: one pass through all objects of the process.
 
     Without native code empty unless all other threads wait: one at work might be filling a tuple, to which no reference
-    may be taken meanwhile (``_kernel_objects.h``).
+    may be taken meanwhile (``kernel/live_objects.h``).
     """
     if native is not None:
         return native.instances(kind)  # type: ignore[no-any-return]

@@ -1,6 +1,6 @@
 """The native module behind the statistics of CPU tensors: memory in, a row of the table grows.
 
-``_kernel.c`` is optional at install. Without it the functions of ``statistics/operation.py`` do the same with torch's
+``kernel/module.c`` is optional at install. Without it the functions of ``statistics/operation.py`` do the same with torch's
 and numpy's operators, element for element, only slower.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 CODES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
-"""The dtypes that native code reads, by the codes of ``_kernel.c``."""
+"""The dtypes that native code reads, by the codes of ``kernel/module.c``."""
 
 
 def meet(module: Any, *, lends: bool = True) -> None:

@@ -1,7 +1,7 @@
 """Usual light steps, taken by native code: the hooks' arguments in, one line per step out, many lines at a time.
 
 A loop of one model and one optimizer is nearly always the same: the model is called, its loss is differentiated, the
-optimizer steps. ``_kernel_light.h`` follows that sequence, and writes a line for each step. A step that deviates, or
+optimizer steps. ``kernel/light_loop.h`` follows that sequence, and writes a line for each step. A step that deviates, or
 has unusual numbers, goes to Python's hooks, after ``leave``: then the state is as if these had handled every step.
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from neuraldbg.nouns import Layout
 
 AT_S, OWN_S, RATE, NORM, WEIGHED, BACKWARDS, LOSS, LINE = range(8)
-"""Columns of a line, float64, and their number; the same as in ``_kernel_light.h``."""
+"""Columns of a line, float64, and their number; the same as in ``kernel/light_loop.h``."""
 USUAL_LOSS, USUAL_NORM, EVERY, READING_S, MEAN, SPREAD, SEEN, EXPECTED_S, MOST, SHARED = range(10)
 """Indices of the float64 numbers shared with native code while steps are taken."""
 LINES = 512

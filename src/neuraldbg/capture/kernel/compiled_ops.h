@@ -1,4 +1,4 @@
-/* The operators of torch.compile graphs (compiled/operators.py), without Python in between. Included by _kernel.c.
+/* The operators of torch.compile graphs (compiled/operators.py), without Python in between. Included by module.c.
 
    They are registered through torch's stable C interface, whose functions Python finds and passes as addresses: nothing
    is linked. The arguments of a call belong to the call, which deletes them. */
@@ -306,7 +306,7 @@ static PyObject *serve(PyObject *self, PyObject *addresses) {
         torch_library_impl(library, "observe_gradients", graph_observe_gradients, BUILT_FOR) ||
         torch_library_impl(library, "observe_gradient_at", graph_observe_gradient_at, BUILT_FOR)) {
         if (library) aoti_torch_delete_library_object(library); /* else its operators would be found and read nothing */
-        PyErr_SetString(PyExc_RuntimeError, "torch has refused the operators of _kernel_graph.h");
+        PyErr_SetString(PyExc_RuntimeError, "torch has refused the operators of compiled_ops.h");
         return NULL;
     }
     Py_RETURN_NONE;

@@ -1,5 +1,5 @@
 /* Objects of the program by their class, found among all that Python's garbage collector tracks. Included by
-   _kernel.c. */
+   module.c. */
 
 PyDoc_STRVAR(instances_doc, "instances(kind)\n--\n\n"
 "Return the objects of a class and its subclasses that Python's garbage collector knows, as a list.\n\n"

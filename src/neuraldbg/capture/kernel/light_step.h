@@ -1,4 +1,4 @@
-/* The data of a light step, and its readings by native code. Included by _kernel_light.h.
+/* The data of a light step, and its readings by native code. Included by light_loop.h.
 
    Gradients and weights are read by plans that Python has made (parameters/batched_reads.py): each has the memory of
    some tensors and the rows for their statistics. Gradients are found again at each step, weights must keep their
@@ -56,7 +56,7 @@ typedef struct {
     int weighed, odd;
 } Light;
 
-/* _kernel.c is compiled as if there were no NaN: comparisons do not detect it. */
+/* module.c is compiled as if there were no NaN: comparisons do not detect it. */
 static int a_number(double value) { return bits64(value) < INFINITE64; }
 
 static int mine(const Light *self) { return self->entered && PyThread_get_thread_ident() == self->thread; }

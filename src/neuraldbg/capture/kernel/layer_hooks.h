@@ -1,10 +1,10 @@
-/* The work of hooks at every call of a layer, without Python in between. Included by _kernel.c.
+/* The work of hooks at every call of a layer, without Python in between. Included by module.c.
 
    An Output reads the output of one layer and sets its Gradient on it, which autograd calls. Both handle only the
    ordinary case, an exact Tensor whose contiguous memory is on the CPU in a dtype that we read, and pass all others to
    Python. */
 
-#include "_kernel_tensor.h"
+#include "tensor_memory.h"
 
 /* Either kind of hook, an Output or a Gradient. */
 typedef struct {

@@ -1,4 +1,4 @@
-/* The memory of a tensor, and the predicate that it is there. Included by _kernel.c. guest/tensor_memory.py is the same
+/* The memory of a tensor, and the predicate that it is there. Included by module.c. guest/tensor_memory.py is the same
    in Python.
 
    torch gives all properties of an ordinary tensor to C in one call, through the exchange table of DLPack

@@ -1,4 +1,4 @@
-/* Wrappers of torch functions without a frame of Python. Included by _kernel.c.
+/* Wrappers of torch functions without a frame of Python. Included by module.c.
 
    A StandIn calls a generator function of ours with the arguments, up to its yield; then the wrapped function; then the
    generator again. So no frame of ours is between the program and torch while torch's function runs: code that inspects

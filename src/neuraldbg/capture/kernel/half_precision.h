@@ -1,4 +1,4 @@
-/* The loops over half precision: a part of _kernel_loops.h, compiled as often. */
+/* The loops over half precision: a part of simd_loops.h, compiled as often. */
 
 /* Finds the minimum and maximum of halves, by their bits. As signed integers positive halves are in order, above all
    negative ones; as unsigned integers negative halves are in order, the lowest on top, above all positive ones. So the

@@ -1,4 +1,4 @@
-/* The loops, compiled once for each generation of processors: _kernel.c includes this file several times, with TARGET
+/* The loops, compiled once for each generation of processors: statistics.h includes this file several times, with TARGET
    and NAME set. Written with the vectors of GCC and clang, since compilers vectorise plain loops too differently. */
 
 #if defined(VECTORS)
@@ -221,7 +221,7 @@ LOOP void NAME(chunk32)(const float *x, int64_t n, Stats *s) {
         for (int64_t j = 0; j < n; j++) s->over += bits32(x[j]) >= OVER32;
 }
 
-#include "_kernel_halves.h"
+#include "half_precision.h"
 
 LOOP void NAME(far32)(const float *x, int64_t n, float bound, float centre, Stats *s) {
     int32_t far = 0;

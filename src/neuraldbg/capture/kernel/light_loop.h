@@ -1,10 +1,10 @@
-/* Usual light steps, without Python in between. Included by _kernel.c.
+/* Usual light steps, without Python in between. Included by module.c.
 
    A Light handles a program's calls of its model, backward passes and optimizer steps, and writes a line per step. It
    leaves to Python every deviation from the loop that it was entered with: an unusual loss or gradient, another
    optimizer, a closure, a pass inside of a pass. Its values of loss and norm are those that Python would compute. */
 
-#include "_kernel_step.h"
+#include "light_step.h"
 
 /* ---------------------------------------------------------------- the model is called */
 

@@ -7,31 +7,8 @@
    A chunk of a few thousand elements is first read by a vectorised loop, in float32 and under the assumption that all
    values are finite and far from float32's limits. The largest magnitude, compared as an integer, verifies that
    afterwards. If it fails, the chunk is read again, slowly and in float64. No comparison relies on how NaN compares, so
-   that sums and minima may be reordered (see the pragma below). */
+   that sums and minima may be reordered (see the pragma in module.c). */
 
-#if defined(__GNUC__) && !defined(__clang__)
-/* Allows sums, minima and maxima to be vectorised. Never -ffast-math: linked in, it would change how the whole process
-   treats subnormal numbers. */
-#pragma GCC optimize("O3", "associative-math", "no-signed-zeros", "no-trapping-math", "no-math-errno", \
-                     "finite-math-only", "no-fp-int-builtin-inexact")
-#endif
-
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <errno.h>
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#if defined(__linux__)
-#include <sys/syscall.h>
-#endif
-#include <time.h>
-#include <unistd.h>
-
-#if !defined(__GNUC__)
-#error "written with the vectors of GCC and clang"
-#endif
 #define INLINE static inline __attribute__((always_inline))
 
 /* Columns of a row, the same as in statistics/operation.py. */
@@ -95,15 +72,15 @@ enum { LANES = 8, LANES64 = 4 };
 #define VECTORS
 #define TARGET __attribute__((target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi,bmi2")))
 #define NAME(function) function##_avx512
-#include "_kernel_loops.h"
+#include "simd_loops.h"
 #define TARGET __attribute__((target("avx2,fma,f16c,bmi,bmi2")))
 #define NAME(function) function##_avx2
-#include "_kernel_loops.h"
+#include "simd_loops.h"
 #undef VECTORS
 #endif
 #define TARGET
 #define NAME(function) function##_plain
-#include "_kernel_loops.h"
+#include "simd_loops.h"
 
 typedef void ReadBlock(const char *, int64_t, int64_t, double, double, char *, int, Stats *);
 typedef void Highest(const float *, int64_t, int64_t, int64_t, int64_t, float *);
@@ -393,52 +370,3 @@ static PyObject *highest(PyObject *self, PyObject *const *args, Py_ssize_t nargs
     highest32(x, outer, units, inner, step > 0 ? step : 1, out);
     Py_RETURN_NONE;
 }
-
-#include "_kernel_hooks.h"
-#include "_kernel_graph.h"
-#include "_kernel_light.h"
-#include "_kernel_stand_in.h"
-#include "_kernel_objects.h"
-
-static PyMethodDef methods[] = {
-    {"observe", (PyCFunction)(void (*)(void))observe, METH_FASTCALL, observe_doc},
-    {"observe_many", (PyCFunction)(void (*)(void))observe_many, METH_FASTCALL, observe_many_doc},
-    {"difference_many", (PyCFunction)(void (*)(void))difference_many, METH_FASTCALL, difference_many_doc},
-    {"changed", (PyCFunction)(void (*)(void))changed, METH_FASTCALL, changed_doc},
-    {"choose", chosen, METH_O, choose_doc},
-    {"highest", (PyCFunction)(void (*)(void))highest, METH_FASTCALL, highest_doc},
-    {"loss", loss, METH_O, loss_doc},
-    {"finite_gradient", finite_gradient, METH_O, finite_gradient_doc},
-    {"exponents", (PyCFunction)(void (*)(void))exponents, METH_FASTCALL, exponents_doc},
-    {"stand", (PyCFunction)(void (*)(void))stand, METH_FASTCALL, stand_doc},
-    {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL, call_doc},
-    {"mark", (PyCFunction)(void (*)(void))mark, METH_FASTCALL, mark_doc},
-    {"find_gradients", (PyCFunction)(void (*)(void))find_gradients, METH_FASTCALL, find_gradients_doc},
-    {"hook", (PyCFunction)(void (*)(void))hook, METH_FASTCALL, hook_doc},
-    {"meet", (PyCFunction)(void (*)(void))meet, METH_FASTCALL, meet_doc},
-    {"meet_storages", (PyCFunction)(void (*)(void))meet_storages, METH_FASTCALL, meet_storages_doc},
-    {"meet_shards", meet_shards, METH_O, meet_shards_doc},
-    {"covers", (PyCFunction)(void (*)(void))covers, METH_FASTCALL, covers_doc},
-    {"readable", readable, METH_O, readable_doc},
-    {"functions", functions, METH_NOARGS, functions_doc},
-    {"serve", serve, METH_O, serve_doc},
-    {"instances", instances, METH_O, instances_doc},
-    {"original", stood_for, METH_O, original_doc},
-    {"point", (PyCFunction)(void (*)(void))point, METH_FASTCALL, point_doc},
-    {NULL, NULL, 0, NULL},
-};
-
-static int start(PyObject *module) {
-    choose(NULL);
-    if (add_hooks(module) || add_graph(module) || add_light(module) || add_stand_ins(module)) return -1;
-    return PyModule_AddStringConstant(module, "generation", generation);
-}
-
-static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)start}, {0, NULL}};
-
-static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, "_kernel", "Statistics of tensors in one pass: see kernel.py.", 0, methods, slots, NULL, NULL,
-    NULL,
-};
-
-PyMODINIT_FUNC PyInit__kernel(void) { return PyModuleDef_Init(&module); }
