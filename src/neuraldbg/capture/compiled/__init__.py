@@ -24,10 +24,10 @@ of the program waits for it, and the compiler cannot drop it.
 
 **Operators** are defined with ``torch.library.Library``: the checks of ``torch.library.custom_op`` at each call take
 several times as long as the reading. They are tagged as reading any layout. On the CPU native code runs them
-(``kernel/compiled_ops.h``), registered through torch's stable C interface. In light steps they return at once; a call from
-Python then ends before torch's schema and dispatcher (``Shortcut``), unless a dispatch mode or a function transform is
-active. The samples are still taken. A graph finds its table by a number, and its constants never change, so that no
-recompilation follows after the first step.
+(``kernel/compiled_ops.h``), registered through torch's stable C interface. In light steps they return at once; a call
+from Python then ends before torch's schema and dispatcher (``Shortcut``), unless a dispatch mode or a function
+transform is active. The samples are still taken. A graph finds its table by a number, and its constants never change,
+so that no recompilation follows after the first step.
 
 **Guards.** Dynamo checks at every call what it examined while tracing, in memory that no other code touches: with 400
 modules a step took half as long again because of our hooks. ``dynamo_guards.py`` drops these guards during the trace,

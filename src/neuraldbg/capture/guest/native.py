@@ -1,7 +1,7 @@
 """The native module behind the statistics of CPU tensors: memory in, a row of the table grows.
 
-``kernel/module.c`` is optional at install. Without it the functions of ``statistics/operation.py`` do the same with torch's
-and numpy's operators, element for element, only slower.
+``kernel/module.c`` is optional at install. Without it the functions of ``statistics/operation.py`` do the same with
+torch's and numpy's operators, element for element, only slower.
 """
 
 from __future__ import annotations

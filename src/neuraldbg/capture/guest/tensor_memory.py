@@ -4,8 +4,8 @@ A pointer is not enough. FakeTensor, AsyncCollectiveTensor, DTensor and any clas
 have a shape and no memory of their own; tensors inside vmap, grad and jvp represent many values; and a storage may have
 been freed under its views (``untyped_storage().resize_(0)``: offloading, FSDP). Native code that reads such a tensor
 crashes the process. So does a read of weights in a file that was truncated under its mapping, or on protected pages:
-for ``lent`` memory that no operation has written to, the operating system is queried first. ``kernel/tensor_memory.h`` has
-the same predicate (``memory_of``); tests compare the two.
+for ``lent`` memory that no operation has written to, the operating system is queried first. ``kernel/tensor_memory.h``
+has the same predicate (``memory_of``); tests compare the two.
 
 A tensor enters, and the ordinary tensor that holds its numbers leaves: itself, the local part of a DTensor, or a view
 of a Tensor subclass that stores its numbers as Tensor does. None for all others, whose code is never called. Call these

@@ -1,8 +1,8 @@
 """Usual light steps, taken by native code: the hooks' arguments in, one line per step out, many lines at a time.
 
 A loop of one model and one optimizer is nearly always the same: the model is called, its loss is differentiated, the
-optimizer steps. ``kernel/light_loop.h`` follows that sequence, and writes a line for each step. A step that deviates, or
-has unusual numbers, goes to Python's hooks, after ``leave``: then the state is as if these had handled every step.
+optimizer steps. ``kernel/light_loop.h`` follows that sequence, and writes a line for each step. A step that deviates,
+or has unusual numbers, goes to Python's hooks, after ``leave``: then the state is as if these had handled every step.
 """
 
 from __future__ import annotations
