@@ -19,7 +19,7 @@ import pytest
 from hypothesis import settings
 
 # What these assert is told with its values, too.
-pytest.register_assert_rewrite("tests.browser", "tests.dashboard.pages")
+pytest.register_assert_rewrite("tests.browser", "tests.dashboard.served_page")
 
 from tests.browser import browser  # noqa: E402, F401 (a fixture)
 

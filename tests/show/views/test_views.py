@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.show.samples import EXPLODING, HEALTHY, record
-from tests.show.static.page import texts
+from tests.show.made_diagnoses import EXPLODING, HEALTHY, record
+from tests.show.static.figure_layout import texts
 
 from neuraldbg.errors import ConfigError, UnknownLayer
 from neuraldbg.nouns import (
