@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.capture import shared_module
+from tests.capture.guest import shared_module
 from torch import Tensor, nn
 from torch.nn import functional as F
 
