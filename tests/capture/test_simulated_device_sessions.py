@@ -526,7 +526,7 @@ def test_what_was_recorded_before_a_device_died_is_kept(monkeypatch):
 def test_what_never_seems_to_arrive_is_waited_for_some_day(monkeypatch):
     from neuraldbg.capture.steps import delivery
 
-    monkeypatch.setattr(delivery, "_MOST_LATE", 4)
+    monkeypatch.setattr(delivery, "MOST_LATE", 4)
     far = SimulatedDevice(monkeypatch, 10**6)
     seen = run("mlp", probes=False)
     assert [step.index for step in seen.steps] == list(range(STEPS))

@@ -145,7 +145,7 @@ def test_only_a_few_runs_are_followed(tmp_path, opened):
     for _ in range(2):
         for i in range(8):
             assert soon(lambda i=i: feed.moment(f"r{i}").judged == 20 + i)
-    assert len(feed._followed) == module.FOLLOWED
+    assert feed.following == module.FOLLOWED
     assert [entry.steps for entry in feed.runs()] == [27, 26, 25, 24, 23, 22, 21, 20]
 
 

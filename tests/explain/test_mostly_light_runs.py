@@ -14,7 +14,7 @@ from neuraldbg import answers
 from neuraldbg.explain import diagnose
 from neuraldbg.explain.evidence.case import Case
 from neuraldbg.nouns import STATS, Event, RunRecord, Series, column
-from neuraldbg.show.static.crash import _x_label
+from neuraldbg.show.static.crash import x_label
 from neuraldbg.show.views.crash import picture
 
 LIGHT = ("loss", "loss_nonfinite", "lr", "grad_norm", "duration", "overhead")
@@ -136,6 +136,6 @@ def test_a_picture_says_in_how_many_steps_layers_were_read():
     thin = lightened(run, range(20))
     shown = picture(thin, diagnose(thin))
     assert shown.read == 20
-    assert "layers were read in 20 of these steps" in _x_label(shown)
+    assert "layers were read in 20 of these steps" in x_label(shown)
     assert picture(run, diagnose(run)).read is None
     assert len(shown.loss) == 60

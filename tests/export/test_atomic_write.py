@@ -64,7 +64,7 @@ def test_ctrl_c_leaves_nothing(short, diagnosis, tmp_path, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("neuraldbg.export.csv._write", interrupt)
+    monkeypatch.setattr("neuraldbg.export.csv.write_table", interrupt)
     with pytest.raises(KeyboardInterrupt):
         export(short, diagnosis, tmp_path / "out", "csv")
     assert names(tmp_path) == []

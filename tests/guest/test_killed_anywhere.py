@@ -47,7 +47,7 @@ def killed(request, guests, tmp_path_factory):
         folder.mkdir()
         (folder / "cwd").mkdir()
         asked = {"program": str(PROGRAM), "mode": ("default", "full")[number % 2], "folder": str(folder)}
-        reply = guests._servers["watched"].run({**asked, "timeout": after_s[number]})  # at which it gets SIGKILL
+        reply = guests.servers["watched"].run({**asked, "timeout": after_s[number]})  # at which it gets SIGKILL
         assert reply["status"] is None
         return folder
 

@@ -42,7 +42,7 @@ def schedule(last):
         assert binning.begin(at)
         binning.take()
         found.append(at)
-        at = binning._next
+        at = binning.until(at)
     return found
 
 

@@ -54,9 +54,9 @@ def test_ten_times_the_layers_are_ten_times_the_work(how):
 def test_units_of_many_sites_are_moved_a_few_times():
     units, moved = Units(20), 0
     for row in range(1000):
-        before = units._highest
+        before = units.highest
         units.add(row, 7, 0)
-        moved += units._highest is not before
+        moved += units.highest is not before
     assert moved < 15
     assert units.take() is None
     units.observe(999, torch.arange(14.0).reshape(2, 7), 1, 4096)

@@ -27,8 +27,8 @@ OFF = {"capture": {"histograms": False}}
 @pytest.fixture
 def each_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Histograms at every step."""
-    monkeypatch.setattr(histograms, "_APART", 0)
-    monkeypatch.setattr(histograms, "_GROWTH", (0, 1))
+    monkeypatch.setattr(histograms, "APART", 0)
+    monkeypatch.setattr(histograms, "GROWTH", (0, 1))
 
 
 @pytest.mark.usefixtures("each_step")
@@ -104,7 +104,7 @@ def test_what_takes_them_is_booked_and_the_setting_switches_it_off(monkeypatch: 
 
         return slow
 
-    for name in ("_count", "_counted"):
+    for name in ("count_flat", "count_sample"):
         monkeypatch.setattr(histograms, name, slowed(getattr(histograms, name)))
 
     def spent(settings: dict[str, Any]) -> tuple[float, int]:

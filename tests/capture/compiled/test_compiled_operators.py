@@ -117,10 +117,10 @@ def test_native_operators_do_what_those_in_python_do(shape, dtype, strided, boun
             zero += operators.observe_gradients([x, x], made.handle, [0, -1], [x.numel() + 5, x.numel()])
             assert clock[0] > 0
         else:
-            operators._observe([x, x], graph_table, made.handle, [0, 1], totals, bounds)
-            operators._observe_at(x, graph_table, made.handle, places, x.numel())
-            zero = operators._observe_gradient_at(x, made.handle, places, x.numel())
-            zero += operators._observe_gradients([x, x], made.handle, [0, -1], [x.numel() + 5, x.numel()])
+            operators.observe_in_python([x, x], graph_table, made.handle, [0, 1], totals, bounds)
+            operators.observe_at_in_python(x, graph_table, made.handle, places, x.numel())
+            zero = operators.observe_gradient_at_in_python(x, made.handle, places, x.numel())
+            zero += operators.observe_gradients_in_python([x, x], made.handle, [0, -1], [x.numel() + 5, x.numel()])
         assert torch.equal(zero, torch.zeros(()))
         rows.append(graph_table.numpy().copy())
         made.close()
@@ -129,8 +129,8 @@ def test_native_operators_do_what_those_in_python_do(shape, dtype, strided, boun
 
 @pytest.mark.parametrize("served", [pytest.param(True, marks=native), False])
 def test_what_rests_or_is_closed_reads_nothing(graph, served):
-    observe = operators.observe if served else operators._observe
-    observe_gradients = operators.observe_gradients if served else operators._observe_gradients
+    observe = operators.observe if served else operators.observe_in_python
+    observe_gradients = operators.observe_gradients if served else operators.observe_gradients_in_python
     x = torch.ones(8)
     graph.rest(resting=True)
     observe([x], graph.table, graph.handle, [0], [8], [0.0, 0.0])

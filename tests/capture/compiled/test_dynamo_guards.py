@@ -227,5 +227,5 @@ def test_another_torch_keeps_all_conditions_and_the_same_values(monkeypatch: pyt
         raise AttributeError(frame)
 
     quietly, net = len(conditions(Own(), watched=True)), Own()
-    monkeypatch.setattr(dynamo_guards, "_frames", odd)
+    monkeypatch.setattr(dynamo_guards, "traced_frames", odd)
     assert len(conditions(net, watched=True)) > quietly

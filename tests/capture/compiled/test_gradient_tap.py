@@ -66,14 +66,14 @@ def test_what_gets_no_gradient_stays_unseen_and_the_rest_is_as_in_eager_mode(bac
 
 
 def test_gradients_are_read_once_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    read, calls = gradient_tap._read, []
+    read, calls = gradient_tap.read_taken, []
 
     def note(taken: list[tuple[torch.Tensor, int, object]], handle: int) -> torch.Tensor:
-        if gradient_tap._gathered() is not None:
+        if gradient_tap.gathered() is not None:
             calls.append(len(taken))
         return read(taken, handle)
 
-    monkeypatch.setattr(gradient_tap, "_read", note)
+    monkeypatch.setattr(gradient_tap, "read_taken", note)
     net = Net()
     capture_run(
         lambda: program(torch.compile(net, fullgraph=True, backend="aot_eager"), net, twice=False), net, probes=False

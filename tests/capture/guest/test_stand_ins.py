@@ -30,7 +30,7 @@ from neuraldbg.capture.guest.own_hooks import OwnHook, numbers_apart
 
 Make = Callable[[Callable[..., Any], Callable[..., Any]], Any]
 NATIVE = pytest.mark.skipif(native.native is None, reason="without the kernel there is a frame of ours")
-WAYS = [pytest.param(stand_in.stand_in, id="native", marks=NATIVE), pytest.param(stand_in._in_python, id="python")]
+WAYS = [pytest.param(stand_in.stand_in, id="native", marks=NATIVE), pytest.param(stand_in.in_python, id="python")]
 
 
 def adds(a: int, b: int = 2, *, c: int = 3) -> int:

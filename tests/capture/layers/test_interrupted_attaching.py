@@ -21,7 +21,7 @@ class TimeUpError(BaseException):
 
 
 PLACES = {
-    "a layer": (hook_manager.HookManager, "_add", 3),
+    "a layer": (hook_manager.HookManager, "add_layer", 3),
     "a parameter": (parameters.Params, "add", 2),
     "the end": (parameters.Params, "add", 5),
 }

@@ -376,20 +376,20 @@ def test_a_subclass_without_memory_is_left_alone() -> None:
             return func(*(a.inner if isinstance(a, Wrapper) else a for a in args), **(kwargs or {}))
 
     weight = nn.Parameter(torch.zeros(2))
-    assert first_nonfinite._finite(weight) is None
+    assert first_nonfinite.all_finite(weight) is None
     for values, finite in (([1.0, 2.0], True), ([1.0, float("inf")], False)):
         for made in (torch.tensor, lambda x: torch.tensor(x).repeat_interleave(2)[::2]):
             weight.grad = made(values)  # type: ignore[no-untyped-call]
-            assert first_nonfinite._finite(weight) is finite
+            assert first_nonfinite.all_finite(weight) is finite
         weight.grad = None
         weight.grad = Wrapper(torch.tensor(values))  # type: ignore[no-untyped-call]
         calls.clear()
-        assert first_nonfinite._finite(weight) is None
+        assert first_nonfinite.all_finite(weight) is None
         assert not calls
     weight.grad = None
     weight.grad = torch.ones(2).to_sparse()
     assert kernel.native.finite_gradient(weight) is None
-    assert first_nonfinite._finite(weight) is None
+    assert first_nonfinite.all_finite(weight) is None
 
 
 def test_parameters_without_a_row_have_had_their_gradients() -> None:

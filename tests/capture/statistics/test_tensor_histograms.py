@@ -103,7 +103,7 @@ def test_steps_lie_ever_farther_apart() -> None:
     binning = Binning(CAP)
     steps = []
     for step in range(10**6):
-        if step >= binning._next and binning.begin(step):
+        if step >= binning.until(step) and binning.begin(step):
             binning.add(0, torch.ones(1))
             assert binning.take() is not None
             assert not binning.on
@@ -320,7 +320,7 @@ def test_switched_off_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> Non
     def never(*args: object) -> None:
         raise AssertionError("something was counted")
 
-    monkeypatch.setattr(histograms, "_count", never)
+    monkeypatch.setattr(histograms, "count_flat", never)
     torch.manual_seed(0)
     model, seen = Net(), Seen()
     seen.watch(model)
@@ -331,6 +331,6 @@ def test_switched_off_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_one_bin_for_each_code() -> None:
     """All sums of codes: no code is counted twice or lost but for those of NaN and infinity."""
-    every = histograms._binned(np.eye(512, dtype=np.int64))
+    every = histograms.binned(np.eye(512, dtype=np.int64))
     assert every.shape == (512, BINS)
     assert every.sum(axis=1).tolist() == ([1] * 255 + [0]) * 2

@@ -94,7 +94,7 @@ class Loop:
         """Train under a session; returns its record, and how many steps native code has taken."""
         dbg = NeuralDbg(self.model, settings=TIGHT, **options)
         with dbg:
-            made = dbg._capture.light
+            made = dbg.capture.light
             taken, drain = 0, made.drain
 
             def counted() -> None:
@@ -474,7 +474,7 @@ HANGS = """
     with NeuralDbg(loop.model, settings=TIGHT, out=sys.argv[1]) as dbg:
         for loop.step in range(100):
             loop.train_step()
-        assert dbg._capture.light.waiting > 0
+        assert dbg.capture.light.waiting > 0
         print("hangs", flush=True)
         time.sleep(60)
 """
@@ -523,7 +523,7 @@ def test_a_change_of_pace_is_told_within_ten_steps() -> None:
     with dbg:
         for loop.step in range(60):
             loop.train_step()
-        capture = dbg._capture
+        capture = dbg.capture
         settle = capture.pace.settle
         capture.pace.settle = lambda *a, **k: (told.append(loop.step), settle(*a, **k))  # type: ignore[assignment, func-returns-value]
         for loop.step in range(60, 64):
@@ -542,7 +542,7 @@ def read_in_full(loop: Loop) -> tuple[RunRecord, int, int]:
     """Train without a budget. Returns the record, the steps without facts, and how many of them native code took."""
     dbg, spared, taken = NeuralDbg(loop.model, overhead=None), 0, 0
     with dbg:
-        capture = dbg._capture
+        capture = dbg.capture
         for loop.step in range(STEPS):
             spared += not capture.switch.in_full_step()
             taken += capture.light.entered
@@ -616,17 +616,17 @@ def test_a_layer_of_two_models_is_read_for_both() -> None:
 
 def test_a_settlement_that_fails_writes_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """An interrupt may come at any place: what waits stays, and steps go on in Python until there is room."""
-    monkeypatch.setattr(native_light_steps, "_ROWS", 80)
+    monkeypatch.setattr(native_light_steps, "ROWS", 80)
     for name, value in (("_LEARNT", 12), ("_FACTS", 3), ("_OF", 64)):
         monkeypatch.setattr(overhead_budget, name, value)
     loop = Loop()
     dbg = NeuralDbg(loop.model, overhead=None)
     with dbg:
-        capture = dbg._capture
+        capture = dbg.capture
         for loop.step in range(30):
             loop.train_step()
         assert capture.light.entered
-        told, failed = capture._tell_light, 0
+        told, failed = capture.tell_light, 0
 
         def interrupted(**how: Any) -> None:
             nonlocal failed
@@ -635,7 +635,7 @@ def test_a_settlement_that_fails_writes_nowhere_else(monkeypatch: pytest.MonkeyP
                 raise KeyboardInterrupt
             told(**how)
 
-        monkeypatch.setattr(capture, "_tell_light", interrupted)
+        monkeypatch.setattr(capture, "tell_light", interrupted)
         for loop.step in range(30, 60):
             with contextlib.suppress(KeyboardInterrupt):
                 loop.train_step()
@@ -652,7 +652,7 @@ def test_a_child_forked_while_the_writer_works_does_not_wait_for_it() -> None:
         held, done = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with dbg._capture.delivery.lock:
+            with dbg.capture.delivery.lock:
                 held.set()
                 done.wait(30)
 
@@ -677,7 +677,7 @@ def test_tracing_a_model_in_mid_course_gives_no_warning_of_ours(recwarn: pytest.
             patch.setattr(overhead_budget, name, value)
         for loop.step in range(40):
             loop.train_step()
-        assert dbg._capture.light.entered
+        assert dbg.capture.light.entered
         torch.jit.trace(loop.model, torch.zeros(2, 6))
         torch.func.grad(lambda x: loop.model(x).sum())(torch.zeros(2, 6))
         loop.train_step()
@@ -690,6 +690,6 @@ def test_native_code_and_python_have_the_same_numbers() -> None:
     said = dict(re.findall(r"#define (\w+) +([\d.]+)", header))
     assert float(said["LONGEST_S"]) == step_accounting.LONGEST_S == BACKLOG_S
     assert int(said["SOON"]) == step_accounting.MOST
-    assert (float(said["FAR"]), float(said["KNOWN"])) == (usual_norm._FAR, usual_norm._KNOWN)
+    assert (float(said["FAR"]), float(said["KNOWN"])) == (usual_norm.FAR, usual_norm.KNOWN)
     for names in re.findall(r"enum \{ ([\w, ]+) \}", header):
         assert [getattr(native_light_steps, name) for name in names.split(", ")] == list(range(names.count(",") + 1))

@@ -215,11 +215,11 @@ def test_the_right_order_fits_and_others_do_not():
 
 
 def test_leave_one_out_agrees_with_leaving_one_out():
-    from neuraldbg.capture.readers.data.label_predictability import _inverses, _score
+    from neuraldbg.capture.readers.data.label_predictability import inverses_of, score_of
 
     rng = np.random.default_rng(1)
     x, y = rng.normal(size=(40, 3)), rng.normal(size=(40, 1))
-    kernel_inverse = _inverses(x)[0]
+    kernel_inverse = inverses_of(x)[0]
     kernel = np.linalg.inv(kernel_inverse)  # K + lambda I
     ridge = 0.05 * 40**0.5
     away, errors = y - y.mean(0), []
@@ -227,7 +227,7 @@ def test_leave_one_out_agrees_with_leaving_one_out():
         rest = np.arange(40) != i
         weights = np.linalg.solve(kernel[np.ix_(rest, rest)], away[rest])
         errors.append(float(away[i, 0] - (kernel - ridge * np.eye(40))[i, rest] @ weights[:, 0]))
-    assert _score([kernel_inverse], y) == pytest.approx(1 - np.sum(np.square(errors)) / np.sum(away**2), abs=1e-8)
+    assert score_of([kernel_inverse], y) == pytest.approx(1 - np.sum(np.square(errors)) / np.sum(away**2), abs=1e-8)
 
 
 def test_entropy_and_period():

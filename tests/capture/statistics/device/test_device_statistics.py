@@ -276,7 +276,7 @@ def test_what_is_sent_is_a_copy_in_float64():
 def test_what_reads_is_told_with_the_reason(monkeypatch):
     assert device_module.backend(torch.device("cpu")) == "torch"
     assert "not on cpu" in device_module.why_torch(torch.device("cpu"))
-    tried = device_module._tried.__wrapped__
+    tried = device_module.tried.__wrapped__
     monkeypatch.setattr(device_module.importlib.util, "find_spec", lambda name: None)
     assert "pip install triton" in tried(torch.device("cuda", 0))
 
@@ -284,8 +284,8 @@ def test_what_reads_is_told_with_the_reason(monkeypatch):
 def test_a_kernel_that_does_not_run_is_told_with_the_reason(monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     monkeypatch.setattr(device_module.importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setattr(device_module, "_compared", lambda device: 1 / 0)
-    assert "ZeroDivisionError" in device_module._tried.__wrapped__(torch.device("cuda", 0))
+    monkeypatch.setattr(device_module, "compared", lambda device: 1 / 0)
+    assert "ZeroDivisionError" in device_module.tried.__wrapped__(torch.device("cuda", 0))
 
 
 @pytest.mark.skipif(not TRITON, reason="Triton is not installed")
