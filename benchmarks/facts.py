@@ -74,13 +74,13 @@ def reading(clock: Clock, *, facts: bool) -> Iterator[None]:
     """Clock what reads facts, or switch it off."""
     with contextlib.ExitStack() as stack:
         if facts:
-            for owner, name in ((Readers, "at"), (Learning, "learn"), (Losses, "_read_graph")):
+            for owner, name in ((Readers, "at"), (Learning, "learn"), (Losses, "read_graph")):
                 stack.enter_context(mock.patch.object(owner, name, clock.timed(getattr(owner, name))))
         else:
             none = functools.partial(Readers, members=())
             stack.enter_context(mock.patch("neuraldbg.capture.capture.Readers", none))
             stack.enter_context(mock.patch.object(Learning, "reading", return_value=False))
-            stack.enter_context(mock.patch.object(Losses, "_read_graph", return_value=None))
+            stack.enter_context(mock.patch.object(Losses, "read_graph", return_value=None))
             stack.enter_context(mock.patch.object(Learning, "learn"))
         yield
 

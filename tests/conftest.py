@@ -19,7 +19,7 @@ import pytest
 from hypothesis import settings
 
 # What these assert is told with its values, too.
-pytest.register_assert_rewrite("tests.browser", "tests.dashboard.pages")
+pytest.register_assert_rewrite("tests.browser", "tests.dashboard.served_page")
 
 from tests.browser import browser  # noqa: E402, F401 (a fixture)
 
@@ -65,7 +65,7 @@ def unhurried(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     if pace is None:
         return
     if request.node.get_closest_marker("budget") is not None:
-        monkeypatch.setattr(sys.modules["neuraldbg.capture.steps.overhead_budget"], "_DEBT_S", 60.0)
+        monkeypatch.setattr(sys.modules["neuraldbg.capture.steps.overhead_budget"], "DEBT_S", 60.0)
         return
     made = pace.Governor
     monkeypatch.setattr(pace, "Governor", lambda overhead, allowance: made(overhead, max(allowance, 3600.0)))

@@ -7,6 +7,7 @@ import graphlib
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,13 @@ PACKAGE = ROOT / "src" / "neuraldbg"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 TORCH_ROOMS = {"capture", "replay", "profile", "integrations", "session", "session.py"}
 """Where torch is imported, or where those that import it are wired together."""
+TESTS = ROOT / "tests"
+PROGRAMS = (
+    "faults/injectors/", "faults/programs/", "faults/scripts/", "guest/killed/", "guest/programs/", "guest/ranks/",
+)  # fmt: skip
+"""Folders of programs that tests run: no modules of tests."""
+APART = {".", "end_to_end", "faults", "guest", "session", "typing"}
+"""Folders of tests that are about no one folder of the package."""
 
 
 def name(path):
@@ -116,6 +124,24 @@ def test_each_function_can_be_seen_at_once(path):
     tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
     functions = [node for node in tree if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
     assert [node.name for node in functions if node.end_lineno - node.lineno >= 60] == []
+
+
+def modules_of_the_tests():
+    """Return the paths below ``tests``, without programs that tests run."""
+    paths = sorted(path.relative_to(TESTS) for path in TESTS.rglob("*.py"))
+    return [path for path in paths if not path.as_posix().startswith(PROGRAMS)]
+
+
+def test_no_two_modules_of_the_tests_share_a_name():
+    counts = Counter(path.stem for path in modules_of_the_tests() if path.stem not in {"conftest", "__main__"})
+    assert len(counts) > 100
+    assert [stem for stem, count in counts.items() if count > 1] == []
+
+
+def test_each_folder_of_the_tests_mirrors_a_folder_of_the_package():
+    folders = {path.parent.as_posix() for path in modules_of_the_tests()}
+    assert folders >= APART
+    assert [folder for folder in sorted(folders - APART) if not (PACKAGE / folder).is_dir()] == []
 
 
 def test_nothing_of_one_machine_is_written_down():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.capture.riding import ride
+from tests.capture.captured_run import capture_run
 from torch import nn
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 from torch.utils.checkpoint import checkpoint
@@ -36,7 +36,7 @@ def test_a_generator_of_losses_is_still_differentiated() -> None:
         assert grad_norm(model) > 0
         opt.step()
 
-    assert ride(program, model).scalars("grad_norm")[0] > 0
+    assert capture_run(program, model).scalars("grad_norm")[0] > 0
 
 
 def test_an_own_argument_of_step_is_no_closure() -> None:
@@ -52,7 +52,7 @@ def test_an_own_argument_of_step_is_no_closure() -> None:
         F.cross_entropy(model(X), Y).backward()
         opt.step(3)
 
-    assert len(ride(program, model).steps) == 1
+    assert len(capture_run(program, model).steps) == 1
 
 
 def test_gradients_cleared_between_two_backwards_are_not_stale() -> None:
@@ -71,7 +71,7 @@ def test_gradients_cleared_between_two_backwards_are_not_stale() -> None:
             losses.append(loss.item())
             opt.step()
 
-    seen = ride(program, model)
+    seen = capture_run(program, model)
     assert all(share == 0.0 for share in seen.scalars("stale_grad")[1:])
     assert seen.scalars("loss")[1:] == pytest.approx(losses[1:])
 
@@ -94,7 +94,7 @@ def test_gradients_that_are_set_by_hand_are_not_stale() -> None:
             weights.grad = change.detach()
             two.step()
 
-    shares = [share for share in ride(program).scalars("stale_grad") if not math.isnan(share)]
+    shares = [share for share in capture_run(program).scalars("stale_grad") if not math.isnan(share)]
     assert len(shares) >= 8
     assert max(shares) == 0.0
 
@@ -114,8 +114,8 @@ def test_a_gan_is_not_stale_and_a_forgotten_zero_grad_is() -> None:
             (a(X).mean() - b(X).square().mean()).backward()
             two.step()
 
-    assert max(ride(lambda: program(forget=False)).scalars("stale_grad")[2:]) == 0.0
-    assert min(ride(lambda: program(forget=True)).scalars("stale_grad")[2:]) == 1.0
+    assert max(capture_run(lambda: program(forget=False)).scalars("stale_grad")[2:]) == 0.0
+    assert min(capture_run(lambda: program(forget=True)).scalars("stale_grad")[2:]) == 1.0
 
 
 def test_an_optimizer_that_has_not_stepped_yet_counts() -> None:
@@ -131,7 +131,7 @@ def test_an_optimizer_that_has_not_stepped_yet_counts() -> None:
             if step == 99:
                 later.step()
 
-    assert all(fact["not_in_optimizer"] == [] for fact in ride(program).facts("params"))
+    assert all(fact["not_in_optimizer"] == [] for fact in capture_run(program).facts("params"))
 
 
 def test_a_model_that_only_measures_is_no_fault() -> None:
@@ -147,7 +147,7 @@ def test_a_model_that_only_measures_is_no_fault() -> None:
             judge.zero_grad()
             opt.step()
 
-    seen = ride(program)
+    seen = capture_run(program)
     assert seen.facts("params")[-1]["not_in_optimizer"] == []
     assert seen.scalars("eval_layers")[-1] == 0
 
@@ -164,7 +164,7 @@ def test_a_replaced_layer_is_followed() -> None:
             F.cross_entropy(model(X), Y).backward()
             opt.step()
 
-    seen = ride(program, model)
+    seen = capture_run(program, model)
     last = seen.facts("params")[-1]
     assert last["no_grad"] == last["uncalled"] == last["not_in_optimizer"] == []
     assert seen.seen("param_grad", "2", name="weight")
@@ -184,7 +184,7 @@ def test_a_transform_in_the_step_costs_no_step() -> None:
             F.cross_entropy(model(X), Y).backward()
             opt.step()
 
-    assert len(ride(program, model).steps) == 3
+    assert len(capture_run(program, model).steps) == 3
 
 
 def test_an_optimizer_without_a_learning_rate() -> None:
@@ -200,7 +200,7 @@ def test_an_optimizer_without_a_learning_rate() -> None:
         for hook in _global_optimizer_post_hooks.values():
             hook(opt, (opt,), {})
 
-    seen = ride(program, model)
+    seen = capture_run(program, model)
     assert seen.scalars("grad_norm")[0] > 0
     assert "lr" not in seen.steps[0].scalars
 
@@ -217,7 +217,7 @@ def test_a_sum_of_scaled_losses_is_unscaled() -> None:
         (scaler.scale(one) + scaler.scale(two)).backward()
         scaler.step(opt)
 
-    assert ride(program, model).scalars("loss") == pytest.approx(losses, rel=1e-5)
+    assert capture_run(program, model).scalars("loss") == pytest.approx(losses, rel=1e-5)
 
 
 def test_a_checkpointed_function_runs_as_often_as_without_us() -> None:
@@ -234,7 +234,7 @@ def test_a_checkpointed_function_runs_as_often_as_without_us() -> None:
             checkpoint(inner, model(X), use_reentrant=False).mean().backward()
             opt.step()
 
-    ride(program, model)
+    capture_run(program, model)
     assert len(runs) == 8
 
 
@@ -251,7 +251,7 @@ def test_norms_of_an_embedding_are_exact_though_it_is_large() -> None:
         opt.step()
         true.append(float((model[0].weight.detach() - before).norm()))
 
-    seen = ride(program, model)
+    seen = capture_run(program, model)
     assert seen.norm("param_grad", "0", name="weight") == pytest.approx(true[0], rel=1e-4)
     assert seen.norm("update", "0", name="weight") == pytest.approx(true[1], rel=1e-4)
 
@@ -265,7 +265,7 @@ def test_one_nan_in_a_large_gradient_is_seen() -> None:
         model.weight.grad[17, 231] = float("nan")
         opt.step()
 
-    seen = ride(program, model)
+    seen = capture_run(program, model)
     assert seen.stat("param_grad", "Linear", "nonfinite", name="weight") == 1
     assert seen.stat("param_grad", "Linear", "count", name="weight") == 90_000
 
@@ -286,7 +286,7 @@ def test_a_tool_that_patched_after_us_finds_us_silent_after_the_end() -> None:
 
     original = nn.Module.__call__
     try:
-        seen = ride(program)
+        seen = capture_run(program)
         assert nn.Module.__call__ is kept[0]
         other = net()
         other(X).sum().backward()
@@ -305,7 +305,7 @@ def test_scripting_and_exporting_a_watched_model() -> None:
         made.append(torch.jit.script(copy.deepcopy(model)))
         made.append(torch.export.export(model, (X,)))
 
-    seen = ride(program, model)
+    seen = capture_run(program, model)
     assert torch.equal(made[0](X), model(X))
     assert "neuraldbg" not in str(made[2])
     assert seen.capture.coverage()["errors"] == 0
@@ -350,7 +350,7 @@ def test_many_small_terms_are_read_in_time_linear_in_them() -> None:
         sum((out[i % 16] - float(i)) ** 2 for i in range(3000)).sum().backward()
         opt.step()
 
-    seen = ride(program, model)
+    seen = capture_run(program, model)
     assert len(seen.facts("loss")[0]["terms"]) <= 8
     assert seen.scalars("overhead")[0] < 5.0
 
@@ -374,4 +374,4 @@ def test_an_optimizer_that_calls_its_parent_takes_one_step() -> None:
             model(torch.randn(8, 4)).square().mean().backward()
             optimizer.step()
 
-    assert len(ride(program, model).steps) == 7
+    assert len(capture_run(program, model).steps) == 7

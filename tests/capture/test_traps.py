@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.capture.riding import ride
+from tests.capture.captured_run import capture_run
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -53,14 +53,14 @@ def test_inplace_relu_and_add_after_a_layer_keep_their_gradient() -> None:  # tr
     model, x = Block(), torch.randn(8, 4)
     pre = F.linear(x, model.fc.weight, model.fc.bias).detach().requires_grad_()
     (F.linear(F.relu(pre), model.out.weight, model.out.bias) + x).square().mean().backward()
-    seen = ride(lambda: step(model, x), model)
+    seen = capture_run(lambda: step(model, x), model)
     assert seen.norm("output_grad", "fc") == pytest.approx(float(pre.grad.norm()), rel=1e-5)
 
 
 def test_an_activation_is_read_before_an_inplace_operation_changes_it() -> None:  # trap 3
     model, x = net(nn.Linear(4, 6), nn.ReLU(inplace=True)), torch.randn(8, 4)
     expected = float(model[0](x).detach().norm())
-    seen = ride(lambda: step(model, x), model)
+    seen = capture_run(lambda: step(model, x), model)
     assert seen.norm("activation", "0") == pytest.approx(expected, rel=1e-5)
     assert seen.stat("activation", "0", "min") < 0 <= seen.stat("activation", "1", "min")
 
@@ -94,7 +94,7 @@ def test_nested_outputs_are_walked(wrap: str) -> None:  # trap 4
             return out.logits if wrap == "dataclass" else out["logits"] if wrap == "dict" else out[0]
 
     model = Model()
-    seen = ride(lambda: step(model, torch.randn(3, 4)), model)
+    seen = capture_run(lambda: step(model, torch.randn(3, 4)), model)
     first, second = ("0", "1.0") if wrap == "list" else ("logits", "hidden.0")
     assert seen.norm("activation", "inner", name=first) == pytest.approx(
         2 * seen.norm("activation", "inner", name=second)
@@ -118,14 +118,14 @@ def test_inputs_given_by_keyword_are_read() -> None:  # trap 5
         model(pixels=x).sum().backward()
         opt.step()
 
-    seen = ride(program)
+    seen = capture_run(program)
     assert seen.stat("input", "", "std", name="pixels") == pytest.approx(float(x.std(unbiased=False)), rel=1e-5)
     assert seen.scalars("batch_size") == [5]
 
 
 def test_lstm_tuples_and_states_without_gradient() -> None:  # traps 6, 7
     model = nn.LSTM(3, 5, batch_first=True)
-    seen = ride(lambda: step(model, torch.randn(2, 7, 3)), model)
+    seen = capture_run(lambda: step(model, torch.randn(2, 7, 3)), model)
     assert seen.seen("activation", "LSTM", name="0")
     assert seen.seen("activation", "LSTM", name="1.0")
     assert seen.seen("output_grad", "LSTM", name="0")
@@ -151,7 +151,7 @@ def test_checkpointing_counts_each_call_once(reentrant: bool) -> None:  # trap 8
     hidden = plain.b(plain.a(x))
     hidden.retain_grad()
     plain.c(torch.relu(hidden)).square().mean().backward()
-    seen = ride(lambda: step(model, x), model)
+    seen = capture_run(lambda: step(model, x), model)
     assert seen.stat("activation", "b", "total") == 6 * 8
     assert seen.norm("activation", "b") == pytest.approx(float(hidden.norm()), rel=1e-5)
     assert seen.norm("output_grad", "b") == pytest.approx(float(hidden.grad.norm()), rel=1e-5)
@@ -170,7 +170,7 @@ def test_a_reused_module_has_a_site_for_each_call() -> None:  # trap 9
     model, x = Twice(), torch.randn(8, 4)
     first = model.fc(x)
     second = model.fc(torch.tanh(first))
-    seen = ride(
+    seen = capture_run(
         lambda: [step(model, x, opt) for opt in [torch.optim.SGD(model.parameters(), lr=0.0)] for _ in range(2)], model
     )
     for at in (0, 1):
@@ -192,7 +192,7 @@ def test_accumulation_is_one_step_with_the_final_gradient() -> None:  # trap 10
                 opt.step()
                 opt.zero_grad()
 
-    seen = ride(program, model)
+    seen = capture_run(program, model)
     assert len(seen.steps) == 2
     assert seen.scalars("backwards") == [3, 3]
     assert seen.scalars("batch_size") == [15, 15]
@@ -222,7 +222,7 @@ def test_a_gradient_scaler_is_seen_through() -> None:  # trap 11
         scaler.scale(model(x).square().mean()).backward()
         scaler.step(opt)
 
-    seen = ride(program, model)
+    seen = capture_run(program, model)
     assert len(seen.steps) == 2
     assert seen.scalars("loss")[0] == pytest.approx(float(loss), rel=1e-5)
     assert seen.scalars("grad_norm")[0] == pytest.approx(expected, rel=1e-5)
@@ -241,7 +241,7 @@ def test_the_gradient_is_the_clipped_one_and_the_clip_can_be_seen() -> None:  # 
         seen_norms.append(float(nn.utils.clip_grad_norm_(model.parameters(), 1.0)))
         opt.step()
 
-    seen = ride(program, model)
+    seen = capture_run(program, model)
     assert seen.scalars("grad_norm") == pytest.approx([1.0], rel=1e-3)
     assert seen.scalars("unclipped_norm") == pytest.approx(seen_norms, rel=1e-5)
 
@@ -256,7 +256,7 @@ def test_gradients_set_to_none_and_replaced_parameters() -> None:  # trap 14
         opt = torch.optim.SGD(model.parameters(), lr=0.1)
         step(model, torch.randn(3, 4), opt)
 
-    seen = ride(program, model)
+    seen = capture_run(program, model)
     assert [seen.seen("param_grad", "0", name="weight", step=i) for i in (0, 1)] == [True, True]
     assert seen.facts("params")[-1]["not_in_optimizer"] == []
 
@@ -284,7 +284,7 @@ def test_a_weight_that_is_replaced_is_read_where_it_is_now(how: str) -> None:  #
             elif i == 4 and how == "other data":
                 model[1].weight.data = model[1].weight.data * 5
 
-    seen = ride(program, model)
+    seen = capture_run(program, model)
     for i, (weight, update) in enumerate(norms):
         assert seen.norm("param", "1", name="weight", step=i) == pytest.approx(weight, rel=1e-5)
         assert seen.norm("update", "1", name="weight", step=i) == pytest.approx(update, rel=1e-4)
@@ -300,7 +300,7 @@ def test_layers_that_never_fire_are_reported() -> None:  # trap 15
             return self.direct.forward(self.attn(x, x, x)[0])
 
     model = Model()
-    seen = ride(lambda: step(model, torch.randn(3, 2, 8)), model)
+    seen = capture_run(lambda: step(model, torch.randn(3, 2, 8)), model)
     assert seen.capture.coverage()["never_fired"] == ["attn.out_proj", "direct", "unused"]
     assert seen.seen("param_grad", "direct", name="weight")
     assert seen.facts("params")[0]["no_grad"] == ["unused.weight", "unused.bias"]
@@ -320,7 +320,7 @@ def test_double_backward_and_retained_graphs() -> None:  # trap 16
     out = plain(x)
     (grad,) = torch.autograd.grad(out.sum(), x, create_graph=True)
     (out.square().mean() + (grad.norm(dim=1) - 1).square().mean()).backward()
-    seen = ride(program, model)
+    seen = capture_run(program, model)
     assert seen.norm("param_grad", "0", name="weight") == pytest.approx(float(plain[0].weight.grad.norm()), rel=1e-5)
 
 
@@ -341,7 +341,7 @@ def test_a_closure_optimizer_is_one_step_of_several_backwards() -> None:  # trap
 
     with torch.no_grad():
         first = float(F.mse_loss(model(x), y))
-    seen = ride(program, model)
+    seen = capture_run(program, model)
     assert len(seen.steps) == 2
     assert all(count >= 2 for count in seen.scalars("backwards"))
     assert seen.scalars("loss")[0] == pytest.approx(first)
@@ -373,7 +373,7 @@ def test_odd_tensors_are_skipped() -> None:  # trap 17
             return self.odd(x)["h"]
 
     model = Model()
-    seen = ride(lambda: step(model, torch.randn(3, 4)), model)
+    seen = capture_run(lambda: step(model, torch.randn(3, 4)), model)
     assert {s.name for s in seen.layout.sites if s.kind == "activation" and s.module == "odd" and s.dtype} == {"h"}
     assert seen.seen("param_grad", "odd.emb", name="weight")  # a sparse gradient: its values
 
@@ -392,7 +392,7 @@ def test_function_transforms_pass_through() -> None:  # trap 17
             p.grad = per_sample[name].mean(0).detach()
         opt.step()
 
-    seen = ride(program, model)
+    seen = capture_run(program, model)
     assert len(seen.steps) == 1
     assert seen.norm("param_grad", "0", name="weight") > 0
 
@@ -402,7 +402,7 @@ def test_half_precision_sums_are_wide() -> None:  # trap 18
     with torch.no_grad():
         model[0].weight.fill_(0.0)
         model[0].bias.fill_(100.0)
-    seen = ride(lambda: step(model, torch.ones(80, 4, dtype=torch.float16)), model)
+    seen = capture_run(lambda: step(model, torch.ones(80, 4, dtype=torch.float16)), model)
     assert seen.stat("activation", "0", "rms") == pytest.approx(100.0)
     assert seen.layout.sites[seen.row("activation", "0")].dtype == "float16"
 
@@ -417,7 +417,7 @@ def test_nan_and_inf_are_counted_apart_from_the_moments() -> None:  # trap 19
     model, x = nn.Sequential(nn.Linear(4, 4), Poison()), torch.randn(5, 4)
     out = model(x)
     finite = out[out.isfinite()].double()
-    seen = ride(lambda: step(model, x), model)
+    seen = capture_run(lambda: step(model, x), model)
     assert seen.stat("activation", "1", "nonfinite") == 2
     assert seen.stat("activation", "1", "mean") == pytest.approx(float(finite.mean()), rel=1e-5)
     assert seen.stat("activation", "1", "std") == pytest.approx(float(finite.std(unbiased=False)), rel=1e-5)
@@ -439,7 +439,7 @@ def test_copies_and_pickles_of_a_watched_model_are_inert() -> None:  # trap 21
             step(each, torch.randn(3, 4))
         step(model, torch.randn(3, 4))
 
-    seen = ride(program, model)
+    seen = capture_run(program, model)
     assert len(seen.steps) == 1
     for each in copies:
         assert each(torch.randn(2, 4)).shape == (2, 4)
@@ -447,7 +447,7 @@ def test_copies_and_pickles_of_a_watched_model_are_inert() -> None:  # trap 21
 
 def test_a_saved_model_loads_without_this_package(tmp_path) -> None:  # trap 21
     model = net(nn.Linear(4, 4))
-    ride(lambda: torch.save(model, tmp_path / "model.pt"), model)
+    capture_run(lambda: torch.save(model, tmp_path / "model.pt"), model)
     code = (
         "import sys, torch; sys.modules['neuraldbg'] = None\n"
         f"m = torch.load(r'{tmp_path / 'model.pt'}', weights_only=False); print(m(torch.ones(1, 4)).shape[1])"
@@ -471,7 +471,7 @@ def test_nothing_keeps_the_graph_alive() -> None:  # trap 21
             step(model, torch.randn(16, 64), opt)
             counts.append(graphs() - before)
 
-    ride(program, model)
+    capture_run(program, model)
     assert set(counts) == {0}
 
 
@@ -486,7 +486,7 @@ def test_tied_weights_are_one_site_with_two_names() -> None:  # trap 22
             return self.head(self.emb(x))
 
     model = Tied()
-    seen = ride(lambda: step(model, torch.randint(0, 10, (6,))), model)
+    seen = capture_run(lambda: step(model, torch.randint(0, 10, (6,))), model)
     assert seen.facts("params")[0]["tied"] == [["emb.weight", "head.weight"]]
     assert sum(1 for s in seen.layout.sites if s.kind == "param") == 1
 
@@ -514,7 +514,7 @@ def test_errors_of_ours_never_reach_the_training(monkeypatch: pytest.MonkeyPatch
         raise ZeroDivisionError
 
     monkeypatch.setattr("neuraldbg.capture.statistics.table.Table.observe", broken)
-    seen = ride(lambda: [step(model, torch.randn(3, 4)) for _ in range(3)], model)
+    seen = capture_run(lambda: [step(model, torch.randn(3, 4)) for _ in range(3)], model)
     coverage = seen.capture.coverage()
     assert coverage["errors"] > 0
     assert any("ZeroDivisionError" in note for note in coverage["notes"])
@@ -530,7 +530,7 @@ def test_the_loss_is_the_tensor_given_to_backward() -> None:  # trap 27
         loss = torch.nan_to_num(loss)  # what a trainer would log
         opt.step()
 
-    seen = ride(program, model)
+    seen = capture_run(program, model)
     assert math.isnan(seen.scalars("loss")[0])
     assert seen.scalars("loss_nonfinite") == [1]
 
@@ -543,7 +543,7 @@ def test_a_lost_fast_path_is_said() -> None:  # trap 28
             torch.compile(lambda x: x + 1, backend="eager")(torch.zeros(1))
         with warnings.catch_warnings(), contextlib.suppress(UserWarning):
             warnings.simplefilter("ignore")
-            seen = ride(lambda model=model: step(model, torch.randn(2, 3, 8)), model)
+            seen = capture_run(lambda model=model: step(model, torch.randn(2, 3, 8)), model)
         said.append(any("fast path" in note for note in seen.capture.coverage()["notes"]))
     torch._dynamo.reset()
     assert said == [False, True]

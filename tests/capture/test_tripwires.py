@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.capture.wired import CALLS, trip, wired
+from tests.capture.counting_classes import CALLS, trip, wired
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.browser import visiting
-from tests.cli.helpers import DRIVER
-from tests.cli.test_feed import record
+from tests.dashboard.saved_runs import record
+from tests.runner.both_ways import DRIVER
 
 from neuraldbg.cli import dashboard, main
 from neuraldbg.dashboard.port import listen

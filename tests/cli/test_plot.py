@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.cli.conftest import saved
-from tests.show.test_figures import run as made
+from tests.cli.saved_run import saved
+from tests.show.made_diagnoses import failing_run
 
 from neuraldbg.cli import main
 from neuraldbg.show.views import VIEWS
@@ -96,7 +96,7 @@ def test_the_views_that_are_named_take_the_option(folder, capsys):
 def test_the_note_tells_how_many_steps_a_cell_of_the_terminal_stands_for(tmp_path, columns, monkeypatch, capsys):
     """A run of 250 steps that is NaN from step 7 on: what was finite before it stays to be seen."""
     monkeypatch.setenv("COLUMNS", str(columns))
-    saved(tmp_path / "run", made(steps=250, fail=7))
+    saved(tmp_path / "run", failing_run(steps=250, fail=7))
     assert main(["plot", str(tmp_path / "run"), "--terminal", "--view", "heatmap"]) == 0
     out = capsys.readouterr().out
     maps = [line.partition("│")[2] for line in out.splitlines() if "│" in line]

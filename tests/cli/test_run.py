@@ -13,7 +13,7 @@ from neuraldbg.cli.run import free_folder
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.cli.helpers import Place
+    from tests.runner.both_ways import Place
 
 VERDICT = "import builtins, sys\nbuiltins.verdict = sys.argv[1]\n"
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from tests.compare.trainings import STEPS, Net, Plan, changed, train
+from tests.compare.paired_trainings import STEPS, Net, Plan, changed, train
 from torch import nn
 from torch.nn import functional as F
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.dashboard.pages import HOSTILE, trained
+from tests.dashboard.served_page import HOSTILE, trained
 
 
 @pytest.fixture(scope="session")

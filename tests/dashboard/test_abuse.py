@@ -18,8 +18,8 @@ from contextlib import ExitStack
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from tests.dashboard.pages import MemoryFeed
-from tests.record.helpers import INFO, event, layout, step
+from tests.dashboard.served_page import MemoryFeed
+from tests.record.known_steps import INFO, event, layout, step
 
 from neuraldbg.config import RecordSettings
 from neuraldbg.dashboard import bounded_server

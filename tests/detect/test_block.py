@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from tests.detect.builder import Stream, chain, decay
-from tests.detect.weather import weather
+from tests.detect.random_phases import weather
+from tests.detect.step_stream import Stream, chain, decay
 
 from neuraldbg.detect import DETECTORS
 from neuraldbg.detect.block import FEW, follow

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.detect.builder import ELEMENTS, Stream, chain, decay, feed
+from tests.detect.step_stream import ELEMENTS, Stream, chain, decay, feed
 
 from neuraldbg.detect.exploding_gradients import ExplodingGradients
 from neuraldbg.detect.gradient_spike import GradientSpike

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.detect.builder import Stream, chain, decay, feed, losses
+from tests.detect.step_stream import Stream, chain, decay, feed, losses
 
 from neuraldbg.detect.loss_divergence import LossDivergence
 from neuraldbg.detect.loss_plateau import LossPlateau

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from tests.detect.builder import Stream, chain, feed
+from tests.detect.step_stream import Stream, chain, feed
 
 from neuraldbg.detect.non_finite import NonFinite
 from neuraldbg.nouns import Edge, Layer, Layout, Site, column

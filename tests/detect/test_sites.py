@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.detect.builder import ELEMENTS, UNITS, Stream, chain, decay, feed, join
+from tests.detect.step_stream import ELEMENTS, UNITS, Stream, chain, decay, feed, join
 
 from neuraldbg.detect.activation_scale import ActivationScale
 from neuraldbg.detect.dead_units import DeadUnits

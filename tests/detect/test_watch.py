@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.detect.builder import Stream, chain, decay, feed
+from tests.detect.step_stream import Stream, chain, decay, feed
 
 from neuraldbg.detect import DETECTORS
 from neuraldbg.detect.watch import FIRST, LATEST, Watch

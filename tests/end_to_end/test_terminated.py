@@ -111,7 +111,7 @@ def test_while_the_program_waits(place: Place, waits: str) -> None:
     status, out, err, seconds = ended(place, f"train(20)\ngo()\n{waits}\n")
     assert (status, out) == (-signal.SIGTERM, DEFAULT)
     assert "Saved in run" in err
-    assert seconds < termination._STUCK_S
+    assert seconds < termination.STUCK_S
 
 
 @pytest.mark.slow

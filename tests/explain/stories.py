@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from tests.explain import stories_data_flow, stories_dynamics, stories_loop_order, stories_structure, stories_targets
-from tests.explain.builder import Build, falling, flat
+from tests.explain.run_builder import Build, falling, flat
 from tests.explain.stories_wiring import WIRING
 
 if TYPE_CHECKING:

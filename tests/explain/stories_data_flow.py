@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.explain.builder import Build
+from tests.explain.run_builder import Build
 
 from neuraldbg.nouns import Outcome
 

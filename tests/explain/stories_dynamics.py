@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tests.explain.builder import Build, falling, flat
+from tests.explain.run_builder import Build, falling, flat
 
 
 def stepping(b: Build, type_: str, **group: Any) -> Build:

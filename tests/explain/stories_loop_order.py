@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tests.explain.builder import Build, falling, flat
+from tests.explain.run_builder import Build, falling, flat
 
 
 def _accumulation(**changes: Any) -> Build:

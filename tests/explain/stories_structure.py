@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tests.explain.builder import Build, falling, flat
+from tests.explain.run_builder import Build, falling, flat
 
 READ = (0, 1, 2, 4, 8, 16, 32)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tests.explain.builder import Build, falling, flat
+from tests.explain.run_builder import Build, falling, flat
 
 from neuraldbg.nouns import Outcome
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tests.explain.builder import Build, flat
+from tests.explain.run_builder import Build, flat
 
 PLACE = ["train.py", 12, "x = self.fc2(x.detach())"]
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.export import runs
+from tests.export import recorded_runs
 
 from neuraldbg.saved import Run
 
@@ -11,7 +11,7 @@ from neuraldbg.saved import Run
 def run(tmp_path_factory):
     """Two optimizers, NaN at the end, thinned steps, and steps of which only scalars are left."""
     folder = tmp_path_factory.mktemp("recorded")
-    runs.two_optimizers(folder)
+    recorded_runs.two_optimizers(folder)
     found = Run.load(folder)
     history, thinned = found.history, found.history.width > 1
     assert found.streams == (0, 1)
@@ -32,7 +32,7 @@ def diagnosis(run):
 def whole(tmp_path_factory):
     """A short run of which every step was read in full, with the dump of its flight recorder beside it."""
     folder = tmp_path_factory.mktemp("whole")
-    runs.doomed(folder)
+    recorded_runs.doomed(folder)
     return folder
 
 

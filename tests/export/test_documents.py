@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.record.helpers import assert_same
+from tests.record.known_steps import assert_same
 
 from neuraldbg import Run
 from neuraldbg.errors import RunDamaged, RunNotFound, RunTooNew

@@ -7,7 +7,7 @@ import math
 from itertools import pairwise
 
 import pytest
-from tests.export import oracle
+from tests.export import record_oracle
 
 from neuraldbg.export import Selection, export
 from neuraldbg.nouns import STATS
@@ -75,11 +75,11 @@ def test_slices_of_a_thread_do_not_overlap(trace):
 
 def test_steps_are_slices_at_their_real_times(run, trace):
     history = run.history
-    own = [at for at in range(len(history)) if oracle.scalars(run, at)]
+    own = [at for at in range(len(history)) if record_oracle.scalars(run, at)]
     slices = of(trace, "X")
     assert len(slices) == len(own)
     for event, at in zip(slices, own, strict=True):
-        values, width = oracle.scalars(run, at), int(history.width[at])
+        values, width = record_oracle.scalars(run, at), int(history.width[at])
         assert event["args"]["step"] == history.steps[at]
         assert event["args"]["width"] == width
         for name, value in values.items():
@@ -102,7 +102,7 @@ def test_counters_hold_the_numbers_of_the_record(run, trace):
         counted[event["pid"], event["name"], round(event["ts"], 3)] = event["args"]
     pids = {e["args"]["name"]: e["pid"] for e in of(trace, "M") if e["name"] == "process_name"}
     compared = 0
-    for at, site in oracle.seen(run):
+    for at, site in record_oracle.seen(run):
         where, ts = run.layout.sites[site], round(history.time[at] * 1e6, 3)
         name = f"{where.label} rms" + ("" if history.width[at] == 1 else " (thinned)")
         args = counted.get((pids[where.kind], name, ts), {})
@@ -116,7 +116,7 @@ def test_counters_hold_the_numbers_of_the_record(run, trace):
 
 def test_what_is_not_finite_is_an_instant(run, trace):
     found = [event for event in of(trace, "i") if event["name"] == "loss of optimizer 0 is not finite"]
-    bad = [at for at in range(len(run.history)) if not math.isfinite(oracle.scalars(run, at).get("loss", 0.0))]
+    bad = [at for at in range(len(run.history)) if not math.isfinite(record_oracle.scalars(run, at).get("loss", 0.0))]
     assert len(found) == sum(run.history.stream[at] == 0 for at in bad) > 0
     assert found[0]["args"] == {"value": "NaN"}
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from tests.export import oracle, runs
+from tests.export import record_oracle, recorded_runs
 
 from neuraldbg.errors import MissingExtra
 from neuraldbg.export import Selection, export, parquet
@@ -43,7 +43,7 @@ def place(row):
 
 
 def test_csv_has_each_number_of_each_site_that_was_read(run, sheets):
-    history, wanted = run.history, oracle.seen(run)
+    history, wanted = run.history, record_oracle.seen(run)
     assert len(sheets["sites"]) == len(wanted)
     for row, (at, site) in zip(sheets["sites"], wanted, strict=True):
         where, width = run.layout.sites[site], int(history.width[at])
@@ -51,30 +51,30 @@ def test_csv_has_each_number_of_each_site_that_was_read(run, sheets):
         assert (row["kind"], int(row["call"]), row["name"]) == (where.kind, where.call, where.name)
         assert row["layer"] == ("'" if where.module.startswith("=") else "") + where.module
         for k, stat in enumerate(STATS):
-            assert oracle.same(np.float32(row[stat]), history.mean[at, site, k])
+            assert record_oracle.same(np.float32(row[stat]), history.mean[at, site, k])
             for end, table in (("low", history.low), ("high", history.high)):
                 cell = row[f"{stat}_{end}"]
-                assert cell == "" if width == 1 else oracle.same(np.float32(cell), table[at, site, k])
+                assert cell == "" if width == 1 else record_oracle.same(np.float32(cell), table[at, site, k])
 
 
 def test_csv_is_read_by_numpy(run, diagnosis, tmp_path):
     folder = export(run, diagnosis, tmp_path / "out", "csv", Selection(stats=("rms",)))
     found = np.genfromtxt(folder / "steps.csv", delimiter=",", names=True)
-    own = [row for row in range(len(run.history)) if oracle.scalars(run, row)]
+    own = [row for row in range(len(run.history)) if record_oracle.scalars(run, row)]
     np.testing.assert_array_equal(found["loss"], run.history.scalars["loss"][own])
     np.testing.assert_array_equal(found["width"], run.history.width[own])
 
 
 def test_csv_tells_what_was_not_measured_from_what_was_nan(run, sheets):
-    own = [row for row in range(len(run.history)) if oracle.scalars(run, row)]
+    own = [row for row in range(len(run.history)) if record_oracle.scalars(run, row)]
     assert len(sheets["steps"]) == len(own)
     blank = 0
     for row, at in zip(sheets["steps"], own, strict=True):
-        wanted = oracle.scalars(run, at)
+        wanted = record_oracle.scalars(run, at)
         for name in run.history.scalars:
             blank += row[name] == ""
             assert (row[name] != "") == (name in wanted)
-            assert row[name] == "" or oracle.same(float(row[name]), wanted[name])
+            assert row[name] == "" or record_oracle.same(float(row[name]), wanted[name])
         assert row["applied"] == str(bool(run.history.applied[at]))
     assert blank
     assert sheets["steps"][-1]["loss"] == "NaN"
@@ -101,11 +101,11 @@ def test_no_spreadsheet_runs_a_name(text):
 
 def test_names_in_csv_are_those_of_the_program(sheets):
     found = {row["layer"] for row in sheets["layers"]}
-    assert {"'=1+1", *runs.NAMES[1:]} <= found
+    assert {"'=1+1", *recorded_runs.NAMES[1:]} <= found
 
 
 def test_parquet_has_the_same_with_types(run, arrow):
-    history, wanted = run.history, np.array(oracle.seen(run))
+    history, wanted = run.history, np.array(record_oracle.seen(run))
     at, site = wanted.T
     table = arrow["sites"].read()
     assert {str(field.type) for field in table.schema if field.name in STATS} == {"float"}
@@ -125,17 +125,17 @@ def test_parquet_has_the_same_with_types(run, arrow):
 
 def test_parquet_scalars_null_and_nan_are_two_things(run, arrow):
     table = arrow["steps"].read()
-    own = [row for row in range(len(run.history)) if oracle.scalars(run, row)]
+    own = [row for row in range(len(run.history)) if record_oracle.scalars(run, row)]
     assert table.num_rows == len(own)
     for name in run.history.scalars:
         for cell, at in zip(table[name].to_pylist(), own, strict=True):
-            wanted = oracle.scalars(run, at)
-            assert cell is None if name not in wanted else oracle.same(cell, wanted[name])
+            wanted = record_oracle.scalars(run, at)
+            assert cell is None if name not in wanted else record_oracle.same(cell, wanted[name])
     assert math.isnan(table["loss"][-1].as_py())
 
 
 def test_histograms_have_each_bin_of_the_record(run, sheets, arrow):
-    wanted = list(oracle.bins(run))
+    wanted = list(record_oracle.bins(run))
     assert len({step for step, *_ in wanted}) == len(run.histograms) > 3
     table = arrow["histograms"].read().to_pylist()
     assert len(table) == len(sheets["histograms"]) == len(wanted)
@@ -160,7 +160,7 @@ def test_parquet_is_written_in_row_groups(run, diagnosis, tmp_path, monkeypatch)
     monkeypatch.setattr(parquet, "GROUP", 500)
     file = pq.ParquetFile(export(run, diagnosis, tmp_path / "out", "parquet") / "sites.parquet")
     assert file.num_row_groups > 3
-    assert file.read()["step"].to_pylist() == [int(run.history.steps[at]) for at, _ in oracle.seen(run)]
+    assert file.read()["step"].to_pylist() == [int(run.history.steps[at]) for at, _ in record_oracle.seen(run)]
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
@@ -173,7 +173,7 @@ def test_a_selection_is_what_is_written(run, diagnosis, tmp_path, form):
             rows = list(csv.DictReader(opened))
     assert {row["layer"].lstrip("'") for row in rows} == {"=1+1"}
     assert [name.partition("_")[0] for name in rows[0]][8:] == ["rms", "max", "rms", "rms", "max", "max"]
-    assert len(rows) == sum(run.layout.sites[site].module == "=1+1" for _, site in oracle.seen(run))
+    assert len(rows) == sum(run.layout.sites[site].module == "=1+1" for _, site in record_oracle.seen(run))
 
 
 def test_a_run_without_thinned_steps_has_no_columns_for_them(short, tmp_path):
@@ -206,4 +206,4 @@ def test_slabs_are_the_tables_of_the_record(run):
     assert found == np.flatnonzero(history.read).tolist()
     plain = [slab.rows for slab in replace(history).slabs()]
     assert np.concatenate(plain).tolist() == found
-    assert column("count") == oracle.COUNT
+    assert column("count") == record_oracle.COUNT

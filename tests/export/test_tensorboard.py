@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tests.export import oracle
+from tests.export import record_oracle
 
 from neuraldbg.errors import MissingExtra
 from neuraldbg.export import Selection, export
@@ -41,7 +41,7 @@ def test_scalars_of_each_optimizer_at_their_steps_and_times(run, board, name, st
     history = run.history
     wanted = {True: [], False: []}
     for at in np.flatnonzero(history.stream == stream).tolist():
-        values = oracle.scalars(run, at)
+        values = record_oracle.scalars(run, at)
         if name in values:
             when = run.info.started + history.time[at]
             wanted[bool(history.width[at] > 1)].append((int(history.steps[at]), when, values[name]))
@@ -58,7 +58,7 @@ def test_sites_by_kind_layer_and_statistic(run, board):
     for site, where in enumerate(run.layout.sites):
         if where.module not in names or where.kind != "activation":
             continue
-        own = [at for at, one in oracle.seen(run) if one == site]
+        own = [at for at, one in record_oracle.seen(run) if one == site]
         tag = f"activation/{names[where.module]}/rms"
         single = [at for at in own if history.width[at] == 1]
         when = [run.info.started + history.time[at] for at in single]
@@ -75,7 +75,7 @@ def test_sites_by_kind_layer_and_statistic(run, board):
 
 def test_histograms_hold_the_counts_of_the_record(run, board):
     wanted = {}
-    for step, site, lower, upper, count in oracle.bins(run):
+    for step, site, lower, upper, count in record_oracle.bins(run):
         wanted.setdefault((site, step), []).append((lower, upper, count))
     rows = {one.label: row for row, one in enumerate(run.layout.sites) if one.kind == "param_grad"}
     compared = 0

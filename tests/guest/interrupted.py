@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 import neuraldbg
-from neuraldbg.capture.guest.guard import Switch, _switches
+from neuraldbg.capture.guest.guard import SWITCHES, Switch
 from neuraldbg.session import NeuralDbg
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ def train(trace: Callable[..., Any] | None) -> dict[str, Any]:
     finally:
         sys.settrace(None)
     if dbg is not None:
-        told["run"], told["errors"] = dbg.record(), dbg._capture.tally.failed
-        told["first"] = dbg._capture.tally.first
+        told["run"], told["errors"] = dbg.record(), dbg.capture.tally.failed
+        told["first"] = dbg.capture.tally.first
     return told
 
 
@@ -137,7 +137,7 @@ def interrupted(n: int) -> str:
         missed = [i for i, value in enumerate(told["losses"]) if value not in losses.values]
         if told["where"] == "step" and len(missed) > 1:  # one may be the step that was just being closed
             found.append(f"the losses of {missed} are not recorded, but at {losses.steps.tolist()}")
-    if any(isinstance(each, Switch) and each.on for each in _switches):
+    if any(isinstance(each, Switch) and each.on for each in SWITCHES):
         found.append("a session listens")
     if "neuraldbg" in str(nn.Module.__call__.__code__.co_filename):
         found.append("nn.Module.__call__ is not torch's own")

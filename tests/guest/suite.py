@@ -210,7 +210,7 @@ class Guests:
         self.folder = keep or Path(tempfile.mkdtemp(prefix="guests-"))
         self._keep = keep is not None
         self._trace = trace
-        self._servers = {"bare": Server("bare"), "watched": Server("watched")}
+        self.servers = {"bare": Server("bare"), "watched": Server("watched")}
         self._pool = ThreadPoolExecutor(jobs)
         self._numbers = itertools.count()
 
@@ -249,7 +249,7 @@ class Guests:
         folder = self.folder / f"{next(self._numbers)}-{program.path.stem}-{mode}"
         (folder / "cwd").mkdir(parents=True)
         target = str(program.path)
-        server = self._servers["bare" if mode == "bare" else "watched"]
+        server = self.servers["bare" if mode == "bare" else "watched"]
         timeout = next((float(x[8:]) for x in program.docstring.split("\n") if x.startswith("timeout:")), TIMEOUT_S)
         request = {"program": target, "mode": mode, "folder": str(folder), "timeout": timeout, "trace": self._trace}
         reply = server.run({**request, **more})
@@ -262,7 +262,7 @@ class Guests:
     def close(self) -> None:
         """End the servers."""
         self._pool.shutdown(cancel_futures=True)
-        for server in self._servers.values():
+        for server in self.servers.values():
             server.close()
         if not self._keep:
             shutil.rmtree(self.folder, ignore_errors=True)

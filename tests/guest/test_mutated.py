@@ -22,7 +22,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.guest import faces, mutants
+from tests.guest import mutants, run_readers
 
 from neuraldbg.nouns import FactKey
 from neuraldbg.nouns.facts import BY_KEY
@@ -61,7 +61,9 @@ def read_batch(bases, numbers, folder, told):
             file, how, base = mutants.make(bases, SEED, number, own)
             (own / "whole.ndbg").write_bytes(base.bytes)
             out.write(json.dumps([number, how]) + "\n")
-            what, wrong = faces.through(file, own, faces.drawn_lots(random.Random(f"{SEED}:{number}:readers")))
+            what, wrong = run_readers.through(
+                file, own, run_readers.drawn_lots(random.Random(f"{SEED}:{number}:readers"))
+            )
             out.write(json.dumps([number, how, what, wrong]) + "\n")
             shutil.rmtree(own)
 

@@ -16,7 +16,7 @@ import zlib
 from contextlib import closing
 
 import pytest
-from tests.record.helpers import INFO, event, layout, step
+from tests.record.known_steps import INFO, event, layout, step
 
 from neuraldbg.config import RecordSettings
 from neuraldbg.errors import RunDamaged

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.record.helpers import INFO, assert_same, covered, event, layout, step
+from tests.record.known_steps import INFO, assert_same, covered, event, layout, step
 
 from neuraldbg.config import RecordSettings
 from neuraldbg.record import Recorder, read_run
@@ -94,7 +94,7 @@ import os, sys
 from pathlib import Path
 from neuraldbg.config import RecordSettings
 from neuraldbg.record import Recorder
-from tests.record.helpers import INFO, layout, step
+from tests.record.known_steps import INFO, layout, step
 os.close(0)
 recorder = Recorder(Path(sys.argv[1]), RecordSettings(), INFO)
 recorder.put(step(0), layout(), ())
@@ -289,7 +289,7 @@ import os, sys
 from pathlib import Path
 from neuraldbg.config import RecordSettings
 from neuraldbg.record import Recorder
-from tests.record.helpers import INFO, layout, step
+from tests.record.known_steps import INFO, layout, step
 
 recorder = Recorder(Path(sys.argv[1]) / "run", RecordSettings(flush_s=60), INFO)
 for i in range(100):

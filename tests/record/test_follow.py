@@ -12,8 +12,8 @@ import zlib
 from pathlib import Path
 
 import pytest
-from tests.record.helpers import INFO, assert_same, event, layout, step
-from tests.record.test_crash import start
+from tests.record.known_steps import INFO, assert_same, event, layout, step
+from tests.record.writer_process import start
 
 from neuraldbg.config import RecordSettings
 from neuraldbg.errors import RunFileError

@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from tests.record.helpers import INFO, assert_same, covered, event, layout, rows, step, tables
+from tests.record.known_steps import INFO, assert_same, covered, event, layout, rows, step, tables
 
 from neuraldbg.config import RecordSettings
 from neuraldbg.nouns import STATS, Step, column

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from tests.record.helpers import INFO, assert_same, event, layout, step, tables
+from tests.record.known_steps import INFO, assert_same, event, layout, step, tables
 
 from neuraldbg.config import RecordSettings
 from neuraldbg.nouns import STATS, Fact, FactKey, RunInfo, Step, column

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.record.helpers import INFO, layout, step
+from tests.record.known_steps import INFO, layout, step
 
 from neuraldbg.config import RecordSettings
 from neuraldbg.errors import RunNotFound
@@ -53,7 +53,7 @@ import sys, time
 from pathlib import Path
 from neuraldbg.config import RecordSettings
 from neuraldbg.record import Recorder
-from tests.record.helpers import INFO, layout, step
+from tests.record.known_steps import INFO, layout, step
 
 sys.stdin.readline()
 recorder = Recorder(Path(sys.argv[1]), RecordSettings(), INFO)

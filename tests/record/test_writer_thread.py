@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.record.helpers import INFO, covered, layout, step
+from tests.record.known_steps import INFO, covered, layout, step
 
 from neuraldbg.config import RecordSettings
 from neuraldbg.record import Recorder, read_run
@@ -106,7 +106,7 @@ import signal, sys, threading, time, os
 from pathlib import Path
 from neuraldbg.config import RecordSettings
 from neuraldbg.record import Recorder
-from tests.record.helpers import INFO, layout, step
+from tests.record.known_steps import INFO, layout, step
 
 recorder = Recorder(Path(sys.argv[1]), RecordSettings(flush_s=0.05), INFO)
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
@@ -124,7 +124,7 @@ import resource, signal, sys
 from pathlib import Path
 from neuraldbg.config import RecordSettings
 from neuraldbg.record import Recorder
-from tests.record.helpers import INFO, covered, layout, step
+from tests.record.known_steps import INFO, covered, layout, step
 
 HANDLED = []
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL if sys.argv[2] == "default" else lambda *_: HANDLED.append(1))

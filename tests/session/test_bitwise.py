@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.session.trainings import STEPS, TRAININGS
-from torch import Tensor
+from tests.session.seeded_trainings import STEPS, TRAININGS, same
 
 from neuraldbg import NeuralDbg
 
@@ -23,23 +22,6 @@ WATCHERS = {
 @pytest.fixture(params=TRAININGS)
 def program(request: pytest.FixtureRequest) -> Any:
     return TRAININGS[request.param]
-
-
-def same(one: Any, other: Any, where: str = "") -> None:
-    """Require equality to the last bit; a NaN equals a NaN."""
-    if isinstance(one, Tensor):
-        assert one.dtype == other.dtype, where
-        assert torch.equal(one.nan_to_num(nan=77.0), other.nan_to_num(nan=77.0)), where
-    elif isinstance(one, dict):
-        assert one.keys() == other.keys(), where
-        for key in one:
-            same(one[key], other[key], f"{where}/{key}")
-    elif isinstance(one, list):
-        assert len(one) == len(other), where
-        for index, pair in enumerate(zip(one, other, strict=True)):
-            same(*pair, f"{where}/{index}")
-    else:
-        assert one == other, where
 
 
 def test_training_is_bitwise_the_same(program: Any) -> None:

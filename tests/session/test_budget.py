@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.session.test_bitwise import same
-from tests.session.trainings import TRAININGS
+from tests.session.seeded_trainings import TRAININGS, same
 from torch import Tensor, nn
 
 from neuraldbg import NeuralDbg

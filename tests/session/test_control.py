@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from tests.session.trainings import Mlp, vectors
+from tests.session.seeded_trainings import Mlp, vectors
 from torch import nn
 from torch.nn import functional as F
 

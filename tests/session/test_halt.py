@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.session.trainings import Mlp, vectors
+from tests.session.seeded_trainings import Mlp, vectors
 from torch import Tensor, nn
 from torch.nn import functional as F
 

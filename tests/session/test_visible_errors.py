@@ -61,7 +61,7 @@ def test_without_an_error_the_run_is_healthy_and_nothing_is_said_of_one() -> Non
     ("owner", "name", "doing"),
     [
         (Params, "read_before", "reading parameters and gradients"),
-        (Losses, "_read_graph", "reading losses and facts"),
+        (Losses, "read_graph", "reading losses and facts"),
         (Probe, "read_units", "reading layers"),
         (loop_order.LoopOrder, "call_begins", "reading loop order"),
         (batches.Batches, "call_begins", "reading batches"),

@@ -11,8 +11,8 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from tests.show.forms import HOSTILE, every, heat
-from tests.show.samples import EXPLODING, HEALTHY, record
+from tests.show.made_diagnoses import EXPLODING, HEALTHY, record
+from tests.show.made_views import HOSTILE, every, heat
 
 from neuraldbg.nouns import (
     Chain,
@@ -202,8 +202,8 @@ def test_a_view_is_plotlys_figure_in_a_notebook(monkeypatch):
 NOTEBOOK = """
 import json
 from IPython.core.interactiveshell import InteractiveShell
-from tests.show.forms import heat
-from tests.show.samples import EXPLODING
+from tests.show.made_views import heat
+from tests.show.made_diagnoses import EXPLODING
 from tests.show.test_notebook import run
 shell = InteractiveShell.instance()
 values = (EXPLODING, EXPLODING.hypotheses[0], run(), run().scalar("loss"), heat())

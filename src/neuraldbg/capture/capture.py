@@ -181,7 +181,7 @@ class Capture:
             try:
                 if still:
                     self._close_open(asked=True)
-                self._tell_light()
+                self.tell_light()
             finally:
                 self.delivery.deliver(wait=still)  # only the thread that trains may query a device
 
@@ -368,7 +368,7 @@ class Capture:
         self.models.forget_glimpse()
         self.hooks.step += 1
         if odd or self.hooks.step >= self.stretches.until or self.pace.due(now):
-            self._tell_light(applied=applied, learnt=True)
+            self.tell_light(applied=applied, learnt=True)
             self._get_ready(again=False, at_once=not applied)
         if stream is not None and applied and self.switch.on and not self.switch.in_full_step() and not self._together:
             self.light.enter(stream, now)
@@ -382,12 +382,12 @@ class Capture:
         if not self.switch.on:
             self.light.leave()
             return
-        self._tell_light(learnt=True)
+        self.tell_light(learnt=True)
         self._patches.follow_imports()
         self._get_ready(again=False)
         self.light.expect(self.stretches.until)
 
-    def _tell_light(self, *, applied: bool = True, learnt: bool = False) -> None:
+    def tell_light(self, *, applied: bool = True, learnt: bool = False) -> None:
         """Book the light steps that wait, native ones included, with the facts that were logged in the last if
         ``learnt``: not from another thread, while one may be logged.
         """
@@ -441,7 +441,7 @@ class Capture:
         try:
             with self.delivery.lock:  # leave takes it, too: meanwhile no step moves to Python's hooks
                 if self.pace.now() - self.light.since() > BACKLOG_S:
-                    self._tell_light()
+                    self.tell_light()
             self.delivery.deliver_late(self.pace.now())
         except Exception:  # noqa: BLE001 (the writer's thread has steps to write)
             self.tally.caught("handing on steps that have waited")

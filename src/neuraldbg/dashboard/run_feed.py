@@ -159,6 +159,12 @@ class RunFeed:
 
     # ------------------------------------------------------------ what there is
 
+    @property
+    def following(self) -> int:
+        """Number of runs that are followed."""
+        with self._lock:
+            return len(self._followed)
+
     def _check(self) -> None:
         if not self._path.exists():
             raise RunNotFound(f"there is no run at {self._path}: no such file or folder.")

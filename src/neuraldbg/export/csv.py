@@ -31,7 +31,7 @@ def write(run: RunRecord, diagnosis: Diagnosis, selection: Selection, path: Path
     told = about(run, diagnosis)
     told["tables"] = {}
     for table in tables(run, diagnosis, selection):
-        _write(table, path / f"{table.name}.csv")
+        write_table(table, path / f"{table.name}.csv")
         told["tables"][table.name] = {
             one.name: {"type": one.type, "unit": one.unit, "meaning": one.meaning} for one in table.columns
         }
@@ -39,7 +39,8 @@ def write(run: RunRecord, diagnosis: Diagnosis, selection: Selection, path: Path
     (path / "about.json").write_text(text + "\n", encoding="utf-8")
 
 
-def _write(table: Table, path: Path) -> None:
+def write_table(table: Table, path: Path) -> None:
+    """Write one table as a file."""
     with path.open("w", encoding="utf-8", newline="") as opened:
         out = csv.writer(opened, lineterminator="\n")
         out.writerow([one.name for one in table.columns])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
-_STUCK_S = 8
+STUCK_S = 8
 """Seconds until a process ends in which Python does not come to its next instruction: docker gives ten altogether."""
 _LIMIT_S = 120
 """Seconds that saving and diagnosing may take. Whoever sent the signal mostly gives thirty."""
@@ -51,7 +51,7 @@ class Termination:
         if _signals is None or not self._stand_in or threading.get_ident() != threading.main_thread().ident:
             return
         signal.signal(self._stand_in, self._told)
-        self._armed = [number for number in SIGNALS if _signals.arm(number, self._stand_in, _STUCK_S)]
+        self._armed = [number for number in SIGNALS if _signals.arm(number, self._stand_in, STUCK_S)]
 
     def disarm(self) -> None:
         """Listen no more. If a signal came since the program was over, end by it."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.capture.riding import Ride, ride
+from tests.capture.captured_run import CapturedRun, capture_run
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
@@ -34,7 +34,7 @@ def train(model: nn.Module, steps: int = 5, loss_of: Any = None, after: Any = No
             after(step)
 
 
-def fact(seen: Ride, key: str) -> dict[str, Any]:
+def fact(seen: CapturedRun, key: str) -> dict[str, Any]:
     """The newest version, also from what only the end of the run could tell."""
     return seen.facts(key)[-1]
 
@@ -68,7 +68,7 @@ HOLDERS = {
 def test_hidden_layers_are_named_as_the_program_writes_them(kind):
     hold, layer, how = HOLDERS[kind]
     model = Listed(hold)
-    found = fact(ride(lambda: train(model), model), "hidden")["weights"]
+    found = fact(capture_run(lambda: train(model), model), "hidden")["weights"]
     assert (found[0]["layer"], found[0]["how"], found[0]["owner"]) == (layer, how, f"Listed.{layer}")
     assert found[0]["seen"] >= 3
     assert not found[0]["moved"]
@@ -78,9 +78,9 @@ def test_hidden_layers_are_named_as_the_program_writes_them(kind):
 def test_nothing_is_hidden_if_an_optimizer_holds_it_or_a_module_list_does():
     model = Listed(lambda: [nn.Linear(8, 8)])
     extra = [p for layer in model.held for p in layer.parameters()]
-    assert not ride(lambda: train(model, extra=extra), model).facts("hidden")
+    assert not capture_run(lambda: train(model, extra=extra), model).facts("hidden")
     model = Listed(lambda: nn.ModuleList([nn.Linear(8, 8)]))
-    assert not ride(lambda: train(model), model).facts("hidden")
+    assert not capture_run(lambda: train(model), model).facts("hidden")
 
 
 def test_a_hidden_weight_that_the_program_moves_by_hand_is_told_to_move():
@@ -91,7 +91,7 @@ def test_a_hidden_weight_that_the_program_moves_by_hand_is_told_to_move():
             for p in model.held[0].parameters():
                 p.sub_(0.01)
 
-    found = fact(ride(lambda: train(model, after=by_hand), model), "hidden")["weights"]
+    found = fact(capture_run(lambda: train(model, after=by_hand), model), "hidden")["weights"]
     assert all(weight["moved"] for weight in found)
 
 
@@ -107,7 +107,7 @@ def test_points_that_are_differentiated_are_no_weights():
             return (slope - u).square().mean()
 
     model = Pinn()
-    seen = ride(lambda: train(model, loss_of=lambda m: m.loss()), model)
+    seen = capture_run(lambda: train(model, loss_of=lambda m: m.loss()), model)
     assert all(not value["weights"] for value in seen.facts("hidden"))
 
 
@@ -137,7 +137,7 @@ CUTS = {
 def test_a_cut_is_found_between_two_layers_with_its_line(kind):
     cut, how = CUTS[kind]
     model = Cut(cut)
-    found = fact(ride(lambda: train(model), model), "cuts")
+    found = fact(capture_run(lambda: train(model), model), "cuts")
     assert (found["cut"]["after"], found["cut"]["before"], found["cut"]["how"]) == ("b", "c", how)
     assert (found["unreached"], found["reached"]) == (["a", "b"], ["c"])
     file, line, code = found["cut"]["place"]
@@ -148,15 +148,15 @@ def test_a_cut_is_found_between_two_layers_with_its_line(kind):
 
 def test_layers_with_gradients_off_are_named():
     model = Cut(lambda x: x, off=True)
-    assert set(fact(ride(lambda: train(model), model), "cuts")["no_grad"]) == {"a", "b"}
+    assert set(fact(capture_run(lambda: train(model), model), "cuts")["no_grad"]) == {"a", "b"}
 
 
 def test_a_whole_graph_has_no_cut():
     model = Cut(lambda x: x)
-    found = fact(ride(lambda: train(model), model), "cuts")
+    found = fact(capture_run(lambda: train(model), model), "cuts")
     assert found["cut"] is None
     assert not found["no_grad"]
-    assert not ride(lambda: train(model), model).facts("dry")
+    assert not capture_run(lambda: train(model), model).facts("dry")
 
 
 def test_a_loss_without_a_graph_is_counted():
@@ -165,7 +165,7 @@ def test_a_loss_without_a_graph_is_counted():
     def loss_of(model: nn.Module) -> Tensor:
         return torch.tensor(F.mse_loss(model(X), Y).item(), requires_grad=True)
 
-    found = fact(ride(lambda: train(model, loss_of=loss_of), model), "dry")
+    found = fact(capture_run(lambda: train(model, loss_of=loss_of), model), "dry")
     assert found["dry"] == found["backwards"] == found["leaf"] >= 3
     assert found["output_grad"] is True
     assert found["place"][0] == __file__
@@ -189,14 +189,14 @@ def spell(model: nn.Module) -> Tensor:
 def test_a_tie_by_copy_drifts_and_a_real_one_is_no_pair():
     model = Words()
     model.head.weight = nn.Parameter(model.tok.weight.detach().clone())
-    (pair,) = fact(ride(lambda: train(model, loss_of=spell), model), "ties")["pairs"]
+    (pair,) = fact(capture_run(lambda: train(model, loss_of=spell), model), "ties")["pairs"]
     assert (pair["a"], pair["b"], pair["started_equal"], pair["equal"]) == ("tok.weight", "head.weight", True, False)
     assert pair["trained"] == [True, True]
     assert pair["distance"] > 0
     model = Words()
     model.head.weight = model.tok.weight
-    assert not ride(lambda: train(model, loss_of=spell), model).facts("ties")
-    assert not ride(lambda: train(Words(), loss_of=spell)).facts("ties")
+    assert not capture_run(lambda: train(model, loss_of=spell), model).facts("ties")
+    assert not capture_run(lambda: train(Words(), loss_of=spell)).facts("ties")
 
 
 class Encoder(nn.Module):
@@ -225,7 +225,7 @@ def test_a_declaration_speaks_of_words_and_of_the_head(classes, words, pairs):
         ids = torch.arange(words)
         return F.cross_entropy(model(ids), ids % classes)
 
-    seen = ride(lambda: train(Encoder(classes, words), loss_of=classify))
+    seen = capture_run(lambda: train(Encoder(classes, words), loss_of=classify))
     assert [(pair["a"], pair["b"]) for one in seen.facts("ties")[-1:] for pair in one["pairs"]] == pairs
 
 
@@ -247,7 +247,7 @@ def test_an_average_that_is_never_updated_is_told_from_one_that_is():
 
         train(model, steps=9, after=after)
 
-    still, kept = (fact(ride(lambda update=update: program(update)), "copies") for update in (False, True))
+    still, kept = (fact(capture_run(lambda update=update: program(update)), "copies") for update in (False, True))
     assert (still["kind"], still["averaged"], still["constant"], still["began_equal"]) == (
         "AveragedModel", 0, True, True,
     )  # fmt: skip
@@ -256,7 +256,7 @@ def test_an_average_that_is_never_updated_is_told_from_one_that_is():
 
 def test_validation_in_training_mode_is_counted_in_bursts():
     model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.1), nn.Linear(8, 1))
-    seen = ride(lambda: train(model, 20, after=lambda i: evaluate(model) if i % 5 == 4 else None), model)
+    seen = capture_run(lambda: train(model, 20, after=lambda i: evaluate(model) if i % 5 == 4 else None), model)
     found = fact(seen, "evaluation_modes")
     assert (found["train_bursts"], found["eval_bursts"], found["longest"]) == (3, 0, 3)
     assert (found["norms"], found["dropout"]) == (["1"], ["2"])
@@ -303,7 +303,7 @@ def with_function(function: Any) -> nn.Module:
 def test_a_backward_is_compared_with_differences(monkeypatch, factor, error):
     monkeypatch.setattr(Cube, "factor", factor)
     model, forward = with_function(Cube), vars(Cube)["forward"]
-    (found,) = ride(lambda: train(model), model).facts("functions")
+    (found,) = capture_run(lambda: train(model), model).facts("functions")
     assert (found["name"], found["judged"], found["layer"]) == ("Cube", True, "b")
     assert found["error"] == pytest.approx(error, abs=1e-6)
     assert vars(Cube)["forward"] is forward
@@ -311,7 +311,7 @@ def test_a_backward_is_compared_with_differences(monkeypatch, factor, error):
 
 def test_what_passes_the_gradient_through_is_not_judged():
     model = with_function(Clip)
-    (found,) = ride(lambda: train(model), model).facts("functions")
+    (found,) = capture_run(lambda: train(model), model).facts("functions")
     assert not found["judged"]
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from tests.show.made_diagnoses import HEALTHY, record
 from tests.show.report.conftest import LAYER, MODEL, SCRIPT
-from tests.show.samples import HEALTHY, record
 
 from neuraldbg.saved import backgrounds
 from neuraldbg.show.format.safe_text import plain

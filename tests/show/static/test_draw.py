@@ -13,8 +13,8 @@ import pytest
 from matplotlib.collections import LineCollection, PolyCollection, QuadMesh
 from matplotlib.colors import LogNorm, to_hex
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
-from tests.show.static import views
-from tests.show.static.page import texts
+from tests.show.static import hard_views
+from tests.show.static.figure_layout import texts
 
 from neuraldbg.errors import ConfigError, MissingExtra
 from neuraldbg.show.forms import Line, Mark, Scale
@@ -49,7 +49,7 @@ def named(axes):
 
 @pytest.mark.parametrize("count", [3, 120])
 def test_cells_stand_at_their_steps_and_layers(count):
-    given = views.heat(views.paths(count), 40, marks=())
+    given = hard_views.heat(hard_views.paths(count), 40, marks=())
     axes = figure(given).axes[0]
     cells = mesh(axes)
     assert np.array_equal(cells.get_array(), given.values)
@@ -63,8 +63,8 @@ def test_cells_stand_at_their_steps_and_layers(count):
 
 
 def test_the_guilty_layer_is_named_strongly_among_120():
-    layers = views.paths(120)
-    given = views.heat(layers, guilty=(layers[77],), marks=())
+    layers = hard_views.paths(120)
+    given = hard_views.heat(layers, guilty=(layers[77],), marks=())
     axes = figure(given).axes[0]
     strong = [label for label in named(axes) if label.get_fontweight() == "bold"]
     assert [(label.get_text(), label.get_color()) for label in strong] == [(layers[77], LIGHT.strong)]
@@ -74,7 +74,7 @@ def test_the_guilty_layer_is_named_strongly_among_120():
 
 def test_gaps_are_not_filled_and_not_read_is_said():
     values = np.array([[1.0, 2.0, np.nan], [3.0, 4.0, 5.0]])
-    given = views.heat(
+    given = hard_views.heat(
         ("a", "b"),
         3,
         steps=np.array([0, 5, 100]),
@@ -94,7 +94,7 @@ def test_gaps_are_not_filled_and_not_read_is_said():
 
 
 def test_a_step_of_many_is_still_wide_enough_to_be_seen():
-    given = views.heat(("a",), 2, steps=np.array([0, 100_000]), width=np.array([1, 1]), marks=())
+    given = hard_views.heat(("a",), 2, steps=np.array([0, 100_000]), width=np.array([1, 1]), marks=())
     edges = mesh(figure(given).axes[0]).get_coordinates()[0, :, 0]
     assert np.allclose(edges, [-0.5, -0.5 + 100_001 / 250, 99_999.5, 99_999.5 + 100_001 / 250])
 
@@ -102,7 +102,7 @@ def test_a_step_of_many_is_still_wide_enough_to_be_seen():
 def test_cells_that_are_not_finite_and_zeros_have_looks_of_their_own():
     bad = np.zeros((3, 40), bool)
     bad[0, 30:] = bad[2, 5] = True
-    given = views.heat(nonfinite=bad, marks=())
+    given = hard_views.heat(nonfinite=bad, marks=())
     given.values[1, :4] = 0.0
     axes = figure(given).axes[0]
     (patches,) = [
@@ -120,13 +120,17 @@ def test_cells_that_are_not_finite_and_zeros_have_looks_of_their_own():
 
 def test_the_bar_of_colours_says_what_and_in_which_unit():
     for size_in in (None, (5, 4)):
-        made = figure(views.heat(scale=Scale("time", "ms", log=True)), size_in=size_in)
+        made = figure(hard_views.heat(scale=Scale("time", "ms", log=True)), size_in=size_in)
         assert "time (ms)" in said(made)
 
 
 def test_signed_and_constant_values_are_drawn_too():
     values = np.linspace(-3, 3, 120).reshape(3, 40)
-    for given in (views.heat(values=values), views.heat(values=np.ones((3, 40))), views.heat(values=np.zeros((3, 40)))):
+    for given in (
+        hard_views.heat(values=values),
+        hard_views.heat(values=np.ones((3, 40))),
+        hard_views.heat(values=np.zeros((3, 40))),
+    ):
         cells = mesh(figure(given).axes[0])
         assert np.isfinite(cells.to_rgba(cells.get_array())).all()
         assert cells.norm.vmin < cells.norm.vmax
@@ -140,7 +144,7 @@ def curves(axes):
 
 
 def test_lines_hold_the_values_of_the_view():
-    given = views.lines(3, marks=())
+    given = hard_views.lines(3, marks=())
     axes = figure(given).axes[0]
     for drawn, line in zip(curves(axes), given.lines, strict=True):
         assert np.array_equal(drawn.get_xdata(), line.steps)
@@ -150,9 +154,9 @@ def test_lines_hold_the_values_of_the_view():
 
 
 def test_a_dozen_is_named_and_of_more_the_guilty_one():
-    axes = figure(views.lines(12, marks=())).axes[0]
+    axes = figure(hard_views.lines(12, marks=())).axes[0]
     assert len({(line.get_color(), line.get_linestyle()) for line in curves(axes)}) == 12
-    crowd = figure(views.lines(30, marks=())).axes[0]
+    crowd = figure(hard_views.lines(30, marks=())).axes[0]
     first, guilty, last = "…h.0.attn.c_proj", "transformer.h.0.mlp.c_fc", "transformer.h.14.mlp.c_fc"
     assert keys(crowd)[:4] == [first, guilty, last, "27 other layers"]
     grey = [line for line in curves(crowd) if line.get_color() == LIGHT.crowd]
@@ -162,7 +166,7 @@ def test_a_dozen_is_named_and_of_more_the_guilty_one():
 
 
 def test_where_lines_stop_being_finite_and_become_zero():
-    axes = figure(views.lines(3, marks=())).axes[0]
+    axes = figure(hard_views.lines(3, marks=())).axes[0]
     (top,) = [line for line in axes.lines if line.get_marker() == "v"]
     assert (list(top.get_xdata()), list(top.get_ydata())) == ([30], [1])
     (bottom,) = [line for line in axes.lines if line.get_marker() == "^"]
@@ -176,27 +180,27 @@ def test_what_lasts_only_for_a_while_is_not_said_to_last():
     values[3] = np.nan
     values[5:7] = 0.0
     line = Line("a", steps, values, nonfinite=np.array([3]))
-    axes = figure(views.lines(lines=(line,), marks=(), guilty=())).axes[0]
+    axes = figure(hard_views.lines(lines=(line,), marks=(), guilty=())).axes[0]
     assert keys(axes) == ["a", "NaN or Inf\nfirst at step 3", "exactly 0\nfor a while"]
 
 
 def test_two_parameters_of_the_guilty_layer_can_be_told_apart():
-    first = views.lines(1).lines[0]
+    first = hard_views.lines(1).lines[0]
     both = (replace(first, name="fc.weight", layer="fc"), replace(first, name="fc.bias", layer="fc"))
-    axes = figure(views.lines(lines=both, marks=(), guilty=("fc",))).axes[0]
+    axes = figure(hard_views.lines(lines=both, marks=(), guilty=("fc",))).axes[0]
     assert len({(line.get_color(), line.get_linestyle()) for line in curves(axes)}) == 2
 
 
 def test_a_lone_value_between_gaps_is_seen():
     values = np.full(40, np.nan)
     values[[3, 9, 10]] = 1.0
-    axes = figure(views.lines(lines=(Line("a", np.arange(40), values),), marks=(), guilty=())).axes[0]
+    axes = figure(hard_views.lines(lines=(Line("a", np.arange(40), values),), marks=(), guilty=())).axes[0]
     (dot,) = [line for line in axes.lines if line.get_marker() == "o"]
     assert list(dot.get_xdata()) == [3]
 
 
 def test_thirty_events_stand_in_a_lane_above_the_data():
-    lane, axes = figure(views.lines()).axes
+    lane, axes = figure(hard_views.lines()).axes
     assert [label.get_text() for label in lane.get_yticklabels()][:2] == [
         "exploding gradients (3)",
         "dying gradients (3)",
@@ -211,7 +215,7 @@ def test_thirty_events_stand_in_a_lane_above_the_data():
 
 
 def test_moments_are_marked_through_every_panel_and_named_once():
-    lane, axes = figure(views.lines()).axes
+    lane, axes = figure(hard_views.lines()).axes
     for panel in (lane, axes):
         assert [line.get_xdata()[0] for line in panel.lines if list(line.get_ydata()) == [0, 1]] == [30]
     assert [text.get_text() for text in lane.texts] == ["loss not finite from step 30"]
@@ -222,7 +226,7 @@ def test_moments_are_marked_through_every_panel_and_named_once():
 
 
 def test_bars_are_as_long_as_their_values():
-    given = views.bars(views.paths(8), limits=())
+    given = hard_views.bars(hard_views.paths(8), limits=())
     axes = figure(given).axes[0]
     widths = [[patch.get_width() for patch in group] for group in axes.containers]
     for drawn, bar in zip(widths, given.bars, strict=True):
@@ -234,7 +238,7 @@ def test_bars_are_as_long_as_their_values():
 
 
 def test_what_has_no_length_has_a_sign():
-    axes = figure(views.bars(views.paths(8))).axes[0]
+    axes = figure(hard_views.bars(hard_views.paths(8))).axes[0]
     assert keys(axes) == ["step 0", "step 1", "exactly 0", "no value", "not finite", "guilty layer, or hit first"]
     signs = {
         line.get_label(): np.round(line.get_ydata()).tolist() for line in axes.lines if line.get_marker() != "None"
@@ -243,14 +247,14 @@ def test_what_has_no_length_has_a_sign():
 
 
 def test_thresholds_are_lines_with_names_and_numbers():
-    axes = figure(views.bars()).axes[0]
+    axes = figure(hard_views.bars()).axes[0]
     at = sorted(line.get_xdata()[0] for line in axes.lines if list(line.get_ydata()) == [0, 1])
     assert at == [1e-4, 1e-3]
     assert [text.get_text() for text in axes.texts] == ["too small: 0.0001", "too large: 0.001"]
 
 
 def test_signed_bars_start_at_zero():
-    given = views.bars(scale=Scale("value"), limits=())
+    given = hard_views.bars(scale=Scale("value"), limits=())
     given.bars[1].values[:] = [-2.0, 0.0, 1.0]
     axes = figure(given).axes[0]
     assert axes.get_xlim()[0] < -2 < 0 < axes.get_xlim()[1]
@@ -261,7 +265,7 @@ def test_signed_bars_start_at_zero():
 
 
 def test_histograms_over_time():
-    given = views.spread()
+    given = hard_views.spread()
     axes = figure(given).axes[0]
     drawn = np.ma.filled(mesh(axes).get_array(), np.nan)
     assert drawn == pytest.approx(np.where(given.shares > 0, 100 * given.shares, np.nan), nan_ok=True)
@@ -271,13 +275,15 @@ def test_histograms_over_time():
 
 
 def test_moments_where_there_is_no_histogram():
-    given = views.spread(histograms=False)
+    given = hard_views.spread(histograms=False)
     axes = figure(given).axes[0]
     whole, deviation = [part.get_paths()[0].vertices for part in axes.collections]
     assert (whole[:, 1].min(), whole[:, 1].max()) == pytest.approx((given.low.min(), given.high.max()))
     assert deviation[:, 1].max() == pytest.approx((given.mean + given.std).max())
     assert keys(axes) == ["least to largest", "mean ± standard deviation", "mean"]
-    calm = views.spread(histograms=False, low=-np.ones(40), high=np.ones(40), std=np.ones(40) / 3, mean=np.zeros(40))
+    calm = hard_views.spread(
+        histograms=False, low=-np.ones(40), high=np.ones(40), std=np.ones(40) / 3, mean=np.zeros(40)
+    )
     assert figure(calm).axes[0].get_yscale() == "linear"
 
 
@@ -285,7 +291,7 @@ def test_moments_where_there_is_no_histogram():
 
 
 def test_boxes_do_not_touch_and_arrows_join_them():
-    axes = figure(views.graph()).axes[0]
+    axes = figure(hard_views.graph()).axes[0]
     boxes = [patch for patch in axes.get_children() if isinstance(patch, FancyBboxPatch)]
     frames = [
         (box.get_x(), box.get_y(), box.get_x() + box.get_width(), box.get_y() + box.get_height()) for box in boxes
@@ -304,13 +310,13 @@ def test_boxes_do_not_touch_and_arrows_join_them():
 
 
 def test_a_graph_too_large_for_boxes_is_drawn_as_dots():
-    axes = figure(views.graph(100)).axes[0]
+    axes = figure(hard_views.graph(100)).axes[0]
     assert [patch for patch in axes.get_children() if isinstance(patch, FancyBboxPatch)] == []
     assert len(axes.lines) == 100
     (ways,) = [part for part in axes.collections if isinstance(part, LineCollection)]
     assert len(ways.get_segments()) == 100
     words = {text.get_text() for text in axes.texts}
-    urgent = {node.label for node in views.graph(100).nodes if node.role in ("cause", "guilty")}
+    urgent = {node.label for node in hard_views.graph(100).nodes if node.role in ("cause", "guilty")}
     assert urgent <= words
 
 
@@ -326,13 +332,13 @@ def test_every_view_of_a_real_run_in_every_format(failed, name, tmp_path):
 
 
 def test_an_empty_view_says_why(tmp_path):
-    given = views.bars((), bars=(), empty="no layer was read: record with `neuraldbg run`")
+    given = hard_views.bars((), bars=(), empty="no layer was read: record with `neuraldbg run`")
     assert "no layer was read: record with `neuraldbg run`." in said(figure(given))
     save(given, tmp_path / "a.svg")
 
 
 def test_names_stay_text_in_vector_graphics(tmp_path):
-    for name, given in views.hostile().items():
+    for name, given in hard_views.hostile().items():
         save(given, tmp_path / f"{name}.svg")
         tags = {element.tag.rpartition("}")[2] for element in ET.parse(tmp_path / f"{name}.svg").iter()}
         assert tags <= {"svg", "metadata", "RDF", "Work", "type", "date", "format", "creator", "Agent", "title"} | {
@@ -341,7 +347,7 @@ def test_names_stay_text_in_vector_graphics(tmp_path):
 
 
 def test_dark_is_the_same_on_dark_ground():
-    light, dark = (figure(views.lines(), theme=theme) for theme in ("light", "dark"))
+    light, dark = (figure(hard_views.lines(), theme=theme) for theme in ("light", "dark"))
     assert to_hex(dark.get_facecolor()).upper() == DARK.ground
     for a, b in zip(light.axes, dark.axes, strict=True):
         assert all(same(x.get_xydata(), y.get_xydata()) for x, y in zip(a.lines, b.lines, strict=True))
@@ -351,27 +357,27 @@ def test_dark_is_the_same_on_dark_ground():
 
 def test_wrong_wishes(tmp_path):
     with pytest.raises(ConfigError, match="there is no theme 'blue': dark, light are"):
-        figure(views.heat(), theme="blue")
+        figure(hard_views.heat(), theme="blue")
     with pytest.raises(ConfigError, match=r"must end in \.png, \.svg, \.pdf"):
-        save(views.heat(), tmp_path / "a.gif")
+        save(hard_views.heat(), tmp_path / "a.gif")
     with pytest.raises(ConfigError, match="cannot write"):
-        save(views.heat(), tmp_path / "no" / "a.png")
+        save(hard_views.heat(), tmp_path / "no" / "a.png")
 
 
 def test_without_matplotlib(monkeypatch):
     for name in ("matplotlib", "matplotlib.figure"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtra, match=r"pip install 'neuraldbg\[plot\]'"):
-        figure(views.heat())
+        figure(hard_views.heat())
 
 
 def test_pyplot_stays_unused_and_settings_stay_as_they_are():
     code = (
         "import sys, matplotlib; sys.path.insert(0, '.')\n"
         "before = dict(matplotlib.rcParams)\n"
-        "from tests.show.static import views\n"
+        "from tests.show.static import hard_views\n"
         "from neuraldbg.show.static.draw import figure\n"
-        "for made in (views.heat, views.lines, views.bars, views.spread, views.graph):\n"
+        "for made in (hard_views.heat, hard_views.lines, hard_views.bars, hard_views.spread, hard_views.graph):\n"
         "    figure(made(), theme='dark')\n"
         "assert dict(matplotlib.rcParams) == before\n"
         "sys.exit('matplotlib.pyplot' in sys.modules or 'torch' in sys.modules)"
@@ -380,5 +386,5 @@ def test_pyplot_stays_unused_and_settings_stay_as_they_are():
 
 
 def test_a_moment_out_of_sight_is_left_out():
-    made = figure(views.lines(marks=(Mark(5_000, "far away", "failure"),)))
+    made = figure(hard_views.lines(marks=(Mark(5_000, "far away", "failure"),)))
     assert "far away" not in said(made)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.show.static import views
-from tests.show.static.page import clipped, overlapping, texts, upon_data
+from tests.show.static import hard_views
+from tests.show.static.figure_layout import clipped, overlapping, texts, upon_data
 
 from neuraldbg.show.static.canvas import LEAST_IN
 from neuraldbg.show.static.draw import figure
@@ -12,17 +12,17 @@ from neuraldbg.show.views import VIEWS, view
 
 LOOKS = [(None, "light"), ((5.0, 4.0), "dark")]
 HARD = {
-    "heat of 3": views.heat,
-    "heat of 120": lambda: views.heat(views.paths(120), 240),
-    "lines of 3": views.lines,
-    "lines of 12": lambda: views.lines(12),
-    "lines of 30": lambda: views.lines(30),
-    "bars of 3": views.bars,
-    "bars of 120": lambda: views.bars(views.paths(120), 3),
-    "histograms": views.spread,
-    "moments": lambda: views.spread(histograms=False),
-    "chain": views.graph,
-    "graph of 60": lambda: views.graph(60),
+    "heat of 3": hard_views.heat,
+    "heat of 120": lambda: hard_views.heat(hard_views.paths(120), 240),
+    "lines of 3": hard_views.lines,
+    "lines of 12": lambda: hard_views.lines(12),
+    "lines of 30": lambda: hard_views.lines(30),
+    "bars of 3": hard_views.bars,
+    "bars of 120": lambda: hard_views.bars(hard_views.paths(120), 3),
+    "histograms": hard_views.spread,
+    "moments": lambda: hard_views.spread(histograms=False),
+    "chain": hard_views.graph,
+    "graph of 60": lambda: hard_views.graph(60),
 }
 
 
@@ -45,9 +45,9 @@ def test_hard_views(name, size_in, theme):
 
 
 @pytest.mark.parametrize(("size_in", "theme"), LOOKS)
-@pytest.mark.parametrize("name", views.hostile())
+@pytest.mark.parametrize("name", hard_views.hostile())
 def test_hostile_names(name, size_in, theme):
-    made = figure(views.hostile()[name], size_in=size_in, theme=theme)
+    made = figure(hard_views.hostile()[name], size_in=size_in, theme=theme)
     check(made)
     said = [text for text, _ in texts(made)]
     assert any(r"a\$x_1\$<img" in text.replace("\n", "") for text in said), said
@@ -56,6 +56,6 @@ def test_hostile_names(name, size_in, theme):
 
 
 def test_no_picture_is_smaller_than_its_words():
-    made = figure(views.heat(), size_in=(0.5, 0.5))
+    made = figure(hard_views.heat(), size_in=(0.5, 0.5))
     assert tuple(made.get_size_inches()) == LEAST_IN
     assert clipped(made) == []

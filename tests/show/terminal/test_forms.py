@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from rich.cells import cell_len
-from tests.show.forms import HOSTILE, bars, every, graph, heat, lines, spread
+from tests.show.made_views import HOSTILE, bars, every, graph, heat, lines, spread
 
 from neuraldbg.show.forms import Bar, Bars, Graph, Line, Mark, Node, Scale
 from neuraldbg.show.terminal.draw import columns, drawn
@@ -322,7 +322,7 @@ def test_no_drawing_library_is_needed():
     code = (
         "import sys\n"
         "for name in ('matplotlib', 'plotext', 'plotly', 'torch'): sys.modules[name] = None\n"
-        "from tests.show.forms import every\n"
+        "from tests.show.made_views import every\n"
         "from neuraldbg.show.terminal.draw import drawn\n"
         "for view in every(): print(drawn(view, 80).plain)"
     )

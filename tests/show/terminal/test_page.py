@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 from rich.table import Table
-from tests.show.samples import EXPLODING
+from tests.show.made_diagnoses import EXPLODING
 
 from neuraldbg.nouns.comparison import Compared, Comparison, Setting, Tolerance
 from neuraldbg.show.terminal import comparison, diagnosis

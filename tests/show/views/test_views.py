@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.show.samples import EXPLODING, HEALTHY, record
-from tests.show.static.page import texts
+from tests.show.made_diagnoses import EXPLODING, HEALTHY, record
+from tests.show.static.figure_layout import texts
 
 from neuraldbg.errors import ConfigError, UnknownLayer
 from neuraldbg.nouns import (
@@ -31,7 +31,7 @@ from neuraldbg.nouns.histogram import BINS, ZERO, StepHistograms
 from neuraldbg.show.axes.downsample import thinned
 from neuraldbg.show.format.safe_text import counted
 from neuraldbg.show.static.crash import crash_figure
-from neuraldbg.show.static.panels import _line
+from neuraldbg.show.static.panels import line_of
 from neuraldbg.show.views import VIEWS, view
 from neuraldbg.show.views.crash import picture
 from neuraldbg.show.views.moments import guilty_of
@@ -526,7 +526,7 @@ def test_the_crash_picture_breaks_its_lines_there_too(fell):
     shown = picture(run, fell)
     for curve in shown.gradients:
         for smooth in (False, True):
-            line = _line(curve, smooth=smooth)
+            line = line_of(curve, smooth=smooth)
             gone = line.steps[np.isnan(line.values)]
             inside = shown.first <= 1_431 <= shown.last
             assert gone.tolist() == ([1_431] if inside else [])

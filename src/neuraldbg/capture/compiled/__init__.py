@@ -40,9 +40,10 @@ says so. ``settings={"capture": {"compiled": "outside"}}`` leaves compiled graph
 gradients, updates, inputs and the loss are still read, activations and output gradients are not. Parameters and
 optimizers are read in eager mode in any case.
 
-**Rounding** (``tests/capture/test_compiled.py``; PyTorch 2.13, CPU): on the model of the tests losses and weights are
-bitwise the same bare, with ``observe`` and with ``outside``; one graph, no graph break. This is no general guarantee:
-an operator or a clone between two neighbours may change what the compiler fuses, and fusion can change rounding.
+**Rounding** (``tests/capture/compiled/test_compiled_models.py``; PyTorch 2.13, CPU): on the model of the tests losses
+and weights are bitwise the same bare, with ``observe`` and with ``outside``; one graph, no graph break. This is no
+general guarantee: an operator or a clone between two neighbours may change what the compiler fuses, and fusion can
+change rounding.
 
 **Other devices:** the graph holds ``neuraldbg::observe_there`` (``device_operator.py``), which by its schema mutates
 nothing. Tables are allocated when a model is attached or at the end of a step, never while a graph runs, where the

@@ -62,7 +62,7 @@ def quieten(output: Any, is_root: Callable[[nn.Module], bool]) -> None:
     is a hook of ours. ``is_root`` returns True for the watched model.
     """
     try:
-        frames = list(_frames(output.current_tx))
+        frames = list(traced_frames(output.current_tx))
         trace = _traces.setdefault(output.guards, _Trace())
         if _same_root(frames, trace, is_root):
             _drop(output.guards, *_of_hook(frames, output), trace)
@@ -70,7 +70,8 @@ def quieten(output: Any, is_root: Callable[[nn.Module], bool]) -> None:
         let_pass(error)
 
 
-def _frames(frame: Any) -> Iterator[Any]:
+def traced_frames(frame: Any) -> Iterator[Any]:
+    """Yield a frame that is traced, and those that called it."""
     while frame is not None:
         yield frame
         frame = getattr(frame, "parent", None)

@@ -46,7 +46,8 @@ class _Gathered:
 _traces: weakref.WeakKeyDictionary[Any, _Gathered] = weakref.WeakKeyDictionary()
 
 
-def _gathered() -> _Gathered | None:
+def gathered() -> _Gathered | None:
+    """Return what is gathered for the graph being traced, None outside of one."""
     tracing = sys.modules.get("torch.fx.experimental.proxy_tensor")  # slow to import, and a trace has imported it
     trace = tracing.get_proxy_mode() if tracing is not None else None
     return None if trace is None else _traces.setdefault(trace, _Gathered())
@@ -91,22 +92,23 @@ class _Reader(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, zero: Tensor) -> tuple[Tensor, None]:
-        here = _gathered()
+        here = gathered()
         if here is None:
             return zero, None
         taken, zeros = here.samples.pop(ctx.handle, []), here.zeros.pop(ctx.handle, [])
-        zeros += [_read(taken, ctx.handle)] if taken else []
+        zeros += [read_taken(taken, ctx.handle)] if taken else []
         return (sum(zeros[1:], zeros[0]) if zeros else zero), None
 
 
-def _read(taken: list[tuple[Tensor, int, Any]], handle: int) -> Tensor:
+def read_taken(taken: list[tuple[Tensor, int, Any]], handle: int) -> Tensor:
+    """Read samples of gradients by one operator, each with its row and the number of its elements. Return its zero."""
     samples, rows, totals = (list(each) for each in zip(*taken, strict=True))
     zero: Tensor = observe_gradients(samples, handle, rows, totals)
     return zero
 
 
 def _token(leaf: Tensor, handle: int) -> Tensor:
-    here = _gathered()
+    here = gathered()
     if here is None:
         return leaf.clone()
     if handle not in here.tokens:
@@ -115,21 +117,21 @@ def _token(leaf: Tensor, handle: int) -> Tensor:
 
 
 def _gather(grad: Tensor, handle: int, row: int, cap: int) -> Tensor:
-    here = _gathered()
+    here = gathered()
     if here is None:
-        return _read([(sample(grad, cap), row, grad.numel())], handle)
+        return read_taken([(sample(grad, cap), row, grad.numel())], handle)
     copy = whole(grad, cap)
     taken = sample(grad, cap) if copy is None else copy, row, grad.numel()
     kept = here.samples.setdefault(handle, [])
     kept.append(taken)
     if len(kept) >= TOGETHER:
-        here.zeros.setdefault(handle, []).append(_read(here.samples.pop(handle), handle))
+        here.zeros.setdefault(handle, []).append(read_taken(here.samples.pop(handle), handle))
     return torch.zeros((), dtype=torch.float32, device="cpu")
 
 
 def _keep(x: Tensor, cap: int) -> Tensor:
     taken: Tensor = sample(x, cap)
-    here = _gathered()
+    here = gathered()
     copy = whole(x, cap) if here is not None else None
     if here is not None and copy is not None:
         here.copies[id(taken)] = taken, copy
@@ -139,7 +141,7 @@ def _keep(x: Tensor, cap: int) -> Tensor:
 def _look(
     xs: list[Tensor], table: Tensor, handle: int, rows: list[int], totals: list[int], bounds: list[float]
 ) -> None:
-    here = _gathered()
+    here = gathered()
     if here is not None:
         xs = [here.copies.get(id(x), (x, x))[1] for x in xs]
     observe(xs, table, handle, rows, totals, bounds)

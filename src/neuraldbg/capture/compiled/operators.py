@@ -51,7 +51,7 @@ def of_another_thread(handle: int) -> bool:
     return found is not None and found[1][0] not in (0, get_ident())
 
 
-def _observe(
+def observe_in_python(
     xs: list[Tensor], table: Tensor, handle: int, rows: list[int], totals: list[int], bounds: list[float]
 ) -> None:
     """Add the statistics of samples to rows of ``table``, shape (rows, operation.WIDTH).
@@ -64,7 +64,7 @@ def _observe(
         _read(x, table, row, total, bound, centre)
 
 
-def _observe_gradients(grads: list[Tensor], handle: int, rows: list[int], totals: list[int]) -> Tensor:
+def observe_gradients_in_python(grads: list[Tensor], handle: int, rows: list[int], totals: list[int]) -> Tensor:
     """Read samples of gradients. Return a zero, the gradient of the leaf.
 
     The table is named by its handle: a tensor saved for backward may not be written to before it is used.
@@ -77,15 +77,16 @@ def _observe_gradients(grads: list[Tensor], handle: int, rows: list[int], totals
     return torch.zeros((), dtype=torch.float32, device="cpu")
 
 
-def _observe_at(x: Tensor, table: Tensor, handle: int, places: Tensor, total: int) -> None:
+def observe_at_in_python(x: Tensor, table: Tensor, handle: int, places: Tensor, total: int) -> None:
     """Read one sample into the row given by the ``places`` of a ``Plan``."""
     row, _, bound, centre = places.tolist()
     if handle in _open and row >= 0 and not of_another_thread(handle):
         _read(x, table, int(row), total, bound, centre)
 
 
-def _observe_gradient_at(grad: Tensor, handle: int, places: Tensor, total: int) -> Tensor:
-    return _observe_gradients([grad], handle, [int(places[1])], [total])
+def observe_gradient_at_in_python(grad: Tensor, handle: int, places: Tensor, total: int) -> Tensor:
+    """Read a sample of one gradient, whose row is the second of ``places``. Return a zero."""
+    return observe_gradients_in_python([grad], handle, [int(places[1])], [total])
 
 
 def _read(x: Tensor, table: Tensor, row: int, total: int, bound: float = 0.0, centre: float = 0.0) -> None:
@@ -197,10 +198,10 @@ _LIBRARY.define("observe_gradients(Tensor[] grads, int handle, int[] rows, SymIn
 _LIBRARY.define("observe_at(Tensor x, Tensor(a!) table, int handle, Tensor places, SymInt total) -> ()", tags=_TAGS)
 _LIBRARY.define("observe_gradient_at(Tensor grad, int handle, Tensor places, SymInt total) -> Tensor", tags=_TAGS)
 _LIBRARY.impl(f"sample_{SOURCE}", _sample, "CompositeImplicitAutograd")
-_LIBRARY.impl("observe", _observe, "CompositeExplicitAutograd")
-_LIBRARY.impl("observe_gradients", _observe_gradients, "CompositeExplicitAutograd")
-_LIBRARY.impl("observe_at", _observe_at, "CompositeExplicitAutograd")
-_LIBRARY.impl("observe_gradient_at", _observe_gradient_at, "CompositeExplicitAutograd")
+_LIBRARY.impl("observe", observe_in_python, "CompositeExplicitAutograd")
+_LIBRARY.impl("observe_gradients", observe_gradients_in_python, "CompositeExplicitAutograd")
+_LIBRARY.impl("observe_at", observe_at_in_python, "CompositeExplicitAutograd")
+_LIBRARY.impl("observe_gradient_at", observe_gradient_at_in_python, "CompositeExplicitAutograd")
 sample = getattr(torch.ops.neuraldbg, f"sample_{SOURCE}").default
 observe = torch.ops.neuraldbg.observe.default
 observe_gradients = torch.ops.neuraldbg.observe_gradients.default

@@ -142,7 +142,7 @@ class Switch:
         """Called before a pause."""
         self._runs = False
         self._stretch = StepMode.FULL
-        _switches.add(self)
+        SWITCHES.add(self)
         tell_children(self)
 
     @property
@@ -192,7 +192,7 @@ class Switch:
         return self.on and (get_ident() == self.thread or self.lends())
 
 
-_switches: weakref.WeakSet[Switch] = weakref.WeakSet()
+SWITCHES: weakref.WeakSet[Switch] = weakref.WeakSet()
 
 
 @contextlib.contextmanager
@@ -200,7 +200,7 @@ def sessions_paused() -> Iterator[None]:
     """Pause every session while our own code calls models, backward passes or torch functions: those calls are not part
     of the program.
     """
-    listening = [switch for switch in list(_switches) if switch.on]
+    listening = [switch for switch in list(SWITCHES) if switch.on]
     try:
         for switch in listening:
             switch.hush()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def stand_in(original: Callable[..., Any], around: Callable[..., Around]) -> Any:
     """Return a wrapper of a function with the function's attributes, name and binding behaviour in a class."""
     if native is None:
-        return _in_python(original, around)
+        return in_python(original, around)
     kind = native.BuiltinStandIn if type(original) is BuiltinFunctionType else native.StandIn
     return kind(original, around)
 
@@ -42,7 +42,9 @@ def below(value: Any) -> Any:
     return value
 
 
-def _in_python(original: Callable[..., Any], around: Callable[..., Around]) -> Callable[..., Any]:
+def in_python(original: Callable[..., Any], around: Callable[..., Around]) -> Callable[..., Any]:
+    """Return a stand-in that is a function of Python, for where there is no native code."""
+
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:

@@ -114,7 +114,7 @@ class HookManager(ReadState):
             edges[0].put()
         name = name or name_of(root)
         for path, module in walk(root):
-            self._add(_joined(prefix, strip(path)) or (name if not children(module) else ""), module, name)
+            self.add_layer(_joined(prefix, strip(path)) or (name if not children(module) else ""), module, name)
         if self._param_grads:
             for path, module in self.modules.items():
                 self._hook_gradients(path, module)
@@ -136,7 +136,7 @@ class HookManager(ReadState):
             self._forget(path)
         added = {path: module for path, module in now.items() if path not in self.layers}
         for path, module in added.items():
-            self._add(path, module, name)
+            self.add_layer(path, module, name)
         return added, gone
 
     def drop(self, name: str, root: nn.Module | None = None) -> list[str]:
@@ -331,7 +331,7 @@ class HookManager(ReadState):
     def _reported(self, path: str) -> bool:
         return self._report is None or is_a(self.modules.get(path), self._report)
 
-    def _add(self, path: str, module: nn.Module, model: str) -> None:
+    def add_layer(self, path: str, module: nn.Module, model: str) -> None:
         if path in self.layers:
             return
         self.layers[path] = layer_of(path, module, model)

@@ -175,7 +175,7 @@ class Losses:
             self._number += 1
         if cleared:  # passes so far were not for this step: an adversarial example
             self.values.clear()
-        found = self._read_graph(tensors[0]) if accumulates or not self.values else None
+        found = self.read_graph(tensors[0]) if accumulates or not self.values else None
         terms = self.terms["terms"] if self.terms is not None and found is not None else None
         value = self._value(tensors[0])
         backward = Backward(tensors[0], value if type(value) is float else None, accumulates, found, terms)
@@ -295,7 +295,7 @@ class Losses:
         self._by_hand |= factor != 1.0
         return factor
 
-    def _read_graph(self, root: Tensor) -> Walk | None:
+    def read_graph(self, root: Tensor) -> Walk | None:
         nodes = self.hooks.nodes if self.backwards < _READ_IN_STEP else None
         node = node_of(root)
         signature = node.name() if node is not None else ""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-_FAR = 8.0
+FAR = 8.0
 """Mean absolute deviations from the running mean beyond which a number is unusual."""
-_KNOWN = 16
+KNOWN = 16
 """Count of numbers from which on the running mean is used."""
 
 
@@ -29,16 +29,16 @@ class Usual:
     @property
     def bound(self) -> float:
         """The size above which a number is unusual."""
-        return abs(self._mean) * 1.01 + _FAR * self._spread if self._seen >= _KNOWN else math.inf
+        return abs(self._mean) * 1.01 + FAR * self._spread if self._seen >= KNOWN else math.inf
 
     def odd(self, value: float) -> bool:
         """Return True if a number is far above the usual or not finite; it then hardly changes the usual."""
         if not math.isfinite(value):
             return True
         off = value - self._mean
-        if self._seen >= _KNOWN and off > _FAR * self._spread + 0.01 * abs(self._mean):
+        if self._seen >= KNOWN and off > FAR * self._spread + 0.01 * abs(self._mean):
             # If more like it follow they become the usual over time; a single one, however far, hardly counts.
-            off = min(off, 2 * _FAR * self._spread)
+            off = min(off, 2 * FAR * self._spread)
             self._mean += off / 64
             self._spread += (off - self._spread) / 64
             return True

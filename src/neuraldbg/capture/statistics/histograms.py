@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from neuraldbg.capture.statistics.watched_parameter import Watched
 
-_APART, _GROWTH = 8, (1, 2)
+APART, GROWTH = 8, (1, 2)
 """Distance from one step with histograms to the next: steps at least, and at least this share of the steps so far. That
 makes 13 in the first thousand steps and 30 in the first million: one costs as much as some twenty full steps without
 it, since native hooks leave it to Python."""
@@ -87,7 +87,7 @@ class Binning:
     def add(self, row: int, x: Tensor) -> None:
         """Count the elements of a readable tensor, or of a sample of it, for a site."""
         if not operation.transforming():
-            counts = _counted(x, self._cap)
+            counts = count_sample(x, self._cap)
             known = self._counts.get(row)
             self._counts[row] = counts if known is None else known + counts
 
@@ -103,7 +103,7 @@ class Binning:
         for w in watched:
             held = _here(w.ref) if w.param is not None and w.update is not None else None
             if held is not None and w.param is not None and w.update is not None:
-                self._counts[w.param] = _counted(held, self._cap)
+                self._counts[w.param] = count_sample(held, self._cap)
                 self._before[w.update] = operation.sample(held.detach(), self._cap).clone()
 
     def gradients(self, watched: Iterable[Watched], scale: Tensor | float) -> None:
@@ -113,7 +113,7 @@ class Binning:
         for w in watched:
             held = _here(w.ref.grad)
             if w.grad is not None and held is not None:
-                self._counts[w.grad] = _counted(held, self._cap)
+                self._counts[w.grad] = count_sample(held, self._cap)
 
     def updates(self, watched: Sequence[Watched]) -> None:
         """Count the changes that a step made."""
@@ -129,7 +129,7 @@ class Binning:
                 continue
             before, now = self._before.pop(w.update), operation.sample(held.detach(), self._cap)
             if now.shape == before.shape:
-                self._counts[w.update] = _count(_wide(now) - _wide(before))
+                self._counts[w.update] = count_flat(_wide(now) - _wide(before))
 
     def take(self) -> StepHistograms | None:
         """Return the counts of the step, None if it has no histograms."""
@@ -138,14 +138,14 @@ class Binning:
         self.on = False
         self._owed = {own: tries - 1 for own, tries in self._owed.items() if own not in self._stepped and tries > 1}
         if self._step >= self._next:
-            share, of = _GROWTH
-            self._next = self._step + max(_APART, -(-self._step * share // of))
+            share, of = GROWTH
+            self._next = self._step + max(APART, -(-self._step * share // of))
             self._owed = dict.fromkeys(self._known - self._stepped, _TRIES)
         counted = self._counts
         self._forget()
         if not counted:
             return None
-        return StepHistograms.of(self._step, list(counted), _binned(np.stack(list(counted.values()))))
+        return StepHistograms.of(self._step, list(counted), binned(np.stack(list(counted.values()))))
 
     def _forget(self) -> None:
         self._counts, self._before = {}, {}
@@ -161,13 +161,13 @@ def _wide(flat: Tensor) -> Tensor:
     return flat if flat.dtype in (torch.float32, torch.float64) else flat.float()
 
 
-def _counted(x: Tensor, cap: int) -> npt.NDArray[np.int64]:
+def count_sample(x: Tensor, cap: int) -> npt.NDArray[np.int64]:
     """Count the values of a CPU tensor, or a sample of about ``cap`` of them, by code, shape (_CODES,)."""
     counts = native.exponents(x, cap) if native is not None else None
-    return _count(operation.sample(x.detach(), cap)) if counts is None else np.frombuffer(counts, np.int64)
+    return count_flat(operation.sample(x.detach(), cap)) if counts is None else np.frombuffer(counts, np.int64)
 
 
-def _count(flat: Tensor) -> npt.NDArray[np.int64]:
+def count_flat(flat: Tensor) -> npt.NDArray[np.int64]:
     """Count the values of a 1-D tensor by sign and exponent, shape (_CODES,)."""
     values = operation.numbers(_wide(flat))
     if values.dtype == np.float64:
@@ -175,7 +175,7 @@ def _count(flat: Tensor) -> npt.NDArray[np.int64]:
     return np.bincount(values.view(np.uint32) >> 23, minlength=_CODES)
 
 
-def _binned(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def binned(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Sum counts by code, shape (S, _CODES), up to bins, shape (S, BINS)."""
     summed = np.add.reduceat(counts, _STARTS, axis=1)
     above, below = summed[:, : len(_ENDS)], summed[:, len(_ENDS) :]

@@ -65,7 +65,7 @@ class Table:
         """True while compiled graphs on other devices are to leave their tables alone."""
         self.rows = operation.rows_of(self.raw)
         self._numpy = self.rows.values
-        self._elsewhere: dict[torch.device, DeviceTable] = {}
+        self.device_tables: dict[torch.device, DeviceTable] = {}
         self._wanted: set[torch.device] = set()
         """Devices of compiled graphs that have no table yet."""
         self._scalings: dict[tuple[int, ...], Tensor | float] = {}
@@ -122,16 +122,16 @@ class Table:
 
     def on(self, device: torch.device) -> DeviceTable:
         """Return the table of another device, allocating it if there is none."""
-        table = self._elsewhere.get(device)
+        table = self.device_tables.get(device)
         if table is None:
-            table = self._elsewhere[device] = DeviceTable(device, len(self.raw))
+            table = self.device_tables[device] = DeviceTable(device, len(self.raw))
         return table
 
     def for_graph(self, device: torch.device) -> DeviceTable | None:
         """Return the table of another device for a compiled graph, None if there is none yet. It is allocated when the
         step ends: memory allocated while a graph runs may belong to a CUDA graph, and be used again.
         """
-        table = self._elsewhere.get(device)
+        table = self.device_tables.get(device)
         if table is None:
             self._wanted.add(device)
         return table
@@ -139,7 +139,7 @@ class Table:
     @property
     def here(self) -> bool:
         """True if no part of this step is on another device."""
-        return not (self._elsewhere or self._wanted or self._scalings)
+        return not (self.device_tables or self._wanted or self._scalings)
 
     def blank(self) -> npt.NDArray[np.float64]:
         """Return as many blank rows as there are sites, the same array until there are more."""
@@ -161,13 +161,13 @@ class Table:
         return self._sent(len(taken.raw), [*self.units.awaited(), *scalars])
 
     def _sent(self, rows: int, others: Sequence[Awaited]) -> Late | None:
-        if not (self._elsewhere or self._scalings or others or self._wanted):
+        if not (self.device_tables or self._scalings or others or self._wanted):
             return None
-        awaited = [Awaited((table.table[:rows],), _merge) for table in self._elsewhere.values()]
+        awaited = [Awaited((table.table[:rows],), _merge) for table in self.device_tables.values()]
         awaited += [_division(list(some), by) for some, by in self._scalings.items()]
         late = sent([*awaited, *others])
         self._scalings.clear()
-        for table in self._elsewhere.values():
+        for table in self.device_tables.values():
             table.clear(rows)
         while self._wanted:
             self.on(self._wanted.pop())
@@ -177,7 +177,7 @@ class Table:
         """Clear some rows in this step."""
         self._numpy[rows] = operation.BLANK
         self.binning.reset(rows)
-        for table in self._elsewhere.values():
+        for table in self.device_tables.values():
             table.reset(rows)
 
     def replace(self, rows: list[int]) -> None:
@@ -205,7 +205,7 @@ class Table:
         """Begin a step, discarding all that was accumulated, here and on other devices."""
         self.clear()
         self._scalings.clear()
-        for table in self._elsewhere.values():
+        for table in self.device_tables.values():
             table.clear(len(self.sites))
 
     def clear(self) -> None:

@@ -44,7 +44,7 @@ class Units:
         self._sizes: list[int] = []
         self._used = 0
         """Number of units of all sites; the arrays have room for more."""
-        self._highest = np.zeros(0, np.float32)
+        self.highest = np.zeros(0, np.float32)
         self._fired = np.zeros(0, np.int64)
         self._views: dict[int, npt.NDArray[np.float32]] = {}
         self._since: dict[int, int] = {}
@@ -68,23 +68,23 @@ class Units:
     def _add(self, row: int, units: int, step: int) -> None:
         self._arrays = None
         start, end = self._used, self._used + units
-        if end > len(self._highest):
+        if end > len(self.highest):
             self._make_room(end)
-        self._highest[start:end], self._fired[start:end] = -np.inf, step - 1
+        self.highest[start:end], self._fired[start:end] = -np.inf, step - 1
         self._rows.append(row)
         self._starts.append(start)
         self._sizes.append(units)
         self._since[row] = step
-        self._views[row] = self._highest[start:end]
+        self._views[row] = self.highest[start:end]
         self._used = end
 
     def _make_room(self, units: int) -> None:
         """Double the capacity, as a list does: a model of thousands of layers adds its sites one by one."""
-        more = np.empty(max(units, 2 * len(self._highest)) - self._used, np.float32)
-        self._highest = np.concatenate([self._highest[: self._used], more])
+        more = np.empty(max(units, 2 * len(self.highest)) - self._used, np.float32)
+        self.highest = np.concatenate([self.highest[: self._used], more])
         self._fired = np.concatenate([self._fired[: self._used], np.empty(len(more), np.int64)])
         self._views = {
-            row: self._highest[start : start + size]
+            row: self.highest[start : start + size]
             for row, start, size in zip(self._rows, self._starts, self._sizes, strict=True)
         }
 
@@ -118,8 +118,8 @@ class Units:
         if not self._touched:
             return None
         self._touched = False
-        highest = self._highest[: self._used].copy()
-        self._highest[: self._used] = -np.inf
+        highest = self.highest[: self._used].copy()
+        self.highest[: self._used] = -np.inf
         return highest
 
     def awaited(self) -> list[Awaited]:

@@ -12,7 +12,7 @@ every n-th, and where a few of the gradients are unusual. Without a budget (``ov
 every step; facts, from step 256 on, are read in eight steps of 64 and when a number is unusual. The others are light
 steps whose sites are read: native code reads weights, gradients and updates between the hooks of the optimizer, and
 copies the rows (``kernel/light_step.h``); the numbers are bitwise those of a full step
-(``tests/capture/test_light.py``).
+(``tests/capture/steps/test_native_light_steps.py``).
 
 A step closes in the post hook, or, in the first steps and where two optimizers step after one backward, when the next
 pass begins: those two make one step. Its raw rows are copied. Values on devices are added when they arrive, usually

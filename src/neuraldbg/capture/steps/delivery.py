@@ -37,7 +37,7 @@ BATCH = 64
 """Steps that are processed together."""
 
 
-_MOST_LATE = 64
+MOST_LATE = 64
 """Steps with pending device values; beyond that the oldest is waited for."""
 _AT_ONCE = 32_768
 """Rows of all steps together that are processed at once: a few megabytes."""
@@ -111,7 +111,7 @@ class Delivery:
                 closed = self._backlog[self._whole]
                 if closed.late is not None:
                     try:
-                        wait_now = wait or len(self._backlog) - self._whole > _MOST_LATE
+                        wait_now = wait or len(self._backlog) - self._whole > MOST_LATE
                         if not (wait_now or closed.late.ready()):
                             break
                         closed.scalars.update(closed.late.land(closed.taken))

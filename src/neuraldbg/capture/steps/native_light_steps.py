@@ -42,7 +42,7 @@ USUAL_LOSS, USUAL_NORM, EVERY, READING_S, MEAN, SPREAD, SEEN, EXPECTED_S, MOST, 
 """Indices of the float64 numbers shared with native code while steps are taken."""
 LINES = 512
 """Lines that wait at most."""
-_ROWS = 32_768
+ROWS = 32_768
 """Rows of sites that wait at most, of all lines together."""
 _PLAIN = 3
 """Usual light steps in a row after which native code takes the next."""
@@ -150,7 +150,7 @@ class Light:
         self._shared[[MEAN, SPREAD, SEEN]] = stream.usual.state
         self._shared[EXPECTED_S] = 0.0
         models, blank = dict(self._models.outermost), self._hooks.table.blank()
-        self._room = max(min(LINES, _ROWS // max(len(blank), 1)), 1) if stepped is not None else 0
+        self._room = max(min(LINES, ROWS // max(len(blank), 1)), 1) if stepped is not None else 0
         self._blank, copies = blank, np.empty((self._room, *blank.shape))
         kept = stepped or norm, blank, copies  # keeps alive what native code reads by address
         plans, held = (*few, *every), len(stream.tensors())

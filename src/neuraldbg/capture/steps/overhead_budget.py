@@ -19,7 +19,7 @@ BURST = 4
 """Full steps in a row."""
 ALARM = 16
 """Full steps in a row after an unusual number."""
-_DEBT_S = 0.5
+DEBT_S = 0.5
 """Seconds of debt that unusual numbers may cause: a run that is unusual at every step must not cost for ever."""
 _PACE = 3.0
 """Bursts whose cost may accumulate in the account: reading is spread evenly over the run."""
@@ -131,7 +131,7 @@ class Governor:
 
     def alarm(self) -> None:
         """Read the next steps in full after an unusual number, unless that was granted too often."""
-        if self._credit > -_DEBT_S:
+        if self._credit > -DEBT_S:
             self._left = max(self._left, ALARM)
 
     def watch(self, loss: float | None, norm: float | None) -> bool:

@@ -37,7 +37,7 @@ def crash_figure(
     draw_loss(loss, shown, look)
     draw_layers(grad, shown, shown.gradients, "gradient norm (L2 of each layer)", look)
     draw_layers(act, shown, shown.activations, "activation (rms)", look)
-    act.set_xlabel(_x_label(shown))
+    act.set_xlabel(x_label(shown))
     margin = max(0.5, 0.02 * shown.span)
     act.set_xlim(shown.first - margin, shown.last + margin)
     whole_steps(act)
@@ -56,7 +56,8 @@ def save_crash(run: RunRecord, diagnosis: Diagnosis, path: Path | str, *, theme:
     write(crash_figure(run, diagnosis, theme=theme), where)
 
 
-def _x_label(shown: Picture) -> str:
+def x_label(shown: Picture) -> str:
+    """Return the words below the axis of steps."""
     notes = [f"steps {shown.first:,} to {shown.last:,} of {shown.steps:,} shown"] if shown.zoomed else []
     if shown.read is not None:
         notes.append(f"layers were read in {shown.read:,} of these steps")

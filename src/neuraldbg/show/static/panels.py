@@ -45,7 +45,7 @@ def draw_layers(axes: Axes, shown: Picture, curves: Sequence[Curve], label: str,
     """One line a layer on a log axis; the guilty one thick and on top."""
     smooth = shown.failure is None and max((len(c.series) for c in curves), default=0) > 2 * BINS
     axes.set_ylabel(f"{label}\nmedian and range" if smooth else label)
-    lines = [_line(curve, smooth=smooth) for curve in curves]
+    lines = [line_of(curve, smooth=smooth) for curve in curves]
     draw_curves(axes, lines, shown.guilty, theme, log=True, charge=shown.charge)
     dress(axes, theme)
     if curves:
@@ -54,7 +54,8 @@ def draw_layers(axes: Axes, shown: Picture, curves: Sequence[Curve], label: str,
         _say(axes, "not measured in this run", theme)
 
 
-def _line(curve: Curve, *, smooth: bool) -> Line:
+def line_of(curve: Curve, *, smooth: bool) -> Line:
+    """Return a curve as a line to draw."""
     series = curve.series
     bad = None if curve.nonfinite is None else series.steps[series.steps >= curve.nonfinite]
     gaps = breaks(series.steps, series.width)

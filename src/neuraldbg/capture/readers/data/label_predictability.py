@@ -91,16 +91,16 @@ def scores(xs: list[Array], ys: list[Array]) -> dict[str, Any] | None:
     table = _columns(y)
     if table is None:
         return None
-    inverses = _inverses(x[rows])
+    inverses = inverses_of(x[rows])
     if inverses is None:
         return None
-    given = _score(inverses, table[rows])
+    given = score_of(inverses, table[rows])
     # Permuted targets give the distribution of scores by chance.
     draws = np.random.default_rng(0)
-    null = [_score(inverses, table[rows][draws.permutation(len(rows))]) for _ in range(_PERMUTATIONS)]
+    null = [score_of(inverses, table[rows][draws.permutation(len(rows))]) for _ in range(_PERMUTATIONS)]
     mean, sd = float(np.mean(null)), max(float(np.std(null)), 1e-4)
     # A better score of another alignment shows shuffled or shifted targets.
-    others = {name: _score(inverses, table[order][rows]) for name, order in _alignments(ys, len(y)).items()}
+    others = {name: score_of(inverses, table[order][rows]) for name, order in _alignments(ys, len(y)).items()}
     best = max(others, key=lambda name: others[name], default="")
     found: dict[str, Any] = {
         "samples": len(rows), "features": int(x.shape[1]), "score": given, "null": mean, "null_sd": sd,
@@ -166,7 +166,8 @@ def _columns(y: Array) -> Array | None:
     return np.asarray((y - y.mean(0)) / y.std(0)) if y.shape[1] and np.isfinite(y).all() else None
 
 
-def _inverses(x: Array) -> list[Array] | None:
+def inverses_of(x: Array) -> list[Array] | None:
+    """Return the inverse of the kernel of inputs with each ridge; None if they are constant or not finite."""
     x = x.astype(np.float64)
     if not np.isfinite(x).all():
         return None
@@ -182,7 +183,7 @@ def _inverses(x: Array) -> list[Array] | None:
     return [np.asarray(np.linalg.inv(kernel + ridge * len(x) ** 0.5 * np.eye(len(x)))) for ridge in _RIDGES]
 
 
-def _score(inverses: list[Array], y: Array) -> float:
+def score_of(inverses: list[Array], y: Array) -> float:
     """Return the best leave-one-out R^2 over the ridges."""
     away = y - y.mean(0)
     total = float((away**2).sum())

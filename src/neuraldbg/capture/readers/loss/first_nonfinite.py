@@ -133,7 +133,7 @@ class FirstBad(Reader):
             self._small[model.name] = TensorRef(front) if front is not None else None
         ref = self._small[model.name]
         small = named(ref) if ref is not None else None
-        if small is None or _finite(small) is not False:
+        if small is None or all_finite(small) is not False:
             return
         if self.scene.losses.scale_in_step or self.scene.optimizers.loss_scale:
             return
@@ -236,7 +236,7 @@ class FirstBad(Reader):
         self._small.clear()
 
 
-def _finite(x: Tensor) -> bool | None:
+def all_finite(x: Tensor) -> bool | None:
     """Return True if all of a gradient on the CPU is finite, None if there is no gradient. Runs at every step, usually
     on a few numbers.
     """

@@ -44,23 +44,24 @@ def why_torch(device: torch.device) -> str:
         return f"Triton's kernels run on CUDA and ROCm, not on {device.type}"
     if device.index is None:
         device = torch.device("cuda", torch.cuda.current_device())
-    return _tried(device)
+    return tried(device)
 
 
 @lru_cache(maxsize=64)
-def _tried(device: torch.device) -> str:
+def tried(device: torch.device) -> str:
+    """Try Triton on a device. Return the reason to use torch there, empty if there is none."""
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed: pip install triton"
     if os.environ.get("TRITON_INTERPRET", "0") == "1":
         return "TRITON_INTERPRET=1 is set: Triton would compute on the CPU"
     try:
-        return _compared(device)
+        return compared(device)
     except Exception as error:  # noqa: BLE001 (no compiler, an old GPU, another version: torch does it then)
         let_pass(error)
         return f"Triton does not work here: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
-def _compared(device: torch.device) -> str:
+def compared(device: torch.device) -> str:
     """Read one tensor by Triton and by torch; return an empty string if both agree, else the reason to use torch."""
     x = torch.linspace(-2, 3, 300, device=device, dtype=torch.float32)
     by_triton, by_torch = blank(1, device), blank(1, device)

@@ -1,0 +1,393 @@
+"""Experiments find what they look for, leave alone what is meant, and change nothing of the user's run."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.capture.captured_run import capture_run
+from tests.faults.kit import CharGpt, ConvNet, Mlp, RowLstm, batches, char_batches, char_loss, digits, fit, flat_digits
+from tests.session.seeded_trainings import same
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from neuraldbg import NeuralDbg
+from neuraldbg.capture.experiments.sample_mixing import confined
+
+
+def experiments(program: Any, **settings: Any) -> dict[str, dict[str, Any]]:
+    return {fact["name"]: fact for fact in capture_run(program, **settings).facts("experiment")}
+
+
+def trained(model: nn.Module, data: Any, loss: Any = F.cross_entropy) -> Any:
+    return lambda: fit(model, torch.optim.Adam(model.parameters(), 1e-3), data, loss)
+
+
+# ---------------------------------------------------------------- what they find
+
+
+def test_a_healthy_classifier_passes_every_experiment():
+    found = experiments(trained(ConvNet(0.2), batches(digits(), 4)))
+    assert found["eval_random"]["random"] is False
+    assert found["batch_mixing"]["mixed"] is False
+    assert "one target for each" in found["batch_mixing"]["why_batch"]
+    assert found["input_ignored"]["ignored"] is False
+    assert "causality" not in found
+
+
+def test_a_causal_model_does_not_leak_and_one_without_mask_does():
+    assert experiments(trained(CharGpt(), char_batches(4), char_loss))["causality"]["leaks"] is False
+
+    class Smoothed(CharGpt):
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.tok(x) + self.pos(torch.arange(x.shape[1]))
+            return self.head(self.norm(self.blocks[0](h + 0.5 * h.roll(-1, 1))))
+
+    found = experiments(trained(Smoothed(), char_batches(4), char_loss))["causality"]
+    assert found["leaks"] is True
+    assert 0 < found["share"] < 0.2  # one position looks one ahead across the cut
+
+
+@pytest.mark.parametrize("sees", [False, True])
+def test_time_may_come_first(sees: bool):
+    """Ids as (T, N) and flattened targets, as modules of torch expect them without ``batch_first``."""
+
+    class TimeFirst(CharGpt):
+        def forward(self, x: Tensor) -> Tensor:
+            out = super().forward(x.T)
+            return (out + out.flip(1) if sees else out).transpose(0, 1)
+
+    def loss(out: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(out.reshape(-1, out.shape[-1]), y)
+
+    turned = [(x.T.contiguous(), y.reshape(x.shape).T.reshape(-1)) for x, y in char_batches(4)]
+    assert experiments(trained(TimeFirst(), turned, loss))["causality"]["leaks"] is sees
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_target_that_is_a_column_of_the_table(inside: bool):
+    def table() -> tuple[Tensor, Tensor]:
+        x = torch.randn(32, 5)
+        y = (x[:, :1] + torch.randn(32, 1) > 0).float()
+        return (torch.cat([x[:, :4], y], 1) if inside else x), y
+
+    model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 1))
+    data = [table() for _ in range(4)]
+    found = experiments(trained(model, data, F.binary_cross_entropy_with_logits))["target_inside"]
+    assert found["inside"] is inside
+    assert found.get("column") == (4 if inside else None)
+
+
+def test_targets_that_the_model_shifts_by_itself():
+    """As in language models of transformers: labels are the ids, and the loss is inside."""
+
+    class Inside(CharGpt):
+        def forward(self, input_ids: Tensor, labels: Tensor) -> dict[str, Tensor]:
+            logits = super().forward(input_ids)
+            logits = logits + logits.flip(1)
+            return {"loss": F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()), "logits": logits}
+
+    def program() -> None:
+        model = Inside()
+        optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+        for ids, _ in char_batches(4):
+            optimizer.zero_grad()
+            model(input_ids=ids, labels=ids)["loss"].backward()
+            optimizer.step()
+
+    assert experiments(program)["causality"]["leaks"] is True
+
+
+def test_functional_dropout_is_seen_with_its_line():
+    class Dropping(Mlp):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(F.dropout(x, 0.5))
+
+    found = experiments(trained(Dropping(), batches(flat_digits(), 4)))["eval_random"]
+    assert found["random"] is True
+    assert "F.dropout(x, 0.5)" in found["draws"][0]["where"][2]
+
+
+def test_layer_and_shape_of_a_recurrence_over_the_batch():
+    class Net(RowLstm):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = nn.LSTM(8, 48)
+
+    found = experiments(trained(Net(), batches(digits(), 4)))["batch_mixing"]
+    assert found["pattern"] == "later"
+    assert found["layers"] == [{"layer": "rnn", "type": "LSTM", "shape": [64, 8, 8]}]
+
+
+class Rows(RowLstm):
+    """Rows of a picture as steps of time: their axes may be told apart, or not."""
+
+    def __init__(self, order: str) -> None:
+        super().__init__()
+        self.order = order
+        self.rnn = nn.LSTM(8, 48, batch_first=order != "time first")
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1).reshape(-1, 8, 8)
+        if self.order == "cut":
+            out = self.rnn(x[:, :6].reshape(6, len(x), 8).transpose(0, 1))[0]
+        elif self.order == "right":
+            out = self.rnn(x)[0]
+        else:
+            out = self.rnn(x.transpose(0, 1))[0].transpose(0, 1)
+        return self.head(out[:, -1])
+
+
+@pytest.mark.parametrize(
+    ("order", "pattern", "place"),
+    [
+        ("right", "none", None),
+        ("time first", "none", None),
+        ("batch first", "later", {"layer": "rnn", "type": "LSTM", "at": "output"}),
+        ("cut", "some", {"layer": "rnn", "type": "LSTM", "at": "input"}),
+    ],
+)
+def test_the_layer_where_samples_meet(order: str, pattern: str, place: dict[str, str] | None):
+    found = experiments(trained(Rows(order), batches(digits(), 4)))["batch_mixing"]
+    assert (found["pattern"], found["place"], found["layers"]) == (pattern, place, [])
+
+
+def test_a_part_of_a_sample_may_lie_along_any_axis():
+    moved = torch.zeros(6, 4, 3)
+    assert confined(moved, 1, 3)
+    moved[2:4] = 1.0  # 3 samples of 2 positions each, one after the other
+    assert confined(moved, 1, 3)
+    assert not confined(moved, 2, 3)
+    assert not confined(moved, 1, 4)
+    inner = torch.zeros(6, 4)
+    inner[[1, 4]] = 1.0  # positions outside, samples inside
+    assert confined(inner, 1, 3)
+    assert not confined(inner, 1, 2)
+    assert confined(torch.eye(3)[0], 0, 3)
+
+
+def test_the_layer_where_the_input_gets_lost():
+    class Net(Mlp):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.LayerNorm(1)  # of one value: always zero
+
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(self.norm(x.mean(1, keepdim=True)).expand(-1, 64))
+
+    found = experiments(trained(Net(), batches(flat_digits(), 4)))["input_ignored"]
+    assert (found["ignored"], found["layer"]) == (True, "norm")
+
+
+class Forgetful(nn.Module):
+    """Reads its input, and then 150 zeros."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn, self.head = nn.RNN(8, 16, batch_first=True), nn.Linear(16, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.view(-1, 8, 8)
+        return self.head(self.rnn(torch.cat([x, x.new_zeros(len(x), 150, 8)], 1))[0][:, -1])
+
+
+def test_an_input_that_fades_is_not_ignored():
+    found = experiments(trained(Forgetful(), batches(flat_digits(), 4)))["input_ignored"]
+    assert (found["ignored"], found["faded"]) == (False, True)
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+def test_no_backward_pass_is_made_where_the_program_hears_of_each():
+    heard = []
+    handle = nn.modules.module.register_module_full_backward_hook(lambda *_: heard.append(1))
+    try:
+        experiments(trained(Forgetful(), batches(flat_digits(), 4)))
+    finally:
+        handle.remove()
+    assert len(heard) == 4 * 3  # in the steps' own passes: of the model and its two layers
+
+
+def test_an_input_that_is_wiped_between_layers_is_ignored():
+    class Wiped(Mlp):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(0.0 * x + 1.0)
+
+    found = experiments(trained(Wiped(), batches(flat_digits(), 4)))["input_ignored"]
+    assert (found["ignored"], found["layer"], found.get("faded")) == (True, None, None)
+
+
+def test_a_collapsed_network_does_not_ignore_its_input():
+    model = Mlp()
+    with torch.no_grad():
+        model.get_submodule("fc1").bias.fill_(-100.0)  # every unit is dead
+    assert experiments(trained(model, batches(flat_digits(), 4)))["input_ignored"]["ignored"] is False
+
+
+# ---------------------------------------------------------------- odd programs
+
+
+class Kwargs(Mlp):
+    def forward(self, batch: dict[str, Tensor], *, scale: float = 1.0) -> tuple[Tensor, dict[str, Tensor]]:
+        out = super().forward(batch["pixels"]) * scale
+        return out, {"again": out}
+
+
+def kwargs_and_dicts() -> None:
+    model = Kwargs()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    for x, y in batches(flat_digits(), 4):
+        optimizer.zero_grad()
+        F.cross_entropy(model({"pixels": x}, scale=2.0)[0], y).backward()
+        optimizer.step()
+
+
+def lstm_with_a_state() -> None:
+    model = nn.LSTM(8, 5, batch_first=True)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    state = (torch.zeros(1, 16, 5), torch.zeros(1, 16, 5))
+    for _ in range(4):
+        optimizer.zero_grad()
+        out, state = model(torch.randn(16, 6, 8), state)
+        state = tuple(s.detach() for s in state)
+        out.square().mean().backward()
+        optimizer.step()
+
+
+def test_nested_arguments_and_states_are_handed_on():
+    found = experiments(kwargs_and_dicts)
+    assert found["batch_mixing"]["judged"]
+    assert not found["batch_mixing"]["mixed"]
+    found = experiments(lstm_with_a_state)
+    assert found["eval_random"] == {"id": "model:eval_random", "name": "eval_random", "model": "model", "judged": True,
+                                    "random": False, "draws": []}  # fmt: skip
+
+
+def test_a_model_called_in_parts_is_left_alone():
+    def program() -> None:
+        model = nn.ModuleDict({"body": nn.Linear(64, 16), "head": nn.Linear(16, 10)})
+        optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+        for x, y in batches(flat_digits(), 4):
+            optimizer.zero_grad()
+            F.cross_entropy(model["head"](model["body"](x).relu()), y).backward()
+            optimizer.step()
+
+    found = experiments(program)
+    assert all(not fact["judged"] and "parts" in fact["reason"] for fact in found.values())
+
+
+def test_a_model_that_raises_in_eval_mode_is_unjudged():
+    class Picky(Mlp):
+        def forward(self, x: Tensor) -> Tensor:
+            if not self.training:
+                raise NotImplementedError
+            return super().forward(x)
+
+    found = experiments(trained(Picky(), batches(flat_digits(), 4)))
+    found.pop("target_inside", None)  # looks at the batch alone
+    assert all(fact["reason"].endswith("(NotImplementedError)") for fact in found.values())
+
+
+def test_nothing_is_tried_when_probes_are_off():
+    assert experiments(trained(Mlp(), batches(flat_digits(), 4)), probes=False) == {}
+    with NeuralDbg(discover=True, probes=False) as dbg:
+        trained(Mlp(), batches(flat_digits(), 4))()
+    assert not dbg.record().facts_of("experiment")
+
+
+def test_the_twin_is_no_model_of_the_program():
+    with NeuralDbg(discover=True) as dbg:
+        trained(ConvNet(0.1), batches(digits(), 5))()
+    assert len(dbg.record().info.models) == 1
+    assert dbg.record().scalar("forwards").values.tolist() == [1.0] * 5
+    assert not any(dbg.record().scalar("evals").values)
+
+
+# ---------------------------------------------------------------- a guest
+
+
+class Noisy(nn.Module):
+    """Dropout, batch norm, noise of three generators, a count, a list and a generator of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.bn, self.drop, self.fc2 = (
+            nn.Linear(64, 16),
+            nn.BatchNorm1d(16),
+            nn.Dropout(0.3),
+            nn.Linear(16, 10),
+        )
+        self.calls, self.sums = 0, []
+        self.rng = torch.Generator().manual_seed(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        self.sums.append(float(x.sum()))
+        x = x + 0.01 * random.random() + 0.01 * float(np.random.rand())  # noqa: NPY002 (the generator that all share)
+        x = x + 0.01 * torch.rand(1, generator=self.rng)
+        return self.fc2(self.drop(self.bn(self.fc1(x)).relu()))
+
+
+def course(watch: Any, make: Any = Noisy) -> dict[str, Any]:
+    torch.manual_seed(0)
+    np.random.seed(0)  # noqa: NPY002
+    random.seed(0)
+    model = make()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    losses = []
+    with watch(model):
+        for x, y in batches(flat_digits(), 36, 16):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach().clone())
+    return {
+        "losses": torch.stack(losses),
+        "state": {name: value.clone() for name, value in model.state_dict().items()},
+        "torch": torch.random.get_rng_state(),
+        "numpy": np.random.get_state()[1].tolist(),  # noqa: NPY002
+        "python": list(random.getstate()[1]),
+        "calls": model.calls,
+        "sums": model.sums,
+        "own": model.rng.get_state(),
+    }
+
+
+@pytest.mark.parametrize("discover", [True, False])
+def test_training_generators_and_side_effects_are_bitwise_the_same(discover: bool):
+    bare = course(lambda model: contextlib.nullcontext())
+    seen: list[NeuralDbg] = []
+
+    def watch(model: nn.Module) -> NeuralDbg:
+        seen.append(NeuralDbg(discover=True) if discover else NeuralDbg(model))
+        return seen[-1]
+
+    watched = course(watch)
+    same(bare, watched)
+    assert bare["calls"] == 36
+    names = {fact.value["name"] for fact in seen[0].record().facts_of("experiment") if fact.value["judged"]}
+    assert {"eval_random", "input_ignored"} <= names
+
+
+def test_a_seed_for_cuda_that_waits_is_not_replaced(monkeypatch: pytest.MonkeyPatch):
+    """Before CUDA is initialised ``torch.manual_seed`` leaves its seed for later; ours must not take that place."""
+    seeded: list[int] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
+    monkeypatch.setattr(torch, "manual_seed", seeded.append)
+    trained(Mlp(), batches(flat_digits(), 4))
+    experiments(trained(Mlp(), batches(flat_digits(), 4)))
+    assert seeded == []
+
+
+def test_an_experiment_stays_within_its_time():
+    for make, data, loss in (
+        (ConvNet(0.1), batches(digits(), 4), F.cross_entropy),
+        (CharGpt(), char_batches(4), char_loss),
+        (RowLstm(), batches(digits(), 4), F.cross_entropy),
+    ):
+        seen = capture_run(trained(make, data, loss))
+        assert seen.steps[2].scalars["overhead"] < 1.0

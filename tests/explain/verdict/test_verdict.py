@@ -1,0 +1,204 @@
+"""Verdict, summary and what could not be judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.explain.run_builder import Build, falling, flat
+from tests.explain.stories import STORIES
+
+from neuraldbg.explain import diagnose
+from neuraldbg.explain.evidence.case import Case
+from neuraldbg.explain.evidence.loss_curve import LossSummary
+from neuraldbg.nouns import Fact, Outcome, RunRecord, Series
+
+
+def series(values) -> Series:
+    n = len(values)
+    return Series(np.arange(n), np.asarray(values, dtype=float), np.ones(n, np.int64))
+
+
+def test_a_run_without_steps_says_what_was_looked_for_and_found():
+    found = diagnose(RunRecord())
+    assert found.verdict == "inconclusive"
+    for part in ("steps of any torch optimizer", "backward passes", "torch modules", "0 optimizer steps", "no model"):
+        assert part in found.summary
+    assert "called" not in found.summary
+    assert found.unjudged
+
+
+def test_a_few_steps_are_inconclusive_unless_something_is_certain():
+    assert diagnose(Build(steps=5).build()).verdict == "inconclusive"
+    certain = Build(steps=9).loss_term(fed_by=["softmax"], normalised=True)
+    assert diagnose(certain.build()).verdict == "suspect"
+
+
+def test_an_unrelated_exception_is_mentioned_and_does_not_make_the_run_suspect():
+    build = Build()
+    build.outcome = Outcome("raised", "FileNotFoundError: no such file: 'val.csv'", "train.py:40")
+    found = diagnose(build.build())
+    assert found.verdict == "healthy"
+    assert "FileNotFoundError: no such file: 'val.csv' at train.py:40" in found.summary
+    assert "nothing to do with the training" in found.summary
+
+
+def test_an_interrupted_healthy_run_is_healthy():
+    build = Build()
+    build.outcome = Outcome("interrupted")
+    found = diagnose(build.build())
+    assert found.verdict == "healthy"
+    assert "interrupted" in found.summary
+
+
+def test_a_halted_run_is_not_healthy():
+    build = Build(steps=12)
+    build.outcome = Outcome("halted", "gradient norm 230 of fc1 exceeds 100")
+    found = diagnose(build.build())
+    assert found.verdict in ("suspect", "failing")
+    assert "gradient norm 230" in found.summary
+
+
+def test_nan_without_a_known_cause_is_failing_and_abstains():
+    found = diagnose(Build().ruin(30).build())
+    assert found.verdict == "failing"
+    assert all(h.confidence < 0.5 for h in found.hypotheses)
+    assert "NaN at step 30" in found.summary
+
+
+def test_a_learning_rate_that_jumped_just_before_is_told_as_a_fact_where_no_cause_is_known():
+    def summary(step, factor):
+        build = Build().ruin(30)
+        return diagnose(build.scalar("lr", 0.1 * factor, slice(step, None)).build())
+
+    plain, found = summary(28, 1.0), summary(28, 10.0)
+    said = "; the learning rate rose from 0.1 to 1 at step 28."
+    assert said in found.summary
+    assert found.summary.replace(said, ".") == plain.summary
+    assert (found.verdict, found.hypotheses) == (plain.verdict, plain.hypotheses)
+    for other in (summary(28, 4.0), summary(5, 10.0), summary(28, 0.1), summary(40, 10.0)):
+        assert "the learning rate rose" not in other.summary
+
+
+def test_a_flat_loss_without_a_cause_is_suspect():
+    found = diagnose(Build(steps=200).loss(flat(200)).build())
+    assert found.verdict == "suspect"
+    assert "None of the known causes" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("noisy descent", falling(200, 2.3, 1.2, 0.3)),
+        ("converged long ago", np.concatenate([falling(100, 2.3, 0.01, 0.001), np.full(300, 0.01)])),
+        ("trained before", 0.05 + np.random.default_rng(3).normal(0, 0.01, 200).clip(-0.04)),
+        ("single spike that recovers", np.where(np.arange(200) == 120, 9.0, falling(200))),
+        ("policy gradient around zero", np.random.default_rng(4).normal(0, 0.3, 300)),
+        ("negative log density", falling(200, 3.0, -5.0)),
+    ],
+)
+def test_no_false_alarm_from_the_loss_alone(name, values):
+    found = diagnose(Build(steps=len(values)).loss(values).build())
+    assert found.verdict == "healthy", (name, found.summary)
+    assert found.hypotheses == ()
+
+
+def test_a_gan_whose_losses_do_not_fall_is_healthy():
+    build = Build(steps=200).loss(0.7 + 0.4 * np.abs(np.sin(np.arange(200) / 9)))
+    build.stream = np.arange(200) % 2
+    assert diagnose(build.build()).verdict == "healthy"
+
+
+def test_events_alone_make_no_run_suspect():
+    build = Build()
+    for kind in ("vanishing_gradients", "dead_units", "update_ratio_high", "gradient_spike"):
+        build.event(kind, 5, "fc2")
+    assert diagnose(build.build()).verdict == "healthy"
+
+
+def test_the_level_of_guessing_is_not_learning():
+    """From a huge first loss down to ln 10: nothing was learnt from the inputs."""
+    build = Build(steps=200).loss(np.concatenate([[40.0, 20.0, 6.0], flat(197)]))
+    found = diagnose(build.build())
+    assert found.verdict == "suspect"
+    assert "constant guess (2.3)" in found.summary
+
+
+def test_a_regression_at_the_level_of_guessing_may_have_nothing_to_learn():
+    target = {"mean": 0.0, "std": 1.0, "min": -2.0, "max": 2.0, "nonfinite": 0, "count": 32}
+    term = {"kind": "mse", "reduction": "mean", "target": target}
+    rng = np.random.default_rng(0)
+    build = Build(steps=200).loss(np.concatenate([[3.0, 2.0], 1.0 + 0.2 * rng.standard_normal(198)]))
+    build.facts = [f for f in build.facts if f.key != "loss"]
+    build.facts.append(Fact(0, "loss", {"stream": 0, "ops": ["mseloss"], "terms": [term]}))
+    found = diagnose(build.build())
+    assert found.verdict == "inconclusive"
+    assert "constant guess (1)" in found.summary
+    build = Build(steps=200).loss(np.concatenate([[1.3, 1.1], 0.88 + 0.2 * rng.standard_normal(198)]))
+    build.facts = [f for f in build.facts if f.key != "loss"]
+    build.facts.append(Fact(0, "loss", {"stream": 0, "ops": ["mseloss"], "terms": [term]}))
+    assert diagnose(build.build()).verdict == "healthy", "a weak relation is one"
+
+
+def test_blind_spots_are_said():
+    build = Build()
+    build.facts = [f for f in build.facts if f.key != "loss"]
+    build.coverage = {"never_fired": ["head.aux"]}
+    reasons = " ".join(f"{u.what}: {u.reason}" for u in diagnose(build.build()).unjudged)
+    assert "no graph of a loss was seen" in reasons
+    assert "head.aux" in reasons
+
+
+def test_run_facts_and_overhead():
+    about = diagnose(Build().build()).run
+    assert about["steps"] == 60
+    assert about["overhead_ratio"] == pytest.approx(0.0005 / 0.0095)
+    assert about["outcome"]["kind"] == "completed"
+
+
+def test_loss_summary_levels():
+    loss = LossSummary(series(np.concatenate([falling(50), [np.nan, 5.0]])))
+    assert loss.nonfinite_from == 50
+    assert not loss.ends_nonfinite
+    assert LossSummary(series([])).learned is False
+    assert LossSummary(series(falling(100))).learned
+    assert LossSummary(series([2.3, 900.0])).diverged
+    assert not LossSummary(series([2.3, 2.9])).diverged
+    assert LossSummary(series(np.concatenate([falling(100), np.full(50, 2.0)]))).diverged  # learnt, and lost it again
+
+
+def test_onset_is_the_first_bad_step():
+    assert Case(STORIES["unstable_op"].fires().build()).onset == 30
+    assert Case(Build().build()).onset is None
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        ({"failed": {"reading parameters and gradients": 23}}, "reading parameters and gradients failed 23 times"),
+        (
+            {"unread": {"3 other threads": "trained and were not followed"}},
+            "3 other threads trained",
+        ),
+    ],
+)
+def test_a_run_is_not_called_healthy_if_what_could_not_be_read_may_hold_the_fault(seen, said):
+    run = Build().build()
+    assert diagnose(run).verdict == "healthy"
+    found = diagnose(replace(run, info=replace(run.info, coverage={**run.info.coverage, **seen})))
+    assert found.verdict == "inconclusive"
+    assert said in found.summary
+    assert found.unjudged[0].reason.endswith("; the result may be incomplete")
+
+
+def test_a_failing_run_stays_failing_and_says_what_could_not_be_read():
+    build = Build(steps=200).loss_term(fed_by=["softmax"], normalised=True)
+    run = build.build()
+    before = diagnose(run)
+    seen = {**run.info.coverage, "failed": {"reading batches": 1}}
+    found = diagnose(replace(run, info=replace(run.info, coverage=seen)))
+    assert (found.verdict, found.summary) == (before.verdict, before.summary)
+    assert found.verdict != "inconclusive"
+    said = found.unjudged[0]
+    assert (said.what, said.reason) == ("reading batches", "failed 1 time; the result may be incomplete")
