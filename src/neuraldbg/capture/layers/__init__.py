@@ -5,8 +5,7 @@ May import: parameters, compiled, autograd, statistics, guest.
 A hook reads at once. For an exact, contiguous ``torch.Tensor`` on the CPU, the first output of its layer in a pass,
 native code does all of it (``kernel/layer_hooks.h``): statistics, and the hook on the gradient. All other outputs go
 through ``Probe.read`` in Python, which gives the same numbers (``tests/capture/layers/test_native_hooks.py``). Steps
-with
-histograms are left to Python.
+with histograms are left to Python.
 
 Output gradients are read by tensor hooks that the forward hook sets on the output, never by module backward hooks:
 those raise when an in-place operation follows, and do not fire for outputs that are dictionaries. While nothing is
